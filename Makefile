@@ -1,0 +1,51 @@
+# Two commands: `make train` and `make test`. Each sets everything up on a fresh machine that has
+# Python 3.11 or newer; a second call finds .venv up to date and starts at once.
+
+PYTHON ?= python3
+CONFIG ?= configs/quickstart.yaml
+
+BIN := .venv/bin
+# Written last by the set-up, so that an interrupted one is started again.
+STAMP := .venv/.installed
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: train test unit lint types format sample clean
+
+train: $(STAMP)
+	$(BIN)/python train.py fit -c $(CONFIG)
+
+test: lint types unit
+
+# Real data for the tests is looked for in $GRAPHORMER_DATA, if that is set; see README.md.
+unit: $(STAMP)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Makes data/sample.csv.gz again; the result is the same file.
+sample: $(STAMP)
+	$(BIN)/python data/make_sample.py
+
+# torch goes first and by its exact version: so pip takes the build that is offered for this
+# machine (a CPU build where there is one) and the rest is resolved around it.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed, this is " + sys.version.split()[0] + "; choose another one with: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
+	@echo "Setting up .venv: about 2 GB, a few minutes; once."
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	@touch $@
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find graphormer_sepnorm tests data -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,47 @@
+"""Graphormer with separate normalisation of the graph token (SepNorm), for molecules.
+
+Nothing heavy is imported here: ``import graphormer_sepnorm`` loads neither Lightning nor ogb nor
+RDKit, and torch only when a name that needs it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
+    from graphormer_sepnorm.inference.predictor import Predictor
+    from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+    from graphormer_sepnorm.model.sepnorm import SepNorm
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Graphormer": "graphormer_sepnorm.model.graphormer",
+    "GraphormerConfig": "graphormer_sepnorm.model.graphormer",
+    "SepNorm": "graphormer_sepnorm.model.sepnorm",
+    "Predictor": "graphormer_sepnorm.inference.predictor",
+    "GraphormerError": "graphormer_sepnorm.errors",
+    "DataError": "graphormer_sepnorm.errors",
+    "ConfigError": "graphormer_sepnorm.errors",
+    "CheckpointError": "graphormer_sepnorm.errors",
+}
+
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "Graphormer",
+    "GraphormerConfig",
+    "GraphormerError",
+    "Predictor",
+    "SepNorm",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""Chemistry: text to molecules, molecules to codes, scaffolds, fingerprints. The RDKit room."""

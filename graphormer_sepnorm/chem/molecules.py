@@ -1,0 +1,97 @@
+"""SMILES to a molecule, or the reason why there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import threading
+from dataclasses import dataclass
+
+from rdkit import Chem, rdBase
+
+_LOG_ROUTE = threading.Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class ParsedMolecule:
+    """What became of one SMILES.
+
+    Attributes:
+        molecule: The sanitised molecule, or None.
+        reason: Why there is no molecule, one line; empty where there is one.
+    """
+
+    molecule: Chem.Mol | None
+    reason: str
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is a molecule."""
+        return self.molecule is not None
+
+
+def parse_smiles(smiles: object) -> ParsedMolecule:
+    """Read one SMILES.
+
+    RDKit writes nothing to stderr meanwhile; what it would have written is in the reason.
+
+    Args:
+        smiles: The text. What is not text at all (None, or the NaN that a missing field of a
+            table becomes) counts as empty.
+
+    Returns:
+        The molecule, sanitised, hydrogens implicit, atoms in the order of the text, or the reason
+        why there is none. A text followed by something else than a CXSMILES extension (``|...|``)
+        is refused: RDKit would take the rest for a name and drop it silently.
+    """
+    text = smiles.strip() if isinstance(smiles, str) else ""
+    if not text:
+        return ParsedMolecule(None, "the SMILES is empty")
+    head, _, rest = text.partition(" ")
+    if any(character.isspace() for character in head) or (rest and not rest.startswith("|")):
+        return ParsedMolecule(None, f"{_shorten(text)!r} has a space in it: one SMILES is expected")
+    if not (text.isascii() and text.isprintable()):
+        # RDKit stops reading at such a character and returns what it has up to there.
+        return ParsedMolecule(None, f"{_shorten(text)!r} has a character that is not plain text")
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromSmiles(text)
+    if molecule is None:
+        return ParsedMolecule(None, _why_not(text))
+    if molecule.GetNumAtoms() == 0:
+        return ParsedMolecule(None, f"{_shorten(text)!r} has no atoms")
+    return ParsedMolecule(molecule, "")
+
+
+def _why_not(text: str) -> str:
+    """Return RDKit's own words for why `text` is no molecule."""
+    with rdBase.BlockLogs():
+        unchecked = Chem.MolFromSmiles(text, sanitize=False)
+        problems = [] if unchecked is None else Chem.DetectChemistryProblems(unchecked)
+        messages = [problem.Message() for problem in problems]
+    said = " ".join(messages[0].split()) if messages else _syntax_error(text)
+    return f"{_shorten(text)!r} is not a valid molecule: {said}"
+
+
+def _syntax_error(text: str) -> str:
+    """Return what RDKit logs when it cannot read `text`: the error and where it is.
+
+    A syntax error is found nowhere but in the log. The log is led through Python's stderr for one
+    call, and only for a SMILES that has failed already, because its route is global.
+    """
+    caught = io.StringIO()
+    with _LOG_ROUTE:
+        rdBase.LogToPythonStderr()
+        try:
+            with contextlib.redirect_stderr(caught):
+                Chem.MolFromSmiles(text, sanitize=False)
+        finally:
+            rdBase.LogToCppStreams()
+    error = re.search(r"Parse Error: (.+?)(?= for input| while parsing|[:\n]|$)", caught.getvalue())
+    place = re.search(r"around position \d+", caught.getvalue())
+    said = [match.group(match.lastindex or 0) for match in (error, place) if match]
+    return " ".join(said) or "it cannot be read"
+
+
+def _shorten(text: str, length: int = 60) -> str:
+    return text if len(text) <= length else text[: length - 3] + "..."

@@ -1,0 +1,97 @@
+"""Penalised logP, the target of ZINC as a benchmark of graph networks.
+
+The sum of three z-scores, logP - SA - cycle (Gomez-Bombarelli et al. 2018, arXiv 1610.02415; Jin et
+al. 2018, arXiv 1802.04364), standardised over the 220,011 training molecules of the latter:
+
+* logP: Crippen's octanol-water partition coefficient (dimensionless);
+* SA: synthetic accessibility after Ertl and Schuffenhauer 2009, 1 (easy) to 10 (hard);
+* cycle: by how many atoms the longest cycle is longer than six, 0 if it is not.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from functools import cache
+from typing import Any
+
+from rdkit import Chem, RDConfig
+from rdkit.Chem import Crippen
+
+# y = LOGP_WEIGHT * logP + SA_WEIGHT * SA + CYCLE_WEIGHT * cycle + OFFSET, the z-scores multiplied
+# out: means 2.457797, 3.05353, 0.0482933 and deviations 1.4334209, 0.8346078, 0.2877583.
+LOGP_WEIGHT = 0.69763180
+SA_WEIGHT = -1.19816760
+CYCLE_WEIGHT = -3.47513914
+OFFSET = 2.11182998
+
+
+def penalised_logp(molecule: Chem.Mol) -> float:
+    """Return the penalised logP of a molecule, in standard deviations summed over three terms.
+
+    The cycle term looks at one cycle basis, which depends on the atoms' numbers where rings are
+    bridged: two spellings of such a molecule can have different values. This is the benchmark's
+    definition; a canonical SMILES makes it definite.
+    """
+    logp = Crippen.MolLogP(molecule)  # type: ignore[attr-defined]
+    cycle = max(0, longest_basis_cycle(molecule) - 6)
+    accessibility = synthetic_accessibility(molecule)
+    return LOGP_WEIGHT * logp + SA_WEIGHT * accessibility + CYCLE_WEIGHT * cycle + OFFSET
+
+
+def synthetic_accessibility(molecule: Chem.Mol) -> float:
+    """Return the SA score, from 1 (easy to make) to 10 (hard)."""
+    return float(_sascorer().calculateScore(molecule))
+
+
+def longest_basis_cycle(molecule: Chem.Mol) -> int:
+    """Return the number of atoms in the longest cycle of a cycle basis; 0 without rings.
+
+    The basis is that of Paton's algorithm (1969, doi 10.1145/363219.363232) started at the lowest
+    atom number of each fragment, neighbours in rising order, the vertex found last examined first.
+    """
+    neighbours = [
+        sorted(other.GetIdx() for other in atom.GetNeighbors()) for atom in molecule.GetAtoms()
+    ]
+    longest = 0
+    parent: dict[int, int] = {}
+    for root in range(len(neighbours)):
+        if root in parent:
+            continue
+        parent[root] = root
+        # For each vertex of the tree: the neighbours whose edge to it is in the tree or has closed
+        # a cycle.
+        used: dict[int, set[int]] = {root: set()}
+        to_examine = [root]
+        while to_examine:
+            vertex = to_examine.pop()
+            for neighbour in neighbours[vertex]:
+                if neighbour not in used:
+                    parent[neighbour] = vertex
+                    used[neighbour] = {vertex}
+                    to_examine.append(neighbour)
+                elif neighbour not in used[vertex]:
+                    # The cycle runs from the neighbour over the vertex up the tree to the first
+                    # ancestor that is joined to the neighbour.
+                    length, ancestor = 3, parent[vertex]
+                    while ancestor not in used[neighbour]:
+                        ancestor = parent[ancestor]
+                        length += 1
+                    used[neighbour].add(vertex)
+                    longest = max(longest, length)
+    return longest
+
+
+@cache
+def _sascorer() -> Any:
+    """Return RDKit's SA score module, which lies in different places in wheels and elsewhere."""
+    try:
+        return importlib.import_module("rdkit.Contrib.SA_Score.sascorer")
+    except ImportError:
+        directory = os.path.join(RDConfig.RDContribDir, "SA_Score")
+        sys.path.append(directory)
+        try:
+            return importlib.import_module("sascorer")
+        finally:
+            sys.path.remove(directory)

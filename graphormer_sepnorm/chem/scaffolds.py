@@ -1,0 +1,105 @@
+"""Scaffold split: molecules with the same ring systems and linkers stay together."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from rdkit import Chem
+from rdkit.Chem.Scaffolds import MurckoScaffold
+
+from graphormer_sepnorm.chem.molecules import parse_smiles
+from graphormer_sepnorm.errors import ConfigError, DataError
+
+
+def murcko_scaffold(molecule: Chem.Mol) -> str:
+    """Return the Bemis-Murcko scaffold (J. Med. Chem. 1996, 39, 2887) as a canonical SMILES.
+
+    Chirality is left out. A molecule without rings has the empty scaffold.
+    """
+    return MurckoScaffold.MurckoScaffoldSmiles(mol=molecule, includeChirality=False)
+
+
+def scaffold_split(
+    smiles: Sequence[str], fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Split molecules into training, validation and test set so that no scaffold is in two.
+
+    See `split_by_scaffold`.
+
+    Args:
+        smiles: The molecules.
+        fractions: Shares of training, validation and test set; they add up to one.
+
+    Returns:
+        Positions in `smiles`, three int64 arrays, each in rising order.
+
+    Raises:
+        ConfigError: The fractions are negative or do not add up to one.
+        DataError: A SMILES cannot be read; the message names its position, counted from one.
+    """
+    scaffolds = []
+    for position, text in enumerate(smiles, start=1):
+        parsed = parse_smiles(text)
+        if parsed.molecule is None:
+            raise DataError(f"molecule {position} of {len(smiles)}: {parsed.reason}")
+        scaffolds.append(murcko_scaffold(parsed.molecule))
+    return split_by_scaffold(scaffolds, fractions)
+
+
+def split_by_scaffold(
+    scaffolds: Sequence[str], fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Split molecules by scaffolds that are known already.
+
+    The scaffolds are gone through from the most frequent to the rarest; each goes to the training
+    set if it still fits there, else to the validation set, else to the test set (the procedure of
+    MoleculeNet, Wu et al. 2018, arXiv 1703.00564). Scaffolds of equal frequency come in the order
+    of a hash of their SMILES, so that rare scaffolds are spread over the sets by chance and not by
+    the alphabet. Which molecule goes where does not depend on their order.
+
+    Args:
+        scaffolds: One scaffold per molecule.
+        fractions: Shares of training, validation and test set; they add up to one.
+
+    Returns:
+        Positions in `scaffolds`, three int64 arrays, each in rising order.
+
+    Raises:
+        ConfigError: The fractions are negative or do not add up to one.
+    """
+    if min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-9:
+        raise ConfigError(
+            f"the shares of a split must not be negative and must add up to 1, not {fractions}"
+        )
+    members: dict[str, list[int]] = defaultdict(list)
+    for position, scaffold in enumerate(scaffolds):
+        members[scaffold].append(position)
+
+    # Exact arithmetic: 0.7 + 0.1 as floating-point numbers times n falls short of an integer.
+    train_share, validation_share, _ = (Fraction(share).limit_denominator() for share in fractions)
+    train_room = int(train_share * len(scaffolds))
+    validation_room = int((train_share + validation_share) * len(scaffolds)) - train_room
+    train: list[int] = []
+    validation: list[int] = []
+    test: list[int] = []
+    for scaffold in sorted(members, key=lambda scaffold: _place(scaffold, members[scaffold])):
+        group = members[scaffold]
+        if len(train) + len(group) <= train_room:
+            train += group
+        elif len(validation) + len(group) <= validation_room:
+            validation += group
+        else:
+            test += group
+    return _positions(train), _positions(validation), _positions(test)
+
+
+def _place(scaffold: str, group: list[int]) -> tuple[int, str]:
+    return -len(group), hashlib.sha256(scaffold.encode()).hexdigest()
+
+
+def _positions(members: list[int]) -> np.ndarray:
+    return np.array(sorted(members), dtype=np.int64)

@@ -1,0 +1,227 @@
+"""The verbs fit, validate and test: LightningCLI with our checks, run directories and reports."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Trainer
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+
+from graphormer_sepnorm.cli.configs import resolve_in_arguments
+from graphormer_sepnorm.cli.main import Interrupted
+from graphormer_sepnorm.cli.options import adopt_checkpoint, explain
+from graphormer_sepnorm.cli.run_directory import new_run_directory
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_checkpoint
+from graphormer_sepnorm.training.callbacks import (
+    LearningCurve,
+    StopBetweenSteps,
+    StopWhenDiverged,
+    Throughput,
+    ValidateAtTheEnd,
+    checkpoint_callbacks,
+)
+from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.progress import TrainingProgress
+from graphormer_sepnorm.training.report import ModelTable
+
+TRAINER_DEFAULTS = {
+    "enable_model_summary": False,  # our table says more
+    "num_sanity_val_steps": 0,  # two validation batches before training would only cost time
+    "use_distributed_sampler": False,  # the batch sampler is our own
+}
+
+
+def run_verb(arguments: list[str]) -> None:
+    """Run ``fit``, ``validate`` or ``test`` with the options after it."""
+    arguments, config_name = resolve_in_arguments(arguments)
+    TrainCLI(arguments, config_name)
+
+
+class TrainCLI(LightningCLI):
+    """LightningCLI for one model and one data module.
+
+    Args:
+        arguments: Verb and options, configuration files resolved.
+        config_name: Stem of the configuration file, by which the run is named.
+    """
+
+    def __init__(self, arguments: list[str], config_name: str | None) -> None:
+        self.config_name = config_name
+        self.run_directory: Path | None = None
+        self.started = time.perf_counter()
+        one_line = {"exit_on_error": False}  # errors are raised, and printed by cli/main.py
+        super().__init__(
+            GraphormerModule,
+            MoleculeDataModule,
+            save_config_callback=None,
+            trainer_defaults=TRAINER_DEFAULTS,
+            seed_everything_default=0,
+            parser_kwargs={**one_line, **{verb: dict(one_line) for verb in self.subcommands()}},
+            args=arguments,
+            auto_configure_optimizers=False,
+        )
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """The verbs, and the arguments of the trainer's methods that are not options."""
+        skipped = {"model", "datamodule", "weights_only"}
+        return {
+            "fit": skipped | {"train_dataloaders", "val_dataloaders"},
+            "validate": skipped | {"dataloaders", "verbose"},
+            "test": skipped | {"dataloaders", "verbose"},
+        }
+
+    def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the options that belong to neither trainer nor model nor data."""
+        parser.add_argument(
+            "--seed_everything",
+            type=int,
+            default=0,
+            help="Decides initial parameters, order of training and dropout: same seed, same run.",
+        )
+        parser.add_argument(
+            "--output",
+            type=str | None,
+            default=None,
+            help="Directory of the run (fit). Default: runs/<config>/<norm>-seed<seed>. If it is "
+            "taken, a number is added; nothing is overwritten.",
+        )
+        parser.add_argument(
+            "--early_stopping",
+            type=int,
+            default=0,
+            help="Stop after this many validations without improvement (fit); 0 never stops.",
+        )
+        parser.add_argument(
+            "--baselines",
+            type=bool,
+            default=False,
+            help="Show the test error of the mean and of ridge regression on Morgan fingerprints "
+            "beside the model's (fit); for data sets with SMILES.",
+        )
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Tie options together that must agree."""
+        parser.link_arguments("model.max_path_length", "data.max_path_length")
+        parser.link_arguments("seed_everything", "model.seed")
+        parser.link_arguments("seed_everything", "data.seed")
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
+        """Parse; with ``--ckpt_path``, values that are not given come from the checkpoint.
+
+        Raises:
+            ConfigError: An option is unknown or has no fitting value, or a value that was given
+                contradicts the checkpoint.
+        """
+        with explain(self._subcommand_parsers, args):
+            self.config = parser.parse_args(args)
+        verb = self.config.subcommand
+        options = self.config[verb]
+        if options.ckpt_path is None:
+            if verb != "fit":
+                raise ConfigError(f"{verb} needs --ckpt_path: a checkpoint or a run directory")
+            return
+        file = find_checkpoint(options.ckpt_path)
+        if verb == "fit" and Path(options.ckpt_path).is_dir() and file.with_name(LAST).is_file():
+            file = file.with_name(LAST)  # training goes on where it was, not where it was best
+        with explain(self._subcommand_parsers, args):
+            self.config = adopt_checkpoint(
+                parser, self._subcommand_parsers[verb], verb, args, file, read_checkpoint(file)
+            )
+        self.config[verb].ckpt_path = str(file)
+
+    def _parse_ckpt_path(self) -> None:
+        """Do nothing: LightningCLI would let the checkpoint win over the command line here."""
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Prepare the data and the run directory, then make the trainer."""
+        if self.subcommand != "fit":
+            return super().instantiate_trainer(
+                logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs
+            )
+        metric = self.datamodule.splits.task.metric
+        _ = self.datamodule.store
+        options = self.config["fit"]
+        self.run_directory = new_run_directory(self._wanted_directory())
+        self._parser("fit").save(
+            options, self.run_directory / "config.yaml", skip_none=False, overwrite=True
+        )
+        given = self._get(self.config_init, "trainer")
+        callbacks = [
+            *(given["callbacks"] or []),
+            StopBetweenSteps(),
+            StopWhenDiverged(),
+            ValidateAtTheEnd(),
+            LearningCurve(self.run_directory / "learning_curve.png", metric),
+            Throughput(),
+            ModelTable(),
+            *checkpoint_callbacks(self.run_directory, metric, options.early_stopping),
+        ]
+        if given["enable_progress_bar"] is not False:
+            callbacks.append(TrainingProgress(metric))
+        loggers = {
+            "logger": [
+                # First, so that Lightning's log directory is the run directory.
+                CSVLogger(self.run_directory, name="", version=""),
+                TensorBoardLogger(self.run_directory, name="", version="tensorboard"),
+            ]
+        }
+        print(f"run    {self.run_directory}", flush=True)
+        return super().instantiate_trainer(
+            **{
+                "default_root_dir": self.run_directory,
+                "callbacks": callbacks,
+                **(loggers if given["logger"] in (None, True) else {}),
+                **kwargs,
+            }
+        )
+
+    def _wanted_directory(self) -> Path:
+        options = self.config["fit"]
+        if options.output is not None:
+            return Path(options.output).expanduser()
+        name = self.config_name or self.datamodule.dataset
+        norm = self.model.architecture.norm
+        return Path("runs") / name / f"{norm}-seed{options.seed_everything}"
+
+    def fit(self, **options: Any) -> None:
+        """Train, test the best checkpoint, and say what came out."""
+        from graphormer_sepnorm.cli.outcome import report_fit
+
+        try:
+            self.trainer.fit(weights_only=True, **options)
+        except SystemExit:
+            # Lightning turns Ctrl-C into exit status 1 after its callbacks have saved the state.
+            if not self.trainer.interrupted:
+                raise
+            raise Interrupted(self._what_was_saved()) from None
+        assert self.run_directory is not None
+        report_fit(self, self.run_directory)
+
+    def _what_was_saved(self) -> str:
+        assert self.run_directory is not None
+        last = self.run_directory / "checkpoints" / LAST
+        if not last.is_file():
+            return "interrupted before the first step; nothing was saved"
+        return (
+            f"interrupted at step {self.trainer.global_step:,}; saved {last}; "
+            f"continue with: python train.py fit -c {self.run_directory / 'config.yaml'} "
+            f"--ckpt_path {last}"
+        )
+
+    def validate(self, **options: Any) -> None:
+        """Evaluate a checkpoint on the validation split."""
+        from graphormer_sepnorm.cli.outcome import report_evaluation
+
+        report_evaluation(self, "validation", options["ckpt_path"])
+
+    def test(self, **options: Any) -> None:
+        """Evaluate a checkpoint on the test split."""
+        from graphormer_sepnorm.cli.outcome import report_evaluation
+
+        report_evaluation(self, "test", options["ckpt_path"])

@@ -1,0 +1,55 @@
+"""What both commands share: a user's mistake is one line on stderr and exit status 2."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+
+from graphormer_sepnorm.errors import GraphormerError
+
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+
+class Interrupted(Exception):
+    """Ctrl-C during a run; the message says what was saved."""
+
+
+def run(name: str, command: Callable[[list[str]], None], argv: list[str] | None = None) -> int:
+    """Run a command and turn what goes wrong into a message and an exit status.
+
+    Args:
+        name: Name of the command, put before messages.
+        command: Takes the arguments without ``--debug``.
+        argv: Arguments; those of the process if None.
+
+    Returns:
+        0; 2 after a user's mistake (one line on stderr); 130 after Ctrl-C. Any other exception is
+        a defect of the program and passes through with its traceback. With ``--debug`` a
+        user's mistake shows its traceback too.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        command(arguments)
+    except (GraphormerError, argparse.ArgumentError) as error:
+        if debug:
+            raise
+        return _fail(name, str(error), EXIT_USER_ERROR)
+    except Interrupted as error:
+        return _fail(name, str(error), EXIT_INTERRUPTED)
+    except KeyboardInterrupt:
+        return _fail(name, "interrupted; nothing was saved", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output has gone (`train.py --help | head`): nothing is left to say.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _fail(name: str, message: str, status: int) -> int:
+    line = " ".join(message.split())
+    print(f"{name}: {line}", file=sys.stderr)
+    return status

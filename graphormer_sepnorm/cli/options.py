@@ -1,0 +1,123 @@
+"""Options: explaining a mistake in one line, and reconciling them with a checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import Namespace
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser
+
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.inference.checkpoint import KEY
+from graphormer_sepnorm.model.token_norm import norm_name
+
+# Set by other options (see TrainCLI.add_arguments_to_parser), so not options of their own.
+LINKED = ("model.seed", "data.seed", "data.max_path_length")
+
+
+def option_names(parser: LightningArgumentParser) -> list[str]:
+    """Return the names of all options of a verb, without the dashes."""
+    names = {
+        option.removeprefix("--")
+        for action in parser._actions
+        for option in action.option_strings
+        if option.startswith("--")
+    }
+    return sorted(names - set(LINKED))
+
+
+@contextmanager
+def explain(parsers: dict[str, LightningArgumentParser], arguments: ArgsType) -> Iterator[None]:
+    """Turn jsonargparse's errors into a ConfigError of one line that suggests a close option."""
+    try:
+        yield
+    except argparse.ArgumentError as error:
+        verb = arguments[0] if isinstance(arguments, list) and arguments else "fit"
+        names = option_names(parsers[verb]) if verb in parsers else []
+        raise ConfigError(_one_line(str(error), names)) from error
+
+
+def _one_line(message: str, names: list[str]) -> str:
+    message = " ".join(message.split())
+    unknown = re.search(r"unrecognized arguments: (\S+)", message)
+    if unknown:
+        word = unknown.group(1)
+        if not word.startswith("-"):
+            return f"unexpected argument '{word}': options are given as --name value"
+        name = word.lstrip("-").partition("=")[0]
+        return f"unknown option --{name}{_suggest(name, names)}"
+    value = re.fullmatch(r'Parser key "([\w.]+)": (Expected .*)', message)
+    if value:
+        return f"--{value.group(1)}: {value.group(2)}"
+    linked = re.fullmatch(r'Linked "([\w.]+)" must be given via "([\w.]+)"\.', message)
+    if linked:
+        return f"--{linked.group(1)} is set by --{linked.group(2)}: give that"
+    key = re.search(r"does not accept option '([\w.]+)'", message)
+    if key:  # in a configuration file
+        return f"unknown option {key.group(1)} in a configuration{_suggest(key.group(1), names)}"
+    return message
+
+
+def _suggest(name: str, names: list[str]) -> str:
+    """Suggest an option; one whose last part is the same, such as model.norm for norm, first."""
+    same_end = [known for known in names if known.rpartition(".")[2] == name.rpartition(".")[2]]
+    suggestion = f" (did you mean '{same_end[0]}'?)" if same_end else did_you_mean(name, names)
+    return suggestion.replace("'", "'--", 1) if suggestion else ""
+
+
+def adopt_checkpoint(
+    parser: LightningArgumentParser,
+    verb_parser: LightningArgumentParser,
+    verb: str,
+    arguments: ArgsType,
+    file: Path,
+    checkpoint: dict[str, Any],
+) -> Namespace:
+    """Parse again with the checkpoint's values as defaults.
+
+    So a value that the user did not give is the checkpoint's, and one that differs from it must
+    have been given, on the command line or in a configuration file.
+
+    Raises:
+        ConfigError: Such a value contradicts the checkpoint; it names both.
+    """
+    options = set(option_names(verb_parser))
+    hyper_parameters = checkpoint.get("hyper_parameters", {})
+    kept = {
+        f"model.{name}": value
+        for name, value in hyper_parameters.items()
+        if f"model.{name}" in options
+    }
+    kept["seed_everything"] = hyper_parameters.get("seed", 0)
+    kept["data.dataset"] = checkpoint[KEY]["dataset"]
+    known = {name: value for name, value in kept.items() if name != "data.dataset"}
+    if verb != "fit":
+        # Another data set with the same features may be evaluated, and a seed changes nothing.
+        del known["seed_everything"]
+    else:
+        known["data.dataset"] = kept["data.dataset"]
+    verb_parser.set_defaults(kept)
+    config = parser.parse_args(arguments)  # type: ignore[arg-type]
+    contradictions = [
+        f"--{name} is {given} here and {value} in the checkpoint"
+        for name, value in known.items()
+        if _differ(name, given := config[verb][name], value)
+    ]
+    if contradictions:
+        raise ConfigError(
+            f"{'; '.join(contradictions)} ({file}): leave the option out to use the checkpoint's"
+        )
+    return config
+
+
+def _differ(name: str, given: Any, kept: Any) -> bool:
+    if name == "model.norm":
+        return norm_name(given) != norm_name(kept)
+    if isinstance(given, list | tuple) and isinstance(kept, list | tuple):
+        return list(given) != list(kept)
+    return given != kept

@@ -1,0 +1,103 @@
+"""What is done and printed when training or evaluation has ended."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphormer_sepnorm.datasets.data_module import SPLITS
+from graphormer_sepnorm.inference.checkpoint import BEST, LAST
+from graphormer_sepnorm.model.summary import count_parameters
+from graphormer_sepnorm.training.callbacks import Throughput
+from graphormer_sepnorm.training.report import METRIC_NAMES, format_table, units, write_result
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.cli.lightning_cli import TrainCLI
+
+
+def report_evaluation(cli: TrainCLI, split: str, checkpoint: str) -> None:
+    """Evaluate a checkpoint and print its metrics.
+
+    Args:
+        cli: The command.
+        split: ``validation`` or ``test``.
+        checkpoint: Checkpoint file.
+    """
+    evaluate = cli.trainer.validate if split == "validation" else cli.trainer.test
+    values = evaluate(
+        cli.model, datamodule=cli.datamodule, ckpt_path=checkpoint, verbose=False, weights_only=True
+    )[0]
+    if cli.trainer.is_global_zero:
+        print(f"checkpoint  {checkpoint}")
+        print(format_table([(name, f"{value:.6g}") for name, value in values.items()]))
+
+
+def report_fit(cli: TrainCLI, run_directory: Path) -> None:
+    """Test the best checkpoint of a finished run; print the table, write ``result.json``."""
+    trainer, module = cli.trainer, cli.model
+    if trainer.fast_dev_run:
+        return
+    folder = run_directory / "checkpoints"
+    best = next((folder / name for name in (BEST, LAST) if (folder / name).is_file()), None)
+    if best is None:
+        print("no checkpoint was written: training took no step")
+        return
+    metric = module.task.metric
+    epochs, steps = trainer.current_epoch, trainer.global_step
+    best_value = trainer.checkpoint_callback.best_model_score  # type: ignore[union-attr]
+    values = trainer.test(
+        module, datamodule=cli.datamodule, ckpt_path=str(best), verbose=False, weights_only=True
+    )[0]
+    if not trainer.is_global_zero:
+        return
+    throughput = next(call for call in trainer.callbacks if isinstance(call, Throughput))
+    result = {
+        "dataset": cli.datamodule.dataset,
+        "norm": module.model.config.norm,
+        "seed": module.hparams["seed"],
+        **{name: float(value) for name, value in values.items()},
+        f"best_validation_{metric}": None if best_value is None else float(best_value),
+        "epochs": epochs,
+        "steps": steps,
+        "parameters": count_parameters(module.model),
+        "seconds": round(time.perf_counter() - cli.started, 1),
+        "graphs_per_second": round(throughput.graphs_per_second, 1),
+        "checkpoint": str(best),
+    }
+    write_result(run_directory / "result.json", result)
+    name, unit = METRIC_NAMES[metric], units(module)
+    rows = [(f"Graphormer, {module.model.config.norm}", f"{values[f'test_{metric}']:.4f}{unit}")]
+    rows = [*_baseline_rows(cli, unit), *rows]
+    print(f"\ntest {name}")
+    print(format_table([(f"  {label}", value) for label, value in rows]))
+    print(
+        f"\nbest validation {name} {float('nan') if best_value is None else best_value:.4f}; "
+        f"{epochs} epochs, {steps:,} steps, {result['parameters']:,} parameters, "
+        f"{result['seconds']:.0f} s, {result['graphs_per_second']:.0f} graphs/s"
+    )
+    print(f"checkpoint  {best}")
+    if module.facts["featuriser"] is not None:
+        print(f'try         python predict.py {run_directory} "CCO"')
+
+
+def _baseline_rows(cli: TrainCLI, unit: str) -> list[tuple[str, str]]:
+    """Rows of the table for the mean and for ridge regression, where they were asked for."""
+    data = cli.datamodule
+    splits = data.splits
+    asked = cli.config["fit"].baselines and splits.task.kind == "regression"
+    if not asked or splits.smiles is None or len(splits.task.targets) != 1:
+        return []
+    from graphormer_sepnorm.chem.baselines import baseline_errors
+
+    targets = {split: data.store.targets[data.indices(split), 0] for split in SPLITS}
+    # A molecule without a label says nothing about an error.
+    labelled = {split: np.flatnonzero(~np.isnan(values)) for split, values in targets.items()}
+    errors = baseline_errors(
+        {split: [splits.smiles[split][i] for i in labelled[split]] for split in SPLITS},
+        {split: targets[split][labelled[split]] for split in SPLITS},
+    )
+    labels = {"mean": "mean of the training labels", "ridge": "ridge on Morgan fingerprints"}
+    return [(labels.get(name, name), f"{error:.4f}{unit}") for name, error in errors.items()]

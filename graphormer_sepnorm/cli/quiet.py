@@ -1,0 +1,37 @@
+"""Silences messages that are known and not meant for the user, one by one, each with its reason."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+# (start of the message as a regular expression, category)
+_KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
+    # torch 2.13 deprecates what Lightning 2.6 calls on every run:
+    # https://github.com/Lightning-AI/pytorch-lightning/issues/21326
+    (r".*isinstance\(treespec, LeafSpec\).* is deprecated", FutureWarning),
+    # Batches come from arrays in memory: on a few cores worker processes only cost time. The
+    # option data.num_workers says when they help.
+    (r"The '\w+' does not have many workers", UserWarning),
+    # A short epoch is logged by its mean; the step-wise rows are an extra.
+    (r"The number of training batches \(\d+\) is smaller than the logging interval", UserWarning),
+    # The run directory is new (its name is numbered): what lies in it is our own config.yaml.
+    (r"Experiment logs directory .* exists and is not empty", UserWarning),
+    (r"Checkpoint directory .* exists and is not empty", UserWarning),
+    # Evaluating needs none of the callbacks that trained the checkpoint.
+    (r"Be aware that when using `ckpt_path`, callbacks used to create", UserWarning),
+    # LambdaLR is given a pure function of the step; Lightning restores its counter on resume.
+    (r"Detected call of `lr_scheduler.step\(\)` before `optimizer.step\(\)`", UserWarning),
+]
+
+
+def silence_known_noise() -> None:
+    """Hide known warnings and the notices of Lightning's logger; everything else stays visible."""
+    for message, category in _KNOWN_WARNINGS:
+        warnings.filterwarnings("ignore", message=message, category=category)
+    import lightning.pytorch  # noqa: F401  (sets the levels of its loggers when it is imported)
+
+    # INFO of Lightning is "GPU available: ...", "max_epochs reached" and tips for other products of
+    # its makers (trainer/connectors/logger_connector, callback_connector); its warnings stay.
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,75 @@
+"""The command `train.py`: its verbs, and everything that can be answered without Lightning."""
+
+from __future__ import annotations
+
+import sys
+
+from graphormer_sepnorm.cli.main import run
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
+
+VERBS = {
+    "fit": "train a model, then test its best checkpoint",
+    "validate": "evaluate a checkpoint on the validation split",
+    "test": "evaluate a checkpoint on the test split",
+}
+
+HELP = """\
+usage: train.py [--help] [--version] [--debug] VERB [-c CONFIG.yaml] [--option value ...]
+
+Train and evaluate Graphormer with SepNorm on molecules.
+
+verbs:
+{verbs}
+
+examples:
+  train.py fit -c configs/quickstart.yaml          a few minutes on two CPU cores, no download
+  train.py fit -c configs/zinc_subset.yaml --data.root DIR --model.norm sepnorm
+  train.py test --ckpt_path RUN                    a run directory means its best checkpoint
+  train.py fit -c RUN/config.yaml --ckpt_path RUN  continue a run from its last checkpoint
+
+`train.py VERB --help` lists all options; --debug shows the traceback of an error.
+Configurations that are shipped are found by name: {configs}
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run `train.py`; return the exit status.
+
+    Args:
+        argv: Arguments; those of the process if None.
+    """
+    return run("train.py", _train, argv)
+
+
+def _train(arguments: list[str]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_help(), end="")
+        return
+    if arguments[0] == "--version":
+        from graphormer_sepnorm import __version__
+
+        print(__version__)
+        return
+    verb = arguments[0]
+    if verb not in VERBS:
+        raise ConfigError(
+            f"unknown verb '{verb}'{did_you_mean(verb, VERBS)}: use {', '.join(VERBS)}; "
+            "see train.py --help"
+        )
+    from graphormer_sepnorm.cli.quiet import silence_known_noise
+
+    silence_known_noise()
+    from graphormer_sepnorm.cli.lightning_cli import run_verb
+
+    run_verb(arguments)
+
+
+def _help() -> str:
+    from graphormer_sepnorm.resources import config_names
+
+    verbs = "\n".join(f"  {name:<10}{text}" for name, text in VERBS.items())
+    return HELP.format(verbs=verbs, configs=", ".join(config_names()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""The data sets that can be asked for by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
+
+
+def _zinc_subset(root: Path) -> DatasetSplits:
+    from graphormer_sepnorm.datasets.zinc import load_zinc
+
+    return load_zinc(root, subset=True)
+
+
+def _zinc(root: Path) -> DatasetSplits:
+    from graphormer_sepnorm.datasets.zinc import load_zinc
+
+    return load_zinc(root, subset=False)
+
+
+def _molhiv(root: Path) -> DatasetSplits:
+    from graphormer_sepnorm.datasets.molhiv import load_molhiv
+
+    return load_molhiv(root)
+
+
+def _sample(root: Path) -> DatasetSplits:
+    from graphormer_sepnorm.datasets.sample import load_sample
+
+    return load_sample(root)
+
+
+DATASETS: dict[str, Callable[[Path], DatasetSplits]] = {
+    "zinc-subset": _zinc_subset,
+    "zinc": _zinc,
+    "ogbg-molhiv": _molhiv,
+    "sample": _sample,
+}
+
+# Other names the same data sets go by; "_" and capitals are already taken care of.
+ALIASES = {
+    "zinc12k": "zinc-subset",
+    "zinc-12k": "zinc-subset",
+    "zinc-full": "zinc",
+    "zinc250k": "zinc",
+    "zinc-250k": "zinc",
+    "molhiv": "ogbg-molhiv",
+    "ogb-molhiv": "ogbg-molhiv",
+    "hiv": "ogbg-molhiv",
+}
+
+
+def canonical_name(name: str) -> str:
+    """Return the canonical spelling of a data set's name.
+
+    Raises:
+        ConfigError: No data set goes by this name.
+    """
+    plain = name.strip().lower().replace("_", "-")
+    plain = ALIASES.get(plain, plain)
+    if plain not in DATASETS:
+        raise ConfigError(
+            f"unknown data set '{name}'{did_you_mean(plain, [*DATASETS, *ALIASES])}; "
+            f"there are {', '.join(DATASETS)}"
+        )
+    return plain
+
+
+def load_dataset(name: str, root: str | Path) -> DatasetSplits:
+    """Load a data set in its published splits.
+
+    Args:
+        name: One of `DATASETS`; capitals, underscores and a few other spellings are accepted.
+        root: The data root. Raw files that lie there are used (``ZINC/raw``, ``ogbg_molhiv``),
+            others are downloaded to it; processed files are kept there.
+
+    Raises:
+        ConfigError: No data set goes by this name.
+        DataError: Raw files are missing and cannot be downloaded, or are damaged.
+    """
+    return DATASETS[canonical_name(name)](Path(root).expanduser())

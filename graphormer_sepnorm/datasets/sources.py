@@ -1,0 +1,204 @@
+"""Source files of a data set: which are missing, where to get them, what they hash to.
+
+Both published data sets go the same way: raw files are found or downloaded (`require_files`), and
+a processed folder is brought up to date with them (`prepare`). A small JSON file beside the
+processed files, ``source.json``, says which raw contents they were made from, so that stale or
+damaged ones are noticed and made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import socket
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from graphormer_sepnorm.errors import DataError
+
+STAMP = "source.json"
+DOWNLOAD_TIMEOUT_SECONDS = 30.0
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception as ``Type: first line of its message``."""
+    text = str(error).strip()
+    first = text.splitlines()[0] if text else ""
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def require_files(
+    label: str, folder: Path, names: Sequence[str], fetch: Callable[[Path], Path], instead: str
+) -> None:
+    """Make sure that the raw files are there, downloading them if none of them is.
+
+    Where some are there and others are not, nothing is downloaded or removed: they are the user's.
+
+    Args:
+        label: The data set's name, for messages.
+        folder: Where the files belong.
+        names: Their names, relative to `folder`.
+        fetch: Downloads into the empty folder it is given and returns the folder, in it, whose
+            contents are to be moved to `folder`.
+        instead: What to do without a network, for the message.
+
+    Raises:
+        DataError: Files are missing and cannot be had.
+    """
+    missing = [name for name in names if not (folder / name).is_file()]
+    if not missing:
+        return
+    if len(missing) < len(names):
+        raise DataError(
+            f"{label}: {', '.join(missing)} missing in {folder}, while the other raw files are "
+            f"there; {instead}"
+        )
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix="download.") as staging:
+            with _socket_timeout(DOWNLOAD_TIMEOUT_SECONDS):
+                fetched = fetch(Path(staging))
+            lacking = [name for name in names if not (fetched / name).is_file()]
+            if lacking:
+                raise OSError(f"{', '.join(lacking)} not among the files")
+            for path in sorted(fetched.rglob("*")):
+                target = folder / path.relative_to(fetched)
+                if path.is_file() and not target.exists():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    os.replace(path, target)
+    except (OSError, EOFError, http.client.HTTPException, zipfile.BadZipFile) as error:
+        # A mistyped root leaves no empty folders behind.
+        for path in made:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        raise DataError(
+            f"{label}: no raw files in {folder}, and the download failed "
+            f"({one_line(error)}); {instead}"
+        ) from error
+
+
+@contextlib.contextmanager
+def _socket_timeout(seconds: float) -> Iterator[None]:
+    # PyG's download sets no time limit: a network that swallows packets would hang it for good.
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def prepare(
+    label: str,
+    folder: Path,
+    raw_names: Sequence[str],
+    processed: Path,
+    build: Callable[[Path], None],
+    effort: str = "",
+) -> str:
+    """Bring a processed folder up to date with its raw files.
+
+    The processed files are built in a temporary folder and moved into place one by one, the stamp
+    last: an interrupted run leaves files that the next run makes again.
+
+    Args:
+        label: The data set's name, for messages.
+        folder: Where the raw files lie.
+        raw_names: Their names, relative to `folder`.
+        processed: The folder of the processed files.
+        build: Writes the processed files into the folder it is given; raises `DataError` where
+            the raw files are damaged.
+        effort: What it takes, for the message, where that is much.
+
+    Returns:
+        The fingerprint: a SHA-256 over the names and contents of the raw files.
+
+    Raises:
+        DataError: The raw files are damaged or cannot be read, or nothing can be written.
+    """
+    stamp = _read_stamp(processed / STAMP)
+    try:
+        raw = {name: _digest(folder / name, stamp["raw"].get(name)) for name in raw_names}
+    except OSError as error:
+        raise DataError(f"{label}: cannot read the raw files ({one_line(error)})") from error
+    joined = "".join(f"{name}\0{entry['sha256']}\n" for name, entry in raw.items())
+    fingerprint = hashlib.sha256(joined.encode()).hexdigest()
+    if _is_current(processed, stamp, raw):
+        if raw != stamp["raw"]:  # same contents, other times: say so, if the folder lets us
+            with contextlib.suppress(OSError):
+                _write_stamp(processed / STAMP, raw, stamp["processed"])
+        return fingerprint
+
+    why = "again: its processed files are stale or damaged" if stamp["raw"] else "once"
+    notes = f"{why}; {effort}" if effort else why
+    print(f"Preparing {label} from {folder} ({notes})", file=sys.stderr, flush=True)
+    try:
+        processed.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=processed, prefix="building.") as staging:
+            build(Path(staging))
+            (processed / STAMP).unlink(missing_ok=True)
+            digests = {}
+            for path in sorted(Path(staging).iterdir()):
+                digests[path.name] = _sha256(path)
+                os.replace(path, processed / path.name)
+        _write_stamp(processed / STAMP, raw, digests)
+    except OSError as error:
+        raise DataError(
+            f"{label}: cannot write the processed files to {processed} ({one_line(error)}); "
+            "make room or give a data root that can be written to"
+        ) from error
+    return fingerprint
+
+
+def _is_current(processed: Path, stamp: dict, raw: dict[str, dict]) -> bool:
+    # The processed files are always hashed, not trusted by size and time: torch does not verify
+    # the checksums inside its files, and 0.3 s for the largest set is a small price.
+    if not stamp["processed"] or stamp["raw"].keys() != raw.keys():
+        return False
+    if any(stamp["raw"][name]["sha256"] != entry["sha256"] for name, entry in raw.items()):
+        return False
+    try:
+        return all(_sha256(processed / name) == value for name, value in stamp["processed"].items())
+    except OSError:
+        return False
+
+
+def _digest(path: Path, known: dict | None) -> dict:
+    # A raw file whose size and time of change are as they were is not read again.
+    status = path.stat()
+    entry = {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
+    if known and all(known[key] == value for key, value in entry.items()):
+        return known
+    return {**entry, "sha256": _sha256(path)}
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _read_stamp(path: Path) -> dict:
+    nothing: dict = {"raw": {}, "processed": {}}
+    try:
+        stamp = json.loads(path.read_text(encoding="utf-8"))
+        complete = all(
+            {"size", "mtime_ns", "sha256"} <= entry.keys() for entry in stamp["raw"].values()
+        )
+        names = all(isinstance(value, str) for value in stamp["processed"].values())
+        return stamp if complete and names else nothing
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return nothing  # missing or damaged: as if the folder had never been prepared
+
+
+def _write_stamp(path: Path, raw: dict[str, dict], processed: dict[str, str]) -> None:
+    text = json.dumps({"raw": raw, "processed": processed}, indent=1) + "\n"
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)

@@ -1,0 +1,64 @@
+"""A data set as the rest of the project sees it: three sequences of graphs and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from graphormer_sepnorm.graphs.task import Task
+
+
+class Graphs(Protocol):
+    """A sequence of PyG ``Data`` objects: any PyG data set, a list, a subset.
+
+    Each graph has ``x`` int64 ``[n, F]``, ``edge_index`` int64 ``[2, E]`` with both directions of
+    every bond, ``edge_attr`` int64 ``[E, K]`` or ``[E]`` or none at all, and ``y`` float.
+    """
+
+    def __len__(self) -> int:
+        """Return the number of graphs."""
+        ...
+
+    def __getitem__(self, index: int, /) -> Any:
+        """Return one graph."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through the graphs in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class DatasetSplits:
+    """A data set in its three splits.
+
+    Attributes:
+        name: The canonical name, for example ``zinc-subset``.
+        train: Graphs to train on.
+        validation: Graphs to select a model by.
+        test: Graphs to report on.
+        task: What the targets are.
+        fingerprint: SHA-256 of the source files' contents (not of where they lie); with
+            `feature_version` it says which graphs these are.
+        feature_version: The atom and bond codes, for example ``zinc-28`` or ``ogb-1.3.6``.
+        featuriser: Name of the chem featuriser that makes such graphs from SMILES, or None where
+            there is none.
+        smiles: The SMILES of each split (``train``, ``validation``, ``test``) in the order of its
+            graphs, or None where the source has none.
+    """
+
+    name: str
+    train: Graphs
+    validation: Graphs
+    test: Graphs
+    task: Task
+    fingerprint: str
+    feature_version: str
+    featuriser: str | None = None
+    smiles: dict[str, list[str]] | None = None
+
+    @property
+    def parts(self) -> dict[str, Graphs]:
+        """The three splits by name: ``train``, ``validation``, ``test``."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}

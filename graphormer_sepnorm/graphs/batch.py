@@ -1,0 +1,212 @@
+"""A batch of graphs: packed rows for everything but attention, padded blocks for attention.
+
+The atoms of all graphs of a batch stand one after the other in packed rows; before them stands
+one row per graph for its graph token. Linear layers and norms see only these rows, so padding
+costs and disturbs nothing there. Attention needs the tokens of one graph side by side: an
+`AttentionBlock` says which packed rows go where in a padded ``[b, T]`` layout.
+
+    B graphs · M atoms in all · R = B + M packed rows · F, K atom and bond feature columns
+    b graphs of a block · N largest number of atoms in it · T = N + 1 tokens, the graph token first
+    P pair types of the batch · D hops · k kinds of bond
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.structure import SHARE_UNIT
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+
+# Meaning of the first numbers in `AttentionBlock.pair_type`; pair type t of the batch follows at
+# t + FIRST_ATOM_PAIR.
+PADDING_PAIR, TOKEN_PAIR, FIRST_ATOM_PAIR = 0, 1, 2
+
+
+class _TensorRecord:
+    """Moves all tensors of a dataclass."""
+
+    def _map(self, function: Any) -> Any:
+        changed = {}
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor):
+                changed[field.name] = function(value)
+            elif isinstance(value, tuple):
+                changed[field.name] = tuple(part._map(function) for part in value)
+        return replace(self, **changed)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class AttentionBlock(_TensorRecord):
+    """Some graphs of a batch, padded to the largest of them.
+
+    Attributes:
+        rows: int64 ``[b, T]``, packed row of each token; 0 where there is padding.
+        pair_type: int64 ``[b, T, T]``, query by key: `PADDING_PAIR` where the key is padding,
+            `TOKEN_PAIR` where query or key is the graph token (and for real keys of padded
+            queries, whose result is not used), otherwise the pair type + `FIRST_ATOM_PAIR`.
+    """
+
+    rows: Tensor
+    pair_type: Tensor
+
+
+@dataclass(frozen=True)
+class GraphBatch(_TensorRecord):
+    """A batch, ready for the model.
+
+    Attributes:
+        atom_rows: int64 ``[M, F]``, embedding rows of the atom features; 0 = unknown.
+        in_degree: int64 ``[M]``.
+        out_degree: int64 ``[M]``.
+        graph_of_atom: int64 ``[M]``, 0 to B - 1.
+        real_atoms: bool ``[M]``, False for rows that only fill up; None if all rows are atoms.
+        type_distance: int64 ``[P]``, in bonds; -1 = unreachable.
+        type_path: float32 ``[P, D, k]``, share of the shortest paths whose hop d is a bond of
+            that kind; 0 beyond the end of the path.
+        bond_rows: int64 ``[k, K]``, embedding rows of the features of each kind of bond.
+        blocks: Attention blocks; each graph is in exactly one.
+        unpad: int64 ``[R]``, where each packed row stands in the flattened blocks, one after the
+            other.
+        targets: float32 ``[B, targets]``; nan where a label is missing.
+        graph_ids: int64 ``[B]``, number of each graph in its store.
+    """
+
+    atom_rows: Tensor
+    in_degree: Tensor
+    out_degree: Tensor
+    graph_of_atom: Tensor
+    real_atoms: Tensor | None
+    type_distance: Tensor
+    type_path: Tensor
+    bond_rows: Tensor
+    blocks: tuple[AttentionBlock, ...]
+    unpad: Tensor
+    targets: Tensor
+    graph_ids: Tensor
+
+    @property
+    def num_graphs(self) -> int:
+        """B."""
+        return len(self.graph_ids)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> GraphBatch:
+        """Return the batch with all tensors on `device`."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> GraphBatch:
+        """Return the batch with all tensors in page-locked memory, for quick copies to a GPU."""
+        return self._map(lambda tensor: tensor.pin_memory())
+
+
+class Collator:
+    """Makes batches of the graphs of a store.
+
+    Args:
+        store: The graphs.
+        vocabulary: The codes that the model knows.
+        attention_blocks: Blocks that a batch is divided into for attention, by size of the
+            graphs. More blocks mean less padding and more, smaller matrix products; results and
+            statistics are the same.
+    """
+
+    def __init__(
+        self, store: GraphStore, vocabulary: GraphVocabulary, attention_blocks: int = 1
+    ) -> None:
+        self.store = store
+        self.attention_blocks = attention_blocks
+        self._atom_rows = vocabulary.atoms.rows(store.atom_codes).astype(np.int32)
+        self._bond_rows = torch.from_numpy(
+            vocabulary.bonds.rows(store.bond_kinds)
+            if len(store.bond_kinds)
+            else np.zeros((1, len(vocabulary.bonds.seen)), dtype=np.int64)
+        )
+
+    def __call__(self, indices: Sequence[int]) -> GraphBatch:
+        """Collate the graphs with these numbers, in this order."""
+        store = self.store
+        graphs = np.asarray(indices, dtype=np.int64)
+        sizes = store.num_atoms(graphs)
+        starts = store.first_atom[graphs]
+        slices = [slice(s, s + n) for s, n in zip(starts.tolist(), sizes.tolist(), strict=True)]
+        pairs = [
+            store.pair_type[p : p + n * n]
+            for p, n in zip(store.first_pair[graphs].tolist(), sizes.tolist(), strict=True)
+        ]
+        lookup, types = _used_types(pairs, len(store.type_distance))
+        blocks, unpad = self._blocks(sizes, pairs, lookup)
+        return GraphBatch(
+            atom_rows=_long(np.concatenate([self._atom_rows[part] for part in slices])),
+            in_degree=_long(np.concatenate([store.in_degree[part] for part in slices])),
+            out_degree=_long(np.concatenate([store.out_degree[part] for part in slices])),
+            graph_of_atom=_long(np.repeat(np.arange(len(graphs)), sizes)),
+            real_atoms=None,
+            type_distance=_long(store.type_distance[types]),
+            type_path=self._paths(types),
+            bond_rows=self._bond_rows,
+            blocks=blocks,
+            unpad=unpad,
+            targets=torch.from_numpy(np.array(store.targets[graphs])),
+            graph_ids=torch.from_numpy(graphs),
+        )
+
+    def _blocks(
+        self, sizes: np.ndarray, pairs: list[np.ndarray], lookup: np.ndarray
+    ) -> tuple[tuple[AttentionBlock, ...], Tensor]:
+        num_graphs = len(sizes)
+        first_row = (num_graphs + np.concatenate([[0], np.cumsum(sizes)])).tolist()
+        parts = min(self.attention_blocks, num_graphs)
+        groups = np.array_split(np.argsort(sizes, kind="stable"), parts) if parts > 1 else None
+        blocks = []
+        unpad = np.empty(first_row[-1], dtype=np.int64)
+        flat = 0
+        for group in groups or [np.arange(num_graphs)]:
+            tokens = int(sizes[group].max()) + 1
+            rows = np.zeros((len(group), tokens), dtype=np.int64)
+            pair_type = np.full((len(group), tokens, tokens), PADDING_PAIR, dtype=np.int64)
+            for place, graph in enumerate(group.tolist()):
+                n = int(sizes[graph])
+                rows[place, 0] = graph
+                rows[place, 1 : n + 1] = np.arange(first_row[graph], first_row[graph] + n)
+                unpad[graph] = flat
+                unpad[first_row[graph] : first_row[graph] + n] = flat + 1 + np.arange(n)
+                pair_type[place, :, : n + 1] = TOKEN_PAIR
+                pair_type[place, 1 : n + 1, 1 : n + 1] = lookup[pairs[graph]].reshape(n, n)
+                flat += tokens
+            blocks.append(AttentionBlock(torch.from_numpy(rows), torch.from_numpy(pair_type)))
+        return tuple(blocks), torch.from_numpy(unpad)
+
+    def _paths(self, types: np.ndarray) -> Tensor:
+        """Return the paths of these types as ``[P, D, k]``."""
+        store = self.store
+        start = store.type_start[types]
+        length = store.type_start[types + 1] - start
+        place = np.repeat(np.arange(len(types)), length)
+        entry = np.arange(len(place)) + np.repeat(start - np.cumsum(length) + length, length)
+        paths = np.zeros((len(types), store.max_path_length, len(self._bond_rows)), np.float32)
+        paths[place, store.type_hop[entry], store.type_kind[entry]] = (
+            store.type_share[entry] / SHARE_UNIT
+        )
+        return torch.from_numpy(paths)
+
+
+def _used_types(pairs: list[np.ndarray], num_types: int) -> tuple[np.ndarray, np.ndarray]:
+    """Number the types that occur: ``lookup[type]`` in the batch (offset included), and them."""
+    used = np.zeros(num_types, dtype=bool)
+    for part in pairs:
+        used[part] = True
+    types = np.flatnonzero(used)
+    lookup = np.zeros(num_types, dtype=np.int64)
+    lookup[types] = np.arange(len(types)) + FIRST_ATOM_PAIR
+    return lookup, types
+
+
+def _long(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(values.astype(np.int64))

@@ -1,0 +1,133 @@
+"""Reading a checkpoint: Lightning's file of a training run, which knows all that predicting needs.
+
+Beside what Lightning keeps there is one plain dictionary under the key ``graphormer_sepnorm``:
+
+* ``format_version``: 1;
+* ``model``: the fields of `GraphormerConfig`, table sizes filled in;
+* ``task``, ``target_mean``, ``target_std``: what is predicted, and how its values were scaled;
+* ``vocabulary``: the atom and bond codes that occurred in training;
+* ``featuriser``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
+* ``dataset``, ``dataset_fingerprint``, ``training_graphs``: what it was trained on;
+* ``packages``: versions of what it was made with.
+
+Only plain values and tensors are stored, so a checkpoint is read with ``weights_only=True`` and
+cannot run code.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphormer_sepnorm.errors import CheckpointError
+
+KEY = "graphormer_sepnorm"
+FORMAT_VERSION = 1
+BEST, LAST = "best.ckpt", "last.ckpt"
+
+_REQUIRED = (
+    "model",
+    "task",
+    "target_mean",
+    "target_std",
+    "vocabulary",
+    "featuriser",
+    "feature_version",
+    "dataset",
+    "dataset_fingerprint",
+)
+_PACKAGES = ("graphormer-sepnorm", "torch", "lightning", "torch-geometric", "rdkit", "numpy")
+
+
+def find_checkpoint(path: str | Path) -> Path:
+    """Return the checkpoint file that `path` means; of a run directory its best one.
+
+    Raises:
+        CheckpointError: There is no such file or directory, or no checkpoint in it.
+    """
+    path = Path(path).expanduser()
+    if path.is_file():
+        return path
+    if not path.exists():
+        raise CheckpointError(f"no such checkpoint or run directory: {path}")
+    for folder in (path / "checkpoints", path):
+        for name in (BEST, LAST):
+            if (folder / name).is_file():
+                return folder / name
+    raise CheckpointError(
+        f"no checkpoint in {path}: expected checkpoints/{BEST}, as a training run leaves it"
+    )
+
+
+def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, Any]:
+    """Read a checkpoint file, or the best one of a run directory.
+
+    Args:
+        path: File or run directory.
+        map_location: Device that the tensors are put on.
+
+    Returns:
+        Lightning's dictionary; what this package needs is under `KEY`.
+
+    Raises:
+        CheckpointError: Missing, truncated, of another kind, or of another format.
+    """
+    file = find_checkpoint(path)
+    try:
+        checkpoint = torch.load(file, map_location=map_location, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CheckpointError(
+            f"{file} is not a checkpoint of this package, or is damaged: it holds more than plain "
+            "values and tensors and was not opened"
+        ) from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"{file} cannot be read ({_first_line(error)}): it is truncated or not a checkpoint"
+        ) from error
+    if not isinstance(checkpoint, dict) or KEY not in checkpoint:
+        raise CheckpointError(
+            f"{file} is not a checkpoint of this package: take one that train.py fit wrote"
+        )
+    facts = checkpoint[KEY]
+    version = facts.get("format_version") if isinstance(facts, dict) else None
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{file} has checkpoint format {version}, this version reads {FORMAT_VERSION}: use the "
+            "version of graphormer_sepnorm that wrote it, or train again"
+        )
+    missing = [name for name in _REQUIRED if name not in facts]
+    if missing or "state_dict" not in checkpoint:
+        raise CheckpointError(f"{file} is incomplete: {', '.join(missing or ['state_dict'])}")
+    return checkpoint
+
+
+def model_weights(checkpoint: dict[str, Any], prefix: str = "model.") -> dict[str, torch.Tensor]:
+    """Return the state dict of the `Graphormer` in a checkpoint."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in checkpoint["state_dict"].items()
+        if name.startswith(prefix)
+    }
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of the packages that decide how a checkpoint behaves, for the record."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    if "graphormer-sepnorm" not in versions:
+        from graphormer_sepnorm import __version__
+
+        versions["graphormer-sepnorm"] = __version__
+    return versions
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")[:120]

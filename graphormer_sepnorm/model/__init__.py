@@ -1,0 +1,1 @@
+"""Graphormer with SepNorm in pure torch: plain modules, tensors in, tensors out."""

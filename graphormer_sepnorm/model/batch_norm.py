@@ -1,0 +1,121 @@
+"""Batch normalisation over the real rows of all processes.
+
+`nn.BatchNorm1d` counts padding rows, and `nn.SyncBatchNorm` neither knows a mask nor runs on a
+CPU. The class below is deliberately not a subclass of theirs: converting a model to SyncBatchNorm
+would replace a subclass and lose the mask.
+
+    M rows · D channels
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional
+
+from graphormer_sepnorm.errors import DataError
+
+
+class MaskedBatchNorm(nn.Module):
+    """Batch normalisation (Ioffe & Szegedy 2015) of packed rows.
+
+    In training the mean and the biased variance are taken over the real rows of the batch, of all
+    processes when torch.distributed runs; running statistics (unbiased variance) are kept as in
+    `nn.BatchNorm1d`, whose parameter and buffer names it shares. Sums are taken in float32 at
+    least. In evaluation the running statistics are used.
+
+    Args:
+        channels: D.
+        eps: Added to the variance.
+        momentum: Weight of the newest batch in the running statistics.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(self, channels: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.eps = eps
+        self.momentum = momentum
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.ones(channels))
+        self.register_buffer("num_batches_tracked", torch.tensor(0))
+
+    def forward(self, rows: Tensor, real: Tensor | None = None) -> Tensor:
+        """Normalise each channel.
+
+        Args:
+            rows: ``[M, D]``.
+            real: bool ``[M]``, rows that count; None: all do. Other rows are transformed alike
+                but enter no statistic.
+
+        Returns:
+            ``[M, D]``, in the dtype of `rows`.
+
+        Raises:
+            DataError: In training, if fewer than two rows count: their variance is undefined.
+        """
+        if not self.training:
+            return functional.batch_norm(
+                rows, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
+        distributed = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+        if real is None and not distributed:
+            return self._plain(rows)
+        return self._masked(rows, real, distributed)
+
+    def _plain(self, rows: Tensor) -> Tensor:
+        """The fused kernel, where every row counts and there is one process."""
+        if len(rows) < 2:
+            raise DataError(_TOO_FEW.format(len(rows)))
+        self.num_batches_tracked += 1
+        return functional.batch_norm(
+            rows,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            training=True,
+            momentum=self.momentum,
+            eps=self.eps,
+        )
+
+    def _masked(self, rows: Tensor, real: Tensor | None, distributed: bool) -> Tensor:
+        values = rows.to(self.running_mean.dtype)
+        # Shifting by the running mean keeps sum of squares - square of sum from cancelling, and
+        # is the same on every process.
+        shift = self.running_mean.detach().clone()
+        centred = values - shift
+        if real is not None:
+            counted = torch.where(real[:, None], centred, 0)
+            count = real.sum().to(values.dtype).reshape(1)
+        else:
+            counted, count = centred, values.new_full((1,), float(len(values)))
+        sums = torch.cat([count, counted.sum(0), counted.square().sum(0)])
+        if distributed:
+            # Differentiable: the gradient of a statistic reaches the rows of every process.
+            from torch.distributed.nn.functional import all_reduce
+
+            sums = all_reduce(sums)
+        count, total, squares = sums[:1], *sums[1:].chunk(2)
+        if not torch.compiler.is_compiling() and values.device.type == "cpu" and count < 2:
+            raise DataError(_TOO_FEW.format(int(count)))
+        mean = total / count
+        variance = (squares / count - mean.square()).clamp_min(0)
+        with torch.no_grad():
+            self.num_batches_tracked += 1
+            unbiased = variance * (count / (count - 1))
+            self.running_mean.lerp_(mean + shift, self.momentum)
+            self.running_var.lerp_(unbiased, self.momentum)
+        normalised = (centred - mean) * torch.rsqrt(variance + self.eps)
+        return (normalised * self.weight + self.bias).to(rows.dtype)
+
+
+_TOO_FEW = (
+    "BatchNorm met {} graph or atom in a training batch and needs at least 2: use a batch size of "
+    "2 or more, or evaluation mode"
+)

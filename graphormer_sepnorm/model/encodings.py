@@ -1,0 +1,95 @@
+"""Graphormer's three structural encodings (Ying et al. 2021, Section 3.1).
+
+B graphs · M atoms · T tokens · D hops · H heads · C channels (width) · P pair types
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from graphormer_sepnorm.graphs.batch import GraphBatch
+
+
+class AtomEmbedding(nn.Module):
+    """Atom features and centrality encoding (Ying et al. 2021, Eq. 5), and the graph token.
+
+    The embedding of an atom is the sum of the rows of its features, of its in-degree and of its
+    out-degree. The graph token is one learned vector for all graphs.
+
+    Args:
+        atom_rows: Rows of the table of atom features; row 0, unknown, is zero.
+        degree_rows: Rows of the degree tables; higher degrees share the last.
+        width: C.
+    """
+
+    def __init__(self, atom_rows: int, degree_rows: int, width: int) -> None:
+        super().__init__()
+        self.atom = nn.Embedding(atom_rows, width, padding_idx=0)
+        self.in_degree = nn.Embedding(degree_rows, width)
+        self.out_degree = nn.Embedding(degree_rows, width)
+        self.graph_token = nn.Parameter(torch.zeros(1, width))
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """Return the packed rows ``[B + M, C]``, graph tokens first."""
+        last = self.in_degree.num_embeddings - 1
+        atoms = (
+            self.atom(batch.atom_rows).sum(1)
+            + self.in_degree(batch.in_degree.clamp(max=last))
+            + self.out_degree(batch.out_degree.clamp(max=last))
+        )
+        return torch.cat([self.graph_token.expand(batch.num_graphs, -1), atoms])
+
+
+class AttentionBias(nn.Module):
+    """Spatial encoding, edge encoding and the graph token's distance, as one table of pair types.
+
+    The bias of an ordered pair (i, j), added to the attention logit of query i and key j in every
+    layer, is (Ying et al. 2021, Eq. 6 and 7; edge encoding as in the reference implementation)
+
+        spatial[SPD(i, j)] + 1 / min(max(SPD, 1), D) * sum_{hop d < D} bond_d W_d
+
+    with bond_d the embedding (over heads, mean over bond features) of the d-th bond of the path,
+    here averaged over all shortest paths. Pairs with the graph token have one learned bias.
+
+    Args:
+        bond_rows: Rows of the table of bond features; row 0, unknown, is zero.
+        spatial_rows: Rows of the distance table. The last belongs to unreachable pairs, longer
+            distances share the last but one.
+        path_rows: Rows (hops) of the table of position weights W.
+        max_path_length: D, hops that count; at most `path_rows`.
+        heads: H.
+    """
+
+    def __init__(
+        self, bond_rows: int, spatial_rows: int, path_rows: int, max_path_length: int, heads: int
+    ) -> None:
+        super().__init__()
+        self.max_path_length = max_path_length
+        self.spatial = nn.Embedding(spatial_rows, heads)
+        self.bond = nn.Embedding(bond_rows, heads, padding_idx=0)
+        self.path_weight = nn.Parameter(torch.zeros(path_rows, heads, heads))
+        self.graph_token = nn.Parameter(torch.zeros(1, heads))
+
+    def table(self, batch: GraphBatch) -> Tensor:
+        """Return the bias of each pair type, ``[2 + P, H]``; see `AttentionBlock.pair_type`."""
+        hops = self.max_path_length
+        distance = batch.type_distance
+        last = self.spatial.num_embeddings - 1
+        place = torch.where(distance < 0, last, distance.clamp(max=last - 1))
+        spatial = self.spatial(place)
+        bond = self.bond(batch.bond_rows).mean(1)  # [k, H]
+        step = torch.einsum("kg,dgh->dkh", bond, self.path_weight[:hops]).flatten(0, 1)
+        edges = batch.type_path[:, :hops].flatten(1).to(step.dtype) @ step
+        edges = edges / distance.clamp(1, hops)[:, None].to(step.dtype)
+        padding = spatial.new_full((1, spatial.shape[1]), float("-inf"))
+        return torch.cat([padding, self.graph_token, spatial + edges])
+
+    def forward(self, batch: GraphBatch) -> list[Tensor]:
+        """Return the bias of each attention block, ``[b, H, T, T]``; -inf at padding keys."""
+        table = self.table(batch)
+        return [
+            functional.embedding(block.pair_type, table).permute(0, 3, 1, 2).contiguous()
+            for block in batch.blocks
+        ]

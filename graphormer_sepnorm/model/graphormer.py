@@ -1,0 +1,201 @@
+"""Graphormer (Ying et al., NeurIPS 2021) whose graph token may be normalised separately.
+
+B graphs · M atoms · R = B + M packed rows, graph tokens first · C channels (width)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from torch import Tensor, cat, nn
+from torch.nn import functional
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.model.attention import GraphAttention
+from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias
+from graphormer_sepnorm.model.initialisation import initialise
+from graphormer_sepnorm.model.token_norm import make_norm, norm_name
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.graphs.batch import GraphBatch
+    from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+
+
+@dataclass(frozen=True)
+class GraphormerConfig:
+    """Everything that decides the shape of a Graphormer; the default is the slim model.
+
+    Attributes:
+        norm: Norm arm, [CLS] + atoms: shared-ln (sharenorm), shared-bn, bn+ln (sepnorm), bn+bn,
+            ln+ln, ln+bn.
+        layers: Transformer layers.
+        width: C, channels of a token.
+        heads: H, attention heads.
+        ffn_width: Channels inside the feed-forward network.
+        max_path_length: D, hops of a shortest path that enter the edge encoding.
+        norm_position: ``pre`` (version 1 of the reference) or ``post`` (its version 2).
+        dropout: Of what attention and feed-forward network add to the residual stream.
+        attention_dropout: Of attention weights.
+        input_dropout: Of the embedded tokens.
+        atom_rows: Rows of the atom table; None: as many as the vocabulary needs.
+        bond_rows: Rows of the bond table; None: as many as the vocabulary needs.
+        degree_rows: Rows of each degree table.
+        spatial_rows: Rows of the distance table.
+        path_rows: Rows of the table of position weights of the edge encoding.
+        num_targets: Outputs.
+
+    Raises:
+        ConfigError: If values contradict each other.
+    """
+
+    norm: str = "bn+ln"
+    layers: int = 12
+    width: int = 80
+    heads: int = 8
+    ffn_width: int = 80
+    max_path_length: int = 20
+    norm_position: Literal["pre", "post"] = "pre"
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    input_dropout: float = 0.1
+    atom_rows: int | None = None
+    bond_rows: int | None = None
+    degree_rows: int = 64
+    spatial_rows: int = 40
+    path_rows: int = 40
+    num_targets: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "norm", norm_name(self.norm))
+        if self.width % self.heads:
+            raise ConfigError(f"width {self.width} is not a multiple of heads {self.heads}")
+        if not 1 <= self.max_path_length <= self.path_rows:
+            raise ConfigError(
+                f"max_path_length {self.max_path_length} must be between 1 and path_rows "
+                f"{self.path_rows}"
+            )
+        if self.norm_position not in ("pre", "post"):
+            raise ConfigError(f"norm_position '{self.norm_position}' must be 'pre' or 'post'")
+        if self.spatial_rows < 3 or self.degree_rows < 1 or self.layers < 1:
+            raise ConfigError("spatial_rows must be at least 3, degree_rows and layers at least 1")
+
+    def for_vocabulary(self, vocabulary: GraphVocabulary) -> GraphormerConfig:
+        """Return the configuration with its tables sized for a vocabulary.
+
+        Raises:
+            ConfigError: If a table was given fewer rows than the vocabulary needs.
+        """
+        sizes = {}
+        for option, part in (("atom_rows", vocabulary.atoms), ("bond_rows", vocabulary.bonds)):
+            given = getattr(self, option)
+            if given is not None and given < part.num_rows:
+                raise ConfigError(
+                    f"{option} {given} is too small: the training data needs {part.num_rows} rows "
+                    "(leave the option out to have as many as needed)"
+                )
+            sizes[option] = given or part.num_rows
+        return replace(self, **sizes)
+
+
+class Layer(nn.Module):
+    """One transformer layer: attention, then a feed-forward network, each with residual and norm.
+
+    Args:
+        config: Of the model.
+        first: Whether this layer's first norm is the first of the model (see `make_norm`).
+    """
+
+    def __init__(self, config: GraphormerConfig, first: bool) -> None:
+        super().__init__()
+        self.pre = config.norm_position == "pre"
+        self.dropout = config.dropout
+        self.attention_norm = make_norm(config.norm, config.width, first=first)
+        self.attention = GraphAttention(config.width, config.heads, config.attention_dropout)
+        self.ffn_norm = make_norm(config.norm, config.width)
+        self.ffn = nn.Sequential(
+            nn.Linear(config.width, config.ffn_width),
+            nn.GELU(),
+            nn.Linear(config.ffn_width, config.width),
+        )
+
+    def forward(self, rows: Tensor, batch: GraphBatch, biases: list[Tensor]) -> Tensor:
+        """Transform packed rows ``[R, C]``; `biases` holds one ``[b, H, T, T]`` per block."""
+        if self.pre:
+            update = self.attention(_normalise(self.attention_norm, rows, batch), batch, biases)
+            rows = rows + self._drop(update)
+            return rows + self._drop(self.ffn(_normalise(self.ffn_norm, rows, batch)))
+        rows = rows + self._drop(self.attention(rows, batch, biases))
+        rows = _normalise(self.attention_norm, rows, batch)
+        return _normalise(self.ffn_norm, rows + self._drop(self.ffn(rows)), batch)
+
+    def _drop(self, rows: Tensor) -> Tensor:
+        return functional.dropout(rows, self.dropout, self.training)
+
+
+class Graphormer(nn.Module):
+    """Graphormer with a choice of norms; predicts from the graph token.
+
+    Pre-norm: ``x + Attention(Norm(x))``, ``x + FFN(Norm(x))``, a last norm, a linear read-out of
+    the graph token. Post-norm: a norm of the embedded tokens, ``Norm(x + Attention(x))``,
+    ``Norm(x + FFN(x))``, the same read-out.
+
+    Args:
+        config: With `atom_rows` and `bond_rows` given (`GraphormerConfig.for_vocabulary`).
+
+    Raises:
+        ConfigError: If they are not.
+    """
+
+    def __init__(self, config: GraphormerConfig) -> None:
+        super().__init__()
+        if config.atom_rows is None or config.bond_rows is None:
+            raise ConfigError(
+                "atom_rows and bond_rows must be given to build a Graphormer: use "
+                "GraphormerConfig.for_vocabulary"
+            )
+        self.config = config
+        pre = config.norm_position == "pre"
+        self.embedding = AtomEmbedding(config.atom_rows, config.degree_rows, config.width)
+        self.bias = AttentionBias(
+            config.bond_rows,
+            config.spatial_rows,
+            config.path_rows,
+            config.max_path_length,
+            config.heads,
+        )
+        self.input_norm = None if pre else make_norm(config.norm, config.width, first=True)
+        self.layers = nn.ModuleList(
+            Layer(config, first=pre and place == 0) for place in range(config.layers)
+        )
+        self.output_norm = make_norm(config.norm, config.width) if pre else None
+        self.readout = nn.Linear(config.width, config.num_targets)
+        self.initialise(0)
+
+    def initialise(self, seed: int) -> None:
+        """Draw all parameters anew, each from (`seed`, its name)."""
+        initialise(self, self.config.layers, seed)
+
+    def encode(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """Return the last graph tokens ``[B, C]`` and atoms ``[M, C]``, normalised."""
+        biases = self.bias(batch)
+        rows = self.embedding(batch)
+        if self.input_norm is not None:
+            rows = _normalise(self.input_norm, rows, batch)
+        rows = functional.dropout(rows, self.config.input_dropout, self.training)
+        for layer in self.layers:
+            rows = layer(rows, batch, biases)
+        if self.output_norm is not None:
+            rows = _normalise(self.output_norm, rows, batch)
+        return rows[: batch.num_graphs], rows[batch.num_graphs :]
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """Return the prediction for each graph, ``[B, num_targets]``."""
+        graph_token, _ = self.encode(batch)
+        return self.readout(graph_token)
+
+
+def _normalise(norm: nn.Module, rows: Tensor, batch: GraphBatch) -> Tensor:
+    """Apply a norm arm to packed rows ``[R, C]``."""
+    num_graphs = batch.num_graphs
+    return cat(norm(rows[:num_graphs], rows[num_graphs:], batch.real_atoms))

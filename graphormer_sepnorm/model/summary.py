@@ -1,0 +1,57 @@
+"""Where the parameters of a model are, as a table for people."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from graphormer_sepnorm.model.graphormer import Graphormer
+
+_PARTS = {
+    "embedding.atom": "atom features",
+    "embedding.in_degree": "in-degree (centrality)",
+    "embedding.out_degree": "out-degree (centrality)",
+    "embedding.graph_token": "graph token",
+    "bias.spatial": "distance (spatial encoding)",
+    "bias.bond": "bond features (edge encoding)",
+    "bias.path_weight": "hop weights (edge encoding)",
+    "bias.graph_token": "graph token's distance",
+    "input_norm": "input norm",
+    "output_norm": "output norm",
+    "readout": "read-out",
+}
+
+
+def count_parameters(module: nn.Module) -> int:
+    """Number of parameters that are trained."""
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+
+
+def parameter_table(model: Graphormer) -> str:
+    """Return one line per part of the model: name, shapes, parameters; then the total."""
+    lines: list[tuple[str, str, int]] = []
+    for prefix, label in _PARTS.items():
+        named = [
+            (name, parameter)
+            for name, parameter in model.named_parameters()
+            if name == prefix or name.startswith(f"{prefix}.")
+        ]
+        if named:
+            shapes = " + ".join("x".join(map(str, parameter.shape)) for _, parameter in named)
+            lines.append((label, shapes, sum(parameter.numel() for _, parameter in named)))
+    layers = model.config.layers
+    for label, choose in (("norms", True), ("attention and FFN", False)):
+        number = sum(
+            parameter.numel()
+            for name, parameter in model.layers.named_parameters()
+            if ("_norm." in name) == choose
+        )
+        shape = f"{layers} layers x {number // layers:,}"
+        if not choose:
+            shape += f" = 4 x {model.config.width}^2 + ..."
+        lines.append((f"layers: {label}", shape.removesuffix(" = 4 x ..."), number))
+    lines.append(("total", "", count_parameters(model)))
+    widths = [max(len(str(line[column])) for line in lines) for column in (0, 1)]
+    return "\n".join(
+        f"{label:<{widths[0]}}  {shape:<{widths[1]}}  {number:>11,}"
+        for label, shape, number in lines
+    )

@@ -1,0 +1,120 @@
+"""The norm arms: how the graph token ([CLS]) and the atoms are normalised.
+
+ShareNorm sends every token through one norm; SepNorm (Chen et al., NeurIPS 2023, Eq. 5) sends the
+graph token through one of its own. An arm is written [CLS] + atoms:
+
+    shared-ln (sharenorm)   one LayerNorm for both: the usual transformer
+    shared-bn               one BatchNorm for both
+    bn+ln (sepnorm)         BatchNorm for the graph token, LayerNorm for the atoms
+    bn+bn, ln+ln, ln+bn     the other pairs, each with parameters of its own
+
+    B graphs · M atoms · D channels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
+
+NORMS = ("shared-ln", "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
+NORM_ALIASES = {"sharenorm": "shared-ln", "sepnorm": "bn+ln"}
+
+
+def norm_name(name: str) -> str:
+    """Return the canonical name of a norm arm, aliases resolved.
+
+    Raises:
+        ConfigError: If there is no such arm.
+    """
+    canonical = NORM_ALIASES.get(name.lower(), name.lower())
+    if canonical not in NORMS:
+        choices = [*NORM_ALIASES, *NORMS]
+        raise ConfigError(
+            f"unknown norm '{name}'{did_you_mean(name, choices)}: "
+            f"choose one of {', '.join(choices)}"
+        )
+    return canonical
+
+
+class LayerNorm(nn.LayerNorm):
+    """`nn.LayerNorm` that takes (and needs not) the mask of real rows."""
+
+    def forward(self, rows: Tensor, real: Tensor | None = None) -> Tensor:
+        """Normalise each row of ``[M, D]`` over its channels."""
+        return super().forward(rows)
+
+
+class SharedNorm(nn.Module):
+    """ShareNorm: one norm for the graph token and the atoms.
+
+    Args:
+        norm: Of rows ``[M, D]``, with an optional mask ``[M]``.
+    """
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(
+        self, graph_token: Tensor, atoms: Tensor, real_atoms: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Normalise ``graph_token [B, D]`` and ``atoms [M, D]``; shapes are kept."""
+        num_graphs = len(graph_token)
+        real = None
+        if real_atoms is not None:
+            real = torch.cat([real_atoms.new_ones(num_graphs), real_atoms])
+        rows = self.norm(torch.cat([graph_token, atoms]), real)
+        return rows[:num_graphs], rows[num_graphs:]
+
+
+class SeparateNorm(nn.Module):
+    """SepNorm (Chen et al. 2023, Eq. 5): the graph token and the atoms each have their norm.
+
+    Args:
+        token_norm: Of the graph tokens ``[B, D]``.
+        atom_norm: Of the atoms ``[M, D]``, with an optional mask ``[M]``.
+    """
+
+    def __init__(self, token_norm: nn.Module, atom_norm: nn.Module) -> None:
+        super().__init__()
+        self.token_norm = token_norm
+        self.atom_norm = atom_norm
+
+    def forward(
+        self, graph_token: Tensor, atoms: Tensor, real_atoms: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Normalise ``graph_token [B, D]`` and ``atoms [M, D]``; shapes are kept."""
+        return self.token_norm(graph_token), self.atom_norm(atoms, real_atoms)
+
+
+_KINDS: dict[str, Callable[[int], nn.Module]] = {"ln": LayerNorm, "bn": MaskedBatchNorm}
+
+
+def make_norm(name: str, channels: int, *, first: bool = False) -> SharedNorm | SeparateNorm:
+    """Build the norm of an arm.
+
+    Args:
+        name: One of `NORMS` or an alias.
+        channels: D.
+        first: The first norm of a model meets the same graph token in every graph. BatchNorm
+            would return its bias for all of them in training, and in evaluation divide the drift
+            of its running mean by sqrt(eps). So there the token's branch is LayerNorm in every
+            arm (shared BatchNorm thereby becomes ln+bn).
+
+    Raises:
+        ConfigError: If there is no such arm.
+    """
+    name = norm_name(name)
+    if name.startswith("shared-"):
+        kind = name.removeprefix("shared-")
+        if not (first and kind == "bn"):
+            return SharedNorm(_KINDS[kind](channels))
+        token, atom = kind, kind
+    else:
+        token, atom = name.split("+")
+    return SeparateNorm(_KINDS["ln" if first else token](channels), _KINDS[atom](channels))

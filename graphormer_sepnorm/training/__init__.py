@@ -1,0 +1,1 @@
+"""Training: the Lightning module, its loss, metrics, optimiser, schedule and callbacks."""

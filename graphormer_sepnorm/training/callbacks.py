@@ -1,0 +1,293 @@
+"""What happens beside training: checkpoints, the learning-curve picture, timing, a clean stop."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.inference.checkpoint import BEST, LAST
+
+# How the main metric is compared; the key is `Task.metric`.
+MODES = {"mae": "min", "auroc": "max"}
+
+
+def checkpoint_callbacks(run_directory: Path, metric: str, patience: int) -> list[Callback]:
+    """Return the callbacks that keep the best and the last checkpoint and stop early.
+
+    Args:
+        run_directory: Checkpoints go to ``checkpoints/`` in it.
+        metric: Main metric of the task, ``mae`` or ``auroc``.
+        patience: Validations without improvement after which training stops; 0 never stops.
+    """
+    monitor, mode = f"validation_{metric}", MODES[metric]
+    callbacks: list[Callback] = [
+        BestCheckpoint(
+            dirpath=run_directory / "checkpoints",
+            filename=Path(BEST).stem,
+            monitor=monitor,
+            mode=mode,
+            # Fixed names: a run directory then needs no index to find its best checkpoint.
+            enable_version_counter=False,
+        ),
+        LastCheckpoint(run_directory / "checkpoints" / LAST),
+    ]
+    if patience > 0:
+        callbacks.append(EarlyStopping(monitor, mode=mode, patience=patience, min_delta=0.0))
+    return callbacks
+
+
+class BestCheckpoint(ModelCheckpoint):
+    """Keeps the checkpoint with the best validation metric, also across runs.
+
+    A resumed run has a directory of its own. Lightning would forget the earlier best there and
+    call the first validation the best; so the earlier checkpoint is copied and stays to be beaten.
+    """
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from the best checkpoint of the run that is resumed."""
+        earlier, here = Path(state_dict["best_model_path"]), Path(str(self.dirpath))
+        if Path(str(state_dict["dirpath"])) != here and earlier.is_file():
+            here.mkdir(parents=True, exist_ok=True)
+            path = str(here / BEST)
+            shutil.copyfile(earlier, path)
+            state_dict = {
+                **state_dict,
+                "dirpath": self.dirpath,
+                "best_model_path": path,
+                "kth_best_model_path": path,
+                "best_k_models": {path: state_dict["best_model_score"]},
+            }
+        super().load_state_dict(state_dict)
+
+
+class LastCheckpoint(Callback):
+    """Keeps the newest state of training: after every epoch, at the end, and on Ctrl-C.
+
+    Args:
+        path: File that is overwritten (the new one is complete before the old one goes).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._saved_step = -1
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save after an epoch."""
+        self._save(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save at the end, which may lie in the middle of an epoch."""
+        self._save(trainer)
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Save what there is when training is interrupted or fails."""
+        self._save(trainer)
+
+    def _save(self, trainer: Trainer) -> None:
+        started = trainer.global_step > 0 and trainer.state.fn == "fit"
+        if not started or trainer.fast_dev_run or trainer.global_step == self._saved_step:
+            return
+        trainer.save_checkpoint(self.path)
+        self._saved_step = trainer.global_step
+
+
+class ValidateAtTheEnd(Callback):
+    """Ends a run that reaches max_steps in the middle of an epoch with a validation.
+
+    Lightning would stop without one, and a short run would have no best checkpoint.
+    """
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Ask for the stop one moment earlier, in the way that includes a validation."""
+        if trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps:
+            trainer.should_stop = True
+
+
+class StopBetweenSteps(Callback):
+    """Lets Ctrl-C take effect between two optimiser steps; a second Ctrl-C acts at once.
+
+    In the middle of a step some parameters would be updated and others not, and a resumed run
+    would not continue the same training. At the last step of an epoch the validation comes first.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._previous: Any = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take over Ctrl-C."""
+        try:
+            self._previous = signal.signal(signal.SIGINT, self._ask)
+        except ValueError:  # not in the main thread: Ctrl-C does not arrive here anyway
+            self._previous = None
+
+    def _ask(self, number: int, frame: Any) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Stop here if Ctrl-C was pressed."""
+        if self._asked and not trainer.is_last_batch:
+            raise KeyboardInterrupt
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stop here if Ctrl-C was pressed."""
+        if self._asked:
+            raise KeyboardInterrupt
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Give Ctrl-C back."""
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+
+
+class StopWhenDiverged(Callback):
+    """Ends a training whose loss is no longer a number, instead of letting it run for hours."""
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Check the mean loss of the epoch, which is nan if that of any step was.
+
+        Raises:
+            ConfigError: The loss is not finite.
+        """
+        loss = trainer.callback_metrics.get("train_loss_epoch")
+        if loss is not None and not math.isfinite(float(loss)):
+            raise ConfigError(
+                f"training diverged in epoch {trainer.current_epoch + 1} (the loss is "
+                f"{float(loss)}): lower --model.learning_rate or --trainer.gradient_clip_val; the "
+                "best checkpoint so far is kept"
+            )
+
+
+class Throughput(Callback):
+    """Measures training time, validation not counted.
+
+    Attributes:
+        graphs: Training graphs seen in this process since the run was started.
+        seconds: Time spent in training epochs.
+    """
+
+    def __init__(self) -> None:
+        self.graphs = 0
+        self.seconds = 0.0
+        self._since: float | None = None
+
+    @property
+    def graphs_per_second(self) -> float:
+        """Training graphs per second; nan before the first step."""
+        return self.graphs / self.seconds if self.seconds else math.nan
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Start the clock after a pause."""
+        if self._since is None:
+            self._since = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Count a batch, together with the time in which it was loaded."""
+        now = time.perf_counter()
+        if self._since is not None:
+            self.seconds += now - self._since
+        self.graphs += batch.num_graphs
+        self._since = now
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stop the clock."""
+        self._since = None
+
+
+class LearningCurve(Callback):
+    """Records the loss and the validation metric, and draws them when training ends or stops.
+
+    Args:
+        path: PNG file to write.
+        metric: Main metric of the task, ``mae`` or ``auroc``.
+    """
+
+    def __init__(self, path: Path, metric: str) -> None:
+        self.path = path
+        self.metric = metric
+        self.history: list[dict[str, float]] = []
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Add a point."""
+        values = trainer.callback_metrics
+        point = {"epoch": float(trainer.current_epoch + 1), "step": float(trainer.global_step)}
+        for name in ("train_loss_epoch", f"validation_{self.metric}"):
+            if name in values:
+                point[name] = float(values[name])
+        self.history.append(point)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Draw."""
+        self._draw(trainer)
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Draw what there is."""
+        self._draw(trainer)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Keep the curve in the checkpoint, so that a resumed run continues it."""
+        return {"history": self.history}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue the curve of a checkpoint."""
+        self.history = list(state_dict["history"])
+
+    def _draw(self, trainer: Trainer) -> None:
+        if self.history and trainer.is_global_zero and trainer.state.fn == "fit":
+            draw_learning_curve(self.history, self.metric, self.path)
+
+
+def draw_learning_curve(history: list[dict[str, float]], metric: str, path: Path) -> None:
+    """Write a picture of the training loss and the validation metric against the step.
+
+    Args:
+        history: Points with ``step``, ``train_loss_epoch`` and ``validation_<metric>``.
+        metric: ``mae`` or ``auroc``.
+        path: PNG file to write.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # needs no display
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    left = figure.subplots()
+    right = left.twinx()
+    name = {"mae": "MAE", "auroc": "AUROC"}[metric]
+    for axes, key, label, colour in (
+        (left, "train_loss_epoch", "training loss", "tab:grey"),
+        (right, f"validation_{metric}", f"validation {name}", "tab:blue"),
+    ):
+        points = [(point["step"], point[key]) for point in history if key in point]
+        if points:
+            axes.plot(
+                *zip(*points, strict=True), color=colour, marker="." if len(points) < 30 else ""
+            )
+        axes.set_ylabel(label, color=colour)
+    if metric == "mae":  # errors fall over orders of magnitude
+        right.set_yscale("log")
+    left.set_yscale("log")
+    left.set_xlabel("optimiser step")
+    left.grid(alpha=0.3)
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,308 @@
+"""The Lightning module: Graphormer, its loss, metrics, optimiser and schedule.
+
+B graphs of a batch · T targets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY, package_versions
+from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.training.loss import choose_loss, masked_loss
+from graphormer_sepnorm.training.metrics import SplitMetrics, why_undefined
+from graphormer_sepnorm.training.optimiser import make_optimiser
+from graphormer_sepnorm.training.randomness import stable_seed
+from graphormer_sepnorm.training.schedule import learning_rate_at, warmup_in_steps
+
+log = logging.getLogger(__name__)
+
+
+class GraphormerModule(LightningModule):
+    """Graphormer (Ying et al. 2021) with the norms of SepNorm (2023), ready to train.
+
+    The network itself is built when the data are known, since the sizes of its embedding tables
+    come from them; see `configure_model`.
+
+    Args:
+        norm: Norm of the graph token + norm of the atoms: shared-ln (or sharenorm), shared-bn,
+            bn+ln (or sepnorm), bn+bn, ln+ln, ln+bn.
+        layers: Transformer layers. Time and memory grow linearly.
+        width: Channels of a token, a multiple of heads. Parameters grow quadratically.
+        heads: Attention heads.
+        ffn_width: Channels inside the feed-forward network; Graphormer uses width.
+        max_path_length: Hops of a shortest path that enter the edge encoding; Graphormer version 1
+            uses 20, version 2 uses 5. Data are prepared once for each value.
+        norm_position: pre (norm before attention and feed-forward, as Graphormer) or post.
+        dropout: Dropout after attention and feed-forward, 0 to 1. Costs about a quarter of a step
+            on a CPU.
+        attention_dropout: Dropout of the attention weights, 0 to 1.
+        input_dropout: Dropout of the embedded tokens, 0 to 1.
+        atom_rows: Rows of the atom table; null takes as many as the training data have codes.
+        bond_rows: Rows of the bond table; null takes as many as the training data have codes.
+        degree_rows: Rows of each degree table; larger degrees share the last row.
+        spatial_rows: Rows of the table of shortest-path distances; larger ones share a row.
+        path_rows: Rows of the table of hop positions, at least max_path_length.
+        loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
+        learning_rate: Peak learning rate, reached at the end of the warm-up.
+        final_learning_rate: Learning rate at the end of training.
+        weight_decay: AdamW's decay of the matrices of linear layers; biases, norms, embeddings and
+            the graph token are not decayed.
+        warmup_steps: Optimiser steps of linear warm-up; below 1 a fraction of all steps.
+        schedule: linear or cosine decay after the warm-up.
+        betas: AdamW's decay rates of the running moments.
+        eps: AdamW's guard against division by zero.
+        seed: Decides the initial parameters and dropout. Set by seed_everything.
+    """
+
+    model: Graphormer
+    target_mean: Tensor
+    target_std: Tensor
+
+    def __init__(
+        self,
+        norm: str = "bn+ln",
+        layers: int = 12,
+        width: int = 80,
+        heads: int = 8,
+        ffn_width: int = 80,
+        max_path_length: int = 20,
+        norm_position: Literal["pre", "post"] = "pre",
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        input_dropout: float = 0.1,
+        atom_rows: int | None = None,
+        bond_rows: int | None = None,
+        degree_rows: int = 64,
+        spatial_rows: int = 40,
+        path_rows: int = 40,
+        loss: Literal["auto", "l1", "mse", "bce"] = "auto",
+        learning_rate: float = 2e-4,
+        final_learning_rate: float = 1e-9,
+        weight_decay: float = 0.01,
+        warmup_steps: int | float = 0.1,
+        schedule: Literal["linear", "cosine"] = "linear",
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        # Validates the architecture now, before any data are touched.
+        self.architecture = GraphormerConfig(
+            norm=norm,
+            layers=layers,
+            width=width,
+            heads=heads,
+            ffn_width=ffn_width,
+            max_path_length=max_path_length,
+            norm_position=norm_position,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            input_dropout=input_dropout,
+            atom_rows=atom_rows,
+            bond_rows=bond_rows,
+            degree_rows=degree_rows,
+            spatial_rows=spatial_rows,
+            path_rows=path_rows,
+        )
+        for name, value in (("learning_rate", learning_rate), ("eps", eps)):
+            if not value > 0:
+                raise ConfigError(f"--model.{name} is {value}: it must be positive")
+        if warmup_steps < 0:
+            raise ConfigError(f"--model.warmup_steps is {warmup_steps}: it must not be negative")
+        # logger=False: the exact configuration lies beside the checkpoint already.
+        self.save_hyperparameters(logger=False)
+        self.facts: dict[str, Any] = {}
+        self.metrics: torch.nn.ModuleDict = torch.nn.ModuleDict()
+
+    @property
+    def task(self) -> Task:
+        """What is predicted; known once the network is built."""
+        return Task.from_plain(self.facts["task"])
+
+    def configure_model(self) -> None:
+        """Build the network for the data of the trainer; Lightning calls it after the set-up."""
+        if self.facts or self._trainer is None:
+            return  # built by `on_load_checkpoint`, or about to be
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        if not isinstance(data, MoleculeDataModule):
+            raise ConfigError("GraphormerModule needs a MoleculeDataModule: fit(module, data)")
+        if data.max_path_length != self.architecture.max_path_length:
+            raise ConfigError(
+                f"the data were prepared with max_path_length {data.max_path_length}, the model "
+                f"has {self.architecture.max_path_length}: give both the same"
+            )
+        splits, vocabulary = data.splits, data.fit_vocabulary()
+        mean, deviation = data.target_scaling()
+        config = dataclasses.replace(
+            self.architecture, num_targets=len(splits.task.targets)
+        ).for_vocabulary(vocabulary)
+        self._build(
+            {
+                "format_version": FORMAT_VERSION,
+                "model": dataclasses.asdict(config),
+                "task": splits.task.to_plain(),
+                "target_mean": mean,
+                "target_std": deviation,
+                "vocabulary": vocabulary.to_plain(),
+                "featuriser": splits.featuriser,
+                "feature_version": splits.feature_version,
+                "dataset": splits.name,
+                "dataset_fingerprint": splits.fingerprint,
+                "training_graphs": len(splits.train),
+                "packages": package_versions(),
+            }
+        )
+        self.model.initialise(self.hparams["seed"])
+
+    def _build(self, facts: dict[str, Any]) -> None:
+        """Build everything that depends on the data from what a checkpoint keeps of them."""
+        self.facts = facts
+        self.vocabulary = GraphVocabulary.from_plain(facts["vocabulary"])
+        self.loss_name = choose_loss(self.hparams["loss"], self.task)
+        self.model = Graphormer(GraphormerConfig(**facts["model"])).to(self.device)
+        for name, plain in (
+            ("target_mean", facts["target_mean"]),
+            ("target_std", facts["target_std"]),
+        ):
+            scale = torch.tensor(plain, dtype=torch.float32, device=self.device)
+            self.register_buffer(name, scale, persistent=False)
+        self.metrics = torch.nn.ModuleDict(
+            {split: SplitMetrics(self.task) for split in ("validation", "test")}
+        ).to(self.device)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add what predicting needs."""
+        checkpoint[KEY] = self.facts
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Build the network for the vocabulary and the task of the checkpoint."""
+        if KEY not in checkpoint:
+            raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
+        facts = checkpoint[KEY]
+        if self._trainer is not None:
+            self._compare_data(facts)
+        self._build(facts)
+
+    def _compare_data(self, facts: dict[str, Any]) -> None:
+        """Notice that the data are not those that the checkpoint was trained on."""
+        splits = self._trainer.datamodule.splits  # type: ignore[union-attr]
+        if splits.fingerprint == facts["dataset_fingerprint"]:
+            return
+        what = (
+            f"{splits.name} here is not the {facts['dataset']} that the checkpoint was trained on"
+        )
+        if self._trainer.state.fn == "fit":  # type: ignore[union-attr]
+            raise CheckpointError(f"{what}: training cannot go on with other data")
+        if splits.name == facts["dataset"]:
+            log.warning("%s: its splits may differ", what)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """Predict in real units (regression) or as logits (binary): float ``[B, T]``."""
+        return self.model(batch).float() * self.target_std + self.target_mean
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Loss of network outputs ``[B, T]`` against labels in real units ``[B, T]``."""
+        scaled = (targets - self.target_mean) / self.target_std
+        return masked_loss(self.loss_name, outputs, scaled)
+
+    def on_train_epoch_start(self) -> None:
+        """Choose the epoch's order; Lightning tells it to samplers, not to batch samplers."""
+        self.trainer.train_dataloader.batch_sampler.set_epoch(self.current_epoch)  # type: ignore
+
+    def training_step(self, batch: GraphBatch, batch_idx: int) -> Tensor:
+        """Return the loss of a batch, with dropout seeded for exactly this batch."""
+        torch.manual_seed(
+            stable_seed(self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank)
+        )
+        loss = self.loss(self.model(batch), batch.targets)
+        self.log(
+            "train_loss",
+            loss.detach(),
+            on_step=True,
+            on_epoch=True,
+            batch_size=batch.num_graphs,
+        )
+        return loss
+
+    def validation_step(self, batch: GraphBatch, batch_idx: int) -> None:
+        """Collect the predictions of a batch."""
+        self._collect("validation", batch)
+
+    def test_step(self, batch: GraphBatch, batch_idx: int) -> None:
+        """Collect the predictions of a batch."""
+        self._collect("test", batch)
+
+    def on_validation_epoch_end(self) -> None:
+        """Evaluate the whole validation split."""
+        self._evaluate("validation")
+
+    def on_test_epoch_end(self) -> None:
+        """Evaluate the whole test split."""
+        self._evaluate("test")
+
+    def _collect(self, split: str, batch: GraphBatch) -> None:
+        outputs = self.model(batch)
+        self.metrics[split].update(
+            outputs.double() * self.target_std + self.target_mean, batch.targets, batch.graph_ids
+        )
+        self.log(f"{split}_loss", self.loss(outputs, batch.targets), batch_size=batch.num_graphs)
+
+    def _evaluate(self, split: str) -> None:
+        metrics = self.metrics[split].compute()
+        self.metrics[split].reset()
+        if math.isnan(metrics[self.task.metric]):
+            log.warning(why_undefined(self.task, split))
+        self.log_dict({f"{split}_{name}": value for name, value in metrics.items()})
+
+    def configure_optimizers(self) -> Any:
+        """Return AdamW and its schedule, stepped after every optimiser step.
+
+        Raises:
+            ConfigError: If training has no end, so that a schedule has no length.
+        """
+        total = self.trainer.estimated_stepping_batches
+        if math.isinf(total):
+            raise ConfigError(
+                "the learning-rate schedule needs to know where training ends: give "
+                "--trainer.max_epochs or --trainer.max_steps"
+            )
+        options = self.hparams
+        warmup = warmup_in_steps(options["warmup_steps"], int(total))
+        if warmup > total:
+            log.warning(
+                "--model.warmup_steps %d is longer than the training of %d steps: the peak "
+                "learning rate is not reached",
+                warmup,
+                total,
+            )
+        peak = options["learning_rate"]
+        optimiser = make_optimiser(
+            self.model, peak, options["weight_decay"], tuple(options["betas"]), options["eps"]
+        )
+
+        def factor(step: int) -> float:
+            rate = learning_rate_at(
+                step,
+                total_steps=int(total),
+                warmup_steps=warmup,
+                peak=peak,
+                final=options["final_learning_rate"],
+                schedule=options["schedule"],
+            )
+            return rate / peak
+
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimiser, factor)
+        return [optimiser], [{"scheduler": scheduler, "interval": "step"}]

@@ -1,0 +1,51 @@
+"""AdamW with weight decay on the matrices of linear layers only."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:
+    """Split the parameters into those with weight decay and those without.
+
+    Decayed are the weight matrices of linear layers. Not decayed are
+
+    * biases and the scales of norms: pulling a scale to 0 weakens a channel whatever the data say;
+    * embedding tables and the graph token: a row gets a gradient only when its code occurs, but
+      AdamW would shrink it at every step, so rare atoms, bonds and distances would fade.
+
+    Args:
+        model: The module whose parameters are to be trained.
+        weight_decay: Decay of the first group.
+
+    Returns:
+        Two parameter groups for `torch.optim.AdamW`, each with a ``name``.
+    """
+    decayed_ids = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return [
+        {
+            "name": "decay",
+            "params": [parameter for parameter in trained if id(parameter) in decayed_ids],
+            "weight_decay": weight_decay,
+        },
+        {
+            "name": "no decay",
+            "params": [parameter for parameter in trained if id(parameter) not in decayed_ids],
+            "weight_decay": 0.0,
+        },
+    ]
+
+
+def make_optimiser(
+    model: nn.Module,
+    learning_rate: float,
+    weight_decay: float,
+    betas: tuple[float, float],
+    eps: float,
+) -> torch.optim.AdamW:
+    """Return AdamW over the `decay_groups` of `model`."""
+    return torch.optim.AdamW(
+        decay_groups(model, weight_decay), lr=learning_rate, betas=betas, eps=eps
+    )

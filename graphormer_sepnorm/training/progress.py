@@ -1,0 +1,127 @@
+"""A progress display that fits the place: one live line in a terminal, sparse lines in a log."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from typing import Any
+
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ProgressBar
+
+_SECONDS_BETWEEN_LINES = 20.0
+
+
+class TrainingProgress(ProgressBar):
+    """Shows step, loss, validation metric and its best value, speed and remaining time.
+
+    In a terminal one line is redrawn; elsewhere (a log file, a batch job) a line is printed at
+    most every 20 seconds, so that ten thousand epochs do not make ten thousand lines.
+
+    Args:
+        metric: Main metric of the task, ``mae`` or ``auroc``.
+    """
+
+    def __init__(self, metric: str) -> None:
+        super().__init__()
+        self.metric = metric
+        self._enabled = True
+        self._live = sys.stderr.isatty()
+        self._best = math.nan
+        self._newest = math.nan
+        self._loss = math.nan
+        self._started = self._last_shown = 0.0
+        self._first_step = 0
+        self._graphs = 0
+
+    def disable(self) -> None:
+        """Show nothing (all processes but the first)."""
+        self._enabled = False
+
+    def enable(self) -> None:
+        """Show again."""
+        self._enabled = True
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Start the clock."""
+        self._started = self._last_shown = time.monotonic()
+        self._first_step = trainer.global_step
+        self._graphs = 0
+        best = getattr(trainer.checkpoint_callback, "best_model_score", None)
+        if best is not None:  # a resumed run
+            self._best = float(best)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Refresh the line."""
+        self._graphs += batch.num_graphs
+        pause = 0.2 if self._live else _SECONDS_BETWEEN_LINES
+        if self._enabled and time.monotonic() - self._last_shown >= pause:
+            # Reading the loss waits for the device, so only when it is shown.
+            self._loss = float(outputs["loss"])
+            self._show(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take over the newest validation metric."""
+        value = trainer.callback_metrics.get(f"validation_{self.metric}")
+        if value is None or trainer.state.fn != "fit":
+            return
+        self._newest = float(value)
+        choose = min if self.metric == "mae" else max
+        known = [number for number in (self._best, self._newest) if not math.isnan(number)]
+        self._best = choose(known, default=math.nan)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leave the last state standing."""
+        if self._enabled:
+            self._show(trainer)
+            self._finish()
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Leave the line so that a message starts on a new one."""
+        self._finish()
+
+    def print(self, *arguments: Any, **options: Any) -> None:
+        """Print without disturbing the line."""
+        self._finish()
+        print(*arguments, **options)
+
+    def _finish(self) -> None:
+        if self._live and self._enabled and self._started:
+            sys.stderr.write("\n")
+            sys.stderr.flush()
+
+    def _show(self, trainer: Trainer) -> None:
+        now = time.monotonic()
+        self._last_shown = now
+        elapsed = max(1e-9, now - self._started)
+        total = trainer.estimated_stepping_batches
+        done = trainer.global_step - self._first_step
+        epoch = trainer.fit_loop.epoch_progress.current.ready
+        parts = [f"epoch {epoch}", f"step {trainer.global_step:,}/{total:,}"]
+        for label, value in (
+            ("loss", self._loss),
+            (f"validation {self.metric.upper()}", self._newest),
+            ("best", self._best),
+        ):
+            if not math.isnan(value):
+                parts.append(f"{label} {value:.4f}")
+        parts.append(f"{self._graphs / elapsed:,.0f} graphs/s")
+        if done and total > trainer.global_step:
+            parts.append(f"{_clock((total - trainer.global_step) * elapsed / done)} left")
+        line = " · ".join(parts)
+        if self._live:
+            sys.stderr.write(f"\r\x1b[K{line}")
+        else:
+            sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

@@ -1,0 +1,51 @@
+"""What a run says about itself: the parameter table before it, the result table after it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from graphormer_sepnorm.model.summary import parameter_table
+from graphormer_sepnorm.training.module import GraphormerModule
+
+METRIC_NAMES = {"mae": "MAE", "auroc": "AUROC"}
+
+
+class ModelTable(Callback):
+    """Prints what is trained, on what, and how many parameters each part has."""
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Print the table when the network is built."""
+        if not trainer.is_global_zero or not isinstance(pl_module, GraphormerModule):
+            return
+        splits = trainer.datamodule.splits  # type: ignore[attr-defined]
+        sizes = " / ".join(f"{len(part):,}" for part in splits.parts.values())
+        print(f"data   {splits.name}: {sizes} molecules (train / validation / test)")
+        print(f"model  {pl_module.model.config.norm}, on {pl_module.device}\n")
+        print(parameter_table(pl_module.model), end="\n\n", flush=True)
+
+
+def units(module: GraphormerModule) -> str:
+    """Unit of the main metric, as ``' eV'``, or nothing if it has none or targets differ."""
+    task = module.task
+    unit = task.units[0] if len(set(task.units)) == 1 else ""
+    return f" {unit}" if unit and task.metric == "mae" else ""
+
+
+def format_table(rows: list[tuple[str, str]]) -> str:
+    """Return two aligned columns, one line per row."""
+    width = max(len(label) for label, _ in rows)
+    return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
+
+
+def write_result(path: Path, result: dict[str, Any]) -> None:
+    """Write ``result.json``; a number that is not finite becomes null, which JSON can hold."""
+    plain = {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in result.items()
+    }
+    path.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")

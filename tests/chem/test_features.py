@@ -1,0 +1,122 @@
+"""The codes of molecule-1 equal those of ogb 1.3.6, computed with ogb's own tables."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+
+import numpy as np
+import pytest
+from rdkit import Chem, rdBase
+
+from graphormer_sepnorm.chem.features import ATOM_TABLES, BOND_TABLES, get_featuriser
+from graphormer_sepnorm.chem.molecules import parse_smiles
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.resources import sample_path
+
+ODD = [
+    "C",
+    "[H][H]",
+    "[Na+].[Cl-]",
+    "*C",
+    "[U]",
+    "[CH3]",
+    "[O]",
+    "O=[N]",
+    "[C-]#[O+]",
+    "C[C@H](O)F",
+    "C[C@@H](O)F",
+    "F/C=C/F",
+    "F/C=C\\F",
+    "FC=CF",
+    "C1=CC=CC=C1",
+    "FS(F)(F)(F)(F)F",
+    "FP(F)(F)(F)F",
+    "[NH3]->[Pt](Cl)(Cl)<-[NH3]",
+    "C[Pt@SP1](F)(Cl)Br",
+    "C[C@H]1CC[C@@H](C)CC1",
+    "[Fe+6]",
+    "[C-4]",
+    "CC(C)=[N+]=[N-]",
+    "c1ccc2[nH]ccc2c1",
+    "C#CC#N",
+]
+
+
+@pytest.fixture(scope="module")
+def smiles() -> list[str]:
+    with gzip.open(sample_path(), "rt") as lines:
+        sample = [row["smiles"] for row in csv.DictReader(lines)]
+    return ODD + sample[::20]
+
+
+def test_codes_equal_ogb(smiles):
+    from ogb.utils.features import atom_to_feature_vector, bond_to_feature_vector
+
+    featurise = get_featuriser("molecule-1").featurise
+    for text in smiles:
+        molecule = parse_smiles(text).molecule
+        graph = featurise(molecule)
+        atoms = [atom_to_feature_vector(atom) for atom in molecule.GetAtoms()]
+        ends, bonds = [], []
+        for bond in molecule.GetBonds():
+            pair = (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())
+            ends += [pair, pair[::-1]]
+            bonds += [bond_to_feature_vector(bond)] * 2
+        assert graph.atom_codes.tolist() == atoms, text
+        assert graph.edge_index.T.tolist() == [list(pair) for pair in ends], text
+        assert graph.bond_codes.tolist() == bonds, text
+
+
+def test_tables_are_as_large_as_ogbs():
+    from ogb.utils.features import get_atom_feature_dims, get_bond_feature_dims
+
+    assert [len(table) for table in ATOM_TABLES] == get_atom_feature_dims()
+    assert [len(table) for table in BOND_TABLES] == get_bond_feature_dims()
+    assert len(ATOM_TABLES[1]) == 5
+
+
+def test_known_molecule_by_hand():
+    graph = get_featuriser("molecule-1").featurise(parse_smiles("F/C=C/[C@H](C)O").molecule)
+    fluorine, _, _, stereo_centre, _, oxygen = graph.atom_codes.tolist()
+    assert fluorine == [8, 0, 1, 5, 0, 0, 2, 0, 0]
+    assert stereo_centre[0] == 5
+    assert stereo_centre[1] in (1, 2)
+    assert oxygen == [7, 0, 2, 5, 1, 0, 2, 0, 0]
+    assert graph.bond_codes[2].tolist() == [1, 2, 0]
+    assert (graph.num_atoms, graph.num_bonds) == (6, 5)
+
+
+def test_no_bonds_keeps_the_shapes():
+    graph = get_featuriser("molecule-1").featurise(parse_smiles("[Na+].[Cl-]").molecule)
+    assert graph.edge_index.shape == (2, 0)
+    assert graph.bond_codes.shape == (0, 3)
+    assert {array.dtype for array in (graph.edge_index, graph.bond_codes)} == {np.dtype("int64")}
+
+
+def test_stereo_that_ogb_does_not_know():
+    molecule = Chem.MolFromSmiles("Cc1cccc(I)c1-c1c(C)cccc1Br")
+    with rdBase.BlockLogs():
+        bond = next(bond for bond in molecule.GetBonds() if not bond.IsInRing() and _joins(bond))
+    bond.SetStereo(Chem.BondStereo.STEREOATROPCW)
+    graph = get_featuriser("molecule-1").featurise(molecule)
+    assert graph.bond_codes[2 * bond.GetIdx(), 1] == 5
+
+
+def _joins(bond: Chem.Bond) -> bool:
+    return bond.GetBeginAtom().IsInRing() and bond.GetEndAtom().IsInRing()
+
+
+def test_unknown_featuriser():
+    with pytest.raises(ConfigError, match=r"did you mean 'molecule-1'\?"):
+        get_featuriser("molecule1")
+
+
+def test_molecular_graph_refuses_what_does_not_fit():
+    atoms = np.zeros((2, 9), dtype=np.int64)
+    edges = np.array([[0, 1], [1, 2]])
+    with pytest.raises(DataError, match="atom 2"):
+        MolecularGraph(atoms, edges, np.zeros((2, 3), dtype=np.int64))
+    with pytest.raises(DataError, match=r"\[E, K\]"):
+        MolecularGraph(atoms, edges, np.zeros((3, 3), dtype=np.int64))

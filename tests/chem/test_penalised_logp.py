@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+from rdkit import Chem
+from rdkit.Chem import Crippen
+
+from graphormer_sepnorm.chem.penalised_logp import (
+    CYCLE_WEIGHT,
+    LOGP_WEIGHT,
+    OFFSET,
+    SA_WEIGHT,
+    longest_basis_cycle,
+    penalised_logp,
+    synthetic_accessibility,
+)
+
+
+@pytest.mark.parametrize(
+    ("smiles", "longest"),
+    [
+        ("CCO", 0),
+        ("C1CC1", 3),
+        ("c1ccccc1", 6),
+        ("C1CCCCCC1", 7),
+        ("c1ccccc1CC1CCCCCCC1", 8),
+        ("C1CC1.C1CCCC1", 5),
+        ("C1CCCCCCCCCCC1.CC", 12),
+    ],
+)
+def test_longest_cycle(smiles, longest):
+    assert longest_basis_cycle(Chem.MolFromSmiles(smiles)) == longest
+
+
+def test_weights_are_those_of_the_z_scores():
+    assert pytest.approx(1 / 1.4334209, rel=1e-7) == LOGP_WEIGHT
+    assert pytest.approx(-1 / 0.8346078, rel=1e-7) == SA_WEIGHT
+    assert pytest.approx(-1 / 0.2877583, rel=1e-6) == CYCLE_WEIGHT
+    at_the_means = -2.457797 / 1.4334209 + 3.05353 / 0.8346078 + 0.0482933 / 0.2877583
+    assert pytest.approx(at_the_means, abs=2e-6) == OFFSET
+
+
+def test_terms_add_up():
+    molecule = Chem.MolFromSmiles("O=C1CCCCCN1")  # a ring of seven
+    terms = (
+        LOGP_WEIGHT * Crippen.MolLogP(molecule)
+        + SA_WEIGHT * synthetic_accessibility(molecule)
+        + CYCLE_WEIGHT
+        + OFFSET
+    )
+    assert penalised_logp(molecule) == pytest.approx(terms)
+
+
+def test_accessibility_knows_easy_from_hard():
+    easy = synthetic_accessibility(Chem.MolFromSmiles("CC(=O)Nc1ccccc1"))
+    hard = synthetic_accessibility(Chem.MolFromSmiles("CN1CCC23C4Oc5c2c(CC1C3C=CC4O)ccc5O"))
+    assert 1 <= easy < 2 < 4 < hard <= 10
+
+
+@pytest.mark.skipif(
+    "GRAPHORMER_DATA" not in os.environ, reason="GRAPHORMER_DATA is not set: no real data"
+)
+def test_formula_gives_zincs_targets():
+    path = Path(os.environ["GRAPHORMER_DATA"]) / "zinc" / "test.csv.gz"
+    with gzip.open(path, "rt") as lines:
+        rows = list(csv.DictReader(lines))[:500]
+    cycles = 0
+    for row in rows:
+        molecule = Chem.MolFromSmiles(row["smiles"])
+        cycles += longest_basis_cycle(molecule) > 6
+        assert penalised_logp(molecule) == pytest.approx(float(row["y"]), abs=2e-6), row["smiles"]
+    assert cycles > 0

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphormer_sepnorm.chem.molecules import parse_smiles
+from graphormer_sepnorm.chem.scaffolds import murcko_scaffold, scaffold_split, split_by_scaffold
+from graphormer_sepnorm.errors import ConfigError, DataError
+
+
+@pytest.mark.parametrize(
+    ("smiles", "scaffold"),
+    [
+        ("Cc1ccccc1CCO", "c1ccccc1"),
+        ("O=C(Nc1ccccc1)c1ccncc1", "O=C(Nc1ccccc1)c1ccncc1"),
+        ("CC(=O)[C@H]1CCCN1C", "C1CCNC1"),
+        ("CCCC", ""),
+    ],
+)
+def test_murcko_scaffold(smiles, scaffold):
+    assert murcko_scaffold(parse_smiles(smiles).molecule) == scaffold
+
+
+def test_larger_scaffolds_go_first():
+    smiles = ["C1CCCCC1C", *["c1ccccc1" + "C" * n for n in range(1, 9)], "C1CCCC1C"]
+    train, validation, test = scaffold_split(smiles)
+    assert train.tolist() == list(range(1, 9))
+    assert sorted([*validation, *test]) == [0, 9]
+    assert len(validation) == len(test) == 1
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(
+    st.lists(st.sampled_from("abcdefghijklmnop"), max_size=60),
+    st.sampled_from([(0.8, 0.1, 0.1), (0.7, 0.1, 0.2), (0.5, 0.5, 0.0), (1.0, 0.0, 0.0)]),
+)
+def test_partition_by_scaffold(scaffolds, fractions):
+    splits = split_by_scaffold(scaffolds, fractions)
+    assert sorted(np.concatenate(splits).tolist()) == list(range(len(scaffolds)))
+    kinds = [{scaffolds[position] for position in split} for split in splits]
+    assert sum(len(kind) for kind in kinds) == len(set(scaffolds))
+    assert len(splits[0]) <= round(fractions[0] * len(scaffolds), 6)
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(st.lists(st.sampled_from("abcdefghijklmnop"), max_size=40), st.randoms())
+def test_order_of_the_molecules_does_not_matter(scaffolds, shuffler: random.Random):
+    shuffled = list(scaffolds)
+    shuffler.shuffle(shuffled)
+    for one, other in zip(split_by_scaffold(scaffolds), split_by_scaffold(shuffled), strict=True):
+        assert sorted(scaffolds[i] for i in one) == sorted(shuffled[i] for i in other)
+
+
+def test_shares_are_exact():
+    # 0.7 * 10 + 0.1 * 10 in floating point is 7.999...
+    splits = split_by_scaffold([str(number) for number in range(10)], (0.7, 0.1, 0.2))
+    assert [len(split) for split in splits] == [7, 1, 2]
+
+
+def test_bad_input():
+    with pytest.raises(ConfigError, match="add up to 1"):
+        scaffold_split(["C"], (0.8, 0.1, 0.2))
+    with pytest.raises(DataError, match="molecule 2 of 2: 'C1' is not a valid molecule"):
+        scaffold_split(["C", "C1"])

@@ -1,0 +1,152 @@
+"""What all tests share: the real data, a closed network, the same random state for each."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import filelock
+import numpy as np
+import pytest
+import torch
+
+NO_DATA = (
+    "needs the real data: set the environment variable GRAPHORMER_DATA to the folder that holds "
+    "materialise.py (for example GRAPHORMER_DATA=../shared/datasets)"
+)
+
+
+class NetworkBlocked(OSError):
+    """A test tried to reach the network."""
+
+
+def _is_local(host: str | bytes | None) -> bool:
+    name = host.decode() if isinstance(host, bytes) else host
+    if name in (None, "", "localhost", socket.gethostname()):
+        return True
+    try:
+        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+@pytest.fixture
+def network_attempts() -> list[str]:
+    """The hosts that the test tried to reach; a test that asks for this one may try."""
+    return []
+
+
+@pytest.fixture(autouse=True)
+def _closed_network(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Let no test reach anything but this machine.
+
+    A refused attempt looks like a machine without a network (an OSError), which code may well
+    handle; so a test that made one unexpectedly, in a thread perhaps, fails at its end.
+    """
+    if request.node.get_closest_marker("network"):
+        yield
+        return
+    expected = "network_attempts" in request.fixturenames
+    attempts = request.getfixturevalue("network_attempts") if expected else []
+    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+    getaddrinfo = socket.getaddrinfo
+
+    def refuse(host: object) -> None:
+        attempts.append(str(host))
+        raise NetworkBlocked(f"tests have no network: {host}")
+
+    def check(address: object) -> None:
+        # Unix sockets have a path here, the internet's families (host, port, ...).
+        if isinstance(address, tuple) and not _is_local(address[0]):
+            refuse(address[0])
+
+    def guarded_connect(self: socket.socket, address: object) -> None:
+        check(address)
+        return connect(self, address)
+
+    def guarded_connect_ex(self: socket.socket, address: object) -> int:
+        check(address)
+        return connect_ex(self, address)
+
+    def guarded_getaddrinfo(host: str | bytes | None, *args: object, **kwargs: object) -> list:
+        if not _is_local(host):
+            refuse(host)
+        return getaddrinfo(host, *args, **kwargs)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded_connect)
+    monkeypatch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
+    monkeypatch.setattr(socket, "getaddrinfo", guarded_getaddrinfo)
+    yield
+    if attempts and not expected:
+        pytest.fail(f"tried to reach the network: {', '.join(attempts)}")
+
+
+@pytest.fixture(autouse=True)
+def _same_random_state() -> Iterator[None]:
+    """Start each test from the same seeds and put torch's global settings back after it."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+    dtype = torch.get_default_dtype()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    grad = torch.is_grad_enabled()
+    yield
+    torch.set_default_dtype(dtype)
+    torch.use_deterministic_algorithms(deterministic)
+    torch.set_grad_enabled(grad)
+
+
+def _materialise(zinc: str, fallback: Path) -> Path:
+    """Lay the real data out under a folder that later runs find again, and return it."""
+    setting = os.environ.get("GRAPHORMER_DATA")
+    if not setting:
+        pytest.skip(NO_DATA)
+    source = Path(setting).expanduser()
+    if not (source / "materialise.py").is_file():
+        pytest.fail(f"GRAPHORMER_DATA={setting} has no materialise.py in it")
+    key = hashlib.sha256()
+    for name in ("SHA256SUMS", "materialise.py"):
+        key.update((source / name).read_bytes())
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    cache = Path(tempfile.gettempdir()) / f"graphormer_sepnorm-tests-{user}"
+    cache.mkdir(mode=0o700, exist_ok=True)
+    if cache.stat().st_uid != user or cache.is_symlink():
+        cache = fallback  # somebody else's folder; what lies in it is unpickled, so not that one
+    root = cache / f"{key.hexdigest()[:16]}-{zinc}"
+    # Another pytest process may be about to do the same: it waits, then finds the folder.
+    with filelock.FileLock(f"{root}.lock"):
+        if not root.is_dir():
+            staging = Path(tempfile.mkdtemp(dir=cache, prefix="materialising."))
+            command = [sys.executable, str(source / "materialise.py"), str(staging), "--quiet"]
+            done = subprocess.run(
+                [*command, "--zinc", zinc], capture_output=True, text=True, check=False
+            )
+            if done.returncode != 0:
+                pytest.fail(f"materialise.py failed: {done.stderr.strip()}")
+            staging.rename(root)
+    return root
+
+
+@pytest.fixture(scope="session")
+def real_data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data root with ZINC-subset and ogbg-molhiv; shared by tests and runs, so not to be damaged.
+
+    Taken from GRAPHORMER_DATA, kept below the system's temporary folder between runs.
+    """
+    return _materialise("subset", tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="session")
+def real_data_root_full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with the whole of ZINC: half a minute and 0.5 GB of disk the first time."""
+    return _materialise("full", tmp_path_factory.getbasetemp())

@@ -1,0 +1,59 @@
+"""Made-up raw files of a few molecules, in the layouts of ZINC and ogbg-molhiv."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_raw_files import ZINC_INDICES, ZINC_SIZES, write_gz, zinc_molecule
+
+
+@pytest.fixture
+def tiny_zinc(tmp_path: Path) -> Callable[..., Path]:
+    """Write raw files of ZINC and return the data root; `subset_only` leaves gaps in them."""
+
+    def write(subset_only: bool = False) -> Path:
+        raw = tmp_path / "ZINC" / "raw"
+        raw.mkdir(parents=True)
+        for split, size in ZINC_SIZES.items():
+            wanted = ZINC_INDICES[split]
+            molecules: object = [zinc_molecule(i) for i in range(size)]
+            if subset_only:
+                molecules = {i: zinc_molecule(i) for i in wanted if i != 0} | {99: zinc_molecule(0)}
+            with open(raw / f"{split}.pickle", "wb") as handle:
+                pickle.dump(molecules, handle)
+            positions = [p if p or not subset_only else 99 for p in wanted]
+            (raw / f"{split}.index").write_text(",".join(map(str, positions)) + "\n")
+        return tmp_path
+
+    return write
+
+
+@pytest.fixture
+def tiny_molhiv(tmp_path: Path) -> Path:
+    """A data root with five molecules: three atoms in a row, one atom, two fragments, ..."""
+    bonds = [[(0, 1), (1, 2)], [], [(0, 1), (2, 3)], [(0, 1)], [(0, 1), (1, 2), (2, 0)]]
+    atoms = [3, 1, 4, 2, 3]
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "ogbg_molhiv"
+    tables = {
+        "raw/edge": [pair for graph in bonds for pair in graph],
+        "raw/edge-feat": rng.integers(0, 3, (sum(map(len, bonds)), 3)),
+        "raw/node-feat": rng.integers(0, 9, (sum(atoms), 9)),
+        "raw/graph-label": [[0], [1], [0], [1], [0]],
+        "raw/num-node-list": [[n] for n in atoms],
+        "raw/num-edge-list": [[len(graph)] for graph in bonds],
+        "split/scaffold/train": [[4], [0], [2]],
+        "split/scaffold/valid": [[1]],
+        "split/scaffold/test": [[3]],
+    }
+    for name, rows in tables.items():
+        write_gz(folder / f"{name}.csv.gz", "\n".join(",".join(map(str, row)) for row in rows))
+    smiles = "\n".join(
+        ["HIV_active,smiles,mol_id", "0,CCO,", "1,N,", "0,CC.NN,", "1,CF,", "0,C1CC1,"]
+    )
+    write_gz(folder / "mapping/mol.csv.gz", smiles)
+    return tmp_path

@@ -1,0 +1,177 @@
+"""ogbg-molhiv from made-up raw files, and ogb itself kept quiet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_raw_files import write_gz
+
+from graphormer_sepnorm.datasets import load_dataset
+from graphormer_sepnorm.datasets.molhiv import RAW_FILES, URL, ogb_rocauc
+from graphormer_sepnorm.errors import DataError
+
+
+def failure(root: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        load_dataset("ogbg-molhiv", root)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_graphs_labels_and_smiles_follow_the_split(tiny_molhiv: Path) -> None:
+    splits = load_dataset("molhiv", tiny_molhiv)
+    assert splits.smiles == {
+        "train": ["C1CC1", "CCO", "CC.NN"],
+        "validation": ["N"],
+        "test": ["CF"],
+    }
+    triangle, chain, fragments = splits.train
+    assert triangle.edge_index.tolist() == [[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]]
+    assert chain.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert torch.equal(chain.edge_attr[0::2], chain.edge_attr[1::2])
+    assert fragments.edge_index.tolist() == [[0, 1, 2, 3], [1, 0, 3, 2]]
+    (single,) = splits.validation
+    assert single.x.shape == (1, 9)
+    assert single.edge_index.shape == (2, 0)
+    assert single.edge_attr.shape == (0, 3)
+    assert single.y.tolist() == [1.0]
+    assert (splits.task.kind, splits.task.metric) == ("binary", "auroc")
+
+
+def test_missing_files_without_a_network(tmp_path: Path, network_attempts: list[str]) -> None:
+    message = failure(tmp_path)
+    assert network_attempts == ["snap.stanford.edu"]
+    assert f"no raw files in {tmp_path / 'ogbg_molhiv'}" in message
+    assert all(name in message for name in RAW_FILES)
+    assert URL in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_archive_is_unpacked_in_place(
+    tiny_molhiv: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    bundle = tmp_path_factory.mktemp("served")
+    shutil.copytree(tiny_molhiv / "ogbg_molhiv", bundle / "content" / "hiv")
+    archive = shutil.make_archive(str(bundle / "hiv"), "zip", bundle / "content")
+
+    def download_url(url: str, folder: str, log: bool = True) -> str:
+        assert url == URL
+        return shutil.copy(archive, folder)
+
+    monkeypatch.setattr("graphormer_sepnorm.datasets.molhiv.download_url", download_url)
+    root = tmp_path_factory.mktemp("root")
+    assert len(load_dataset("ogbg-molhiv", root).train) == 3
+    assert all((root / "ogbg_molhiv" / name).is_file() for name in RAW_FILES)
+    assert not list((root / "ogbg_molhiv").glob("download.*"))
+
+
+def test_answer_that_is_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download_url(url: str, folder: str, log: bool = True) -> str:
+        path = Path(folder) / "hiv.zip"
+        path.write_text("<html>moved</html>")
+        return str(path)
+
+    monkeypatch.setattr("graphormer_sepnorm.datasets.molhiv.download_url", download_url)
+    assert "the download failed (BadZipFile: File is not a zip file)" in failure(tmp_path)
+
+
+def test_single_missing_file_is_named(tiny_molhiv: Path) -> None:
+    (tiny_molhiv / "ogbg_molhiv" / "raw" / "edge.csv.gz").unlink()
+    assert failure(tiny_molhiv).startswith("ogbg-molhiv: raw/edge.csv.gz missing in")
+
+
+@pytest.mark.parametrize("name", RAW_FILES)
+def test_truncated_raw_file_is_named(tiny_molhiv: Path, name: str) -> None:
+    path = tiny_molhiv / "ogbg_molhiv" / name
+    path.write_bytes(path.read_bytes()[:-9])
+    assert f"{path} is damaged (EOFError" in failure(tiny_molhiv)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("raw/edge.csv.gz", "0,1\n1,2\n0,1\n2,3\n0,1\n0,1\n1,2\n2,x", "is damaged (ValueError"),
+        ("raw/edge.csv.gz", "0,1\n1,3\n0,1\n2,3\n0,1\n0,1\n1,2\n2,0", "does not have"),
+        ("raw/edge.csv.gz", "0,1\n1,2", "do not fit together"),
+        ("raw/node-feat.csv.gz", "0,1\n1,2", "has 2 columns instead of 9"),
+        ("raw/graph-label.csv.gz", "0\n1", "do not fit together (2 labels"),
+        ("split/scaffold/test.csv.gz", "4", "do not hold each of the 5 molecules once"),
+        ("mapping/mol.csv.gz", "HIV_active,smiles,mol_id\n0,CCO,", "with 5 rows"),
+    ],
+)
+def test_contents_that_do_not_fit(tiny_molhiv: Path, name: str, text: str, expected: str) -> None:
+    write_gz(tiny_molhiv / "ogbg_molhiv" / name, text)
+    assert expected in failure(tiny_molhiv)
+
+
+def test_damaged_processed_file_is_made_again(
+    tiny_molhiv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = load_dataset("ogbg-molhiv", tiny_molhiv)
+    path = tiny_molhiv / "ogbg_molhiv" / "processed" / "molhiv.pt"
+    path.write_bytes(path.read_bytes()[:1000])
+    after = load_dataset("ogbg-molhiv", tiny_molhiv)
+    assert "again: its processed files are stale or damaged" in capsys.readouterr().err
+    assert all(torch.equal(a.x, b.x) for a, b in zip(before.train, after.train, strict=True))
+
+
+def test_changed_labels_are_noticed(tiny_molhiv: Path) -> None:
+    before = load_dataset("ogbg-molhiv", tiny_molhiv)
+    write_gz(tiny_molhiv / "ogbg_molhiv" / "raw" / "graph-label.csv.gz", "1\n1\n1\n0\n1")
+    after = load_dataset("ogbg-molhiv", tiny_molhiv)
+    assert [float(g.y) for g in after.train] == [1.0, 1.0, 1.0]
+    assert after.fingerprint != before.fingerprint
+
+
+def test_saved_file_holds_no_code(tiny_molhiv: Path) -> None:
+    load_dataset("ogbg-molhiv", tiny_molhiv)
+    path = tiny_molhiv / "ogbg_molhiv" / "processed" / "molhiv.pt"
+    arrays, slices, _ = torch.load(path, weights_only=True)
+    assert set(arrays) == set(slices) == {"x", "edge_index", "edge_attr", "y"}
+
+
+def test_ogb_auc_of_a_known_case() -> None:
+    labels = np.array([0, 0, 1, 1])
+    scores = np.array([0.1, 0.4, 0.35, 0.8])  # three of the four pairs are in order
+    assert ogb_rocauc(labels, scores) == pytest.approx(0.75)
+    assert ogb_rocauc(labels[:, None], scores[:, None]) == pytest.approx(0.75)
+
+
+def test_ogb_starts_no_thread_and_leaves_the_process_as_it_was() -> None:
+    code = """
+import os, sys, threading
+started = []
+original = threading.Thread.start
+def start(self):
+    started.append(self)
+    original(self)
+threading.Thread.start = start
+before = dict(os.environ)
+import graphormer_sepnorm.datasets.molhiv as molhiv
+print("ogb" in sys.modules, len(started))
+import numpy as np
+molhiv.ogb_rocauc(np.array([0, 1]), np.array([0.0, 1.0]))
+changed = dict(os.environ) != before
+print("ogb" in sys.modules, "outdated" in sys.modules, len(started), changed)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["False 0", "True False 0 False"]
+    assert done.stderr == ""
+
+
+def test_address_is_the_one_ogb_uses() -> None:
+    import importlib.util
+
+    spec = importlib.util.find_spec("ogb")  # found without running any of it
+    assert spec is not None
+    assert spec.origin is not None
+    table = (Path(spec.origin).parent / "graphproppred" / "master.csv").read_text()
+    assert URL in table

@@ -1,0 +1,156 @@
+"""The real data against the numbers in its README: counts, sizes, label statistics, splits."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from graphormer_sepnorm.datasets import DatasetSplits, load_dataset
+from graphormer_sepnorm.errors import DataError
+
+
+def statistics(graphs, correction: int) -> dict[str, float]:  # type: ignore[no-untyped-def]
+    """Counts and means of a PyG data set, from its joint arrays.
+
+    The README's deviations divide by n - 1 for the subset (correction 1), by n for the whole set.
+    """
+    index = torch.as_tensor(list(graphs.indices()))
+    values = graphs._data.y[index].double()
+    return {
+        "graphs": len(graphs),
+        "nodes": round(float(graphs.slices["x"].diff()[index].double().mean()), 3),
+        "edges": round(float(graphs.slices["edge_index"].diff()[index].double().mean()), 3),
+        "y mean": round(float(values.mean()), 4),
+        "y std": round(float(values.std(correction=correction)), 4),
+    }
+
+
+def expected(*numbers: float) -> dict[str, float]:
+    keys = ("graphs", "nodes", "edges", "y mean", "y std")
+    return {key: pytest.approx(n, abs=1.01e-4) for key, n in zip(keys, numbers, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def zinc_subset(real_data_root: Path) -> DatasetSplits:
+    return load_dataset("zinc-subset", real_data_root)
+
+
+@pytest.fixture(scope="module")
+def molhiv(real_data_root: Path) -> DatasetSplits:
+    return load_dataset("ogbg-molhiv", real_data_root)
+
+
+def test_zinc_subset_statistics(zinc_subset: DatasetSplits) -> None:
+    assert statistics(zinc_subset.train, 1) == expected(10_000, 23.145, 49.790, -0.0017, 2.0291)
+    assert statistics(zinc_subset.validation, 1) == expected(1_000, 23.083, 49.692, 0.0315, 1.9856)
+    assert statistics(zinc_subset.test, 1) == expected(1_000, 23.117, 49.720, 0.0124, 2.0180)
+
+
+@pytest.mark.parametrize("name", ["train", "validation", "test"])
+def test_zinc_subset_graphs_are_well_formed(zinc_subset: DatasetSplits, name: str) -> None:
+    for graph in zinc_subset.parts[name]:
+        assert graph.x.dtype == graph.edge_index.dtype == graph.edge_attr.dtype == torch.int64
+        assert graph.x.shape[1] == 1
+        assert graph.y.dtype == torch.float32
+        assert graph.y.shape == (1,)
+        assert int(graph.x.min()) >= 0
+        assert int(graph.x.max()) < 28
+        assert set(graph.edge_attr.tolist()) <= {1, 2, 3}
+        bonds = set(zip(*graph.edge_index.tolist(), graph.edge_attr.tolist(), strict=True))
+        assert {(j, i, code) for i, j, code in bonds} == bonds
+
+
+@pytest.mark.slow
+def test_whole_zinc(real_data_root_full: Path, zinc_subset: DatasetSplits) -> None:
+    zinc = load_dataset("zinc", real_data_root_full)
+    assert statistics(zinc.train, 0) == expected(220_010, 23.155, 49.813, 0.0000, 2.0488)
+    assert statistics(zinc.validation, 0) == expected(24_445, 23.131, 49.757, -0.0078, 2.0598)
+    assert statistics(zinc.test, 0) == expected(5_000, 23.101, 49.660, 0.0345, 1.9879)
+    sizes = [part.slices["x"].diff() for part in zinc.parts.values()]
+    assert [(int(s.min()), int(s.max())) for s in sizes] == [(6, 38), (6, 38), (8, 37)]
+    first = [part[0] for part in zinc.parts.values()]
+    assert [(g.num_nodes, g.num_edges) for g in first] == [(33, 72), (21, 44), (24, 52)]
+    assert [float(g.y) for g in first] == pytest.approx([3.0464, 2.0992, 3.1382], abs=1e-4)
+    # all 28 atom types occur in training, and the bond codes are 1 to 3
+    assert zinc.train._data.x.unique().tolist() == list(range(28))
+    assert zinc.train._data.edge_attr.unique().tolist() == [1, 2, 3]
+    # the subset is these molecules, at the positions in the index files
+    for part, name in (("train", "train"), ("validation", "val"), ("test", "test")):
+        text = (real_data_root_full / "ZINC" / "raw" / f"{name}.index").read_text()
+        for i, position in enumerate(list(map(int, text.split(",")))[:200]):
+            mine, whole = zinc_subset.parts[part][i], zinc.parts[part][position]
+            assert all(
+                torch.equal(mine[k], whole[k]) for k in ("x", "edge_index", "edge_attr", "y")
+            )
+
+
+def test_subset_raw_files_do_not_pass_for_the_whole_set(
+    real_data_root: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(real_data_root / "ZINC" / "raw", tmp_path / "ZINC" / "raw")
+    with pytest.raises(DataError, match="holds the molecules of zinc-subset only"):
+        load_dataset("zinc", tmp_path)
+
+
+def test_molhiv_statistics(molhiv: DatasetSplits) -> None:
+    counts = [len(part) for part in molhiv.parts.values()]
+    assert counts == [32_901, 4_113, 4_113]
+    everything = molhiv.train
+    labels = everything._data.y
+    positives = [int(labels[list(part.indices())].sum()) for part in molhiv.parts.values()]
+    assert positives == [1_232, 81, 130]
+    assert set(labels.tolist()) == {0.0, 1.0}
+    assert len(labels) == 41_127
+    assert everything._data.x.shape[0] / 41_127 == pytest.approx(25.51, abs=0.005)
+    assert everything._data.edge_index.shape[1] / 2 / 41_127 == pytest.approx(27.47, abs=0.005)
+
+
+def test_molhiv_graphs_are_ogbs(molhiv: DatasetSplits, real_data_root: Path) -> None:
+    from graphormer_sepnorm.datasets.molhiv import _quiet_ogb_import
+
+    with _quiet_ogb_import():
+        from ogb.io.read_graph_raw import read_csv_graph_raw
+    folder = real_data_root / "ogbg_molhiv"
+    noise = io.StringIO()
+    with contextlib.redirect_stdout(noise), contextlib.redirect_stderr(noise):
+        theirs = read_csv_graph_raw(str(folder / "raw"), add_inverse_edge=True)
+    for name, file in (("train", "train"), ("validation", "valid"), ("test", "test")):
+        path = folder / "split" / "scaffold" / f"{file}.csv.gz"
+        positions = np.loadtxt(path, dtype=np.int64)
+        for i in range(0, len(positions), 40):
+            ours, ogbs = molhiv.parts[name][i], theirs[positions[i]]
+            assert np.array_equal(ours.x, ogbs["node_feat"])
+            assert np.array_equal(ours.edge_index, ogbs["edge_index"])
+            assert np.array_equal(ours.edge_attr, ogbs["edge_feat"])
+
+
+def test_molhiv_smiles_belong_to_the_graphs(molhiv: DatasetSplits) -> None:
+    from rdkit import Chem, RDLogger
+
+    RDLogger.DisableLog("rdApp.*")
+    assert molhiv.smiles is not None
+    compared = 0
+    for name, part in molhiv.parts.items():
+        assert len(molhiv.smiles[name]) == len(part)
+        for i in range(0, len(part), 50):
+            molecule = Chem.MolFromSmiles(molhiv.smiles[name][i])
+            if molecule is None:
+                continue  # seven molecules cannot be read by recent RDKit releases
+            numbers = [atom.GetAtomicNum() - 1 for atom in molecule.GetAtoms()]
+            assert part[i].x[:, 0].tolist() == numbers
+            compared += 1
+    assert compared > 800
+
+
+def test_second_start_prepares_nothing(
+    real_data_root: Path, molhiv: DatasetSplits, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = load_dataset("ogbg-molhiv", real_data_root)
+    assert again.fingerprint == molhiv.fingerprint
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,247 @@
+"""ZINC from made-up raw files: what is read, and what is said where something is wrong."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_raw_files import ZINC_INDICES, ZINC_SIZES, zinc_molecule
+from torch_geometric.datasets import ZINC
+
+from graphormer_sepnorm.datasets import load_dataset, sources
+from graphormer_sepnorm.errors import DataError
+
+Write = Callable[..., Path]
+
+
+def failure(name: str, root: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        load_dataset(name, root)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_whole_set_is_read_as_written(tiny_zinc: Write) -> None:
+    splits = load_dataset("zinc", tiny_zinc())
+    assert [len(part) for part in splits.parts.values()] == list(ZINC_SIZES.values())
+    for part, size in zip(splits.parts.values(), ZINC_SIZES.values(), strict=True):
+        for number in range(size):
+            molecule, graph = zinc_molecule(number), part[number]
+            dense = torch.zeros_like(molecule["bond_type"], dtype=torch.int64)
+            dense[graph.edge_index[0], graph.edge_index[1]] = graph.edge_attr
+            assert torch.equal(dense, molecule["bond_type"].long())
+            assert torch.equal(graph.x, molecule["atom_type"].long()[:, None])
+            assert torch.equal(graph.y, molecule["logP_SA_cycle_normalized"])
+    assert splits.name == "zinc"
+    assert (splits.task.kind, splits.task.metric) == ("regression", "mae")
+    assert splits.smiles is None
+
+
+@pytest.mark.parametrize("subset_only", [False, True])
+def test_subset_follows_the_index_files(tiny_zinc: Write, subset_only: bool) -> None:
+    splits = load_dataset("zinc-subset", tiny_zinc(subset_only))
+    values = [[float(graph.y) for graph in part] for part in splits.parts.values()]
+    assert values == [[p / 2 for p in positions] for positions in ZINC_INDICES.values()]
+
+
+def test_quick_access_gives_what_pyg_gives(tiny_zinc: Write) -> None:
+    root = tiny_zinc()
+    ours = load_dataset("zinc", root).train
+    theirs = ZINC(str(root / "ZINC"), split="train")
+    assert isinstance(ours, ZINC)
+    for graph, expected in zip(ours, theirs, strict=True):
+        assert graph.keys() == expected.keys()
+        assert all(torch.equal(graph[key], expected[key]) for key in expected.keys())  # noqa: SIM118
+    # slices and index lists go through PyG's own code
+    assert [float(g.y) for g in ours[2:4]] == [1.0, 1.5]
+    assert [float(g.y) for g in ours[[5, 1]]] == [2.5, 0.5]
+
+
+def test_missing_files_without_a_network(tmp_path: Path, network_attempts: list[str]) -> None:
+    root = tmp_path / "mistyped" / "root"
+    message = failure("zinc-subset", root)
+    assert network_attempts == ["www.dropbox.com"]
+    assert f"zinc-subset: no raw files in {root / 'ZINC' / 'raw'}" in message
+    assert "tests have no network" in message
+    for name in ("train.pickle", "val.pickle", "test.pickle", "molecules.zip", "test.index"):
+        assert name in message
+    assert not (tmp_path / "mistyped").exists()
+
+
+def test_nothing_of_the_users_is_removed_where_one_file_is_missing(tiny_zinc: Write) -> None:
+    root = tiny_zinc()
+    raw = root / "ZINC" / "raw"
+    (raw / "val.index").unlink()
+    message = failure("zinc-subset", root)
+    assert message.startswith(f"zinc-subset: val.index missing in {raw}")
+    assert len(list(raw.iterdir())) == 5
+
+
+def test_download_is_put_in_place(
+    tiny_zinc: Write, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = tiny_zinc() / "ZINC" / "raw"
+
+    def download(self: ZINC) -> None:
+        for path in served.iterdir():
+            (Path(self.raw_dir) / path.name).write_bytes(path.read_bytes())
+
+    monkeypatch.setattr(ZINC, "download", download)
+    root = tmp_path_factory.mktemp("root")
+    assert len(load_dataset("zinc", root).train) == ZINC_SIZES["train"]
+    names = sorted(path.name for path in (root / "ZINC" / "raw").iterdir())
+    assert names == sorted(path.name for path in served.iterdir())
+
+
+def test_incomplete_download_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        ZINC, "download", lambda self: (Path(self.raw_dir) / "train.pickle").write_bytes(b"")
+    )
+    assert "val.pickle, test.pickle" in failure("zinc", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_raw_files_of_the_subset_are_not_taken_for_the_whole_set(tiny_zinc: Write) -> None:
+    root = tiny_zinc(subset_only=True)
+    message = failure("zinc", root)
+    assert "train.pickle holds the molecules of zinc-subset only" in message
+    assert len(load_dataset("zinc-subset", root).train) == len(ZINC_INDICES["train"])
+
+
+def test_truncated_raw_file_is_named(tiny_zinc: Write) -> None:
+    root = tiny_zinc()
+    path = root / "ZINC" / "raw" / "val.pickle"
+    path.write_bytes(path.read_bytes()[:-200])
+    for name in ("zinc", "zinc-subset"):
+        assert f"{name}: {path}" in failure(name, root)
+    assert not list((root / "ZINC").rglob("*.pt")), "half-made files were left"
+
+
+def test_pickle_of_something_else_is_named(tiny_zinc: Write) -> None:
+    root = tiny_zinc()
+    path = root / "ZINC" / "raw" / "test.pickle"
+    path.write_bytes(pickle.dumps([{"atoms": 3}]))
+    assert f"zinc: {path} cannot be read (KeyError: 'atom_type')" in failure("zinc", root)
+
+
+def test_index_that_points_past_the_end_is_named(tiny_zinc: Write) -> None:
+    root = tiny_zinc()
+    path = root / "ZINC" / "raw" / "train.index"
+    path.write_text("0,8\n")
+    assert "train.index cannot be read (IndexError" in failure("zinc-subset", root)
+
+
+def test_index_without_its_newline_is_not_misread(tiny_zinc: Write) -> None:
+    root = tiny_zinc()
+    path = root / "ZINC" / "raw" / "train.index"
+    path.write_text("0,2,5,71")  # PyG alone would read 0, 2, 5, 7
+    assert f"{path} is cut short" in failure("zinc-subset", root)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "one bit", "removed", "stamp"])
+def test_damaged_processed_file_is_made_again(
+    tiny_zinc: Write, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tiny_zinc()
+    before = load_dataset("zinc-subset", root)
+    processed = root / "ZINC" / "subset" / "processed"
+    victim = processed / ("source.json" if damage == "stamp" else "train.pt")
+    content = bytearray(victim.read_bytes())
+    if damage == "removed":
+        victim.unlink()
+    elif damage == "one bit":
+        content[len(content) // 2] ^= 1
+        victim.write_bytes(content)
+    else:
+        victim.write_bytes(content[: len(content) // 2])
+    capsys.readouterr()
+    after = load_dataset("zinc-subset", root)
+    assert "Preparing zinc-subset" in capsys.readouterr().err
+    assert after.fingerprint == before.fingerprint
+    assert [float(g.y) for g in after.train] == [float(g.y) for g in before.train]
+    load_dataset("zinc-subset", root)
+    assert capsys.readouterr().err == "", "prepared a third time"
+
+
+def test_changed_raw_files_are_noticed(tiny_zinc: Write) -> None:
+    root = tiny_zinc()
+    before = load_dataset("zinc-subset", root)
+    (root / "ZINC" / "raw" / "test.index").write_text("1\n")
+    after = load_dataset("zinc-subset", root)
+    assert [float(g.y) for g in after.test] == [0.5]
+    assert after.fingerprint != before.fingerprint
+
+
+def test_processed_files_of_other_origin_are_not_used(tiny_zinc: Write) -> None:
+    root = tiny_zinc()
+
+    def spoil(graph):  # type: ignore[no-untyped-def]
+        graph.y = graph.y + 100
+        return graph
+
+    ZINC(str(root / "ZINC"), subset=True, pre_transform=spoil)
+    assert float(load_dataset("zinc-subset", root).train[0].y) == 0.0
+
+
+def test_fingerprint_does_not_depend_on_place_or_time(
+    tiny_zinc: Write, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tiny_zinc()
+    first = load_dataset("zinc-subset", root)
+    moved = tmp_path_factory.mktemp("moved") / "root"
+    shutil.copytree(root, moved, copy_function=shutil.copyfile)
+    capsys.readouterr()
+    second = load_dataset("zinc-subset", moved)
+    assert second.fingerprint == first.fingerprint
+    assert capsys.readouterr().err == "", "the copied processed files were not used"
+
+
+def test_unchanged_raw_files_are_not_read_again(
+    tiny_zinc: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tiny_zinc()
+    load_dataset("zinc-subset", root)
+    read = []
+
+    def record(path: Path) -> str:
+        read.append(path.suffix)
+        return sha256(path)
+
+    sha256 = sources._sha256
+    monkeypatch.setattr(sources, "_sha256", record)
+    load_dataset("zinc-subset", root)
+    assert set(read) == {".pt"}
+
+
+def test_unwritable_folder_is_one_line(tiny_zinc: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tiny_zinc()
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryDirectory", refuse)
+    message = failure("zinc-subset", root)
+    assert "cannot write the processed files" in message
+    assert "Permission denied" in message
+
+
+def test_preparing_says_one_line_and_imports_no_ogb(tiny_zinc: Write) -> None:
+    root = tiny_zinc()
+    code = (
+        "import sys; from graphormer_sepnorm.datasets import load_dataset, sources;"
+        f"load_dataset('zinc', {str(root)!r});"
+        "print([m for m in ('ogb', 'outdated', 'lightning', 'rdkit') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Preparing zinc from {root / 'ZINC' / 'raw'} (once; about a minute")

@@ -1,0 +1,193 @@
+"""What must not change a result: numbering, listing of bonds, padding, company, filler rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphormer_sepnorm.graphs.batch import PADDING_PAIR, TOKEN_PAIR, GraphBatch
+from graphormer_sepnorm.model.graphormer import Graphormer
+from reference.literal import PlainGraph, has_ties
+from reference.models import ARMS, batch_of, relative_error, small_model, stored
+from reference.molecules import TIED, molecule, renumbered, shuffled_bonds
+
+EXACT = 1e-9
+SMILES = ("CCO", "c1ccccc1C(=O)O", "N", TIED["caffeine"], TIED["adamantane"], "C.CC(C)Cl", "C1CC1N")
+
+
+@pytest.fixture(scope="module")
+def molecules():
+    graphs = [molecule(smiles) for smiles in SMILES]
+    return graphs, stored(graphs)[1]
+
+
+def run(model: Graphormer, batch: GraphBatch):
+    """Predictions, atoms, gradients and buffers of one pass of a copy of the model's state."""
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    model.zero_grad()
+    token, atoms = model.encode(batch)
+    real = torch.ones(len(atoms), dtype=torch.bool)
+    if batch.real_atoms is not None:
+        real = batch.real_atoms
+    output = model.readout(token)
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.randn(output.shape, generator=generator, dtype=torch.float64)
+    ((weight * output).sum() + atoms[real].pow(3).sum()).backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
+    buffers = {name: tensor.clone() for name, tensor in model.named_buffers()}
+    model.load_state_dict(state)
+    return output.detach(), atoms[real].detach(), gradients, buffers
+
+
+def assert_same(one, other, tolerance: float = EXACT) -> None:
+    assert relative_error(one[0], other[0]) < tolerance
+    assert relative_error(one[1], other[1]) < tolerance
+    for place in (2, 3):
+        assert one[place].keys() == other[place].keys()
+        for name, tensor in one[place].items():
+            assert relative_error(tensor, other[place][name]) < 10 * tolerance, name
+
+
+@pytest.mark.parametrize("norm", ARMS)
+def test_atoms_may_be_numbered_in_any_order(zinc_graphs, norm):
+    graphs = zinc_graphs[:8]
+    assert any(has_ties(PlainGraph.of(data)) for data in graphs[:3])
+    _, vocabulary = stored(graphs, 20)
+    model = small_model(vocabulary, norm=norm, max_path_length=20).train()
+    plain = run(model, batch_of(graphs, vocabulary, 20))
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+        orders = [torch.randperm(len(data.x), generator=generator) for data in graphs]
+        mixed = [renumbered(data, order) for data, order in zip(graphs, orders, strict=True)]
+        other = run(model, batch_of(mixed, vocabulary, 20))
+        start, back = 0, []
+        for order in orders:
+            back.append(start + torch.argsort(order))
+            start += len(order)
+        assert_same(plain, (other[0], other[1][torch.cat(back)], *other[2:]))
+
+
+@pytest.mark.parametrize("smiles", TIED.values(), ids=TIED.keys())
+def test_molecules_with_many_ties_in_any_order(smiles):
+    graph = molecule(smiles)
+    _, vocabulary = stored([graph])
+    model = small_model(vocabulary, norm="shared-ln")
+    with torch.no_grad():
+        plain = model(batch_of([graph], vocabulary))
+        for seed in range(5):
+            order = torch.randperm(len(graph.x), generator=torch.Generator().manual_seed(seed))
+            other = model(batch_of([renumbered(graph, order)], vocabulary))
+            assert relative_error(other, plain) < EXACT
+
+
+def test_bonds_may_be_listed_in_any_order(zinc_graphs):
+    graphs = zinc_graphs[:8]
+    _, vocabulary = stored(graphs)
+    model = small_model(vocabulary).train()
+    generator = torch.Generator().manual_seed(0)
+    mixed = [
+        shuffled_bonds(data, torch.randperm(data.edge_index.shape[1], generator=generator))
+        for data in graphs
+    ]
+    assert any(not torch.equal(a.edge_index, b.edge_index) for a, b in zip(graphs, mixed))  # noqa: B905
+    one, other = (run(model, batch_of(part, vocabulary)) for part in (graphs, mixed))
+    assert_same(one, other)
+
+
+@pytest.mark.parametrize("norm", ARMS)
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+def test_number_of_attention_blocks_changes_nothing(molecules, norm, training):
+    graphs, vocabulary = molecules
+    model = small_model(vocabulary, norm=norm).train(training)
+    plain = run(model, batch_of(graphs, vocabulary))
+    for blocks in (2, 3, 4, 5, 50):
+        batch = batch_of(graphs, vocabulary, attention_blocks=blocks)
+        assert len(batch.blocks) == min(blocks, len(graphs))
+        assert_same(plain, run(model, batch))
+
+
+@pytest.mark.parametrize("norm", ARMS)
+def test_company_in_the_batch_changes_nothing_in_evaluation(molecules, norm):
+    graphs, vocabulary = molecules
+    model = small_model(vocabulary, norm=norm)
+    large = molecule("CC(C)" * 20 + "C.N")
+    with torch.no_grad():
+        alone = torch.cat([model(batch_of([data], vocabulary)) for data in graphs])
+        together = model(batch_of(graphs, vocabulary))
+        with_large = model(batch_of([large, *graphs], vocabulary))[1:]
+        backwards = model(batch_of(graphs[::-1], vocabulary)).flip(0)
+    for other in (together, with_large, backwards):
+        assert relative_error(other, alone) < EXACT
+
+
+def test_company_matters_to_batch_norm_in_training(molecules):
+    """What the test above would not see if evaluation mode were ignored."""
+    graphs, vocabulary = molecules
+    model = small_model(vocabulary, norm="bn+ln").train()
+    with torch.no_grad():
+        one = model(batch_of(graphs, vocabulary))[:2]
+        other = model(batch_of(graphs[:2], vocabulary))
+    assert relative_error(one, other) > 1e-3
+
+
+def with_filler(batch: GraphBatch, number: int) -> GraphBatch:
+    """The batch with rows that are no atoms behind the others, full of features."""
+    extra = torch.arange(number)
+    return replace(
+        batch,
+        atom_rows=torch.cat([batch.atom_rows, batch.atom_rows[:1].expand(number, -1)]),
+        in_degree=torch.cat([batch.in_degree, extra % 5]),
+        out_degree=torch.cat([batch.out_degree, extra % 3]),
+        graph_of_atom=torch.cat([batch.graph_of_atom, torch.zeros_like(extra)]),
+        real_atoms=torch.cat(
+            [torch.ones(len(batch.atom_rows), dtype=torch.bool), torch.zeros(number).bool()]
+        ),
+        unpad=torch.cat([batch.unpad, torch.zeros_like(extra)]),
+    )
+
+
+@pytest.mark.parametrize("number", [0, 1, 17])
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+@pytest.mark.parametrize("norm", ARMS)
+def test_filler_rows_change_nothing(molecules, norm, training, number):
+    graphs, vocabulary = molecules
+    model = small_model(vocabulary, norm=norm).train(training)
+    batch = batch_of(graphs, vocabulary)
+    filled = with_filler(batch, number)
+    plain, other = run(model, batch), run(model, filled)
+    assert_same(plain, other)
+
+
+def test_padding_is_masked(molecules):
+    """What stands at padding: no key of it has weight, and its queries are not used."""
+    graphs, vocabulary = molecules
+    batch = batch_of(graphs, vocabulary)
+    bias = small_model(vocabulary).bias(batch)[0]
+    (block,) = batch.blocks
+    for place, data in enumerate(graphs):
+        tokens = 1 + len(data.x)
+        assert (block.pair_type[place, :, tokens:] == PADDING_PAIR).all()
+        assert (block.pair_type[place, 0, :tokens] == TOKEN_PAIR).all()
+        assert (block.pair_type[place, :tokens, 0] == TOKEN_PAIR).all()
+        assert bias[place, :, :, tokens:].eq(float("-inf")).all()
+        assert bias[place, :, :, :tokens].isfinite().all()
+    # What padding slots hold does not reach any token: fill them with another graph's rows.
+    rows = block.rows.clone()
+    for place, data in enumerate(graphs):
+        rows[place, 1 + len(data.x) :] = 5
+    model = small_model(vocabulary)
+    with torch.no_grad():
+        other = model(replace(batch, blocks=(replace(block, rows=rows),)))
+        assert relative_error(other, model(batch)) < EXACT
+
+
+def test_every_packed_row_stands_where_unpad_says(zinc_graphs):
+    graphs = zinc_graphs[:12]
+    _, vocabulary = stored(graphs)
+    for blocks in (1, 3):
+        batch = batch_of(graphs, vocabulary, attention_blocks=blocks)
+        flat = torch.cat([block.rows.flatten() for block in batch.blocks])
+        assert torch.equal(flat[batch.unpad], torch.arange(len(batch.unpad)))
+        assert len(batch.unpad) == len(graphs) + sum(len(data.x) for data in graphs)

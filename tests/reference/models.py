@@ -1,0 +1,102 @@
+"""Small float64 models with parameters far from their initial values, and their batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from reference.literal import Literal
+
+ARMS = ("shared-ln", "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
+
+
+def small_config(**options) -> GraphormerConfig:
+    """Two layers of 12 channels, three heads, two targets, no dropout."""
+    plain = {
+        "layers": 2,
+        "width": 12,
+        "heads": 3,
+        "ffn_width": 10,
+        "max_path_length": 5,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "input_dropout": 0.0,
+        "num_targets": 2,
+    }
+    return GraphormerConfig(**(plain | options))
+
+
+def stored(graphs: Sequence, max_path_length: int = 5) -> tuple[GraphStore, GraphVocabulary]:
+    """The graphs in a store in memory, and the vocabulary of all of them."""
+    store = GraphStore.from_graphs(graphs, max_path_length)
+    return store, GraphVocabulary.fit(store, np.arange(store.num_graphs))
+
+
+def batch_of(
+    graphs: Sequence,
+    vocabulary: GraphVocabulary,
+    max_path_length: int = 5,
+    attention_blocks: int = 1,
+) -> GraphBatch:
+    """All the graphs in one batch, in this order."""
+    store = GraphStore.from_graphs(graphs, max_path_length)
+    return Collator(store, vocabulary, attention_blocks)(range(store.num_graphs))
+
+
+@torch.no_grad()
+def randomise(model: torch.nn.Module, seed: int = 0, scale: float = 0.4) -> None:
+    """Make every parameter and running statistic matter; rows for unknown codes stay zero."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if not tensor.is_floating_point():
+            continue
+        values = torch.randn(tensor.shape, generator=generator, dtype=torch.float64) * scale
+        if name.endswith("running_var"):
+            values = values.abs() + 0.5
+        elif "norm" in name and name.endswith("weight"):
+            values = values + 1
+        tensor.copy_(values)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding) and module.padding_idx is not None:
+            module.weight[module.padding_idx] = 0
+
+
+def small_model(vocabulary: GraphVocabulary, seed: int = 0, **options) -> Graphormer:
+    """A random model in float64, in evaluation mode."""
+    model = Graphormer(small_config(**options).for_vocabulary(vocabulary)).double().eval()
+    randomise(model, seed)
+    return model
+
+
+def literal_of(model: Graphormer, vocabulary: GraphVocabulary, one_path: bool = False) -> Literal:
+    """The literal restatement with (copies of) the model's parameters, in the model's mode."""
+    trained = dict(model.named_parameters())
+    parameters = {
+        name: tensor.detach().clone().requires_grad_(name in trained)
+        for name, tensor in model.state_dict().items()
+    }
+    config = model.config
+    return Literal(
+        parameters,
+        config.norm,
+        config.norm_position,
+        config.layers,
+        config.heads,
+        config.max_path_length,
+        vocabulary.atoms.seen,
+        vocabulary.bonds.seen,
+        model.training,
+        one_path,
+    )
+
+
+def relative_error(value: torch.Tensor, truth: torch.Tensor) -> float:
+    """Largest difference, relative to the largest true value (at least 0.001)."""
+    value, truth = value.detach().double(), truth.detach().double()
+    return float((value - truth).abs().max() / truth.abs().max().clamp_min(1e-3))

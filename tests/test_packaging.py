@@ -1,0 +1,218 @@
+"""The project as it is installed: what the wheel holds, and that it works in an empty folder."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from graphormer_sepnorm import __version__
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.resources import config_names, config_path, sample_path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGE = REPOSITORY / "graphormer_sepnorm"
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+# Import names that are not the names of their distributions.
+DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}
+
+
+def normalised(requirement: str) -> str:
+    """Return the distribution's name in a requirement, in its normal form."""
+    return re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def requirements() -> dict[str, str]:
+    """Return the direct dependencies, name to requirement."""
+    return {normalised(line): line for line in PROJECT["project"]["dependencies"]}
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    """Run a command that has to succeed; return what it says."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def imported_names() -> dict[str, set[str]]:
+    """Return the top-level modules that the package imports, each with the files that do so."""
+    names: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                modules = [node.module]
+            for module in modules:
+                names.setdefault(module.split(".")[0], set()).add(str(path.relative_to(PACKAGE)))
+    return names
+
+
+def test_lightning_is_not_an_older_one():
+    assert requirements()["lightning"] == "lightning>=2.6.6"
+    assert requirements()["torch"] == "torch>=2.11"
+    assert requirements()["jsonargparse"].startswith("jsonargparse[signatures]")
+
+
+def test_every_import_is_a_direct_dependency():
+    named = set(requirements())
+    for name, files in imported_names().items():
+        if name in sys.stdlib_module_names or name == "graphormer_sepnorm":
+            continue
+        assert DISTRIBUTIONS.get(name, name) in named, f"{name} is imported by {sorted(files)}"
+
+
+def test_constraints_are_exact_and_cover_the_dependencies():
+    lines = [
+        line
+        for line in (REPOSITORY / "constraints.txt").read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines), lines
+    pinned = {normalised(line) for line in lines}
+    extras = {normalised(line) for line in PROJECT["project"]["optional-dependencies"]["test"]}
+    assert set(requirements()) | extras <= pinned
+    assert "torch==2.13.0" in lines
+
+
+def test_installed_versions_satisfy_the_ranges():
+    from packaging.requirements import Requirement
+
+    for line in requirements().values():
+        requirement = Requirement(line)
+        version = importlib.metadata.version(requirement.name)
+        assert requirement.specifier.contains(version), f"{line}, but {version} is installed"
+
+
+def test_every_package_is_listed():
+    listed = set(PROJECT["tool"]["setuptools"]["packages"])
+    folders = {
+        ".".join(path.parent.relative_to(REPOSITORY).parts) for path in PACKAGE.rglob("__init__.py")
+    }
+    assert folders | {"graphormer_sepnorm.configs", "graphormer_sepnorm.data"} == listed
+
+
+def test_resources_of_the_checkout():
+    assert config_path("quickstart") == REPOSITORY / "configs" / "quickstart.yaml"
+    assert config_path("quickstart.yaml") == config_path("quickstart")
+    assert config_names() == sorted(path.stem for path in (REPOSITORY / "configs").glob("*.yaml"))
+    assert sample_path() == REPOSITORY / "data" / "sample.csv.gz"
+
+
+def test_missing_resources(monkeypatch, tmp_path):
+    with pytest.raises(ConfigError, match=r"did you mean 'quickstart'\?"):
+        config_path("quikstart")
+    monkeypatch.setattr("graphormer_sepnorm.resources._PACKAGE", tmp_path / "graphormer_sepnorm")
+    with pytest.raises(DataError, match="install the package again"):
+        sample_path()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """Build the wheel from a copy of what is needed, so that nothing is left in the checkout."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, source)
+    for name in ("graphormer_sepnorm", "configs"):
+        shutil.copytree(
+            REPOSITORY / name, source / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    (source / "data").mkdir()
+    for path in (REPOSITORY / "data").iterdir():  # not the downloads, which are folders
+        if path.is_file():
+            shutil.copy(path, source / "data")
+    output = tmp_path_factory.mktemp("wheel")
+    run(
+        *(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", output, source),
+        cwd=output,
+    )
+    [path] = output.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """Install the wheel alone into an empty folder, without an index."""
+    target = tmp_path_factory.mktemp("installed")
+    run(
+        *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"),
+        *("--target", target, wheel),
+        cwd=target,
+        PIP_FIND_LINKS="",
+        PIP_DISABLE_PIP_VERSION_CHECK="1",
+    )
+    return target
+
+
+def test_wheel_holds_what_it_should(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for path in PACKAGE.rglob("*.py"):
+        assert str(path.relative_to(REPOSITORY)) in names
+    for path in (REPOSITORY / "configs").glob("*.yaml"):
+        assert f"graphormer_sepnorm/configs/{path.name}" in names
+    assert "graphormer_sepnorm/data/sample.csv.gz" in names
+    assert "graphormer_sepnorm/py.typed" in names
+    assert {name.split("/")[0] for name in names} == {
+        "graphormer_sepnorm",
+        f"graphormer_sepnorm-{__version__}.dist-info",
+    }
+    assert wheel.stat().st_size < 1_000_000
+
+
+def test_installed_package_finds_its_files(installed, tmp_path):
+    program = (
+        "import graphormer_sepnorm\n"
+        "from graphormer_sepnorm.resources import config_names, config_path, sample_path\n"
+        "print(graphormer_sepnorm.__file__)\n"
+        "print(config_path('quickstart'))\n"
+        "print(sample_path())\n"
+        "print(*config_names())\n"
+        "assert sample_path().stat().st_size > 10_000\n"
+        "assert config_path('quickstart').read_text()\n"
+    )
+    # -P: the working directory is not searched; -E would ignore PYTHONPATH.
+    said = run(sys.executable, "-P", "-c", program, cwd=tmp_path, PYTHONPATH=str(installed))
+    module, config, sample, names = said.splitlines()
+    folder = installed / "graphormer_sepnorm"
+    assert Path(module) == folder / "__init__.py"
+    assert Path(config) == folder / "configs" / "quickstart.yaml"
+    assert Path(sample) == folder / "data" / "sample.csv.gz"
+    assert names.split() == config_names()
+
+
+@pytest.mark.parametrize("command", ["train", "predict"])
+def test_installed_commands_answer(command, installed, tmp_path):
+    if not (PACKAGE / "cli" / f"{command}.py").exists():
+        pytest.skip(f"graphormer_sepnorm.cli.{command} is not written yet")
+    said = run(
+        *(sys.executable, "-P", "-m", f"graphormer_sepnorm.cli.{command}", "--help"),
+        cwd=tmp_path,
+        PYTHONPATH=str(installed),
+    )
+    assert "usage" in said.lower()
+
+
+def test_console_scripts_name_functions_that_exist():
+    for target in PROJECT["project"]["scripts"].values():
+        module, function = target.split(":")
+        path = REPOSITORY.joinpath(*module.split(".")).with_suffix(".py")
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -1,0 +1,107 @@
+"""Every command and every Python block of the README runs, training with a cap on its steps."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+README = (REPOSITORY / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+COMMANDS = [
+    line.partition("  #")[0].strip()
+    for language, block in BLOCKS
+    if not language
+    for line in block.splitlines()
+    if line.startswith(("python ", "make "))
+]
+CAP = [
+    *("--trainer.max_steps", "3", "--trainer.max_epochs", "-1", "--model.warmup_steps", "1"),
+    *("--trainer.limit_val_batches", "2", "--trainer.limit_test_batches", "2"),
+    *("--data.batch_size", "16"),
+]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    """A folder that looks like the checkout, with a data root of its own."""
+    folder = tmp_path_factory.mktemp("readme")
+    for name in ("train.py", "predict.py", "configs"):
+        (folder / name).symlink_to(REPOSITORY / name)
+    (folder / "data").mkdir()
+    return folder
+
+
+def run(arguments, workspace):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=workspace,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+def place_data(command, workspace, request):
+    """Put the real data that a command needs under the workspace's data root."""
+    for config, fixture, folder in (
+        ("zinc_subset", "real_data_root", "ZINC"),
+        ("zinc.yaml", "real_data_root_full", "ZINC"),
+        ("molhiv", "real_data_root", "ogbg_molhiv"),
+    ):
+        if config in command:
+            root = request.getfixturevalue(fixture)
+            link = workspace / "data" / folder
+            link.unlink(missing_ok=True)
+            link.symlink_to(Path(root) / folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("python ")])
+def test_command(command, workspace, request):
+    place_data(command, workspace, request)
+    arguments = re.findall(r'"[^"]*"|\S+', command.removeprefix("python "))
+    arguments = [argument.strip('"') for argument in arguments]
+    if arguments[:2] == ["train.py", "fit"] and "--help" not in arguments:
+        arguments += CAP
+    done = run(arguments, workspace)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if arguments[1] == "fit" and "--help" not in arguments:
+        assert "test " in done.stdout
+        assert "best.ckpt" in done.stdout
+    elif arguments[0] == "predict.py":
+        assert done.stdout.count("\n") == 1 + len(arguments[2:])
+    elif arguments[1] in ("validate", "test"):
+        assert "mae" in done.stdout.lower()
+
+
+def test_make_commands_exist():
+    named = [command.split()[1] for command in COMMANDS if command.startswith("make ")]
+    assert {"train", "test"} <= set(named)
+    for target in named:
+        done = subprocess.run(
+            ["make", "--dry-run", target], cwd=REPOSITORY, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(sum(language == "python" for language, _ in BLOCKS)))
+def test_python_block(number, workspace):
+    if not (workspace / "runs/quickstart/bn+ln-seed0").exists():
+        run(["train.py", "fit", "-c", "configs/quickstart.yaml", *CAP], workspace)
+    code = [block for language, block in BLOCKS if language == "python"][number]
+    done = run(["-c", code], workspace)
+    assert done.returncode == 0, done.stderr
+
+
+def test_files_that_are_named_exist():
+    linked = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert linked
+    for path in linked:
+        assert (REPOSITORY / path).exists(), path

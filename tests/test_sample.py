@@ -1,0 +1,159 @@
+"""The bundled sample: how it was made, that its labels are right, and its data set."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import importlib.util
+import random
+import sys
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rdkit import Chem
+
+from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.penalised_logp import penalised_logp
+from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
+from graphormer_sepnorm.datasets import sample as sample_module
+from graphormer_sepnorm.datasets.sample import load_sample
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.resources import sample_path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[tuple[str, float]]:
+    with gzip.open(sample_path(), "rt") as lines:
+        return [(row["smiles"], float(row["penalised_logp"])) for row in csv.DictReader(lines)]
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location(
+        "make_sample", REPOSITORY / "data" / "make_sample.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def splits():
+    return load_sample()
+
+
+def test_remade_rows_are_the_files_first_rows(script, rows):
+    drugs = script.read_drugs(REPOSITORY / "data" / "drugs.smi")
+    assert len(drugs) > 200
+    for made, kept in zip(islice(script.sample_molecules(drugs), 150), rows, strict=False):
+        assert made[0] == kept[0]
+        assert made[1] == pytest.approx(kept[1], abs=6e-6)
+
+
+def test_labels_are_the_formulas(rows):
+    for smiles, value in random.Random(0).sample(rows, 200):
+        assert penalised_logp(Chem.MolFromSmiles(smiles)) == pytest.approx(value, abs=6e-6), smiles
+
+
+def test_molecules_are_distinct_and_drug_like(script, rows):
+    assert len(rows) == 7000
+    assert len({smiles for smiles, _ in rows}) == len(rows)
+    for smiles, _ in random.Random(1).sample(rows, 300):
+        molecule = Chem.MolFromSmiles(smiles)
+        assert Chem.MolToSmiles(molecule) == smiles
+        assert script.is_drug_like(molecule)
+    assert sample_path().stat().st_size < 300_000
+
+
+def test_file_is_the_one_that_was_checked():
+    """The text, not the compressed bytes: those depend on the zlib at hand."""
+    text = gzip.decompress(sample_path().read_bytes())
+    assert hashlib.sha256(text).hexdigest() == TEXT_SHA256
+
+
+TEXT_SHA256 = "3dd3e5b2cf7f6d817f846ae81b654f20762c6ba5f5179b64725495f583e03dda"
+
+
+def test_a_wrong_formula_is_refused(script, tmp_path):
+    drugs = tmp_path / "drugs.smi"
+    drugs.write_text("# a comment\nCCO\tethanol\tC2H6O\nCCN\taminoethanol\tC2H7NO\n")
+    with pytest.raises(ValueError, match="aminoethanol is C2H7NO, but the SMILES is C2H7N"):
+        script.read_drugs(drugs)
+
+
+def test_dataset_has_every_row_once(splits, rows):
+    assert {name: len(part) for name, part in splits.parts.items()} == {
+        "train": 5600,
+        "validation": 700,
+        "test": 700,
+    }
+    values = dict(rows)
+    met = []
+    for name, part in splits.parts.items():
+        assert len(splits.smiles[name]) == len(part)
+        np.testing.assert_allclose(
+            part.y.numpy(), [values[smiles] for smiles in splits.smiles[name]], rtol=1e-6
+        )
+        met += splits.smiles[name]
+    assert sorted(met) == sorted(values)
+
+
+def test_graphs_are_the_featurisers(splits):
+    featurise = get_featuriser(splits.featuriser).featurise
+    for at in range(0, 700, 50):
+        graph = featurise(Chem.MolFromSmiles(splits.smiles["test"][at]))
+        data = splits.test[at]
+        np.testing.assert_array_equal(data.x.numpy(), graph.atom_codes)
+        np.testing.assert_array_equal(data.edge_index.numpy(), graph.edge_index)
+        np.testing.assert_array_equal(data.edge_attr.numpy(), graph.bond_codes)
+        assert data.y.dtype == torch.float32
+
+
+def test_no_scaffold_is_in_two_splits(splits):
+    scaffolds = {
+        name: {murcko_scaffold(Chem.MolFromSmiles(smiles)) for smiles in members}
+        for name, members in splits.smiles.items()
+    }
+    assert not scaffolds["train"] & (scaffolds["validation"] | scaffolds["test"])
+    assert not scaffolds["validation"] & scaffolds["test"]
+
+
+def test_task(splits):
+    assert splits.task.kind == "regression"
+    assert splits.task.targets == ("penalised_logp",)
+    assert splits.task.metric == "mae"
+    assert splits.feature_version == splits.featuriser == "molecule-1"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"not gzip",
+        gzip.compress(b"smiles,other\nCC,1\n"),
+        gzip.compress(b"smiles,penalised_logp\nCC\n"),
+        gzip.compress(b"smiles,penalised_logp\nCC,x\n"),
+        gzip.compress(b"smiles,penalised_logp\nCC,1\n")[:-12],
+    ],
+    ids=["not-gzip", "other-columns", "short-row", "no-number", "cut-off"],
+)
+def test_damaged_sample(content, tmp_path, monkeypatch):
+    damaged = tmp_path / "sample.csv.gz"
+    damaged.write_bytes(content)
+    monkeypatch.setattr(sample_module, "sample_path", lambda: damaged)
+    with pytest.raises(DataError, match="is damaged"):
+        load_sample()
+
+
+def test_unreadable_row_is_named(tmp_path, monkeypatch):
+    damaged = tmp_path / "sample.csv.gz"
+    damaged.write_bytes(gzip.compress(b"smiles,penalised_logp\nCC,1\nC1,2\n"))
+    monkeypatch.setattr(sample_module, "sample_path", lambda: damaged)
+    with pytest.raises(DataError, match="row 3: 'C1' is not a valid molecule: unclosed ring"):
+        load_sample()

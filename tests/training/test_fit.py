@@ -1,0 +1,398 @@
+"""Training as a whole: same seed same numbers, whole-split metrics, checkpoints, resuming."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import Callback, Trainer
+from tiny_graphs import path_graphs
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
+from graphormer_sepnorm.training.callbacks import (
+    LearningCurve,
+    StopWhenDiverged,
+    ValidateAtTheEnd,
+    checkpoint_callbacks,
+)
+from graphormer_sepnorm.training.module import GraphormerModule
+
+MakeModule = Callable[..., GraphormerModule]
+MakeData = Callable[..., MoleculeDataModule]
+MakeTrainer = Callable[..., Trainer]
+
+
+def parameters(module: GraphormerModule) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in module.model.state_dict().items()}
+
+
+@pytest.mark.parametrize("norm", ["sepnorm", "shared-ln"])
+def test_same_seed_same_numbers(
+    norm: str,
+    make_module: MakeModule,
+    make_data: MakeData,
+    make_trainer: MakeTrainer,
+    losses: Callable,
+) -> None:
+    runs = []
+    for noise in (1, 2):
+        torch.manual_seed(noise)  # the state that training starts from must not matter
+        recorder = losses()
+        module = make_module(norm=norm, dropout=0.2)
+        trainer = make_trainer(callbacks=[recorder])
+        trainer.fit(module, make_data())
+        runs.append((recorder.values, parameters(module), dict(trainer.callback_metrics)))
+    (first_losses, first, first_metrics), (second_losses, second, second_metrics) = runs
+    assert len(first_losses) == 10
+    assert first_losses == second_losses
+    assert first_metrics == second_metrics
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_other_seed_other_numbers(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer, losses: Callable
+) -> None:
+    recorders = []
+    for seed in (0, 1):
+        recorders.append(losses())
+        trainer = make_trainer(callbacks=[recorders[-1]], max_epochs=1)
+        trainer.fit(make_module(seed=seed), make_data())
+    assert recorders[0].values != recorders[1].values
+
+
+def test_every_epoch_has_its_own_order(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    orders: list[list[int]] = []
+
+    class Orders(Callback):
+        def on_train_epoch_start(self, *_: Any) -> None:
+            orders.append([])
+
+        def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, *_: Any) -> None:
+            orders[-1].extend(batch.graph_ids.tolist())
+
+    make_trainer(callbacks=[Orders()], max_epochs=3).fit(make_module(), make_data())
+    assert [sorted(order) for order in orders] == [list(range(37))] * 3
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+
+
+def test_learning_lowers_the_error(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    module, data = make_module(dropout=0.0), make_data()
+    trainer = make_trainer(max_epochs=40)
+    trainer.fit(module, data)
+    error = trainer.test(module, data, verbose=False)[0]["test_mae"]
+    labels = torch.cat([graph.y for graph in data.splits.test])
+    assert error < 0.5 * (labels - labels.mean()).abs().mean()
+
+
+@pytest.mark.parametrize("size", [1, 4, 11])
+def test_reported_error_is_that_of_all_test_graphs(
+    size: int, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    module, data = make_module(), make_data(eval_batch_size=size)
+    trainer = make_trainer(max_epochs=1)
+    trainer.fit(module, data)
+    reported = trainer.test(module, data, verbose=False)[0]["test_mae"]
+    module.eval()
+    with torch.no_grad():
+        errors = torch.cat(
+            [(module(batch) - batch.targets).abs() for batch in data.test_dataloader()]
+        )
+    assert len(errors) == 11
+    assert reported == pytest.approx(errors.double().mean().item(), rel=1e-5)
+
+
+def test_targets_are_scaled_by_the_training_labels_that_are_there(
+    make_data: MakeData, splits: DatasetSplits
+) -> None:
+    splits.train[0].y[:] = torch.nan
+    mean, deviation = make_data().target_scaling()
+    labels = torch.cat([graph.y for graph in splits.train[1:]]).double()
+    assert mean == pytest.approx([labels.mean().item()])
+    assert deviation == pytest.approx([labels.std(unbiased=False).item()])
+
+
+def test_target_without_a_training_label_is_an_error(
+    make_data: MakeData, splits: DatasetSplits
+) -> None:
+    for graph in splits.train:
+        graph.y[:] = torch.nan
+    with pytest.raises(DataError, match="no training label for size"):
+        make_data().target_scaling()
+
+
+def test_several_targets_with_missing_labels_train(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer, splits: DatasetSplits
+) -> None:
+    own = dataclasses.replace(
+        splits,
+        train=path_graphs(20, 1, targets=2),
+        validation=path_graphs(9, 2, targets=2),
+        test=path_graphs(9, 3, targets=2),
+        task=Task("regression", ("a", "b"), ("", ""), "mae"),
+        fingerprint="two",
+    )
+    for graph in own.train[::2]:
+        graph.y[1] = torch.nan
+    module, trainer = make_module(), make_trainer(max_epochs=1)
+    trainer.fit(module, make_data(own))
+    metrics = trainer.callback_metrics
+    mean = (metrics["validation_mae_a"] + metrics["validation_mae_b"]) / 2
+    assert metrics["validation_mae"] == pytest.approx(mean.item(), rel=1e-6)
+
+
+def test_binary_targets_train_and_are_not_scaled(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer, splits: DatasetSplits
+) -> None:
+    for graph in [*splits.train, *splits.validation, *splits.test]:
+        graph.y = (graph.y > 4).float()
+    own = dataclasses.replace(splits, task=Task("binary", ("long",), ("",), "auroc"))
+    data, module, trainer = make_data(own), make_module(), make_trainer(max_epochs=30)
+    assert data.target_scaling() == ([0.0], [1.0])
+    trainer.fit(module, data)
+    assert module.loss_name == "bce"
+    assert trainer.test(module, data, verbose=False)[0]["test_auroc"] > 0.8
+
+
+def test_undefined_metric_is_nan_with_a_message(
+    make_module: MakeModule,
+    make_data: MakeData,
+    make_trainer: MakeTrainer,
+    splits: DatasetSplits,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for graph in [*splits.train, *splits.validation, *splits.test]:
+        graph.y = (graph.y > 4).float()
+    for graph in splits.validation:
+        graph.y[:] = 0
+    own = dataclasses.replace(splits, task=Task("binary", ("long",), ("",), "auroc"))
+    trainer = make_trainer(max_epochs=1)
+    trainer.fit(make_module(), make_data(own))
+    assert trainer.callback_metrics["validation_auroc"].isnan()
+    assert "validation AUROC is undefined: no target has both classes" in caplog.text
+
+
+def test_checkpoint_knows_its_parts_and_is_plain(
+    tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    module, data, trainer = make_module(norm="bn+bn"), make_data(), make_trainer()
+    trainer.fit(module, data)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    checkpoint = read_checkpoint(tmp_path / "a.ckpt")  # with weights_only=True
+    facts = checkpoint[KEY]
+    assert facts["format_version"] == 1
+    assert facts["model"] == dataclasses.asdict(module.model.config)
+    assert facts["model"]["norm"] == "bn+bn"
+    assert facts["task"] == data.splits.task.to_plain()
+    assert (facts["target_mean"], facts["target_std"]) == data.target_scaling()
+    assert facts["vocabulary"] == data.fit_vocabulary().to_plain()
+    assert (facts["featuriser"], facts["feature_version"]) == (None, "paths")
+    assert (facts["dataset"], facts["dataset_fingerprint"]) == ("paths", "paths-1")
+    assert facts["training_graphs"] == 37
+    assert {"torch", "lightning", "graphormer-sepnorm"} <= facts["packages"].keys()
+    own = module.model.state_dict()
+    assert all(torch.equal(value, own[name]) for name, value in model_weights(checkpoint).items())
+    assert checkpoint["hyper_parameters"]["layers"] == 2
+
+
+def test_checkpoint_loads_into_a_module_without_data(
+    tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    module, data, trainer = make_module(), make_data(), make_trainer()
+    trainer.fit(module, data)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    loaded = GraphormerModule.load_from_checkpoint(tmp_path / "a.ckpt", weights_only=True)
+    batch = next(iter(data.test_dataloader()))
+    assert torch.equal(loaded.eval()(batch), module.eval()(batch))
+
+
+def test_checkpoint_is_tested_with_its_own_vocabulary_and_scaling(
+    tmp_path: Path,
+    make_module: MakeModule,
+    make_data: MakeData,
+    make_trainer: MakeTrainer,
+    splits: DatasetSplits,
+) -> None:
+    module, trainer = make_module(), make_trainer()
+    trainer.fit(module, make_data())
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    expected = trainer.test(module, make_data(), verbose=False)
+    # Other training data: fewer codes, other labels. Only the test split is the same.
+    few = [graph.clone() for graph in splits.train[:5]]
+    for graph in few:
+        graph.x[:] = 1
+        graph.y += 100
+    own = dataclasses.replace(splits, name="other", train=few, fingerprint="few")
+    values = make_trainer().test(
+        make_module(),
+        make_data(own),
+        ckpt_path=tmp_path / "a.ckpt",
+        weights_only=True,
+        verbose=False,
+    )
+    assert values == expected
+
+
+def test_features_of_another_kind_are_refused(
+    tmp_path: Path,
+    make_module: MakeModule,
+    make_data: MakeData,
+    make_trainer: MakeTrainer,
+    splits: DatasetSplits,
+) -> None:
+    trainer = make_trainer(max_epochs=1)
+    trainer.fit(make_module(), make_data())
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    own = dataclasses.replace(splits, name="other", feature_version="v2", fingerprint="x")
+    with pytest.raises(CheckpointError, match="features 'paths', other has 'v2'"):
+        make_trainer().test(
+            make_module(), make_data(own), ckpt_path=tmp_path / "a.ckpt", weights_only=True
+        )
+
+
+def test_training_does_not_go_on_with_other_data(
+    tmp_path: Path,
+    make_module: MakeModule,
+    make_data: MakeData,
+    make_trainer: MakeTrainer,
+    splits: DatasetSplits,
+) -> None:
+    trainer = make_trainer(max_epochs=1)
+    trainer.fit(make_module(), make_data())
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    own = dataclasses.replace(splits, fingerprint="changed")
+    with pytest.raises(CheckpointError, match="cannot go on with other data"):
+        make_trainer().fit(
+            make_module(), make_data(own), ckpt_path=tmp_path / "a.ckpt", weights_only=True
+        )
+
+
+class StopAfter(Callback):
+    """Ends training after some epochs, as an impatient user would."""
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    def on_train_epoch_end(self, trainer: Trainer, *_: Any) -> None:
+        trainer.should_stop = trainer.current_epoch + 1 >= self.epochs
+
+
+def test_resumed_run_equals_the_uninterrupted_one(
+    tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    def run(folder: str, resume: Path | None, stop_after: int) -> tuple[dict, list]:
+        curve = LearningCurve(tmp_path / f"{folder}.png", "mae")
+        callbacks = [
+            StopAfter(stop_after),
+            curve,
+            *checkpoint_callbacks(tmp_path / folder, "mae", 0),
+        ]
+        module = make_module(dropout=0.2)
+        trainer = make_trainer(max_epochs=5, callbacks=callbacks, enable_checkpointing=True)
+        trainer.fit(module, make_data(), ckpt_path=resume, weights_only=True)
+        return parameters(module), curve.history
+
+    straight, straight_curve = run("straight", None, 5)
+    _, early_curve = run("first", None, 2)
+    resumed, resumed_curve = run("second", tmp_path / "first" / "checkpoints" / "last.ckpt", 5)
+    assert len(early_curve) == 2
+    assert all(torch.equal(straight[name], resumed[name]) for name in straight)
+    assert resumed_curve == straight_curve
+    assert (tmp_path / "second.png").stat().st_size > 10_000
+
+
+def test_best_checkpoint_of_the_earlier_run_stays_to_be_beaten(
+    tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    def run(folder: str, epochs: int, resume: Path | None, rate: float) -> Any:
+        callbacks = checkpoint_callbacks(tmp_path / folder, "mae", 0)
+        trainer = make_trainer(max_epochs=epochs, callbacks=callbacks, enable_checkpointing=True)
+        module = make_module(learning_rate=rate, warmup_steps=0)
+        trainer.fit(module, make_data(), ckpt_path=resume, weights_only=True)
+        return callbacks[0]
+
+    first = run("first", 3, None, 1e-2)
+    # A learning rate that ruins the model: nothing after the resumption is better.
+    second = run("second", 4, tmp_path / "first" / "checkpoints" / "last.ckpt", 1e3)
+    assert float(second.best_model_score) == float(first.best_model_score)
+    kept = read_checkpoint(tmp_path / "second")
+    assert kept["epoch"] == read_checkpoint(tmp_path / "first")["epoch"]
+
+
+def test_run_that_ends_inside_an_epoch_is_validated(
+    tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    callbacks = [ValidateAtTheEnd(), *checkpoint_callbacks(tmp_path, "mae", 0)]
+    trainer = make_trainer(
+        max_steps=3, max_epochs=-1, callbacks=callbacks, enable_checkpointing=True
+    )
+    trainer.fit(make_module(), make_data())
+    assert trainer.global_step == 3
+    assert read_checkpoint(tmp_path)["global_step"] == 3
+    assert (tmp_path / "checkpoints" / "last.ckpt").is_file()
+
+
+def test_diverged_training_stops_with_advice(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    module = make_module(norm="ln+ln", learning_rate=1e38, warmup_steps=0)
+    trainer = make_trainer(max_epochs=50, callbacks=[StopWhenDiverged()])
+    with pytest.raises(ConfigError, match="training diverged in epoch .* lower --model.learning"):
+        trainer.fit(module, make_data())
+
+
+def test_gradients_are_accumulated_and_clipped_by_the_trainers_flags(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    trainer = make_trainer(max_epochs=2, accumulate_grad_batches=2, gradient_clip_val=1.0)
+    trainer.fit(make_module(), make_data())
+    assert trainer.global_step == 2 * 3  # 5 micro-batches an epoch
+
+
+def test_bfloat16_trains(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    trainer = make_trainer(max_epochs=1, precision="bf16-mixed")
+    trainer.fit(make_module(), make_data())
+    assert trainer.callback_metrics["train_loss_epoch"].isfinite()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"norm": "sepnrom"}, "did you mean 'sepnorm'"),
+        ({"width": 10, "heads": 4}, "not a multiple"),
+        ({"learning_rate": 0.0}, "must be positive"),
+        ({"warmup_steps": -1}, "must not be negative"),
+    ],
+)
+def test_impossible_options_are_refused_before_data_are_touched(
+    options: dict, message: str, make_module: MakeModule
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_module(**options)
+
+
+def test_schedule_needs_an_end(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    with pytest.raises(ConfigError, match="where training ends"):
+        make_trainer(max_epochs=-1).fit(make_module(), make_data())
+
+
+def test_model_and_data_must_agree_on_paths(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    with pytest.raises(ConfigError, match="max_path_length 2, the model has 3"):
+        make_trainer().fit(make_module(), make_data(max_path_length=2))

@@ -1,0 +1,75 @@
+"""The loss is the mean over the labels present."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.training.loss import choose_loss, masked_loss
+
+BINARY = Task("binary", ("active",), ("",), "auroc")
+REGRESSION = Task("regression", ("y",), ("",), "mae")
+
+
+def literal_loss(name: str, outputs: list[list[float]], targets: list[list[float]]) -> float:
+    terms = []
+    for output_row, target_row in zip(outputs, targets, strict=True):
+        for output, target in zip(output_row, target_row, strict=True):
+            if math.isnan(target):
+                continue
+            probability = 1 / (1 + math.exp(-output))
+            terms.append(
+                {
+                    "l1": abs(output - target),
+                    "mse": (output - target) ** 2,
+                    "bce": -target * math.log(probability)
+                    - (1 - target) * math.log(1 - probability),
+                }[name]
+            )
+    return sum(terms) / len(terms)
+
+
+@pytest.mark.parametrize("name", ["l1", "mse", "bce"])
+def test_masked_loss_equals_the_literal_formula(name: str) -> None:
+    outputs = [[0.3, -1.2], [2.0, 0.1], [-0.4, 0.9]]
+    targets = [[1.0, math.nan], [0.0, 1.0], [math.nan, math.nan]]
+    loss = masked_loss(name, torch.tensor(outputs), torch.tensor(targets))
+    assert loss.item() == pytest.approx(literal_loss(name, outputs, targets), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["l1", "mse", "bce"])
+def test_missing_labels_give_no_gradient_and_no_nan(name: str) -> None:
+    outputs = torch.tensor([[0.5, 0.5]], requires_grad=True)
+    masked_loss(name, outputs, torch.tensor([[1.0, math.nan]])).backward()
+    assert outputs.grad is not None
+    assert outputs.grad[0, 0] != 0
+    assert outputs.grad[0, 1] == 0
+
+
+def test_batch_without_labels_gives_zero() -> None:
+    outputs = torch.ones(2, 1, requires_grad=True)
+    loss = masked_loss("l1", outputs, torch.full((2, 1), torch.nan))
+    loss.backward()
+    assert loss.item() == 0
+    assert torch.equal(outputs.grad, torch.zeros(2, 1))
+
+
+def test_loss_is_formed_in_float32_from_bfloat16() -> None:
+    assert masked_loss("l1", torch.ones(1, 1, dtype=torch.bfloat16), torch.zeros(1, 1)).dtype == (
+        torch.float32
+    )
+
+
+def test_auto_takes_the_loss_that_fits() -> None:
+    assert choose_loss("auto", REGRESSION) == "l1"
+    assert choose_loss("auto", BINARY) == "bce"
+    assert choose_loss("mse", REGRESSION) == "mse"
+
+
+def test_loss_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ConfigError, match="does not fit binary targets: use bce"):
+        choose_loss("l1", BINARY)

@@ -1,0 +1,63 @@
+"""Weight decay acts on the matrices of linear layers only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from lightning.pytorch import Trainer
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.optimiser import decay_groups, make_optimiser
+
+
+def fitted(make_module: Callable, make_data: Callable, make_trainer: Callable) -> GraphormerModule:
+    module = make_module(weight_decay=0.3, betas=(0.8, 0.9), eps=1e-6)
+    make_trainer(max_epochs=1).fit(module, make_data())
+    return module
+
+
+def test_only_matrices_of_linear_layers_decay(
+    make_module: Callable[..., GraphormerModule],
+    make_data: Callable[..., MoleculeDataModule],
+    make_trainer: Callable[..., Trainer],
+) -> None:
+    module = fitted(make_module, make_data, make_trainer)
+    decayed, kept = decay_groups(module.model, 0.3)
+    names = {id(parameter): name for name, parameter in module.model.named_parameters()}
+    assert decayed["weight_decay"] == 0.3
+    assert kept["weight_decay"] == 0.0
+    linear = {
+        f"{name}.weight"
+        for name, part in module.model.named_modules()
+        if isinstance(part, torch.nn.Linear)
+    }
+    assert {names[id(parameter)] for parameter in decayed["params"]} == linear
+    kept_names = {names[id(parameter)] for parameter in kept["params"]}
+    assert kept_names == set(names.values()) - linear
+    for part in ("graph_token", "bias", "norm", "embedding.atom", "in_degree", "spatial"):
+        assert any(part in name for name in kept_names), part
+
+
+def test_optimiser_has_the_options_of_the_module(
+    make_module: Callable[..., GraphormerModule],
+    make_data: Callable[..., MoleculeDataModule],
+    make_trainer: Callable[..., Trainer],
+) -> None:
+    module = fitted(make_module, make_data, make_trainer)
+    optimiser = module.optimizers().optimizer
+    assert isinstance(optimiser, torch.optim.AdamW)
+    assert [group["weight_decay"] for group in optimiser.param_groups] == [0.3, 0.0]
+    assert {tuple(group["betas"]) for group in optimiser.param_groups} == {(0.8, 0.9)}
+    assert {group["eps"] for group in optimiser.param_groups} == {1e-6}
+
+
+def test_embedding_without_gradient_is_left_alone() -> None:
+    table = torch.nn.Embedding(3, 2)
+    before = table.weight.detach().clone()
+    optimiser = make_optimiser(table, 0.1, 0.5, (0.9, 0.999), 1e-8)
+    table(torch.tensor([0])).sum().backward()
+    optimiser.step()
+    assert not torch.equal(table.weight[0], before[0])
+    assert torch.equal(table.weight[1:], before[1:])
