@@ -24,10 +24,10 @@ def baseline_errors(
             that adds up over atoms) or only note that they occur.
 
     Returns:
-        Mean absolute errors on the test set in the targets' unit: ``mean`` predicts the mean of the
-        training targets; ``ridge`` is linear in 2,048 Morgan counts or bits of radius 2, fitted to the
-        training set by penalised least squares with that of `RIDGE_PENALTIES` that does best on
-        the validation set.
+        Mean absolute errors on the test set in the targets' unit: ``mean`` predicts the mean of
+        the training targets; ``ridge`` is linear in 2,048 Morgan counts or bits of radius 2,
+        fitted to the training set by penalised least squares with that of `RIDGE_PENALTIES` that
+        does best on the validation set.
 
     Raises:
         DataError: A SMILES cannot be read.

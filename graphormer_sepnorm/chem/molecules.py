@@ -9,6 +9,9 @@ import threading
 from dataclasses import dataclass
 
 from rdkit import Chem, rdBase
+from rdkit import __version__ as RDKIT_VERSION
+
+__all__ = ["RDKIT_VERSION", "ParsedMolecule", "parse_smiles"]
 
 _LOG_ROUTE = threading.Lock()
 

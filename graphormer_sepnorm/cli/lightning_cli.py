@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.main import Interrupted
@@ -35,11 +39,31 @@ TRAINER_DEFAULTS = {
     "use_distributed_sampler": False,  # the batch sampler is our own
 }
 
+# Tells processes that Lightning starts for other devices where the first one keeps the run.
+RUN_DIRECTORY = "GRAPHORMER_RUN_DIRECTORY"
+
 
 def run_verb(arguments: list[str]) -> None:
     """Run ``fit``, ``validate`` or ``test`` with the options after it."""
     arguments, config_name = resolve_in_arguments(arguments)
     TrainCLI(arguments, config_name)
+
+
+@contextmanager
+def interruptible(trainer: Trainer, what_was_saved: Callable[[], str]) -> Iterator[None]:
+    """Turn Lightning's way of ending after Ctrl-C into ours.
+
+    Lightning lets its callbacks save the state, then exits with status 1.
+
+    Raises:
+        Interrupted: With what `what_was_saved` says.
+    """
+    try:
+        yield
+    except SystemExit:
+        if not trainer.interrupted:
+            raise
+        raise Interrupted(what_was_saved()) from None
 
 
 class TrainCLI(LightningCLI):
@@ -48,20 +72,26 @@ class TrainCLI(LightningCLI):
     Args:
         arguments: Verb and options, configuration files resolved.
         config_name: Stem of the configuration file, by which the run is named.
+
+    Attributes:
+        run_directory: Where a run is kept; set by `fit` before training.
+        started: When the command was started, by `time.perf_counter`.
     """
+
+    run_directory: Path
 
     def __init__(self, arguments: list[str], config_name: str | None) -> None:
         self.config_name = config_name
-        self.run_directory: Path | None = None
         self.started = time.perf_counter()
-        one_line = {"exit_on_error": False}  # errors are raised, and printed by cli/main.py
+        # Errors are raised, and printed by cli/main.py; abbreviations would hide a mistyped option.
+        parsing = {"exit_on_error": False, "allow_abbrev": False}
         super().__init__(
             GraphormerModule,
             MoleculeDataModule,
             save_config_callback=None,
             trainer_defaults=TRAINER_DEFAULTS,
             seed_everything_default=0,
-            parser_kwargs={**one_line, **{verb: dict(one_line) for verb in self.subcommands()}},
+            parser_kwargs={**parsing, **{verb: dict(parsing) for verb in self.subcommands()}},
             args=arguments,
             auto_configure_optimizers=False,
         )
@@ -119,7 +149,7 @@ class TrainCLI(LightningCLI):
                 contradicts the checkpoint.
         """
         with explain(self._subcommand_parsers, args):
-            self.config = parser.parse_args(args)
+            self.config = parser.parse_args(args)  # type: ignore[arg-type]
         verb = self.config.subcommand
         options = self.config[verb]
         if options.ckpt_path is None:
@@ -135,6 +165,12 @@ class TrainCLI(LightningCLI):
             )
         self.config[verb].ckpt_path = str(file)
 
+    def _set_seed(self) -> None:
+        seed = self.config[self.config.subcommand].seed_everything
+        if not 0 <= seed < 2**32:
+            raise ConfigError(f"--seed_everything is {seed}: it must be from 0 to {2**32 - 1}")
+        super()._set_seed()
+
     def _parse_ckpt_path(self) -> None:
         """Do nothing: LightningCLI would let the checkpoint win over the command line here."""
 
@@ -147,10 +183,7 @@ class TrainCLI(LightningCLI):
         metric = self.datamodule.splits.task.metric
         _ = self.datamodule.store
         options = self.config["fit"]
-        self.run_directory = new_run_directory(self._wanted_directory())
-        self._parser("fit").save(
-            options, self.run_directory / "config.yaml", skip_none=False, overwrite=True
-        )
+        self.run_directory = self._make_run_directory()
         given = self._get(self.config_init, "trainer")
         callbacks = [
             *(given["callbacks"] or []),
@@ -171,7 +204,6 @@ class TrainCLI(LightningCLI):
                 TensorBoardLogger(self.run_directory, name="", version="tensorboard"),
             ]
         }
-        print(f"run    {self.run_directory}", flush=True)
         return super().instantiate_trainer(
             **{
                 "default_root_dir": self.run_directory,
@@ -180,6 +212,19 @@ class TrainCLI(LightningCLI):
                 **kwargs,
             }
         )
+
+    def _make_run_directory(self) -> Path:
+        """Make the directory of the run with its ``config.yaml``, in the first process only."""
+        wanted = self._wanted_directory()
+        if rank_zero_only.rank != 0:
+            return Path(os.environ.get(RUN_DIRECTORY, wanted))
+        directory = new_run_directory(wanted)
+        os.environ[RUN_DIRECTORY] = str(directory)
+        self._parser("fit").save(
+            self.config["fit"], directory / "config.yaml", skip_none=False, overwrite=True
+        )
+        print(f"run    {directory}", flush=True)
+        return directory
 
     def _wanted_directory(self) -> Path:
         options = self.config["fit"]
@@ -193,18 +238,12 @@ class TrainCLI(LightningCLI):
         """Train, test the best checkpoint, and say what came out."""
         from graphormer_sepnorm.cli.outcome import report_fit
 
-        try:
+        with interruptible(self.trainer, self._what_was_saved):
             self.trainer.fit(weights_only=True, **options)
-        except SystemExit:
-            # Lightning turns Ctrl-C into exit status 1 after its callbacks have saved the state.
-            if not self.trainer.interrupted:
-                raise
-            raise Interrupted(self._what_was_saved()) from None
-        assert self.run_directory is not None
-        report_fit(self, self.run_directory)
+        with interruptible(self.trainer, lambda: f"trained, but not tested: {self.run_directory}"):
+            report_fit(self, self.run_directory)
 
     def _what_was_saved(self) -> str:
-        assert self.run_directory is not None
         last = self.run_directory / "checkpoints" / LAST
         if not last.is_file():
             return "interrupted before the first step; nothing was saved"
@@ -218,10 +257,12 @@ class TrainCLI(LightningCLI):
         """Evaluate a checkpoint on the validation split."""
         from graphormer_sepnorm.cli.outcome import report_evaluation
 
-        report_evaluation(self, "validation", options["ckpt_path"])
+        with interruptible(self.trainer, lambda: "interrupted"):
+            report_evaluation(self, "validation", options["ckpt_path"])
 
     def test(self, **options: Any) -> None:
         """Evaluate a checkpoint on the test split."""
         from graphormer_sepnorm.cli.outcome import report_evaluation
 
-        report_evaluation(self, "test", options["ckpt_path"])
+        with interruptible(self.trainer, lambda: "interrupted"):
+            report_evaluation(self, "test", options["ckpt_path"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,7 +37,8 @@ def report_evaluation(cli: TrainCLI, split: str, checkpoint: str) -> None:
 
 def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     """Test the best checkpoint of a finished run; print the table, write ``result.json``."""
-    trainer, module = cli.trainer, cli.model
+    trainer: Any = cli.trainer
+    module = cli.model
     if trainer.fast_dev_run:
         return
     folder = run_directory / "checkpoints"
@@ -47,7 +48,7 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
         return
     metric = module.task.metric
     epochs, steps = trainer.current_epoch, trainer.global_step
-    best_value = trainer.checkpoint_callback.best_model_score  # type: ignore[union-attr]
+    best_value = trainer.checkpoint_callback.best_model_score
     values = trainer.test(
         module, datamodule=cli.datamodule, ckpt_path=str(best), verbose=False, weights_only=True
     )[0]
@@ -64,7 +65,7 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
         "steps": steps,
         "parameters": count_parameters(module.model),
         "seconds": round(time.perf_counter() - cli.started, 1),
-        "graphs_per_second": round(throughput.graphs_per_second, 1),
+        "graphs_per_second": round(throughput.graphs_per_second * trainer.world_size, 1),
         "checkpoint": str(best),
     }
     write_result(run_directory / "result.json", result)

@@ -18,6 +18,12 @@ _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
     # The run directory is new (its name is numbered): what lies in it is our own config.yaml.
     (r"Experiment logs directory .* exists and is not empty", UserWarning),
     (r"Checkpoint directory .* exists and is not empty", UserWarning),
+    # MoleculeDataModule keeps the position in the epoch in the checkpoint itself.
+    (r"You're resuming from a checkpoint that ended before the epoch ended", UserWarning),
+    # Lightning 2.6.6 calls jsonargparse by names that its version 5 will drop.
+    (r"\s*(By default only one JsonargparseDeprecationWarning)", DeprecationWarning),
+    (r"\s*(``ArgumentParser.add_instantiator``|``instantiate_classes``)", DeprecationWarning),
+    (r"\s*(skip_none parameter)", DeprecationWarning),
     # Evaluating needs none of the callbacks that trained the checkpoint.
     (r"Be aware that when using `ckpt_path`, callbacks used to create", UserWarning),
     # LambdaLR is given a pure function of the step; Lightning restores its counter on resume.

@@ -5,23 +5,62 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Sampler
 
 from graphormer_sepnorm.datasets.catalogue import canonical_name, load_dataset
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.graphs.batch import GraphBatch
-from graphormer_sepnorm.graphs.loading import make_loader
+from graphormer_sepnorm.graphs.loading import EpochBatches, make_loader
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 SPLITS = ("train", "validation", "test")
+
+
+class TrainingOrder(Sampler[list[int]]):
+    """The batches of an epoch, as one process of a training that may have been resumed sees them.
+
+    Several processes share each batch: `batch_size` is that of all of them together, and the order
+    does not depend on their number. Of the epoch in which a resumed run stopped only the batches
+    that are left are given; the length is that of whole epochs, as Lightning expects.
+
+    Args:
+        batches: The batches of all processes, of whole epochs.
+        position: Epoch and batch at which training starts.
+        rank: Number of this process.
+        world_size: Number of processes.
+    """
+
+    def __init__(
+        self, batches: EpochBatches, position: tuple[int, int], rank: int = 0, world_size: int = 1
+    ) -> None:
+        self.batches = batches
+        self.position = position
+        self.rank = rank
+        self.world_size = world_size
+        # Workers draw the order as soon as they start, before training says which epoch it is.
+        self.set_epoch(position[0])
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next iteration gives."""
+        self.batches.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        epoch, batch = self.position
+        first = batch if self.batches.epoch == epoch else 0
+        for numbers in itertools.islice(self.batches, first, None):
+            yield numbers[self.rank :: self.world_size]
 
 
 class MoleculeDataModule(LightningDataModule):
@@ -31,9 +70,10 @@ class MoleculeDataModule(LightningDataModule):
         dataset: zinc-subset, zinc, ogbg-molhiv or sample (bundled, nothing is downloaded).
         root: The data root: raw files are looked for and downloads and the graph store are kept
             here. A relative path is relative to where the command was started.
-        batch_size: Graphs in a training batch, at least 2. Batches are random and nearly equal in
-            size. Memory and time of a step grow linearly with it; BatchNorm in the model sees this
-            many graphs at once (per process, and per micro-batch when gradients are accumulated).
+        batch_size: Graphs in a training batch, at least 2; several processes share them. Batches
+            are random and nearly equal in size. Memory and time of a step grow linearly with it.
+            With accumulated gradients this is the micro-batch, and BatchNorm in the model sees
+            the micro-batch.
         eval_batch_size: Graphs in a batch of validation and test; null takes batch_size. The
             results do not depend on it.
         max_path_length: Hops of a shortest path that enter the edge encoding. Set by
@@ -61,6 +101,8 @@ class MoleculeDataModule(LightningDataModule):
             raise ConfigError(f"--data.batch_size is {batch_size}: training needs 2 graphs or more")
         if eval_batch_size is not None and eval_batch_size < 1:
             raise ConfigError(f"--data.eval_batch_size is {eval_batch_size}: it must be 1 or more")
+        if num_workers < 0:
+            raise ConfigError(f"--data.num_workers is {num_workers}: it must be 0 or more")
         self.dataset = canonical_name(dataset)
         self.root = Path(root).expanduser().resolve()
         self.batch_size = batch_size
@@ -71,6 +113,7 @@ class MoleculeDataModule(LightningDataModule):
         self.attention_blocks = attention_blocks
         self._splits: DatasetSplits | None = None
         self._store: GraphStore | None = None
+        self._position = (0, 0)
 
     @classmethod
     def from_splits(cls, splits: DatasetSplits, **options: Any) -> MoleculeDataModule:
@@ -149,7 +192,7 @@ class MoleculeDataModule(LightningDataModule):
                 f"{self.splits.name}: graphs have {labels.shape[1]} labels, the task names "
                 f"{len(task.targets)} targets ({', '.join(task.targets)})"
             )
-        empty = np.isnan(labels).all(axis=0)
+        empty = np.asarray(np.isnan(labels).all(axis=0))
         if empty.any():
             names = [name for name, none in zip(task.targets, empty, strict=True) if none]
             raise DataError(f"{self.splits.name}: no training label for {', '.join(names)}")
@@ -161,13 +204,42 @@ class MoleculeDataModule(LightningDataModule):
         return np.nanmean(labels, axis=0).tolist(), deviation.tolist()
 
     def train_dataloader(self) -> DataLoader:
-        """Training batches, in an order that depends on (seed, epoch) only."""
+        """Training batches, in an order that depends on (seed, epoch) only.
+
+        Of the epoch in which a resumed run stopped, the batches that are left.
+        """
         loader = self._loader("train")
-        if self.trainer is not None:
-            loop = self.trainer.fit_loop
-            # Workers draw the order as soon as they start, before Lightning tells the epoch.
-            loader.batch_sampler.set_epoch(loop.epoch_progress.current.processed)  # type: ignore
-        return loader
+        trainer = self.trainer
+        order = TrainingOrder(
+            loader.batch_sampler,  # type: ignore[arg-type]
+            self._position,
+            rank=trainer.global_rank if trainer else 0,
+            world_size=trainer.world_size if trainer else 1,
+        )
+        return DataLoader(
+            loader.dataset,
+            batch_sampler=order,
+            collate_fn=loader.collate_fn,
+            num_workers=loader.num_workers,
+            pin_memory=loader.pin_memory,
+            persistent_workers=loader.persistent_workers,
+        )
+
+    def state_dict(self) -> dict[str, int]:
+        """Where training stands, for a checkpoint: the epoch and the next batch in it."""
+        if self.trainer is None or self.trainer.state.fn != "fit":
+            return {}
+        loop = self.trainer.fit_loop
+        epochs: Any = loop.epoch_progress.current
+        batch: int = loop.epoch_loop.batch_progress.current.processed  # type: ignore[attr-defined]
+        if batch and batch >= loop.max_batches:
+            # The epoch is over, though Lightning may count it as processed a moment later.
+            return {"epoch": epochs.ready, "batch": 0}
+        return {"epoch": epochs.processed, "batch": batch}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Continue where a checkpoint was written."""
+        self._position = (state_dict.get("epoch", 0), state_dict.get("batch", 0))
 
     def val_dataloader(self) -> DataLoader:
         """Validation graphs, each once."""

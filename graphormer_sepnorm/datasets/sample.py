@@ -8,12 +8,11 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-import rdkit
 import torch
 from torch_geometric.data import Data, InMemoryDataset
 
 from graphormer_sepnorm.chem.features import get_featuriser
-from graphormer_sepnorm.chem.molecules import parse_smiles
+from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_smiles
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold, split_by_scaffold
 from graphormer_sepnorm.datasets.inmemory import QuickGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
@@ -76,7 +75,7 @@ def load_sample(root: Path | None = None) -> DatasetSplits:
         for name, chosen in positions.items()
     }
     # The graphs are made from the text here, so they depend on RDKit's release as well.
-    fingerprint = hashlib.sha256(content + rdkit.__version__.encode()).hexdigest()
+    fingerprint = hashlib.sha256(content + RDKIT_VERSION.encode()).hexdigest()
     return DatasetSplits(
         name="sample",
         **parts,

@@ -41,10 +41,7 @@ class MolecularGraph:
         if self.edge_index.size and not (
             self.edge_index.min() >= 0 and self.edge_index.max() < self.num_atoms
         ):
-            raise DataError(
-                f"a bond names atom {self.edge_index.max()}, but the atoms are numbered from 0 "
-                f"to {self.num_atoms - 1}"
-            )
+            raise DataError(f"a bond names an atom outside 0..{self.num_atoms - 1}")
 
     @property
     def num_atoms(self) -> int:

@@ -11,17 +11,17 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
-from graphormer_sepnorm.graphs.structure import GraphArrays, PairTypes, block_structure
+from graphormer_sepnorm.graphs.structure import PairTypes, block_structure
 
 log = logging.getLogger(__name__)
 
@@ -120,14 +120,14 @@ class GraphStore:
         """
         types = PairTypes(max_path_length)
         atoms, in_degree, out_degree, pair_type, targets, sizes = [], [], [], [], [], []
-        for block in _blocks(graphs):
-            structure = block_structure(block, types)
-            sizes.extend(len(graph.atom_codes) for graph in block)
+        for block, labels in _blocks(graphs):
+            structure = block_structure(block, types, len(sizes))
+            sizes.extend(graph.num_atoms for graph in block)
             atoms.append(_narrow(np.concatenate([graph.atom_codes for graph in block])))
             in_degree.append(_narrow(structure.in_degree))
             out_degree.append(_narrow(structure.out_degree))
             pair_type.append(_narrow(structure.pair_type))
-            targets.append(np.stack([graph.targets for graph in block]))
+            targets.append(np.stack(labels))
         if not sizes:
             raise DataError("the data set holds no graphs")
         arrays = {
@@ -159,48 +159,58 @@ class GraphStore:
             max_path_length: D, see `from_graphs`.
         """
         key = {**key, "structure_version": STRUCTURE_VERSION, "max_path_length": max_path_length}
-        if directory.exists():
+        if _problem(directory, key) is None:
+            return cls(_load(directory), max_path_length)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        # Processes that need the same store at the same time wait for the first and open its.
+        with FileLock(directory.with_name(f".{directory.name}.lock")):
             problem = _problem(directory, key)
-            if problem is None:
-                return cls(_load(directory), max_path_length)
-            log.warning("graph store %s %s: it is built anew", directory, problem)
-        _save(cls.from_graphs(graphs(), max_path_length), directory, key)
-        return cls(_load(directory), max_path_length)
+            if problem is not None:
+                if directory.exists():
+                    log.warning("graph store %s %s: it is built anew", directory, problem)
+                _save(cls.from_graphs(graphs(), max_path_length), directory, key)
+            return cls(_load(directory), max_path_length)
 
 
-def _blocks(graphs: Iterable[Any]) -> Iterator[list[GraphArrays]]:
-    """Group graphs into blocks of bounded size, checking each."""
-    block: list[GraphArrays] = []
+def _blocks(graphs: Iterable[Any]) -> Iterator[tuple[list[MolecularGraph], list[np.ndarray]]]:
+    """Group graphs, with their targets ``[T]``, into blocks of bounded size, checking each."""
+    block: list[MolecularGraph] = []
+    labels: list[np.ndarray] = []
     pairs = 0
     widths: tuple[int, int, int] | None = None
     for position, data in enumerate(graphs):
-        graph = _as_arrays(data, position)
-        own = (graph.atom_codes.shape[1], graph.bond_codes.shape[1], len(graph.targets))
+        graph, targets = _checked(data, f"graph {position}")
+        own = (graph.atom_codes.shape[1], graph.bond_codes.shape[1], len(targets))
         widths = widths or own
         if own != widths:
             raise DataError(
                 f"graph {position} has {own} (atom features, bond features, targets), the graphs "
                 f"before it {widths}: all graphs of a data set must agree"
             )
-        if block and pairs + len(graph.atom_codes) ** 2 > _BLOCK_PAIRS:
-            yield block
-            block, pairs = [], 0
+        if block and pairs + graph.num_atoms**2 > _BLOCK_PAIRS:
+            yield block, labels
+            block, labels, pairs = [], [], 0
         block.append(graph)
-        pairs += len(graph.atom_codes) ** 2
+        labels.append(targets)
+        pairs += graph.num_atoms**2
     if block:
-        yield block
+        yield block, labels
 
 
-def _as_arrays(data: Any, position: int) -> GraphArrays:
-    """Bring one graph into the form that the rest works on."""
-    where = f"graph {position}"
+def _checked(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray]:
+    """Bring one graph and its targets into the form that the rest works on."""
     if isinstance(data, MolecularGraph):
-        no_targets = np.empty(0, dtype=np.float32)
-        return GraphArrays(data.atom_codes, data.edge_index, data.bond_codes, no_targets)
+        return data, np.empty(0, dtype=np.float32)
     atom_codes = _integer_columns(data.x, f"{where}: x (atom features)")
     if not len(atom_codes):
         raise DataError(f"{where} has no atoms: leave it out of the data set")
-    edge_index = np.asarray(data.edge_index, dtype=np.int64).reshape(2, -1)
+    edge_index = np.asarray(data.edge_index)
+    if edge_index.ndim != 2 or len(edge_index) != 2 or not _holds_integers(edge_index):
+        raise DataError(
+            f"{where}: edge_index must be integers [2, edges], one column per directed bond; "
+            "without bonds, of shape [2, 0]"
+        )
+    edge_index = edge_index.astype(np.int64)
     if edge_index.size and not (edge_index.min() >= 0 and edge_index.max() < len(atom_codes)):
         raise DataError(f"{where}: edge_index names atoms outside 0..{len(atom_codes) - 1}")
     bonds = getattr(data, "edge_attr", None)
@@ -214,15 +224,21 @@ def _as_arrays(data: Any, position: int) -> GraphArrays:
         )
     targets = getattr(data, "y", None)
     targets = np.empty(0) if targets is None else np.asarray(targets)
-    return GraphArrays(atom_codes, edge_index, bond_codes, targets.reshape(-1).astype(np.float32))
+    graph = MolecularGraph(atom_codes, edge_index, bond_codes)
+    return graph, targets.reshape(-1).astype(np.float32)
 
 
 def _integer_columns(values: Any, what: str) -> np.ndarray:
     """Return integer features as int64 ``[n, columns]``."""
     array = np.asarray(values)
-    if array.size and not (np.issubdtype(array.dtype, np.integer) or array.dtype == bool):
+    if not _holds_integers(array):
         raise DataError(f"{what} are {array.dtype}: Graphormer embeds integer codes")
     return array.astype(np.int64).reshape(len(array), -1) if array.size else _no_rows(array)
+
+
+def _holds_integers(array: np.ndarray) -> bool:
+    # An array without entries has no say: torch makes empty ones float.
+    return not array.size or np.issubdtype(array.dtype, np.integer) or array.dtype == bool
 
 
 def _no_rows(array: np.ndarray) -> np.ndarray:
@@ -254,6 +270,8 @@ def _problem(directory: Path, key: dict[str, str | int]) -> str | None:
         record = json.loads((directory / "store.json").read_text())
     except (OSError, ValueError):
         return "is incomplete"
+    if not isinstance(record, dict) or set(record.get("checksums", ())) != set(_ARRAYS):
+        return "is incomplete"
     if record.get("key") != key:
         return "was made from other data or by another version"
     for name, checksum in record["checksums"].items():
@@ -270,22 +288,18 @@ def _load(directory: Path) -> dict[str, np.ndarray]:
 
 
 def _save(store: GraphStore, directory: Path, key: dict[str, str | int]) -> None:
-    """Write the store beside its place, then rename it there."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+    """Write the store beside its place, then rename it there; the caller holds the lock."""
+    partial = directory.with_name(f".{directory.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+    partial.mkdir()
     try:
         for name in _ARRAYS:
             np.save(partial / f"{name}.npy", getattr(store, name))
         checksums = {name: _checksum(partial / f"{name}.npy") for name in _ARRAYS}
         record = {"key": key, "checksums": checksums}
         (partial / "store.json").write_text(json.dumps(record, indent=1) + "\n")
-        if directory.exists():
+        if directory.is_dir():
             shutil.rmtree(directory)
-        try:
-            os.replace(partial, directory)
-        except OSError:
-            # Another process built the same store in the meantime.
-            if _problem(directory, key) is not None:
-                raise
+        os.replace(partial, directory)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -26,6 +26,7 @@ import numpy as np
 from scipy import sparse
 
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
 
 # Shares of paths are kept in fixed point. Sums of the same shares in another order differ in the
 # last bits of a float64; rounded to this grid they are equal, and so are their types.
@@ -36,23 +37,6 @@ SAME_ATOM, UNREACHABLE = 0, 1
 UNREACHABLE_DISTANCE = -1
 
 _LARGEST_SIGMA = 1e200
-
-
-@dataclass(frozen=True)
-class GraphArrays:
-    """One graph as plain arrays.
-
-    Attributes:
-        atom_codes: int64 ``[n, F]``, features of the atoms (any integers).
-        edge_index: int64 ``[2, E]``, directed bonds; an undirected bond stands twice.
-        bond_codes: int64 ``[E, K]``, features of the bonds.
-        targets: float32 ``[T]``, nan where a label is missing.
-    """
-
-    atom_codes: np.ndarray
-    edge_index: np.ndarray
-    bond_codes: np.ndarray
-    targets: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -81,6 +65,7 @@ class PairTypes:
     def __init__(self, max_path_length: int) -> None:
         self.max_path_length = max_path_length
         self.kinds: dict[tuple[int, ...], int] = {}
+        self._bond_features = 0
         self._number_of: dict[int, int] = {}
         self._distance: list[int] = [0, UNREACHABLE_DISTANCE]
         self._columns: list[np.ndarray] = [np.empty(0, np.int32)] * 2
@@ -91,6 +76,7 @@ class PairTypes:
 
     def kind_numbers(self, bond_codes: np.ndarray) -> np.ndarray:
         """Number the rows of ``bond_codes [E, K]``; equal rows get equal numbers, ``[E]``."""
+        self._bond_features = bond_codes.shape[1]
         distinct, inverse = np.unique(bond_codes, axis=0, return_inverse=True)
         numbers = [self.kinds.setdefault(tuple(row), len(self.kinds)) for row in distinct.tolist()]
         return np.asarray(numbers, dtype=np.int64)[inverse.reshape(-1)]
@@ -134,28 +120,35 @@ class PairTypes:
         """
         columns = np.concatenate(self._columns)
         lengths = np.asarray([len(part) for part in self._columns])
-        kinds = np.asarray(list(self.kinds), dtype=np.int64)
+        kinds = np.asarray(list(self.kinds), dtype=np.int64).reshape(-1, self._bond_features)
         return {
             "type_distance": np.asarray(self._distance, dtype=np.int32),
             "type_start": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             "type_hop": (columns % self.max_path_length).astype(np.int32),
             "type_kind": (columns // self.max_path_length).astype(np.int32),
             "type_share": np.concatenate(self._shares),
-            "bond_kinds": kinds if kinds.ndim == 2 else kinds.reshape(0, 0),
+            "bond_kinds": kinds,
         }
 
 
-def block_structure(graphs: list[GraphArrays], types: PairTypes) -> BlockStructure:
+def block_structure(
+    graphs: list[MolecularGraph], types: PairTypes, position: int = 0
+) -> BlockStructure:
     """Compute degrees and pair types of several graphs at once.
 
     Bonds of an atom to itself do not count. The same directed bond given twice counts once.
+
+    Args:
+        graphs: The block.
+        types: The table that the pair types are numbered in.
+        position: Number of the first graph in its data set, for messages.
 
     Raises:
         DataError: If one pair of atoms has two different bonds.
     """
     num_atoms = np.asarray([len(graph.atom_codes) for graph in graphs])
     first_atom = np.concatenate([[0], np.cumsum(num_atoms)])
-    source, target, kind = _distinct_bonds(graphs, first_atom, types)
+    source, target, kind = _distinct_bonds(graphs, first_atom, types, position)
 
     total = int(first_atom[-1])
     out_degree = np.bincount(source, minlength=total)
@@ -218,7 +211,7 @@ def block_structure(graphs: list[GraphArrays], types: PairTypes) -> BlockStructu
 
 
 def _distinct_bonds(
-    graphs: list[GraphArrays], first_atom: np.ndarray, types: PairTypes
+    graphs: list[MolecularGraph], first_atom: np.ndarray, types: PairTypes, position: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return source, target and kind of all directed bonds, sorted by source."""
     edges = np.concatenate(
@@ -235,7 +228,7 @@ def _distinct_bonds(
         atom = edges[0, 1:][repeated & (kind[1:] != kind[:-1])][0]
         graph = int(np.searchsorted(first_atom, atom, side="right")) - 1
         raise DataError(
-            f"graph {graph} of this block: atom {atom - first_atom[graph]} has two different bonds "
+            f"graph {position + graph}: atom {atom - first_atom[graph]} has two different bonds "
             "to the same atom; merge them into one (for example with torch_geometric's coalesce)"
         )
     keep = np.concatenate([[True], ~repeated]) if len(code) else np.empty(0, bool)

@@ -53,8 +53,8 @@ class Predictor:
         facts = checkpoint[KEY]
         if facts["featuriser"] is None:
             raise CheckpointError(
-                f"this model was trained on the graphs of {facts['dataset']}, for which there is no "
-                "way from SMILES yet: use `train.py test` with it, or a model trained on SMILES"
+                f"this model was trained on the graphs of {facts['dataset']}, for which there is "
+                "no way from SMILES yet: use `train.py test` with it, or a model trained on SMILES"
             )
         self.task = Task.from_plain(facts["task"])
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")

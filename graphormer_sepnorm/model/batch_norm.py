@@ -85,34 +85,35 @@ class MaskedBatchNorm(nn.Module):
         )
 
     def _masked(self, rows: Tensor, real: Tensor | None, distributed: bool) -> Tensor:
-        values = rows.to(self.running_mean.dtype)
-        # Shifting by the running mean keeps sum of squares - square of sum from cancelling, and
-        # is the same on every process.
-        shift = self.running_mean.detach().clone()
-        centred = values - shift
-        if real is not None:
-            counted = torch.where(real[:, None], centred, 0)
-            count = real.sum().to(values.dtype).reshape(1)
-        else:
-            counted, count = centred, values.new_full((1,), float(len(values)))
-        sums = torch.cat([count, counted.sum(0), counted.square().sum(0)])
-        if distributed:
-            # Differentiable: the gradient of a statistic reaches the rows of every process.
-            from torch.distributed.nn.functional import all_reduce
-
-            sums = all_reduce(sums)
-        count, total, squares = sums[:1], *sums[1:].chunk(2)
+        # Numbers near 0 add up with less rounding; the running mean is the same on every process.
+        shift = self.running_mean.clone()
+        values = rows.to(shift.dtype) - shift
+        mask = values.new_ones(len(values), 1, dtype=torch.bool) if real is None else real[:, None]
+        # First the mean, then the squares around it: their sum does not cancel, wherever it is.
+        own = torch.cat([mask.sum(0).to(values.dtype), torch.where(mask, values, 0).sum(0)])
+        sums = _over_processes(own, distributed)
+        count, mean = sums[:1], sums[1:] / sums[:1]
         if not torch.compiler.is_compiling() and values.device.type == "cpu" and count < 2:
             raise DataError(_TOO_FEW.format(int(count)))
-        mean = total / count
-        variance = (squares / count - mean.square()).clamp_min(0)
+        centred = values - mean
+        squares = _over_processes(torch.where(mask, centred, 0).square().sum(0), distributed)
+        variance = squares / count
         with torch.no_grad():
             self.num_batches_tracked += 1
             unbiased = variance * (count / (count - 1))
             self.running_mean.lerp_(mean + shift, self.momentum)
             self.running_var.lerp_(unbiased, self.momentum)
-        normalised = (centred - mean) * torch.rsqrt(variance + self.eps)
+        normalised = centred * torch.rsqrt(variance + self.eps)
         return (normalised * self.weight + self.bias).to(rows.dtype)
+
+
+def _over_processes(sums: Tensor, distributed: bool) -> Tensor:
+    """Add up over all processes; differentiable, so a gradient reaches the rows of all of them."""
+    if not distributed:
+        return sums
+    from torch.distributed.nn.functional import all_reduce
+
+    return all_reduce(sums)
 
 
 _TOO_FEW = (

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 
 
@@ -73,8 +74,17 @@ class AttentionBias(nn.Module):
         self.graph_token = nn.Parameter(torch.zeros(1, heads))
 
     def table(self, batch: GraphBatch) -> Tensor:
-        """Return the bias of each pair type, ``[2 + P, H]``; see `AttentionBlock.pair_type`."""
+        """Return the bias of each pair type, ``[2 + P, H]``; see `AttentionBlock.pair_type`.
+
+        Raises:
+            ConfigError: If the batch was made with a smaller D.
+        """
         hops = self.max_path_length
+        if batch.type_path.shape[1] < hops:
+            raise ConfigError(
+                f"the model looks {hops} hops far (max_path_length), the batch holds paths of "
+                f"{batch.type_path.shape[1]}: make its graph store with the same max_path_length"
+            )
         distance = batch.type_distance
         last = self.spatial.num_embeddings - 1
         place = torch.where(distance < 0, last, distance.clamp(max=last - 1))

@@ -68,6 +68,18 @@ class GraphormerConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
+        for option in (
+            *("layers", "width", "heads", "ffn_width", "degree_rows", "num_targets"),
+            *("atom_rows", "bond_rows"),
+        ):
+            value = getattr(self, option)
+            if value is not None and value < 1:
+                raise ConfigError(f"{option} is {value}: it must be at least 1")
+        for option in ("dropout", "attention_dropout", "input_dropout"):
+            if not 0 <= getattr(self, option) < 1:
+                raise ConfigError(
+                    f"{option} is {getattr(self, option)}: a probability from 0 to below 1"
+                )
         if self.width % self.heads:
             raise ConfigError(f"width {self.width} is not a multiple of heads {self.heads}")
         if not 1 <= self.max_path_length <= self.path_rows:
@@ -77,8 +89,11 @@ class GraphormerConfig:
             )
         if self.norm_position not in ("pre", "post"):
             raise ConfigError(f"norm_position '{self.norm_position}' must be 'pre' or 'post'")
-        if self.spatial_rows < 3 or self.degree_rows < 1 or self.layers < 1:
-            raise ConfigError("spatial_rows must be at least 3, degree_rows and layers at least 1")
+        if self.spatial_rows < 3:
+            raise ConfigError(
+                f"spatial_rows is {self.spatial_rows}: it must be at least 3 (same atom, farther, "
+                "unreachable)"
+            )
 
     def for_vocabulary(self, vocabulary: GraphVocabulary) -> GraphormerConfig:
         """Return the configuration with its tables sized for a vocabulary.

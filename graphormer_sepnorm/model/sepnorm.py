@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.token_norm import _KINDS, SeparateNorm
+from graphormer_sepnorm.model.token_norm import NORM_KINDS, SeparateNorm
 
 _NAME_OF = {nn.BatchNorm1d: "bn", nn.LayerNorm: "ln"}
 
@@ -45,7 +45,7 @@ class SepNorm(nn.Module):
                 )
         self.cls_position = cls_position
         self.norm = SeparateNorm(
-            _KINDS[_NAME_OF[cls_norm]](hidden_size), _KINDS[_NAME_OF[tok_norm]](hidden_size)
+            NORM_KINDS[_NAME_OF[cls_norm]](hidden_size), NORM_KINDS[_NAME_OF[tok_norm]](hidden_size)
         )
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -61,8 +61,11 @@ class SepNorm(nn.Module):
 
         Raises:
             DataError: In training, for BatchNorm over fewer than two sequences or tokens.
+            ConfigError: If no token stands at `cls_position`.
         """
         n, length, channels = tokens.shape
+        if not -length <= self.cls_position < length:
+            raise ConfigError(f"cls_position {self.cls_position} lies outside {length} positions")
         position = range(length)[self.cls_position]
         before, cls, after = tokens.split([position, 1, length - position - 1], dim=1)
         others = torch.cat([before, after], dim=1).reshape(-1, channels)

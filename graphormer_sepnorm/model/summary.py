@@ -39,16 +39,15 @@ def parameter_table(model: Graphormer) -> str:
             shapes = " + ".join("x".join(map(str, parameter.shape)) for _, parameter in named)
             lines.append((label, shapes, sum(parameter.numel() for _, parameter in named)))
     layers = model.config.layers
-    for label, choose in (("norms", True), ("attention and FFN", False)):
-        number = sum(
-            parameter.numel()
-            for name, parameter in model.layers.named_parameters()
-            if ("_norm." in name) == choose
-        )
-        shape = f"{layers} layers x {number // layers:,}"
-        if not choose:
-            shape += f" = 4 x {model.config.width}^2 + ..."
-        lines.append((f"layers: {label}", shape.removesuffix(" = 4 x ..."), number))
+    for label, is_norm in (("norms", True), ("attention and FFN", False)):
+        each = [
+            sum(p.numel() for name, p in layer.named_parameters() if ("_norm." in name) == is_norm)
+            for layer in model.layers
+        ]
+        # The first layer's first norm may be another than the rest's (see make_norm).
+        same = len(set(each)) == 1
+        shape = f"{layers} x {each[0]:,}" if same else f"{each[0]:,} + {layers - 1} x {each[1]:,}"
+        lines.append((f"layers: {label}", shape, sum(each)))
     lines.append(("total", "", count_parameters(model)))
     widths = [max(len(str(line[column])) for line in lines) for column in (0, 1)]
     return "\n".join(

@@ -92,7 +92,7 @@ class SeparateNorm(nn.Module):
         return self.token_norm(graph_token), self.atom_norm(atoms, real_atoms)
 
 
-_KINDS: dict[str, Callable[[int], nn.Module]] = {"ln": LayerNorm, "bn": MaskedBatchNorm}
+NORM_KINDS: dict[str, Callable[[int], nn.Module]] = {"ln": LayerNorm, "bn": MaskedBatchNorm}
 
 
 def make_norm(name: str, channels: int, *, first: bool = False) -> SharedNorm | SeparateNorm:
@@ -113,8 +113,8 @@ def make_norm(name: str, channels: int, *, first: bool = False) -> SharedNorm | 
     if name.startswith("shared-"):
         kind = name.removeprefix("shared-")
         if not (first and kind == "bn"):
-            return SharedNorm(_KINDS[kind](channels))
+            return SharedNorm(NORM_KINDS[kind](channels))
         token, atom = kind, kind
     else:
         token, atom = name.split("+")
-    return SeparateNorm(_KINDS["ln" if first else token](channels), _KINDS[atom](channels))
+    return SeparateNorm(NORM_KINDS["ln" if first else token](channels), NORM_KINDS[atom](channels))

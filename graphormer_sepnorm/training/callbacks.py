@@ -36,6 +36,8 @@ def checkpoint_callbacks(run_directory: Path, metric: str, patience: int) -> lis
             mode=mode,
             # Fixed names: a run directory then needs no index to find its best checkpoint.
             enable_version_counter=False,
+            # At once after the validation: a Ctrl-C at the end of the epoch must not lose it.
+            save_on_train_epoch_end=False,
         ),
         LastCheckpoint(run_directory / "checkpoints" / LAST),
     ]
@@ -53,8 +55,11 @@ class BestCheckpoint(ModelCheckpoint):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from the best checkpoint of the run that is resumed."""
-        earlier, here = Path(state_dict["best_model_path"]), Path(str(self.dirpath))
-        if Path(str(state_dict["dirpath"])) != here and earlier.is_file():
+        here = Path(str(self.dirpath))
+        if Path(str(state_dict["dirpath"])) != here:
+            earlier = Path(state_dict["best_model_path"])
+            if not earlier.is_file():
+                return  # none was written yet, or it is gone: nothing is there to be beaten
             here.mkdir(parents=True, exist_ok=True)
             path = str(here / BEST)
             shutil.copyfile(earlier, path)
@@ -95,7 +100,7 @@ class LastCheckpoint(Callback):
 
     def _save(self, trainer: Trainer) -> None:
         started = trainer.global_step > 0 and trainer.state.fn == "fit"
-        if not started or trainer.fast_dev_run or trainer.global_step == self._saved_step:
+        if not started or trainer.global_step == self._saved_step:
             return
         trainer.save_checkpoint(self.path)
         self._saved_step = trainer.global_step
@@ -284,10 +289,10 @@ def draw_learning_curve(history: list[dict[str, float]], metric: str, path: Path
             axes.plot(
                 *zip(*points, strict=True), color=colour, marker="." if len(points) < 30 else ""
             )
+            values = [value for _, value in points if value > 0]
+            if values and max(values) > 10 * min(values):  # in a narrow range labels would crowd
+                axes.set_yscale("log")
         axes.set_ylabel(label, color=colour)
-    if metric == "mae":  # errors fall over orders of magnitude
-        right.set_yscale("log")
-    left.set_yscale("log")
     left.set_xlabel("optimiser step")
     left.grid(alpha=0.3)
     figure.savefig(path, dpi=120)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from lightning.pytorch import LightningModule
@@ -21,7 +21,7 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY, package_versions
 from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
-from graphormer_sepnorm.training.loss import choose_loss, masked_loss
+from graphormer_sepnorm.training.loss import LossName, choose_loss, masked_loss
 from graphormer_sepnorm.training.metrics import SplitMetrics, why_undefined
 from graphormer_sepnorm.training.optimiser import make_optimiser
 from graphormer_sepnorm.training.randomness import stable_seed
@@ -120,6 +120,13 @@ class GraphormerModule(LightningModule):
         for name, value in (("learning_rate", learning_rate), ("eps", eps)):
             if not value > 0:
                 raise ConfigError(f"--model.{name} is {value}: it must be positive")
+        for name, value in (
+            ("dropout", dropout),
+            ("attention_dropout", attention_dropout),
+            ("input_dropout", input_dropout),
+        ):
+            if not 0 <= value < 1:
+                raise ConfigError(f"--model.{name} is {value}: it must be at least 0 and below 1")
         if warmup_steps < 0:
             raise ConfigError(f"--model.warmup_steps is {warmup_steps}: it must not be negative")
         # logger=False: the exact configuration lies beside the checkpoint already.
@@ -171,7 +178,7 @@ class GraphormerModule(LightningModule):
         """Build everything that depends on the data from what a checkpoint keeps of them."""
         self.facts = facts
         self.vocabulary = GraphVocabulary.from_plain(facts["vocabulary"])
-        self.loss_name = choose_loss(self.hparams["loss"], self.task)
+        self.loss_name: LossName = choose_loss(self.hparams["loss"], self.task)
         self.model = Graphormer(GraphormerConfig(**facts["model"])).to(self.device)
         for name, plain in (
             ("target_mean", facts["target_mean"]),
@@ -234,6 +241,7 @@ class GraphormerModule(LightningModule):
             on_step=True,
             on_epoch=True,
             batch_size=batch.num_graphs,
+            sync_dist=True,
         )
         return loss
 
@@ -255,17 +263,23 @@ class GraphormerModule(LightningModule):
 
     def _collect(self, split: str, batch: GraphBatch) -> None:
         outputs = self.model(batch)
-        self.metrics[split].update(
+        self._metrics_of(split).update(
             outputs.double() * self.target_std + self.target_mean, batch.targets, batch.graph_ids
         )
-        self.log(f"{split}_loss", self.loss(outputs, batch.targets), batch_size=batch.num_graphs)
+        loss = self.loss(outputs, batch.targets)
+        self.log(f"{split}_loss", loss, batch_size=batch.num_graphs, sync_dist=True)
+
+    def _metrics_of(self, split: str) -> SplitMetrics:
+        return cast(SplitMetrics, self.metrics[split])
 
     def _evaluate(self, split: str) -> None:
-        metrics = self.metrics[split].compute()
-        self.metrics[split].reset()
+        collected = self._metrics_of(split)
+        metrics = collected.compute()
+        collected.reset()
         if math.isnan(metrics[self.task.metric]):
             log.warning(why_undefined(self.task, split))
-        self.log_dict({f"{split}_{name}": value for name, value in metrics.items()})
+        values = {f"{split}_{name}": value for name, value in metrics.items()}
+        self.log_dict(values, sync_dist=True)  # the same in every process already
 
     def configure_optimizers(self) -> Any:
         """Return AdamW and its schedule, stepped after every optimiser step.

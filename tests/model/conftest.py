@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from torch_geometric.data import Data
-
 from reference.molecules import zinc_validation
+from torch_geometric.data import Data
 
 
 @pytest.fixture(scope="session")

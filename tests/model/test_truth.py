@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-
-from graphormer_sepnorm.graphs.store import GraphStore
 from reference.literal import PlainGraph, distances, has_ties
 from reference.models import (
     ARMS,
@@ -16,6 +14,8 @@ from reference.models import (
     stored,
 )
 from reference.molecules import TIE_FREE, TIED, molecule, renumbered
+
+from graphormer_sepnorm.graphs.store import GraphStore
 
 EXACT = 1e-9
 # Shares such as 1/3 are kept in float32; halves and the like, and so graphs without ties, exactly.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -29,14 +30,13 @@ class PlainGraph:
     @classmethod
     def of(cls, data) -> PlainGraph:
         """Read a PyG Data; 1-D features are one column, missing bond features one constant."""
-        x = data.x.reshape(len(data.x), -1)
+        x = data.x if data.x.dim() == 2 else data.x[:, None]
         edges = [tuple(pair) for pair in data.edge_index.T.tolist()]
         if getattr(data, "edge_attr", None) is None:
             codes = [(0,)] * len(edges)
         else:
-            codes = [
-                tuple(row) for row in data.edge_attr.reshape(len(data.edge_attr), -1).tolist()
-            ]
+            attributes = data.edge_attr if data.edge_attr.dim() == 2 else data.edge_attr[:, None]
+            codes = [tuple(row) for row in attributes.tolist()]
         bonds = {edge: code for edge, code in zip(edges, codes, strict=True) if edge[0] != edge[1]}
         return cls([tuple(row) for row in x.tolist()], bonds)
 
@@ -111,7 +111,7 @@ def path_shares(
     paths = all_shortest_paths(graph, distance, start, end)
     shares: dict[tuple[int, tuple[int, ...]], Fraction] = {}
     for path in paths:
-        for hop, bond in enumerate(zip(path, path[1:], strict=False)):
+        for hop, bond in enumerate(pairwise(path)):
             if hop < hops:
                 key = (hop, graph.bonds[bond])
                 shares[key] = shares.get(key, Fraction(0)) + Fraction(1, len(paths))
@@ -232,7 +232,7 @@ class Literal:
             paths = all_shortest_paths(graph, distance, i, j)
         divisor = min(max(int(spd), 1), self.max_path_length)
         for path in paths:
-            bonds = list(zip(path, path[1:], strict=False))[: self.max_path_length]
+            bonds = list(pairwise(path))[: self.max_path_length]
             for position, bond in enumerate(bonds):
                 features = self.embedded("bias.bond.weight", self.bond_codes, graph.bonds[bond])
                 mean = sum(features) / len(features)

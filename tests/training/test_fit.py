@@ -279,55 +279,119 @@ def test_training_does_not_go_on_with_other_data(
 
 
 class StopAfter(Callback):
-    """Ends training after some epochs, as an impatient user would."""
+    """Interrupts training after some steps, as Ctrl-C does."""
 
-    def __init__(self, epochs: int) -> None:
-        self.epochs = epochs
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        if trainer.global_step == self.steps and not trainer.is_last_batch:
+            raise KeyboardInterrupt
 
     def on_train_epoch_end(self, trainer: Trainer, *_: Any) -> None:
-        trainer.should_stop = trainer.current_epoch + 1 >= self.epochs
+        if trainer.global_step == self.steps:
+            raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize(
+    ("steps", "checkpoint", "num_workers"),
+    [
+        (10, "last", 0),  # 5 steps are one epoch
+        (10, "best", 0),
+        (12, "last", 0),
+        (3, "last", 0),
+        (12, "last", 1),
+        (10, "last", 1),
+    ],
+)
 def test_resumed_run_equals_the_uninterrupted_one(
+    steps: int,
+    checkpoint: str,
+    num_workers: int,
+    tmp_path: Path,
+    make_module: MakeModule,
+    make_data: MakeData,
+    make_trainer: MakeTrainer,
+    losses: Callable,
+) -> None:
+    def run(folder: str, resume: Path | None, *more: Callback) -> tuple[dict, list[float]]:
+        recorder = losses()
+        callbacks = [recorder, *more, *checkpoint_callbacks(tmp_path / folder, "mae", 0)]
+        module = make_module(dropout=0.2)
+        data = make_data(num_workers=num_workers)
+        trainer = make_trainer(max_epochs=4, callbacks=callbacks, enable_checkpointing=True)
+        try:
+            trainer.fit(module, data, ckpt_path=resume, weights_only=True)
+        except SystemExit:
+            assert trainer.interrupted
+        return parameters(module), recorder.values
+
+    straight, all_losses = run("straight", None)
+    _, early = run("first", None, StopAfter(steps))
+    resumed, late = run("second", tmp_path / "first" / "checkpoints" / f"{checkpoint}.ckpt")
+    assert len(early) == steps
+    start = len(all_losses) - len(late)
+    assert start == (steps if checkpoint == "last" else pytest.approx(steps, abs=steps))
+    assert late == all_losses[start:]
+    assert all(torch.equal(straight[name], resumed[name]) for name in straight)
+
+
+def test_learning_curve_of_a_resumed_run_is_whole(
     tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
 ) -> None:
-    def run(folder: str, resume: Path | None, stop_after: int) -> tuple[dict, list]:
+    def run(folder: str, resume: Path | None, *more: Callback) -> list[dict[str, float]]:
         curve = LearningCurve(tmp_path / f"{folder}.png", "mae")
-        callbacks = [
-            StopAfter(stop_after),
-            curve,
-            *checkpoint_callbacks(tmp_path / folder, "mae", 0),
-        ]
-        module = make_module(dropout=0.2)
-        trainer = make_trainer(max_epochs=5, callbacks=callbacks, enable_checkpointing=True)
-        trainer.fit(module, make_data(), ckpt_path=resume, weights_only=True)
-        return parameters(module), curve.history
+        callbacks = [curve, *more, *checkpoint_callbacks(tmp_path / folder, "mae", 0)]
+        trainer = make_trainer(max_epochs=3, callbacks=callbacks, enable_checkpointing=True)
+        try:
+            trainer.fit(make_module(), make_data(), ckpt_path=resume, weights_only=True)
+        except SystemExit:
+            assert trainer.interrupted
+        return curve.history
 
-    straight, straight_curve = run("straight", None, 5)
-    _, early_curve = run("first", None, 2)
-    resumed, resumed_curve = run("second", tmp_path / "first" / "checkpoints" / "last.ckpt", 5)
-    assert len(early_curve) == 2
-    assert all(torch.equal(straight[name], resumed[name]) for name in straight)
-    assert resumed_curve == straight_curve
-    assert (tmp_path / "second.png").stat().st_size > 10_000
+    whole = run("straight", None)
+    early = run("first", None, StopAfter(5))
+    resumed = run("second", tmp_path / "first" / "checkpoints" / "last.ckpt")
+    assert [len(early), len(whole)] == [1, 3]
+    assert resumed == whole
+    assert whole[0].keys() == {"epoch", "step", "train_loss_epoch", "validation_mae"}
+    for name in ("straight", "first", "second"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+class Ruin(Callback):
+    """Spoils the model, so that nothing after it is better."""
+
+    def on_validation_start(self, trainer: Trainer, module: Any) -> None:
+        torch.nn.init.constant_(module.model.readout.bias, 1e3)
 
 
 def test_best_checkpoint_of_the_earlier_run_stays_to_be_beaten(
     tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
 ) -> None:
-    def run(folder: str, epochs: int, resume: Path | None, rate: float) -> Any:
-        callbacks = checkpoint_callbacks(tmp_path / folder, "mae", 0)
+    def run(folder: str, epochs: int, resume: Path | None, *more: Callback) -> tuple[Any, float]:
+        best, last = checkpoint_callbacks(tmp_path / folder, "mae", 0)
+        callbacks = [*more, best, last]
         trainer = make_trainer(max_epochs=epochs, callbacks=callbacks, enable_checkpointing=True)
-        module = make_module(learning_rate=rate, warmup_steps=0)
-        trainer.fit(module, make_data(), ckpt_path=resume, weights_only=True)
-        return callbacks[0]
+        trainer.fit(make_module(), make_data(), ckpt_path=resume, weights_only=True)
+        return best, float(trainer.callback_metrics["validation_mae"])
 
-    first = run("first", 3, None, 1e-2)
-    # A learning rate that ruins the model: nothing after the resumption is better.
-    second = run("second", 4, tmp_path / "first" / "checkpoints" / "last.ckpt", 1e3)
+    first, _ = run("first", 3, None)
+    second, error = run("second", 4, tmp_path / "first" / "checkpoints" / "last.ckpt", Ruin())
+    assert error > 1e2
     assert float(second.best_model_score) == float(first.best_model_score)
-    kept = read_checkpoint(tmp_path / "second")
-    assert kept["epoch"] == read_checkpoint(tmp_path / "first")["epoch"]
+    kept, earlier = read_checkpoint(tmp_path / "second"), read_checkpoint(tmp_path / "first")
+    assert kept["global_step"] == earlier["global_step"]
+
+
+def test_training_stops_when_validation_no_longer_improves(
+    tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    callbacks = [Ruin(), *checkpoint_callbacks(tmp_path, "mae", patience=2)]
+    trainer = make_trainer(max_epochs=20, callbacks=callbacks, enable_checkpointing=True)
+    # Without a learning rate to speak of the ruined model stays exactly as bad.
+    trainer.fit(make_module(learning_rate=1e-30, final_learning_rate=0.0), make_data())
+    assert trainer.current_epoch == 3
 
 
 def test_run_that_ends_inside_an_epoch_is_validated(
@@ -346,9 +410,9 @@ def test_run_that_ends_inside_an_epoch_is_validated(
 def test_diverged_training_stops_with_advice(
     make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
 ) -> None:
-    module = make_module(norm="ln+ln", learning_rate=1e38, warmup_steps=0)
+    module = make_module(norm="ln+ln", learning_rate=1e25, warmup_steps=0)
     trainer = make_trainer(max_epochs=50, callbacks=[StopWhenDiverged()])
-    with pytest.raises(ConfigError, match="training diverged in epoch .* lower --model.learning"):
+    with pytest.raises(ConfigError, match=r"training diverged in epoch .* lower --model\.learning"):
         trainer.fit(module, make_data())
 
 
@@ -375,6 +439,7 @@ def test_bfloat16_trains(
         ({"width": 10, "heads": 4}, "not a multiple"),
         ({"learning_rate": 0.0}, "must be positive"),
         ({"warmup_steps": -1}, "must not be negative"),
+        ({"attention_dropout": 1.0}, "attention_dropout is 1.0: it must be at least 0"),
     ],
 )
 def test_impossible_options_are_refused_before_data_are_touched(

@@ -1,0 +1,55 @@
+"""One small run of the command that the tests of its verbs share."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from tiny_run import TINY, Run
+
+from graphormer_sepnorm.cli.quiet import silence_known_noise
+from graphormer_sepnorm.cli.train import main
+from graphormer_sepnorm.datasets import data_module
+
+
+@pytest.fixture(autouse=True)
+def _known_noise() -> None:
+    """Warnings that the command silences do not fail a test that goes around it either."""
+    silence_known_noise()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _sample_is_read_once() -> Iterator[None]:
+    """Featurising the 7,000 molecules of the sample takes seconds; here it happens once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_module, "load_dataset", functools.cache(data_module.load_dataset))
+        yield
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A fit of four steps on the bundled sample."""
+    base = tmp_path_factory.mktemp("cli")
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        warnings.catch_warnings(record=True) as shown,
+    ):
+        # As in a process of its own: everything is shown but what Python hides from users.
+        warnings.resetwarnings()
+        warnings.simplefilter("ignore", DeprecationWarning)
+        options = ["--data.root", str(base / "root"), "--output", str(base / "run")]
+        status = main(["fit", "-c", "quickstart", *TINY, *options, "--model.norm", "sepnorm"])
+    assert status == 0, err.getvalue()
+    return Run(
+        base / "root",
+        base / "run",
+        out.getvalue(),
+        err.getvalue(),
+        [str(warning.message) for warning in shown],
+    )

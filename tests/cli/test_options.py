@@ -1,0 +1,175 @@
+"""The options of train.py are a promise: changing the list is a conscious act."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from lightning.pytorch import Trainer
+
+from graphormer_sepnorm.cli.lightning_cli import TRAINER_DEFAULTS, TrainCLI
+from graphormer_sepnorm.cli.options import option_names
+from graphormer_sepnorm.cli.run_directory import new_run_directory
+from graphormer_sepnorm.cli.train import main
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.resources import config_names, config_path
+from graphormer_sepnorm.training.module import GraphormerModule
+
+OPTIONS = {
+    "baselines",
+    "ckpt_path",
+    "config",
+    "early_stopping",
+    "help",
+    "output",
+    "print_config",
+    "seed_everything",
+    "data",
+    "data.attention_blocks",
+    "data.batch_size",
+    "data.dataset",
+    "data.eval_batch_size",
+    "data.num_workers",
+    "data.root",
+    "model",
+    "model.atom_rows",
+    "model.attention_dropout",
+    "model.betas",
+    "model.bond_rows",
+    "model.degree_rows",
+    "model.dropout",
+    "model.eps",
+    "model.ffn_width",
+    "model.final_learning_rate",
+    "model.heads",
+    "model.input_dropout",
+    "model.layers",
+    "model.learning_rate",
+    "model.loss",
+    "model.max_path_length",
+    "model.norm",
+    "model.norm_position",
+    "model.path_rows",
+    "model.schedule",
+    "model.spatial_rows",
+    "model.warmup_steps",
+    "model.weight_decay",
+    "model.width",
+    "trainer",
+}
+
+
+class Parsed(TrainCLI):
+    """Parses and checks, but neither loads data nor trains."""
+
+    def instantiate_trainer(self, **options: object) -> None:  # type: ignore[override]
+        self.given = self._get(self.config_init, "trainer")
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize("verb", ["fit", "validate", "test"])
+def test_list_of_options_is_frozen(verb: str) -> None:
+    parser = Parsed(["fit"], None)._subcommand_parsers[verb]
+    own = {
+        name
+        for name in option_names(parser)
+        # The trainer's options are Lightning's.
+        if not name.startswith("trainer.")
+    }
+    assert own == OPTIONS
+
+
+@pytest.mark.parametrize("name", config_names())
+def test_every_shipped_configuration_fits_the_signatures(name: str) -> None:
+    cli = Parsed(["fit", "-c", str(config_path(name))], name)
+    content = yaml.safe_load(config_path(name).read_text())
+    for option, value in content["model"].items():
+        given = cli.model.hparams[option]
+        assert (list(given) if isinstance(given, tuple) else given) == value, option
+    assert isinstance(cli.model, GraphormerModule)
+    assert isinstance(cli.datamodule, MoleculeDataModule)
+    assert cli.datamodule.dataset == content["data"]["dataset"]
+    assert cli.datamodule.max_path_length == content["model"]["max_path_length"]
+    trainer = Trainer(
+        **{**cli.given, "accelerator": "cpu", "logger": False, "enable_checkpointing": False}
+    )
+    assert trainer.max_steps > 0 or trainer.max_epochs > 0
+
+
+def test_shipped_configurations() -> None:
+    assert config_names() == ["molhiv", "molhiv_base", "quickstart", "zinc", "zinc_subset"]
+
+
+def test_zinc_subset_is_the_recipe_of_version_1() -> None:
+    content = yaml.safe_load(config_path("zinc_subset").read_text())
+    model, trainer = content["model"], content["trainer"]
+    assert content["data"]["batch_size"] == 256
+    assert (trainer["max_steps"], model["warmup_steps"]) == (400_000, 40_000)
+    assert (model["learning_rate"], model["final_learning_rate"]) == (2e-4, 1e-9)
+    assert (model["schedule"], model["loss"]) == ("linear", "l1")
+    assert (model["layers"], model["width"], model["heads"], model["ffn_width"]) == (12, 80, 8, 80)
+    assert {model[f"{part}dropout"] for part in ("", "attention_", "input_")} == {0.1}
+    assert (model["weight_decay"], trainer["gradient_clip_val"]) == (0.01, 5.0)
+    rows = [model[f"{table}_rows"] for table in ("atom", "bond", "degree", "spatial", "path")]
+    assert rows == [64, 64, 64, 40, 40]
+
+
+def test_command_line_wins_over_the_configuration_and_later_files_over_earlier(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.yaml").write_text("model:\n  layers: 5\n  heads: 4\n")
+    (tmp_path / "b.yaml").write_text("model:\n  heads: 2\n")
+    files = ["-c", str(tmp_path / "a.yaml"), "-c", str(tmp_path / "b.yaml")]
+    model = Parsed(["fit", *files, "--model.width", "40"], None).model
+    assert (model.hparams.layers, model.hparams.heads, model.hparams.width) == (5, 2, 40)
+
+
+def test_one_seed_for_parameters_and_order() -> None:
+    cli = Parsed(["fit", "--seed_everything", "7", "--model.max_path_length", "4"], None)
+    assert (cli.model.hparams.seed, cli.datamodule.seed) == (7, 7)
+    assert cli.datamodule.max_path_length == 4
+
+
+def test_trainer_defaults_exist() -> None:
+    cli = Parsed(["fit"], None)
+    assert {name: cli.given[name] for name in TRAINER_DEFAULTS} == TRAINER_DEFAULTS
+
+
+@pytest.mark.parametrize("name", ["quickstart", "quickstart.yaml", "configs/quickstart.yaml"])
+def test_shipped_configurations_are_found_from_anywhere(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        main(["fit", "-c", name, "--print_config"])
+    assert stopped.value.code == 0
+    assert yaml.safe_load(capsys.readouterr().out)["data"]["dataset"] == "sample"
+
+
+def test_own_file_comes_before_a_shipped_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "zinc.yaml").write_text("model:\n  layers: 77\n")
+    with pytest.raises(SystemExit):
+        main(["fit", "--config=zinc.yaml", "--print_config"])
+    assert yaml.safe_load(capsys.readouterr().out)["model"]["layers"] == 77
+
+
+def test_run_directories_are_numbered_not_overwritten(tmp_path: Path) -> None:
+    first = new_run_directory(tmp_path / "runs" / "a")
+    (first / "result.json").write_text("{}")
+    second = new_run_directory(tmp_path / "runs" / "a")
+    (second / "result.json").write_text("{}")
+    names = [first.name, second.name, new_run_directory(tmp_path / "runs" / "a").name]
+    assert names == ["a", "a-2", "a-3"]
+
+
+def test_run_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"cannot make the run directory .* --output"):
+        new_run_directory(tmp_path / "file" / "run")

@@ -1,0 +1,290 @@
+"""The command train.py as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny_run import TINY, Run
+
+from graphormer_sepnorm.cli.train import main
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def process(*arguments: str | Path, **options: object) -> subprocess.Popen:
+    """Start train.py in a process of its own."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(REPOSITORY / "train.py"), *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        **options,  # type: ignore[call-overload]
+    )
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """Run a command that must fail as a user's mistake; return its one line."""
+    assert main([str(argument) for argument in arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("train.py: ")
+    assert captured.err.count("\n") == 1, captured.err
+    return captured.err
+
+
+def test_help_is_quick_and_needs_no_lightning() -> None:
+    code = (
+        "import sys, time; start = time.perf_counter();"
+        "from graphormer_sepnorm.cli.train import main;"
+        "status = main(['--help']); elapsed = time.perf_counter() - start;"
+        "heavy = {'lightning', 'torch', 'ogb', 'rdkit'} & set(sys.modules);"
+        "sys.exit(f'{status} {heavy} {elapsed}' if status or heavy or elapsed > 1 else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "fit" in done.stdout
+    assert "zinc_subset" in done.stdout
+
+
+def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
+    names = {path.name for path in run.directory.iterdir()}
+    assert names == {
+        "checkpoints",
+        "config.yaml",
+        "learning_curve.png",
+        "metrics.csv",
+        "result.json",
+        "tensorboard",
+    }
+    assert {path.name for path in (run.directory / "checkpoints").iterdir()} == {
+        "best.ckpt",
+        "last.ckpt",
+    }
+    assert (run.directory / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert any((run.directory / "tensorboard").glob("events.*"))
+    header = (run.directory / "metrics.csv").read_text().splitlines()[0].split(",")
+    assert {"step", "train_loss_step", "validation_mae", "test_mae"} <= set(header)
+
+
+def test_result_and_final_table(run: Run) -> None:
+    result = json.loads((run.directory / "result.json").read_text())
+    assert result["dataset"] == "sample"
+    assert result["norm"] == "bn+ln"
+    assert result["steps"] == 4
+    assert result["graphs_per_second"] > 0
+    assert result["checkpoint"] == str(run.directory / "checkpoints" / "best.ckpt")
+    assert f"Graphormer, bn+ln  {result['test_mae']:.4f}" in run.out
+    assert f"{result['parameters']:,} parameters" in run.out
+    assert f"checkpoint  {result['checkpoint']}" in run.out
+    assert f'python predict.py {run.directory} "CCO"' in run.out
+
+
+def test_model_is_explained_before_training(run: Run) -> None:
+    total = json.loads((run.directory / "result.json").read_text())["parameters"]
+    assert f"{total:,}" in run.out.partition("test MAE")[0]
+    assert "5,600 / 700 / 700 molecules" in run.out
+
+
+def test_nothing_else_is_printed(run: Run) -> None:
+    # One line of progress; no advert, no warning.
+    assert run.warnings == []
+    lines = run.err.strip().splitlines()
+    assert len(lines) <= 3, run.err
+    assert all("step" in line and "graphs/s" in line for line in lines), run.err
+    for word in ("Tip", "litlogger", "GPU available", "Warning", "💡"):
+        assert word not in run.out + run.err
+
+
+def test_exact_configuration_lies_beside_the_checkpoint(run: Run) -> None:
+    config = yaml.safe_load((run.directory / "config.yaml").read_text())
+    assert config["model"]["norm"] == "sepnorm"
+    assert config["model"]["layers"] == 2
+    assert config["data"]["dataset"] == "sample"
+    assert config["trainer"]["max_steps"] == 4
+    assert config["seed_everything"] == 0
+
+
+def test_saved_configuration_repeats_the_run_elsewhere(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The same --output is in it: the earlier run is kept, the new one is numbered.
+    before = (run.directory / "result.json").read_text()
+    assert main(["fit", "-c", str(run.directory / "config.yaml")]) == 0
+    again = run.directory.with_name("run-2")
+    assert (run.directory / "result.json").read_text() == before
+    result = json.loads((again / "result.json").read_text())
+    assert result["test_mae"] == json.loads(before)["test_mae"]
+    assert str(again) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("where", ["", "checkpoints/best.ckpt"])
+def test_test_reproduces_the_number_of_the_fit(
+    where: str, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--ckpt_path", str(run.directory / where), "--data.root", str(run.root)]
+    assert main(["test", *arguments]) == 0
+    result = json.loads((run.directory / "result.json").read_text())
+    captured = capsys.readouterr()
+    assert f"test_mae   {result['test_mae']:.6g}" in captured.out
+    assert captured.err == ""
+
+
+def test_validate_reproduces_the_best_validation(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", "--ckpt_path", str(run.directory), "--data.root", str(run.root)]) == 0
+    result = json.loads((run.directory / "result.json").read_text())
+    assert f"validation_mae   {result['best_validation_mae']:.6g}" in capsys.readouterr().out
+
+
+def test_value_that_contradicts_the_checkpoint_is_an_error_naming_both(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refused(
+        capsys, "test", "--ckpt_path", run.directory, "--model.layers=3", "--model.norm=sharenorm"
+    )
+    assert "--model.layers is 3 here and 2 in the checkpoint" in line
+    assert "--model.norm is sharenorm here and sepnorm in the checkpoint" in line
+
+
+def test_configuration_that_contradicts_the_checkpoint_is_an_error(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "other.yaml"
+    config.write_text("model:\n  learning_rate: 0.5\n")
+    line = refused(capsys, "fit", "--ckpt_path", run.directory, "-c", config)
+    assert "--model.learning_rate is 0.5 here and 0.001 in the checkpoint" in line
+
+
+def test_value_that_agrees_with_the_checkpoint_is_fine(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--ckpt_path", str(run.directory), "--data.root", str(run.root)]
+    # bn+ln is the same norm as sepnorm; batch size and seed may differ in evaluation.
+    options = ["--model.norm=bn+ln", "--model.layers=2", "--data.batch_size=50"]
+    assert main(["test", *arguments, *options, "--seed_everything=5"]) == 0
+    assert "test_mae" in capsys.readouterr().out
+
+
+def test_run_goes_on_from_its_last_checkpoint(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--data.root", str(run.root), "--output", str(tmp_path / "more")]
+    longer = ["--trainer.max_steps=6", "--trainer.max_epochs=-1", "--trainer.accelerator=cpu"]
+    assert main(["fit", "--ckpt_path", str(run.directory), *where, *longer]) == 0
+    result = json.loads((tmp_path / "more" / "result.json").read_text())
+    assert result["steps"] == 6
+    assert result["dataset"] == "sample"
+    config = yaml.safe_load((tmp_path / "more" / "config.yaml").read_text())
+    assert config["model"]["width"] == 16  # from the checkpoint, not the default
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("fot", "unknown verb 'fot' (did you mean 'fit'?)"),
+        ("fit -c nowhere.yaml", "configuration file nowhere.yaml does not exist"),
+        ("fit -c zink_subset.yaml", "did you mean 'zinc_subset'?"),
+        ("fit -c", "-c needs the name of a configuration file"),
+        ("fit --data.dataset zink", "unknown data set 'zink' (did you mean 'zinc'?)"),
+        ("fit --model.norm sepnrom", "unknown norm 'sepnrom' (did you mean 'sepnorm'?)"),
+        ("fit --model.lr 0.1", "unknown option --model.lr"),
+        ("fit --model.layer 3", "unknown option --model.layer (did you mean '--model.layers'?)"),
+        ("fit --norm sepnorm", "unknown option --norm (did you mean '--model.norm'?)"),
+        ("fit --model.layers three", "--model.layers: Expected a <class 'int'>. Got value: three"),
+        ("fit --model.loss l3", "--model.loss: "),
+        ("fit --model.seed 3", "--model.seed is set by --seed_everything"),
+        ("fit --data.batch_size 1", "--data.batch_size is 1"),
+        ("fit --seed_everything -1", "--seed_everything is -1: it must be from 0 to 4294967295"),
+        ("fit --data.num_workers -1", "--data.num_workers is -1"),
+        ("fit quickstart.yaml", "unexpected argument 'quickstart.yaml'"),
+        ("test", "test needs --ckpt_path"),
+        ("test --ckpt_path nowhere", "no such checkpoint or run directory: nowhere"),
+    ],
+)
+def test_mistakes_are_one_line_and_status_2(
+    arguments: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert expected in refused(capsys, *arguments.split())
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("model: [\n", "line 2: not a YAML file"),
+        ("- 3\n", "expected sections such as data:"),
+        ("model:\n  layerss: 3\n", "unknown option model.layerss in a configuration"),
+    ],
+)
+def test_damaged_configuration(
+    content: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(content)
+    assert expected in refused(capsys, "fit", "-c", path)
+
+
+def test_truncated_checkpoint(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "half.ckpt"
+    path.write_bytes((run.directory / "checkpoints" / "best.ckpt").read_bytes()[:10_000])
+    assert "truncated" in refused(capsys, "test", "--ckpt_path", path)
+
+
+def test_missing_data_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], network_attempts: list[str]
+) -> None:
+    line = refused(capsys, "fit", "-c", "zinc_subset", "--data.root", tmp_path)
+    assert "train.pickle" in line
+    assert str(tmp_path) in line
+    assert network_attempts  # it asked for a download, and there was none
+
+
+def test_debug_shows_the_traceback() -> None:
+    with process("fit", "--model.norm", "sepnrom", "--debug") as command:
+        _, err = command.communicate(timeout=120)
+    assert command.returncode == 1
+    assert "Traceback" in err
+    assert err.strip().splitlines()[-1].endswith("ln+bn")
+
+
+def test_ctrl_c_leaves_a_loadable_checkpoint_and_says_how_to_go_on(
+    run: Run, tmp_path: Path
+) -> None:
+    options = [option for option in TINY if "max_" not in option]
+    output = tmp_path / "stopped"
+    last = output / "checkpoints" / "last.ckpt"
+    with process(
+        *["fit", "-c", "quickstart", "--data.root", run.root, "--output", output, *options],
+        *["--trainer.max_epochs=100000", "--trainer.limit_train_batches=3"],
+        *["--trainer.limit_val_batches=1"],
+    ) as command:
+        patience = time.monotonic() + 120
+        while not last.is_file():
+            assert command.poll() is None, command.communicate()[1]
+            assert time.monotonic() < patience, "training did not start"
+            time.sleep(0.1)
+        command.send_signal(signal.SIGINT)
+        _, err = command.communicate(timeout=120)
+    assert command.returncode == 130
+    message = err.strip().splitlines()[-1]
+    assert message.startswith("train.py: interrupted at step ")
+    assert str(last) in message
+    assert "Traceback" not in err
+    step = int(message.split("step ")[1].split(";")[0].replace(",", ""))
+    checkpoint = read_checkpoint(last)
+    assert checkpoint["global_step"] == step
+    assert (output / "learning_curve.png").is_file()

@@ -1,0 +1,150 @@
+"""What a graph may look like, and what is said about one that is not of that form."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from reference.molecules import graph
+from torch_geometric.data import Data
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.store import GraphStore
+
+GOOD = graph(3, [(0, 1), (1, 2)])
+
+
+def changed(**attributes) -> Data:
+    data = GOOD.clone()
+    for name, value in attributes.items():
+        setattr(data, name, value)
+    return data
+
+
+CONFLICT = graph(3, [(0, 1), (1, 2), (0, 1)], [1, 1, 2])
+BAD = {
+    "float atoms": (changed(x=torch.zeros(3, 1)), "x .*float32.*integer"),
+    "no atom features": (changed(x=None), "x "),
+    "float bonds": (changed(edge_attr=torch.zeros(4, 1)), "edge_attr .*float32.*integer"),
+    "bond of no atom": (changed(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 3, 1]])), "0..2"),
+    "negative atom": (changed(edge_index=torch.tensor([[0, 1, 1, -1], [1, 0, 2, 1]])), "0..2"),
+    "no atoms": (
+        Data(
+            x=torch.zeros(0, 1, dtype=torch.long),
+            edge_index=torch.zeros(2, 0, dtype=torch.long),
+            edge_attr=torch.zeros(0, 1, dtype=torch.long),
+            y=torch.zeros(1),
+        ),
+        "no atoms",
+    ),
+    "too few bond features": (changed(edge_attr=torch.zeros(3, 1).long()), "3 rows for 4 edges"),
+    "other number of atom features": (changed(x=torch.zeros(3, 2).long()), "agree"),
+    "other number of bond features": (changed(edge_attr=torch.zeros(4, 2).long()), "agree"),
+    "other number of targets": (changed(y=torch.zeros(2)), "agree"),
+    "two bonds between two atoms": (CONFLICT, "two different bonds"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_graph_of_another_form_is_a_data_error(name):
+    data, message = BAD[name]
+    with pytest.raises(DataError, match=message) as caught:
+        GraphStore.from_graphs([GOOD, GOOD, data, GOOD], 5)
+    assert "\n" not in str(caught.value)
+    assert "graph 2" in str(caught.value)
+
+
+def test_conflicting_bonds_in_a_later_block_name_the_graph(monkeypatch):
+    monkeypatch.setattr("graphormer_sepnorm.graphs.store._BLOCK_PAIRS", 1)
+    with pytest.raises(DataError, match=r"^graph 2\b"):
+        GraphStore.from_graphs([GOOD, GOOD, CONFLICT], 5)
+
+
+@pytest.mark.parametrize("transposed", [GOOD.edge_index.T, torch.zeros(4, 3).long()])
+def test_edge_index_of_another_shape_is_a_data_error(transposed):
+    with pytest.raises(DataError, match="edge_index"):
+        GraphStore.from_graphs([changed(edge_index=transposed)], 5)
+
+
+def test_edge_index_of_floats_is_a_data_error():
+    with pytest.raises(DataError, match="edge_index"):
+        GraphStore.from_graphs([changed(edge_index=GOOD.edge_index + 0.2)], 5)
+
+
+def test_a_missing_edge_index_is_a_data_error():
+    with pytest.raises(DataError, match="edge_index"):
+        GraphStore.from_graphs([Data(x=torch.zeros(3, 1).long(), y=torch.zeros(1))], 5)
+
+
+def test_no_graphs_at_all():
+    with pytest.raises(DataError, match="no graphs"):
+        GraphStore.from_graphs([], 5)
+
+
+def test_numpy_arrays_booleans_and_any_integer_type():
+    graphs = [
+        SimpleNamespace(
+            x=np.array([True, False]),
+            edge_index=np.array([[0, 1], [1, 0]], dtype=np.int32),
+            edge_attr=np.array([-3, -3], dtype=np.int16),
+            y=np.array([1.5]),
+        ),
+        SimpleNamespace(
+            x=np.array([2**40, -(2**40)]),
+            edge_index=np.array([[0, 1], [1, 0]]),
+            edge_attr=np.array([9, 9], dtype=np.uint8),
+            y=1,
+        ),
+    ]
+    store = GraphStore.from_graphs(graphs, 5)
+    assert store.atom_codes_of([0, 1]).tolist() == [[1], [0], [2**40], [-(2**40)]]
+    assert store.bond_codes_of([0, 1]).tolist() == [[-3], [9]]
+    assert store.bond_codes_of([1]).tolist() == [[9]]
+    assert store.targets.tolist() == [[1.5], [1.0]]
+    assert store.targets.dtype == np.float32
+
+
+def test_targets_may_be_missing_or_absent():
+    labelled = [changed(y=torch.tensor([[1.0, float("nan")]])), changed(y=torch.tensor([0.0, 2.0]))]
+    store = GraphStore.from_graphs(labelled, 5)
+    assert store.targets.shape == (2, 2)
+    assert np.isnan(store.targets[0, 1])
+    assert GraphStore.from_graphs([changed(y=None)], 5).targets.shape == (1, 0)
+
+
+def test_a_molecule_without_bonds_among_others():
+    """Featurisers give it an empty edge_attr of any floating type."""
+    lonely = Data(
+        x=torch.zeros(1, 1).long(),
+        edge_index=torch.zeros(2, 0).long(),
+        edge_attr=torch.zeros(0, 1),
+        y=torch.zeros(1),
+    )
+    store = GraphStore.from_graphs([lonely, GOOD], 5)
+    assert store.num_atoms(np.array([0, 1])).tolist() == [1, 3]
+
+
+CODES = np.zeros((2, 1), dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    ("atoms", "edges", "bonds"),
+    [
+        (np.zeros(2, dtype=np.int64), np.array([[0, 1], [1, 0]]), CODES),
+        (CODES, np.array([[0, 1], [1, 0]]), CODES[:1]),
+        (CODES, np.array([[0, 1, 0], [1, 0, 1]]), CODES),
+        (CODES, np.array([[0, 2], [2, 0]]), CODES),
+        (CODES, np.array([[0, -1], [-1, 0]]), CODES),
+    ],
+)
+def test_a_molecular_graph_checks_itself(atoms, edges, bonds):
+    with pytest.raises(DataError):
+        MolecularGraph(atoms, edges, bonds)
+
+
+def test_a_molecular_graph_counts():
+    whole = MolecularGraph(CODES, np.array([[0, 1], [1, 0]]), CODES)
+    assert (whole.num_atoms, whole.num_bonds) == (2, 1)

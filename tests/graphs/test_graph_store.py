@@ -1,0 +1,292 @@
+"""The store on disk: built once, never used when stale or damaged, never left half written."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reference.molecules import TIED, graph, molecule
+
+from graphormer_sepnorm.graphs import store as store_module
+from graphormer_sepnorm.graphs.store import _ARRAYS, GraphStore
+
+KEY = {"source": "abc", "features": "test-1"}
+
+
+def graphs():
+    return [molecule(smiles, y) for y, smiles in enumerate(("CCO", "N", TIED["caffeine"], "C.C"))]
+
+
+def names_in(folder: Path) -> list[str]:
+    """What lies in a folder, but for the lock that processes wait at."""
+    return [path.name for path in folder.iterdir() if path.suffix != ".lock"]
+
+
+class Counted:
+    """Gives the graphs and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        return iter(graphs())
+
+
+def assert_equal(one: GraphStore, other: GraphStore) -> None:
+    for name in _ARRAYS:
+        a, b = getattr(one, name), getattr(other, name)
+        assert a.dtype == b.dtype, name
+        assert np.array_equal(a, b, equal_nan=name == "targets"), name
+    assert one.max_path_length == other.max_path_length
+    assert np.array_equal(one.first_pair, other.first_pair)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A complete store; the folder above it may not be there before the first build."""
+    directory = tmp_path / "stores" / "test"
+    GraphStore.open_or_build(directory, KEY, graphs, 5)
+    return directory
+
+
+def test_builds_once(tmp_path, caplog):
+    build = Counted()
+    directory = tmp_path / "deep" / "below" / "store"
+    with caplog.at_level(logging.WARNING):
+        first = GraphStore.open_or_build(directory, KEY, build, 5)
+        second = GraphStore.open_or_build(directory, KEY, build, 5)
+    assert build.calls == 1
+    assert not caplog.records
+    assert_equal(first, GraphStore.from_graphs(graphs(), 5))
+    assert_equal(second, first)
+    assert isinstance(second.pair_type, np.memmap)
+    assert not second.pair_type.flags.writeable
+    assert names_in(directory.parent) == ["store"]
+
+
+@pytest.mark.parametrize("what", ["source", "features", "another entry", "max_path_length", "code"])
+def test_rebuilds_when_it_was_made_from_something_else(directory, what, monkeypatch, caplog):
+    key, hops = dict(KEY), 5
+    if what == "max_path_length":
+        hops = 6
+    elif what == "code":
+        monkeypatch.setattr(store_module, "STRUCTURE_VERSION", 10**6)
+    else:
+        key[what] = "changed"
+    build = Counted()
+    opened = GraphStore.open_or_build(directory, key, build, hops)
+    assert build.calls == 1
+    assert opened.max_path_length == hops
+    assert "built anew" in caplog.text
+    assert str(directory) in caplog.text
+    GraphStore.open_or_build(directory, key, build, hops)
+    assert build.calls == 1
+
+
+def damage(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    if how == "truncated":
+        path.write_bytes(content[:-1])
+    elif how == "emptied":
+        path.write_bytes(b"")
+    elif how == "removed":
+        path.unlink()
+    elif how == "first byte flipped":
+        path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    else:
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 0x80]))
+
+
+@pytest.mark.parametrize("how", ["truncated", "emptied", "removed", "first byte flipped", "last"])
+@pytest.mark.parametrize("name", [*(f"{name}.npy" for name in _ARRAYS)])
+def test_rebuilds_when_an_array_is_damaged(directory, name, how, caplog):
+    damage(directory / name, how)
+    build = Counted()
+    opened = GraphStore.open_or_build(directory, KEY, build, 5)
+    assert build.calls == 1
+    assert name in caplog.text
+    assert_equal(opened, GraphStore.from_graphs(graphs(), 5))
+    GraphStore.open_or_build(directory, KEY, build, 5)
+    assert build.calls == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "",
+        "{",
+        "{}",
+        "\x00\xff",
+        "[]",
+        "null",
+        "no checksums",
+        "one checksum missing",
+    ],
+)
+def test_rebuilds_when_the_record_is_damaged(directory, content):
+    path = directory / "store.json"
+    record = json.loads(path.read_text())
+    if content is None:
+        path.unlink()
+    elif content == "no checksums":
+        path.write_text(json.dumps({"key": record["key"]}))
+    elif content == "one checksum missing":
+        # And the array it spoke of is damaged, which must be noticed all the same.
+        del record["checksums"]["pair_type"]
+        path.write_text(json.dumps(record))
+        damage(directory / "pair_type.npy", "last")
+    else:
+        path.write_bytes(content.encode("latin-1"))
+    build = Counted()
+    opened = GraphStore.open_or_build(directory, KEY, build, 5)
+    assert build.calls == 1
+    assert_equal(opened, GraphStore.from_graphs(graphs(), 5))
+
+
+def test_any_flipped_byte_of_the_record_does_no_harm(directory):
+    path = directory / "store.json"
+    content = path.read_bytes()
+    truth = GraphStore.from_graphs(graphs(), 5)
+    name = content.index(b'"checksums"')
+    for place in range(0, len(content), 23):
+        if name <= place < name + 11:
+            continue  # above, as "no checksums"
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x04]) + content[place + 1 :])
+        assert_equal(GraphStore.open_or_build(directory, KEY, Counted(), 5), truth)
+
+
+class Interrupted(BaseException):
+    """Like Ctrl-C."""
+
+
+@pytest.mark.parametrize("error", [ValueError, Interrupted])
+@pytest.mark.parametrize("moment", ["reading", "writing"])
+def test_an_exception_leaves_nothing_half_written(tmp_path, monkeypatch, error, moment):
+    def failing():
+        yield from graphs()
+        if moment == "reading":
+            raise error
+
+    if moment == "writing":
+        save = np.save
+
+        def failing_save(path, array):
+            if Path(path).name == "targets.npy":
+                raise error
+            save(path, array)
+
+        monkeypatch.setattr(np, "save", failing_save)
+    with pytest.raises(error):
+        GraphStore.open_or_build(tmp_path / "store", KEY, failing, 5)
+    assert names_in(tmp_path) == []
+    monkeypatch.undo()
+    assert GraphStore.open_or_build(tmp_path / "store", KEY, graphs, 5).num_graphs == 4
+
+
+def test_a_failed_rebuild_keeps_no_temporary_folder(directory):
+    def failing():
+        raise ValueError
+
+    with pytest.raises(ValueError):  # noqa: PT011
+        GraphStore.open_or_build(directory, {"source": "other"}, failing, 5)
+    assert names_in(directory.parent) in (["test"], [])
+
+
+def test_an_opened_store_outlives_a_rebuild(directory):
+    opened = GraphStore.open_or_build(directory, KEY, graphs, 5)
+    GraphStore.open_or_build(directory, {"source": "other"}, lambda: graphs()[:1], 5)
+    assert_equal(opened, GraphStore.from_graphs(graphs(), 5))
+
+
+def test_data_sets_with_empty_arrays(tmp_path):
+    """No bonds, no targets: arrays without entries cannot be mapped from every kind of file."""
+    lonely = [graph(1, []), graph(2, [])]
+    for data in lonely:
+        data.y = None
+    first = GraphStore.open_or_build(tmp_path / "store", KEY, lambda: lonely, 5)
+    second = GraphStore.open_or_build(tmp_path / "store", KEY, Counted(), 5)
+    assert_equal(first, second)
+    assert second.targets.shape == (2, 0)
+
+
+def test_selection_of_codes():
+    store = GraphStore.from_graphs(graphs(), 5)
+    given = graphs()
+    assert np.array_equal(store.num_atoms(np.array([2, 0])), [14, 3])
+    codes = np.concatenate([given[2].x, given[0].x])
+    assert np.array_equal(store.atom_codes_of([2, 0]), codes)
+    for index, data in enumerate(given):
+        own = {tuple(row) for row in data.edge_attr.tolist()}
+        assert {tuple(row) for row in store.bond_codes_of([index]).tolist()} == own
+    assert len(store.bond_codes_of([0, 2])) == len(
+        {tuple(row) for index in (0, 2) for row in given[index].edge_attr.tolist()}
+    )
+
+
+@pytest.mark.parametrize("largest", [255, 256, 70_000, 2**40])
+@pytest.mark.parametrize("smallest", [0, -1])
+def test_codes_of_any_size_survive_narrow_storage(largest, smallest, monkeypatch):
+    monkeypatch.setattr(store_module, "_BLOCK_PAIRS", 1)
+    one, other = graph(2, [(0, 1)]), graph(2, [(0, 1)])
+    one.x[0, 0], other.x[1, 0] = largest, smallest
+    store = GraphStore.from_graphs([one, other], 5)
+    assert store.atom_codes[:, 0].tolist() == [largest, 0, 0, smallest]
+
+
+BUILDER = """
+import sys, time
+from pathlib import Path
+from types import SimpleNamespace
+import numpy as np
+from graphormer_sepnorm.graphs.store import GraphStore
+
+own, other = Path(sys.argv[1]), Path(sys.argv[2])
+made = [SimpleNamespace(x=np.arange(n) % 3, edge_index=np.array([range(n - 1), range(1, n)]),
+        edge_attr=np.arange(n - 1) % 2, y=np.zeros(1)) for n in range(2, 12)]
+truth = GraphStore.from_graphs(made, 5)
+for attempt in range(int(sys.argv[3])):
+    # An even one finds no store there, an odd one that of the attempt before, which is stale.
+    (own / f"ready-{attempt}").touch()
+    began = time.monotonic()
+    while not (other / f"ready-{attempt}").exists():
+        if time.monotonic() - began > (5 if attempt else 60):
+            sys.exit("the other process is gone")
+        time.sleep(0.0005)
+    directory = own.parent / f"store-{attempt // 2}"
+    store = GraphStore.open_or_build(directory, {"source": attempt % 2}, lambda: made, 5)
+    assert np.array_equal(store.pair_type, truth.pair_type)
+    assert np.array_equal(store.type_share, truth.type_share)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_build_at_once(tmp_path):
+    homes = [tmp_path / "a", tmp_path / "b"]
+    for home in homes:
+        home.mkdir()
+    # Warnings of stores built anew are many: to a file, lest a full pipe hold a process up.
+    logs = [tmp_path / "a" / "log", tmp_path / "b" / "log"]
+    processes = []
+    for own, other, log in zip(homes, homes[::-1], logs, strict=True):
+        arguments = [sys.executable, "-c", BUILDER, str(own), str(other), "40"]
+        with log.open("w") as stderr:
+            root = Path(__file__).parents[2]
+            processes.append(subprocess.Popen(arguments, stderr=stderr, cwd=root))
+    try:
+        for process in processes:
+            process.wait(timeout=90)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    errors = [log.read_text() for log in logs]
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(errors)
+    names = set(names_in(tmp_path)) - {"a", "b"}
+    assert names == {f"store-{attempt}" for attempt in range(20)}, "leftovers"

@@ -1,0 +1,175 @@
+"""Which graphs form which batch, and what the loaders make of them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from reference.molecules import TIED, graph, molecule
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
+from graphormer_sepnorm.graphs.loading import EpochBatches, make_loader
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+
+
+@pytest.mark.parametrize("batch_size", range(2, 21))
+def test_every_graph_once_in_batches_of_nearly_equal_size(batch_size):
+    for n in range(2, 71):
+        indices = np.arange(100, 100 + n)
+        batches = EpochBatches(indices, batch_size, seed=n)
+        drawn = list(batches)
+        sizes = [len(batch) for batch in drawn]
+        assert len(batches) == len(drawn)
+        assert sorted(itertools.chain(*drawn)) == indices.tolist()
+        assert max(sizes) - min(sizes) <= 1
+        assert min(sizes) >= 2
+        # One more than asked for only where a batch of one graph would be left otherwise.
+        assert max(sizes) <= batch_size + (batch_size == 2 and n % 2)
+
+
+def test_the_order_is_a_pure_function_of_seed_and_epoch():
+    def drawn(seed: int, epoch: int):
+        batches = EpochBatches(range(40), 7, seed)
+        batches.set_epoch(epoch)
+        torch.manual_seed(int(np.random.default_rng().integers(2**31)))
+        return list(batches)
+
+    orders = {(seed, epoch): drawn(seed, epoch) for seed in (0, 1) for epoch in (0, 1, 2)}
+    for key, order in orders.items():
+        assert drawn(*key) == order
+    for one, other in itertools.combinations(orders.values(), 2):
+        assert one != other
+    # Iterating does not move on by itself, and going back gives the old order again.
+    batches = EpochBatches(range(40), 7, 1)
+    assert list(batches) == list(batches) == orders[1, 0]
+    batches.set_epoch(2)
+    assert list(batches) == orders[1, 2]
+    batches.set_epoch(0)
+    assert list(batches) == orders[1, 0]
+
+
+def test_batches_are_random_draws_not_sorted():
+    first = next(iter(EpochBatches(range(1000), 100, 0)))
+    assert 400 < np.mean(first) < 600
+    assert first != sorted(first)
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(1, 8), (0, 8), (5, 1), (5, 0)])
+def test_batches_of_one_graph_are_refused(n, batch_size):
+    with pytest.raises(DataError, match="at least 2"):
+        EpochBatches(range(n), batch_size, 0)
+
+
+@pytest.fixture(scope="module")
+def stored() -> tuple[GraphStore, GraphVocabulary]:
+    smiles = ["CCO", "N", TIED["benzene"], "CC(C)Cl", "C.C", "CC#N", TIED["caffeine"], "O", "C=C"]
+    store = GraphStore.from_graphs([molecule(s, y) for y, s in enumerate(smiles)], 5)
+    return store, GraphVocabulary.fit(store, np.arange(len(smiles)))
+
+
+def tensors(part) -> list[torch.Tensor]:
+    result = []
+    for value in vars(part).values():
+        if isinstance(value, torch.Tensor):
+            result.append(value)
+        elif isinstance(value, tuple):
+            result.extend(itertools.chain(*map(tensors, value)))
+    return result
+
+
+def assert_same_batches(one, other) -> None:
+    assert len(one) == len(other)
+    for a, b in zip(one, other, strict=True):
+        for left, right in zip(tensors(a), tensors(b), strict=True):
+            assert left.dtype == right.dtype
+            assert torch.equal(left, right)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 4, 9, 50])
+def test_evaluation_covers_each_graph_once_in_order(stored, batch_size):
+    store, vocabulary = stored
+    indices = [8, 0, 3, 2, 5]
+    loader = make_loader(store, indices, vocabulary, batch_size, seed=None)
+    batches = list(loader)
+    assert len(loader) == len(batches) == -(-5 // batch_size)
+    assert torch.cat([batch.graph_ids for batch in batches]).tolist() == indices
+    assert torch.cat([batch.targets for batch in batches])[:, 0].tolist() == indices
+    assert_same_batches(batches, list(loader))
+
+
+def test_training_follows_the_sampler(stored):
+    store, vocabulary = stored
+    loader = make_loader(store, range(1, 9), vocabulary, 3, seed=5)
+    sampler = EpochBatches(range(1, 9), 3, 5)
+    for epoch in (0, 3):
+        loader.batch_sampler.set_epoch(epoch)
+        sampler.set_epoch(epoch)
+        assert [batch.graph_ids.tolist() for batch in loader] == list(sampler)
+
+
+@pytest.mark.slow
+def test_worker_processes_give_the_same_batches(stored):
+    store, vocabulary = stored
+    alone = make_loader(store, range(9), vocabulary, 2, seed=3, attention_blocks=2)
+    shared = make_loader(store, range(9), vocabulary, 2, seed=3, attention_blocks=2, num_workers=2)
+    for epoch in (0, 1):
+        for loader in (alone, shared):
+            loader.batch_sampler.set_epoch(epoch)
+        assert_same_batches(list(alone), list(shared))
+
+
+def test_what_a_batch_holds(stored):
+    """Shapes, types and values as documented, field by field."""
+    store, vocabulary = stored
+    ids = [2, 1, 4]
+    batch = Collator(store, vocabulary)(ids)
+    assert isinstance(batch, GraphBatch)
+    assert batch.num_graphs == 3
+    assert batch.graph_of_atom.tolist() == [0] * 6 + [1] + [2] * 2
+    assert batch.real_atoms is None
+    assert batch.atom_rows.shape == (9, 2)
+    assert torch.equal(
+        batch.atom_rows, torch.from_numpy(vocabulary.atoms.rows(store.atom_codes_of(ids)))
+    )
+    assert batch.in_degree.tolist() == batch.out_degree.tolist() == [2] * 6 + [0] * 3
+    assert batch.targets.tolist() == [[2.0], [1.0], [4.0]]
+    assert batch.targets.dtype == batch.type_path.dtype == torch.float32
+    whole = [*(t for t in tensors(batch) if t is not batch.targets and t is not batch.type_path)]
+    assert {tensor.dtype for tensor in whole} == {torch.int64}
+    # Types: the same atom, unreachable, and the ones of benzene (1, 2 and 3 hops).
+    assert sorted(set(batch.type_distance.tolist())) == [-1, 0, 1, 2, 3]
+    # Of each hop of a path up to its end, the shares add up to one; none beyond it.
+    per_hop = batch.type_path.sum(2)
+    for distance, shares in zip(batch.type_distance.tolist(), per_hop, strict=True):
+        assert shares.tolist() == pytest.approx(
+            [1.0] * max(distance, 0) + [0.0] * (5 - max(distance, 0))
+        )
+
+
+def test_moving_a_batch(stored):
+    store, vocabulary = stored
+    batch = Collator(store, vocabulary, attention_blocks=2)([0, 2, 6])
+    moved = batch.to("meta")
+    assert all(tensor.device.type == "meta" for tensor in tensors(moved))
+    assert len(moved.blocks) == 2
+    assert all(tensor.device.type == "cpu" for tensor in tensors(batch))
+    assert_same_batches([batch.to("cpu", non_blocking=True)], [batch])
+
+
+def test_a_batch_does_not_write_through_to_the_store(stored):
+    store, vocabulary = stored
+    batch = Collator(store, vocabulary)([0, 1])
+    for tensor in tensors(batch):
+        if tensor is not batch.bond_rows:
+            tensor.zero_()
+    assert Collator(store, vocabulary)([1]).targets.tolist() == [[1.0]]
+    assert int(Collator(store, vocabulary)([0]).in_degree.max()) == 2
+
+
+def test_a_store_of_other_features_is_refused(stored):
+    with pytest.raises(DataError, match=r"1 feature columns.*trained on 2"):
+        Collator(GraphStore.from_graphs([graph(2, [(0, 1)])], 5), stored[1])

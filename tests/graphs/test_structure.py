@@ -1,0 +1,269 @@
+"""Distances, shortest paths and pair types against enumeration of all paths and networkx."""
+
+from __future__ import annotations
+
+import math
+
+import networkx
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.literal import PlainGraph, counted_path_shares, distances, path_shares
+from reference.molecules import TIE_FREE, TIED, directed_graph, graph, molecule
+from reference.structures import (
+    assert_shares,
+    pair_types,
+    type_distance,
+    type_shares,
+)
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import shortest_path
+from torch_geometric.data import Data
+
+from graphormer_sepnorm.graphs import structure
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.structure import SAME_ATOM, UNREACHABLE
+
+
+def assert_as_enumerated(graphs: list[Data], hops: int) -> None:
+    """Every ordered pair: distance and shares; and one type per distinct (distance, shares)."""
+    store = GraphStore.from_graphs(graphs, hops)
+    key_of_type: dict[int, tuple] = {}
+    first_atom = 0
+    for index, data in enumerate(graphs):
+        plain = PlainGraph.of(data)
+        distance = distances(plain)
+        types = pair_types(store, index)
+        n = len(plain.atoms)
+        for i in range(n):
+            degrees = store.out_degree[first_atom + i], store.in_degree[first_atom + i]
+            assert degrees == tuple(
+                sum(1 for bond in plain.bonds if bond[end] == i) for end in (0, 1)
+            )
+            for j in range(n):
+                number = types[i, j]
+                assert type_distance(store, number) == distance[i][j]
+                truth = path_shares(plain, distance, i, j, hops)
+                key = (distance[i][j], frozenset(truth.items()))
+                if number not in key_of_type:
+                    assert_shares(type_shares(store, number), truth)
+                assert key_of_type.setdefault(number, key) == key
+        first_atom += n
+    assert len(set(key_of_type.values())) == len(key_of_type), "two types for the same values"
+    known = set(key_of_type) | {SAME_ATOM, UNREACHABLE}
+    assert known == set(range(len(store.type_distance))), "a type that does not occur"
+
+
+@pytest.mark.parametrize("hops", [1, 2, 5, 20])
+def test_named_molecules(hops):
+    assert_as_enumerated([molecule(s) for s in (*TIE_FREE.values(), *TIED.values())], hops)
+
+
+def test_zinc_molecules(zinc_graphs):
+    assert_as_enumerated(zinc_graphs[:12], 20)
+
+
+@st.composite
+def graphs_of_any_kind(draw):
+    """Directed, with several fragments, ties, isolated atoms; self-loops and repeated bonds too."""
+    n = draw(st.integers(1, 7))
+    pairs = [(i, j) for i in range(n) for j in range(n)]
+    bonds = draw(st.dictionaries(st.sampled_from(pairs), st.integers(0, 2), max_size=16))
+    edges = list(bonds)
+    if draw(st.booleans()) and edges:
+        edges += draw(st.lists(st.sampled_from(edges), max_size=3))
+    return directed_graph(n, edges, [bonds[edge] for edge in edges])
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(st.lists(graphs_of_any_kind(), min_size=1, max_size=3), st.integers(1, 7))
+def test_any_graphs(graphs, hops):
+    assert_as_enumerated(graphs, hops)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.integers(2, 40), st.floats(0, 0.3), st.integers(0, 2**31), st.booleans())
+def test_distances_of_random_graphs(n, density, seed, directed):
+    drawn = networkx.gnp_random_graph(n, density, seed=seed, directed=directed)
+    make = directed_graph if directed else graph
+    store = GraphStore.from_graphs([make(n, list(drawn.edges))], 3)
+    truth = dict(networkx.all_pairs_shortest_path_length(drawn))
+    types = pair_types(store, 0)
+    for i in range(n):
+        for j in range(n):
+            assert type_distance(store, types[i, j]) == truth[i].get(j, math.inf)
+
+
+def test_distances_of_zinc_molecules(zinc_graphs):
+    store = GraphStore.from_graphs(zinc_graphs, 20)
+    for index, data in enumerate(zinc_graphs):
+        n = len(data.x)
+        ones = np.ones(data.edge_index.shape[1])
+        truth = shortest_path(csr_matrix((ones, data.edge_index.numpy()), (n, n)), unweighted=True)
+        found = store.type_distance[pair_types(store, index)].astype(float)
+        assert np.array_equal(np.where(found < 0, np.inf, found), truth)
+
+
+def random_codes(number: int) -> list[int]:
+    return np.random.default_rng(0).integers(0, 3, number).tolist()
+
+
+def large_systems() -> dict[str, networkx.Graph]:
+    return {
+        "grid 20 x 20": networkx.grid_2d_graph(20, 20),
+        "graphene 7 x 8": networkx.hexagonal_lattice_graph(7, 8),
+    }
+
+
+@pytest.mark.parametrize("rescaled", [False, True])
+@pytest.mark.parametrize("name", large_systems())
+def test_large_fused_systems(name, rescaled, monkeypatch):
+    """Up to 3.5e10 shortest paths between two corners; exact integers are the truth."""
+    if rescaled:
+        monkeypatch.setattr(structure, "_LARGEST_SIGMA", 50.0)
+    drawn = networkx.convert_node_labels_to_integers(large_systems()[name])
+    n = drawn.number_of_nodes()
+    data = graph(n, list(drawn.edges), random_codes(drawn.number_of_edges()))
+    store = GraphStore.from_graphs([data], 6)
+    types = pair_types(store, 0)
+    plain = PlainGraph.of(data)
+    reach = dict(networkx.all_pairs_shortest_path_length(drawn))
+    distance = [[reach[i][j] for j in range(n)] for i in range(n)]
+    assert np.array_equal(store.type_distance[types], distance)
+    for start in (0, n // 2):
+        shares = counted_path_shares(plain, distance, start, 6)
+        for end in range(n):
+            stored = type_shares(store, types[start, end])
+            assert stored.keys() == shares[end].keys()
+            for key, share in stored.items():
+                assert abs(float(share - shares[end][key])) < 2e-9
+
+
+def test_sums_that_differ_in_the_last_bits_make_no_new_types():
+    """With equal bonds everywhere all shares are 1, though six float64 sixths make less."""
+    assert sum([1 / 6] * 6) < 1
+    graphs = [
+        graph(n + 2, [(end, 2 + middle) for end in (0, 1) for middle in range(n)])
+        for n in range(2, 30)
+    ]
+    store = GraphStore.from_graphs(graphs, 5)
+    assert sorted(store.type_distance) == [-1, 0, 1, 2]
+    assert (store.type_share == structure.SHARE_UNIT).all()
+
+
+def test_path_counts_beyond_float64():
+    """A row of fused rings with 2^1040 shortest paths from end to end."""
+    rings = 1040
+    bonds = []
+    for ring in range(rings):
+        left, up, down, right = 3 * ring, 3 * ring + 1, 3 * ring + 2, 3 * ring + 3
+        bonds += [(left, up), (left, down), (up, right), (down, right)]
+    # Only the paths from one end are of interest: directed, so that few pairs are reached late.
+    data = directed_graph(3 * rings + 1, bonds, [0, 1, 0, 1] * rings)
+    block = GraphStore.from_graphs([data], 2)
+    far = pair_types(block, 0)[0, 3 * rings]
+    assert type_distance(block, far) == 2 * rings
+    shares = type_shares(block, far)
+    assert {key: float(share) for key, share in shares.items()} == {
+        (hop, (code,)): 0.5 for hop in (0, 1) for code in (0, 1)
+    }
+
+
+def test_chain_of_500_atoms():
+    codes = random_codes(499)
+    data = graph(500, [(i, i + 1) for i in range(499)], codes)
+    store = GraphStore.from_graphs([data], 20)
+    types = pair_types(store, 0)
+    place = np.arange(500)
+    assert np.array_equal(store.type_distance[types], abs(place[:, None] - place))
+    for end in (1, 5, 20, 21, 499):
+        shares = type_shares(store, types[0, end])
+        assert shares == {(hop, (codes[hop],)): 1 for hop in range(min(end, 20))}
+
+
+def test_one_atom_no_bonds_and_fragments():
+    graphs = [graph(1, []), graph(3, []), graph(4, [(0, 1), (2, 3)], [1, 2])]
+    store = GraphStore.from_graphs(graphs, 5)
+    assert pair_types(store, 0).tolist() == [[SAME_ATOM]]
+    assert np.array_equal(pair_types(store, 1) == SAME_ATOM, np.eye(3, dtype=bool))
+    assert (pair_types(store, 1)[~np.eye(3, dtype=bool)] == UNREACHABLE).all()
+    assert (pair_types(store, 2)[:2, 2:] == UNREACHABLE).all()
+    assert type_shares(store, pair_types(store, 2)[2, 3]) == {(0, (2,)): 1}
+    assert store.in_degree.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_no_bonds_anywhere():
+    assert_as_enumerated([graph(1, []), graph(3, [])], 5)
+
+
+def test_kinds_that_appear_only_in_a_later_block(monkeypatch):
+    """Graphs are worked on block by block, and the numbers of types and kinds are shared."""
+    graphs = [
+        graph(3, []),
+        graph(3, [(0, 1), (1, 2)], [0, 0]),
+        graph(3, [(0, 1), (1, 2)], [7, 0]),
+        graph(3, [(0, 1), (1, 2)], [0, 7]),
+        graph(2, [(0, 1)], [3]),
+    ]
+    together = GraphStore.from_graphs(graphs, 5)
+    monkeypatch.setattr("graphormer_sepnorm.graphs.store._BLOCK_PAIRS", 1)
+    assert_as_enumerated(graphs, 5)
+    apart = GraphStore.from_graphs(graphs, 5)
+    for index in range(len(graphs)):
+        for one, other in zip(
+            pair_types(together, index).flat, pair_types(apart, index).flat, strict=True
+        ):
+            assert type_shares(together, one) == type_shares(apart, other)
+
+
+def test_self_loops_do_not_count():
+    plain = graph(3, [(0, 1), (1, 2)], [1, 2])
+    looped = graph(3, [(0, 1), (1, 1), (1, 2), (0, 0)], [1, 5, 2, 6])
+    for one, other in zip(*(stored_summary(data) for data in (plain, looped)), strict=True):
+        assert one == other
+
+
+def test_repeated_bonds_count_once():
+    plain = graph(3, [(0, 1), (1, 2)], [1, 2])
+    repeated = graph(3, [(0, 1), (1, 2), (0, 1), (0, 1)], [1, 2, 1, 1])
+    for one, other in zip(*(stored_summary(data) for data in (plain, repeated)), strict=True):
+        assert one == other
+
+
+def stored_summary(data: Data) -> tuple[list, list, list]:
+    store = GraphStore.from_graphs([data], 5)
+    shares = [type_shares(store, number) for number in pair_types(store, 0).flat]
+    return store.in_degree.tolist(), store.out_degree.tolist(), shares
+
+
+def test_in_and_out_degree_differ_in_directed_graphs():
+    store = GraphStore.from_graphs([directed_graph(3, [(0, 1), (0, 2), (1, 2)])], 5)
+    assert store.out_degree.tolist() == [2, 1, 0]
+    assert store.in_degree.tolist() == [0, 1, 2]
+    assert pair_types(store, 0)[2].tolist() == [UNREACHABLE, UNREACHABLE, SAME_ATOM]
+
+
+def test_missing_bond_features_and_one_dimensional_ones():
+    columns = graph(3, [(0, 1), (1, 2)], [4, 5])
+    flat = Data(x=columns.x[:, 0], edge_index=columns.edge_index, edge_attr=columns.edge_attr[:, 0])
+    for one, other in zip(*(stored_summary(data) for data in (columns, flat)), strict=True):
+        assert one == other
+    missing = Data(x=columns.x, edge_index=columns.edge_index)
+    store = GraphStore.from_graphs([missing], 5)
+    assert store.bond_kinds.tolist() == [[0]]
+    assert type_shares(store, pair_types(store, 0)[0, 2]) == {(0, (0,)): 1, (1, (0,)): 1}
+
+
+def test_types_do_not_depend_on_the_numbering(zinc_graphs):
+    """Sums of the same shares in another order must not make new types."""
+    graphs = [*zinc_graphs[:20], molecule(TIED["adamantane"]), molecule(TIED["caffeine"])]
+    for data in graphs:
+        order = torch.randperm(len(data.x))
+        place = torch.argsort(order)
+        other = Data(
+            x=data.x[order], edge_index=place[data.edge_index], edge_attr=data.edge_attr, y=data.y
+        )
+        store = GraphStore.from_graphs([data, other], 20)
+        assert np.array_equal(pair_types(store, 0)[np.ix_(order, order)], pair_types(store, 1))

@@ -1,0 +1,88 @@
+"""Codes seen in training have rows, all others row 0."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.molecules import graph, molecule
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
+
+CODES = np.array([[6, -1], [8, 2**60], [6, 3]])
+
+
+def test_each_column_has_rows_of_its_own():
+    vocabulary = Vocabulary.fit(CODES)
+    assert vocabulary.seen == ((6, 8), (-1, 3, 2**60))
+    assert vocabulary.num_rows == 6
+    assert vocabulary.rows(CODES).tolist() == [[1, 3], [2, 5], [1, 4]]
+    assert vocabulary.rows(CODES).dtype == np.int64
+
+
+def test_unseen_codes_get_row_zero():
+    vocabulary = Vocabulary.fit(CODES)
+    unseen = np.array([[-1, 6], [7, 2**60 + 1], [-(2**62), 2**62], [9, 0]])
+    assert (vocabulary.rows(unseen) == 0).all()
+    # A code that only the other column has is as unknown.
+    assert vocabulary.rows(np.array([[3, 3]])).tolist() == [[0, 4]]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.int64])
+def test_narrow_codes(dtype):
+    vocabulary = Vocabulary.fit(np.array([[-5], [7], [300]]))
+    codes = np.array([[7], [0], [255], [251]]).astype(dtype)
+    assert vocabulary.rows(codes).tolist() == [[2], [0], [0], [0]]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.lists(st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 2), min_size=1, max_size=8),
+    st.lists(st.tuples(*[st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1)] * 2), max_size=8),
+)
+def test_rows_are_numbered_without_gaps_and_tell_all_seen_codes_apart(seen, asked):
+    vocabulary = Vocabulary.fit(np.array(seen))
+    rows = vocabulary.rows(np.array(seen))
+    assert set(rows.flat) == set(range(1, vocabulary.num_rows))
+    for column in range(2):
+        pairs = {(code[column], row[column]) for code, row in zip(seen, rows.tolist(), strict=True)}
+        assert len(pairs) == len({code for code, _ in pairs}) == len({row for _, row in pairs})
+    found = vocabulary.rows(np.array(asked, dtype=np.int64).reshape(-1, 2))
+    for codes, own in zip(asked, found.tolist(), strict=True):
+        for column in range(2):
+            assert (own[column] > 0) == (codes[column] in vocabulary.seen[column])
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_another_number_of_columns_is_a_data_error(columns):
+    with pytest.raises(DataError, match=f"{columns} feature columns.*trained on 2"):
+        Vocabulary.fit(CODES).rows(np.zeros((4, columns), dtype=np.int64))
+
+
+def test_only_the_training_graphs_count():
+    graphs = [molecule("CCO"), molecule("CC=O"), molecule("C#N")]
+    store = GraphStore.from_graphs(graphs, 5)
+    vocabulary = GraphVocabulary.fit(store, np.array([0, 1]))
+    assert vocabulary.atoms.seen == ((6, 8), (0, 1, 2, 3))
+    assert vocabulary.bonds.seen == ((1, 2), (0,))
+    assert GraphVocabulary.fit(store, np.array([2])).bonds.seen == ((3,), (0,))
+
+
+def test_bonds_are_those_of_the_training_graphs_even_where_kinds_are_shared():
+    """Kinds of bond on longer paths only, self-loops and kinds of other graphs do not count."""
+    graphs = [graph(2, [(0, 1), (1, 1)], [4, 9]), graph(3, [(0, 1), (1, 2)], [4, 5]), graph(1, [])]
+    store = GraphStore.from_graphs(graphs, 5)
+    seen = [GraphVocabulary.fit(store, np.array([i])).bonds.seen for i in range(3)]
+    assert seen == [((4,),), ((4, 5),), ((),)]
+
+
+def test_plain_form_goes_through_json():
+    store = GraphStore.from_graphs([molecule("CC=O")], 5)
+    vocabulary = GraphVocabulary.fit(store, np.array([0]))
+    again = GraphVocabulary.from_plain(json.loads(json.dumps(vocabulary.to_plain())))
+    assert again == vocabulary

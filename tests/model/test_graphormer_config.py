@@ -1,0 +1,149 @@
+"""Options of the model: what contradicts itself is an error of one line."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from reference.models import batch_of, relative_error, small_config, small_model, stored
+from reference.molecules import graph, molecule
+
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+
+ROWS = {"atom_rows": 5, "bond_rows": 5}
+
+
+def test_the_default_is_the_published_slim_model():
+    config = GraphormerConfig()
+    assert (config.layers, config.width, config.heads, config.ffn_width) == (12, 80, 8, 80)
+    assert (config.norm, config.norm_position, config.max_path_length) == ("bn+ln", "pre", 20)
+    assert (config.degree_rows, config.spatial_rows, config.path_rows) == (64, 40, 40)
+    assert config.dropout == config.attention_dropout == config.input_dropout == 0.1
+
+
+def test_aliases_are_resolved():
+    assert GraphormerConfig(norm="sepnorm") == GraphormerConfig(norm="bn+ln")
+
+
+CONTRADICTIONS = [
+    ({"norm": "sepnrom"}, "sepnrom.*did you mean 'sepnorm'"),
+    ({"width": 81}, "width 81.*heads 8"),
+    ({"max_path_length": 41}, "max_path_length 41.*40"),
+    ({"max_path_length": 0}, "max_path_length 0"),
+    ({"norm_position": "middle"}, "'middle'.*'pre' or 'post'"),
+    ({"spatial_rows": 2}, "spatial_rows"),
+    ({"degree_rows": 0}, "degree_rows"),
+    ({"layers": 0}, "layers"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), CONTRADICTIONS)
+def test_contradictions_are_config_errors(options, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        GraphormerConfig(**options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"heads": 0},
+        {"heads": -8},
+        {"width": 0},
+        {"ffn_width": 0},
+        {"num_targets": 0},
+        {"dropout": 1.5},
+        {"attention_dropout": -0.1},
+        {"input_dropout": 2.0},
+    ],
+    ids=str,
+)
+def test_values_that_cannot_be_are_config_errors(options):
+    (name,) = options
+    with pytest.raises(ConfigError, match=name):
+        GraphormerConfig(**options)
+
+
+def test_tables_are_sized_for_the_vocabulary():
+    _, vocabulary = stored([molecule("CC=O")])
+    config = GraphormerConfig().for_vocabulary(vocabulary)
+    assert (config.atom_rows, config.bond_rows) == (
+        vocabulary.atoms.num_rows,
+        vocabulary.bonds.num_rows,
+    )
+    assert dataclasses.replace(config, atom_rows=None, bond_rows=None) == GraphormerConfig()
+    larger = GraphormerConfig(atom_rows=64, bond_rows=64).for_vocabulary(vocabulary)
+    assert (larger.atom_rows, larger.bond_rows) == (64, 64)
+    with pytest.raises(ConfigError, match="atom_rows 2 is too small"):
+        GraphormerConfig(atom_rows=2).for_vocabulary(vocabulary)
+
+
+@pytest.mark.parametrize("missing", ["atom_rows", "bond_rows"])
+def test_a_model_needs_its_tables_sized(missing):
+    with pytest.raises(ConfigError, match="for_vocabulary"):
+        Graphormer(small_config(**(ROWS | {missing: None})))
+
+
+def test_dropout_acts_in_training_only():
+    graphs = [molecule("CCO"), molecule("CC=O")]
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary)
+    for name in ("dropout", "attention_dropout", "input_dropout"):
+        model = small_model(vocabulary, norm="shared-ln", **{name: 0.5})
+        assert torch.equal(model(batch), model(batch)), name
+        model.train()
+        assert not torch.equal(model(batch), model(batch)), name
+    still = small_model(vocabulary, norm="shared-ln").train()
+    assert torch.equal(still(batch), still(batch))
+
+
+def test_a_single_graph_in_training_is_a_clear_error():
+    graphs = [molecule("CCO")]
+    _, vocabulary = stored(graphs)
+    model = small_model(vocabulary, norm="bn+ln")
+    batch = batch_of(graphs, vocabulary)
+    assert model(batch).shape == (1, 2)
+    with pytest.raises(DataError, match="at least 2"):
+        model.train()(batch)
+
+
+def test_float32_agrees_with_float64():
+    graphs = [molecule("CCO"), molecule("c1ccccc1C(=O)O")]
+    _, vocabulary = stored(graphs)
+    model = small_model(vocabulary)
+    batch = batch_of(graphs, vocabulary)
+    exact = model(batch)
+    assert torch.allclose(model.float()(batch).double(), exact, atol=1e-4)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = model(batch)
+    assert relative_error(rough, exact) < 0.1
+
+
+def test_a_data_set_without_any_bonds():
+    graphs = [graph(1, []), graph(3, [])]
+    for data in graphs:
+        data.edge_attr = data.edge_attr[:, :1]
+    store = GraphStore.from_graphs(graphs, 5)
+    vocabulary = GraphVocabulary.fit(store, np.arange(2))
+    assert small_model(vocabulary)(batch_of(graphs, vocabulary)).isfinite().all()
+
+
+def test_a_molecule_without_bonds_for_a_model_that_knows_bonds():
+    _, vocabulary = stored([molecule("CCO"), molecule("N")])
+    model = small_model(vocabulary)
+    together = model(batch_of([molecule("CCO"), molecule("N")], vocabulary))
+    alone = model(batch_of([molecule("N")], vocabulary))
+    assert torch.allclose(together[1], alone[0], atol=1e-12)
+
+
+def test_a_store_with_fewer_hops_than_the_model_counts_is_a_clear_error():
+    graphs = [molecule("CCO")]
+    _, vocabulary = stored(graphs)
+    model = small_model(vocabulary, max_path_length=20)
+    with pytest.raises(ConfigError, match="max_path_length"):
+        model(batch_of(graphs, vocabulary, 5))

@@ -1,0 +1,118 @@
+"""Numbers of parameters against the published arithmetic, and the table that explains them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from reference.models import ARMS, small_config
+
+from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.summary import count_parameters, parameter_table
+
+SLIM = {"atom_rows": 64, "bond_rows": 64}
+
+# Version 1 of the reference, slim, part by part.
+LAYER = 6 * (80**2 + 80) + 4 * 80
+PARTS = {
+    "layers": 12 * LAYER,
+    "embedding.atom": 64 * 80,
+    "embedding.in_degree": 64 * 80,
+    "embedding.out_degree": 64 * 80,
+    "embedding.graph_token": 80,
+    "bias.bond": 64 * 8,
+    "bias.path_weight": 40 * 8 * 8,
+    "bias.spatial": 40 * 8,
+    "bias.graph_token": 8,
+    "output_norm": 2 * 80,
+    "readout": 80 + 1,
+}
+
+
+def counts(model: Graphormer) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, parameter in model.named_parameters():
+        part = next(part for part in PARTS if name == part or name.startswith(f"{part}."))
+        found[part] = found.get(part, 0) + parameter.numel()
+    return found
+
+
+def test_slim_with_one_layer_norm_for_all_tokens():
+    model = Graphormer(GraphormerConfig(norm="sharenorm", **SLIM))
+    assert LAYER == 39_200
+    assert counts(model) == PARTS
+    assert count_parameters(model) == sum(PARTS.values()) == 489_481
+
+
+@pytest.mark.parametrize("norm", ["bn+ln", "bn+bn", "ln+ln", "ln+bn"])
+def test_a_norm_of_its_own_for_the_token_adds_two_vectors_to_each_of_25_norms(norm):
+    model = Graphormer(GraphormerConfig(norm=norm, **SLIM))
+    assert count_parameters(model) == 489_481 + 25 * 160 == 493_481
+
+
+def test_shared_batch_norm_has_a_second_norm_in_first_place_only():
+    model = Graphormer(GraphormerConfig(norm="shared-bn", **SLIM))
+    assert count_parameters(model) == 489_481 + 160
+
+
+def test_base_model_is_of_the_published_size():
+    """12 x 768 with 32 heads, tables sized as for ogbg-molhiv: 47.0 M published."""
+    config = GraphormerConfig(
+        norm="shared-ln", width=768, heads=32, ffn_width=768, atom_rows=120, bond_rows=14
+    )
+    layer = 6 * (768**2 + 768) + 4 * 768
+    tables = (120 + 64 + 64 + 1) * 768 + (14 + 40 + 1) * 32 + 40 * 32**2 + 2 * 768 + 768 + 1
+    number = count_parameters(Graphormer(config))
+    assert number == 12 * layer + tables
+    # The reference allots 512 x 9 atom rows and 512 degree rows, of which few are ever used.
+    reference = number + (512 * 9 + 1 - 120 + 2 * (512 - 64)) * 768
+    assert reference == pytest.approx(47.0e6, rel=0.02)
+    assert 42e6 < number < 47.0e6
+
+
+def numbers_of(table: str) -> list[tuple[str, str, int]]:
+    rows = []
+    for line in table.splitlines():
+        label, shape, number = re.fullmatch(r"(.+?)  +(.*?) *  ([\d,]+)", line).groups()
+        rows.append((label.strip(), shape.strip(), int(number.replace(",", ""))))
+    return rows
+
+
+MODELS = [{"norm": arm, "norm_position": position} for arm in ARMS for position in ("pre", "post")]
+
+
+@pytest.mark.parametrize("options", MODELS, ids=lambda options: "-".join(options.values()))
+def test_the_table_adds_up(options):
+    model = Graphormer(small_config(**SLIM, **options))
+    *parts, total = numbers_of(parameter_table(model))
+    assert total[0] == "total"
+    assert sum(number for _, _, number in parts) == total[2] == count_parameters(model)
+    assert len({label for label, _, _ in parts}) == len(parts)
+    assert total[2] == sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("options", MODELS, ids=lambda options: "-".join(options.values()))
+def test_the_lines_are_aligned_and_say_nothing_unfinished(options):
+    table = parameter_table(Graphormer(small_config(**SLIM, **options)))
+    lines = table.splitlines()
+    assert len({len(line) for line in lines}) == 1
+    for word in ("None", "torch", "Size", "  x"):
+        assert word not in table
+
+
+@pytest.mark.parametrize("norm", ["bn+ln", "shared-ln"])
+def test_no_formula_breaks_off(norm):
+    assert "..." not in parameter_table(Graphormer(GraphormerConfig(norm=norm, **SLIM)))
+
+
+@pytest.mark.parametrize("norm", ["shared-bn", "bn+ln"])
+def test_layers_times_size_is_the_number_beside_it(norm):
+    model = Graphormer(GraphormerConfig(norm=norm, **SLIM))
+    checked = 0
+    for label, shape, number in numbers_of(parameter_table(model)):
+        if label.startswith("layers:"):
+            terms = shape.replace(",", "").split(" + ")
+            assert sum(math.prod(map(int, term.split(" x "))) for term in terms) == number, label
+            checked += 1
+    assert checked == 2

@@ -1,0 +1,146 @@
+"""The public `SepNorm` over [N, L, D], whatever classes and wherever [CLS] stands."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from reference.models import randomise, relative_error
+from torch import Tensor, nn
+
+from graphormer_sepnorm import SepNorm
+from graphormer_sepnorm.errors import ConfigError, DataError
+
+EXACT = 1e-11
+CLASSES = (nn.BatchNorm1d, nn.LayerNorm)
+PAIRS = list(itertools.product(CLASSES, CLASSES))
+N, L, D = 4, 6, 5
+
+
+def formula(module: SepNorm, tokens: Tensor, classes, position: int, mask: Tensor | None) -> Tensor:
+    """The published algorithm with torch's own norms over lists of real tokens (Eq. 5)."""
+    branches = []
+    for cls, branch in zip(classes, (module.norm.token_norm, module.norm.atom_norm), strict=True):
+        norm = cls(D).double().train(module.training)
+        norm.load_state_dict(branch.state_dict())
+        branches.append(norm)
+    n, length, _ = tokens.shape
+    result = tokens.clone()
+    result[:, position] = branches[0](tokens[:, position])
+    others = torch.ones(n, length, dtype=torch.bool) if mask is None else mask.clone()
+    others[:, position] = False
+    result[others] = branches[1](tokens[others])
+    return result
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+@pytest.mark.parametrize("position", [0, 2, L - 1, -1, -L])
+@pytest.mark.parametrize("classes", PAIRS, ids=[f"{a.__name__}+{b.__name__}" for a, b in PAIRS])
+def test_agrees_with_the_published_algorithm(classes, position, training, masked):
+    module = SepNorm(D, *classes, cls_position=position).double().train(training)
+    randomise(module)
+    mask = None
+    if masked:
+        mask = torch.rand(N, L) < 0.6
+        mask[0] = True
+    tokens = torch.randn(N, L, D, dtype=torch.float64) + 1
+    truth = formula(module, tokens, classes, position, mask)
+    out = module(tokens, mask)
+    assert out.shape == tokens.shape
+    looked_at = torch.ones(N, L, dtype=torch.bool) if mask is None else mask.clone()
+    looked_at[:, position] = True
+    assert relative_error(out[looked_at], truth[looked_at]) < EXACT
+
+
+def test_batch_norm_on_tokens_normalises_channels_when_there_are_as_many_tokens():
+    """With L - 1 == D, nn.BatchNorm1d on [N, L - 1, D] takes the tokens for channels."""
+    module = SepNorm(D, tok_norm=nn.BatchNorm1d).train()
+    tokens = torch.randn(N, D + 1, D) * torch.arange(1, D + 1) + 3
+    out = module(tokens)[:, 1:].detach()
+    assert torch.allclose(out.mean((0, 1)), torch.zeros(D), atol=1e-5)
+    assert torch.allclose(out.var((0, 1), unbiased=False), torch.ones(D), atol=1e-3)
+    wrong = nn.BatchNorm1d(D)(tokens[:, 1:]).detach()
+    assert not torch.allclose(out, wrong, atol=0.1)
+
+
+def test_defaults_are_the_papers():
+    module = SepNorm(D)
+    token = torch.randn(N, 3, D)
+    out = module(token).detach()
+    assert torch.allclose(out[:, 0].mean(0), torch.zeros(D), atol=1e-5)
+    assert torch.allclose(out[:, 1:].mean(-1), torch.zeros(N, 2), atol=1e-5)
+
+
+@pytest.mark.parametrize("tok_norm", CLASSES)
+def test_padding_enters_nothing(tok_norm):
+    mask = torch.ones(N, L, dtype=torch.bool)
+    mask[1:, 3:] = False
+    tokens = torch.randn(N, L, D, dtype=torch.float64)
+    other = tokens.clone()
+    other[~mask] = 1e6
+    results = []
+    for given in (tokens, other):
+        module = SepNorm(D, tok_norm=tok_norm).double().train()
+        results.append((module(given, mask)[mask], *module.state_dict().values()))
+    for one, two in zip(*results, strict=True):
+        assert torch.equal(one, two)
+
+
+def test_the_masks_entry_of_cls_is_not_looked_at():
+    tokens = torch.randn(N, L, D)
+    mask = torch.ones(N, L, dtype=torch.bool)
+    one = SepNorm(D, tok_norm=nn.BatchNorm1d)(tokens, mask)
+    mask[:, 0] = False
+    assert torch.equal(one, SepNorm(D, tok_norm=nn.BatchNorm1d)(tokens, mask))
+
+
+def test_one_sequence_in_training_is_a_clear_error():
+    module = SepNorm(D)
+    with pytest.raises(DataError, match="at least 2"):
+        module(torch.randn(1, L, D))
+    assert module.eval()(torch.randn(1, L, D)).shape == (1, L, D)
+    # No BatchNorm on [CLS]: nothing wrong with one sequence.
+    assert SepNorm(D, nn.LayerNorm, nn.BatchNorm1d)(torch.randn(1, L, D)).shape == (1, L, D)
+
+
+def test_one_real_token_in_training_is_a_clear_error():
+    mask = torch.zeros(N, L, dtype=torch.bool)
+    mask[0, 1] = True
+    with pytest.raises(DataError, match="at least 2"):
+        SepNorm(D, nn.LayerNorm, nn.BatchNorm1d)(torch.randn(N, L, D), mask)
+
+
+def test_cls_alone():
+    assert SepNorm(D)(torch.randn(N, 1, D)).shape == (N, 1, D)
+
+
+@pytest.mark.parametrize("wrong", [nn.GroupNorm, nn.LayerNorm(D), "ln", None])
+@pytest.mark.parametrize("place", ["cls_norm", "tok_norm"])
+def test_another_class_is_a_config_error(wrong, place):
+    with pytest.raises(ConfigError, match=r"BatchNorm1d or nn\.LayerNorm"):
+        SepNorm(D, **{place: wrong})
+
+
+@pytest.mark.parametrize("classes", PAIRS, ids=[f"{a.__name__}+{b.__name__}" for a, b in PAIRS])
+def test_state_dict_round_trip(classes):
+    one, other = SepNorm(D, *classes), SepNorm(D, *classes)
+    for _ in range(3):
+        one(torch.randn(N, L, D) * 2 + 1)
+    assert other.load_state_dict(one.state_dict()).missing_keys == []
+    tokens = torch.randn(1, L, D)
+    assert torch.equal(one.eval()(tokens), other.eval()(tokens))
+    batch_norms = sum(cls is nn.BatchNorm1d for cls in classes)
+    assert len(one.state_dict()) == 4 + 3 * batch_norms
+
+
+def test_works_on_views_and_under_autograd():
+    """Time-first layouts arrive as transposed views."""
+    tokens = torch.randn(L, N, D, dtype=torch.float64, requires_grad=True)
+    module = SepNorm(D, tok_norm=nn.BatchNorm1d).double()
+    out = module(tokens.transpose(0, 1))
+    again = SepNorm(D, tok_norm=nn.BatchNorm1d).double()
+    assert relative_error(out, again(tokens.transpose(0, 1).contiguous())) < EXACT
+    out.square().sum().backward()
+    assert tokens.grad.isfinite().all()

@@ -1,0 +1,228 @@
+"""Who may import whom, read from the source; and what importing the package loads."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "graphormer_sepnorm"
+
+# Room -> what of the package it may import, anywhere in its files. `errors` may be imported by all.
+ALL_ROOMS = {"chem", "tables", "graphs", "datasets", "model", "training", "inference", "compare"}
+ROOMS = {
+    "chem": {"graphs"},
+    "tables": set(),
+    "graphs": set(),
+    "datasets": {"chem", "graphs", "tables", "resources"},
+    "model": {"graphs"},
+    "training": {"datasets", "graphs", "model", "inference"},
+    "inference": {"model", "chem", "graphs", "tables"},
+    "compare": {"training", "inference"},
+    "cli": ALL_ROOMS | {"cli", "resources"},
+    "errors": set(),
+    "resources": set(),
+}
+# Of these rooms only single modules may be imported.
+ONLY_MODULES = {
+    ("training", "inference"): {"graphormer_sepnorm.inference.checkpoint"},
+    ("chem", "graphs"): {"graphormer_sepnorm.graphs.molecular_graph"},
+    ("model", "graphs"): {
+        "graphormer_sepnorm.graphs.batch",
+        "graphormer_sepnorm.graphs.vocabulary",
+    },
+}
+# Library -> files (or folders, with a slash at the end) that may import it. Others may not at all.
+LIBRARIES = {
+    "lightning": {"training/", "datasets/data_module.py", "cli/"},
+    "rdkit": {"chem/"},
+    "ogb": {"datasets/molhiv.py"},
+    "torch_geometric": {"datasets/"},
+    "pandas": {"tables/", "datasets/"},
+    "sklearn": {"chem/baselines.py"},
+    "matplotlib": {"training/", "compare/", "inference/", "chem/"},
+    "torchmetrics": {"training/"},
+    "jsonargparse": {"cli/"},
+}
+# Rooms that stay small: nothing but these and the standard library.
+ONLY_LIBRARIES = {
+    "graphs": {"torch", "numpy", "scipy", "filelock"},
+    "model": {"torch"},
+    "errors": set(),
+    "resources": set(),
+}
+# Loaded when a file is loaded, so that command lines answer quickly: none of these.
+LAZY = {
+    "cli/main.py": {"torch", "lightning", "numpy"},
+    "cli/train.py": {"torch", "lightning", "numpy"},
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import: where, of what, and whether it runs when the file is loaded."""
+
+    file: str
+    line: int
+    module: str
+    when_loaded: bool
+
+    @property
+    def library(self) -> str:
+        return self.module.partition(".")[0]
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.module}"
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    test = getattr(node, "test", None)
+    name = getattr(test, "id", None) or getattr(test, "attr", None)
+    return isinstance(node, ast.If) and name == "TYPE_CHECKING"
+
+
+def imports_of(source: str, file: str) -> Iterator[Import]:
+    """All imports of a file, also those in functions and for type checkers only."""
+
+    def walk(node: ast.AST, when_loaded: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            loaded = when_loaded and not isinstance(
+                child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+            )
+            loaded = loaded and not is_type_checking(child)
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield Import(file, child.lineno, alias.name, when_loaded)
+            elif isinstance(child, ast.ImportFrom):
+                if child.level:
+                    raise AssertionError(f"{file}:{child.lineno}: a relative import")
+                if child.module == "graphormer_sepnorm":
+                    for alias in child.names:
+                        module = f"graphormer_sepnorm.{alias.name}"
+                        yield Import(file, child.lineno, module, when_loaded)
+                else:
+                    yield Import(file, child.lineno, child.module or "", when_loaded)
+            yield from walk(child, loaded)
+
+    yield from walk(ast.parse(source), True)
+
+
+FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+IMPORTS = [found for file in FILES for found in imports_of((PACKAGE / file).read_text(), file)]
+
+
+def room_of(file: str) -> str:
+    return file.partition("/")[0].removesuffix(".py")
+
+
+def test_the_reader_of_imports_sees_them_all():
+    """Or the tests below would pass on anything."""
+    source = (
+        "import a.b, c\nfrom d.e import f\ndef g():\n    import h\n"
+        "if TYPE_CHECKING:\n    import i\nclass J:\n    import k\n"
+        "from graphormer_sepnorm import l\n"
+    )
+    found = {one.module: one.when_loaded for one in imports_of(source, "x.py")}
+    assert found == {
+        "a.b": True,
+        "c": True,
+        "d.e": True,
+        "h": False,
+        "i": False,
+        "k": True,
+        "graphormer_sepnorm.l": True,
+    }
+    assert len(IMPORTS) > 100
+    assert {room_of(file) for file in FILES} >= {"chem", "graphs", "datasets", "model", "training"}
+
+
+def test_every_room_is_known():
+    assert {room_of(file) for file in FILES} - {"__init__"} <= ROOMS.keys()
+
+
+def test_rooms_import_along_the_arrows():
+    wrong = []
+    for one in IMPORTS:
+        room = room_of(one.file)
+        if one.library != "graphormer_sepnorm" or room == "__init__":
+            continue
+        parts = one.module.split(".")
+        other = parts[1] if len(parts) > 1 else ""
+        if other in ("errors", "__version__") or other == room:
+            continue
+        allowed = ONLY_MODULES.get((room, other))
+        if other not in ROOMS[room] or (allowed is not None and one.module not in allowed):
+            wrong.append(str(one))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_each_library_is_imported_in_its_place_only(library):
+    places = LIBRARIES[library]
+    wrong = [
+        str(one)
+        for one in IMPORTS
+        if one.library == library
+        and not any(
+            one.file.startswith(place) if place.endswith("/") else one.file == place
+            for place in places
+        )
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("room", ONLY_LIBRARIES)
+def test_small_rooms_need_little(room):
+    allowed = ONLY_LIBRARIES[room] | sys.stdlib_module_names | {"graphormer_sepnorm"}
+    assert [str(i) for i in IMPORTS if room_of(i.file) == room and i.library not in allowed] == []
+
+
+@pytest.mark.parametrize("file", LAZY)
+def test_command_lines_load_what_they_need_when_they_need_it(file):
+    heavy = [
+        str(i) for i in IMPORTS if i.file == file and i.when_loaded and i.library in LAZY[file]
+    ]
+    assert heavy == []
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Names of all modules in memory after a statement in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{statement}; import sys; print(*sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    loaded = loaded_by("import graphormer_sepnorm as g; g.__version__; g.DataError; dir(g)")
+    heavy = {"lightning", "ogb", "rdkit", "torch_geometric", "torch", "pandas", "numpy"}
+    assert loaded & heavy == set()
+    assert "graphormer_sepnorm.errors" in loaded
+
+
+def test_the_model_needs_torch_and_no_more():
+    loaded = loaded_by("from graphormer_sepnorm import Graphormer, SepNorm")
+    heavy = {"lightning", "ogb", "rdkit", "torch_geometric", "pandas", "sklearn", "matplotlib"}
+    assert loaded & heavy == set()
+    assert "torch" in loaded
+
+
+def test_public_names():
+    import graphormer_sepnorm
+
+    for name in graphormer_sepnorm.__all__:
+        if name == "Predictor" and not (PACKAGE / "inference" / "predictor.py").exists():
+            continue  # of a later part of the work
+        assert getattr(graphormer_sepnorm, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        graphormer_sepnorm.nonsense  # noqa: B018

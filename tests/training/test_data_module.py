@@ -1,0 +1,110 @@
+"""The data module: its order of training, its store, its options."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule, TrainingOrder
+from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.graphs.loading import EpochBatches
+
+MakeData = Callable[..., MoleculeDataModule]
+
+
+def order(position: tuple[int, int] = (0, 0), rank: int = 0, world_size: int = 1) -> TrainingOrder:
+    return TrainingOrder(EpochBatches(np.arange(37), 8, seed=3), position, rank, world_size)
+
+
+def test_processes_share_each_batch() -> None:
+    whole, parts = list(order()), [list(order(rank=rank, world_size=3)) for rank in range(3)]
+    assert [len(part) for part in parts] == [len(whole)] * 3
+    for batch, *shares in zip(whole, *parts, strict=True):
+        assert sorted(batch) == sorted(number for share in shares for number in share)
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_resumed_epoch_gives_the_batches_that_are_left_and_the_next_one_all() -> None:
+    straight, resumed = order(), order(position=(2, 3))
+    straight.set_epoch(2)
+    assert list(resumed) == list(straight)[3:]
+    assert len(resumed) == len(straight) == 5
+    for sampler in (straight, resumed):
+        sampler.set_epoch(3)
+    assert list(resumed) == list(straight)
+
+
+def test_splits_stand_one_after_the_other_in_the_store(make_data: MakeData) -> None:
+    data = make_data()
+    assert data.indices("train").tolist() == list(range(37))
+    assert data.indices("validation").tolist() == list(range(37, 50))
+    assert data.indices("test").tolist() == list(range(50, 61))
+    expected = np.concatenate([graph.y.numpy() for graph in data.splits.test])
+    assert np.array_equal(data.store.targets[data.indices("test"), 0], expected)
+
+
+def test_vocabulary_comes_from_the_training_split_alone(
+    make_data: MakeData, splits: DatasetSplits
+) -> None:
+    splits.test[0].x[:] = 99
+    splits.validation[0].edge_attr[:] = 77
+    vocabulary = make_data().fit_vocabulary()
+    assert vocabulary.atoms.seen == ((0, 1, 2, 3),)
+    assert vocabulary.bonds.seen == ((1, 2, 3),)
+
+
+def test_evaluation_meets_every_graph_once_in_order(make_data: MakeData) -> None:
+    batches = list(make_data(eval_batch_size=4).test_dataloader())
+    assert [batch.num_graphs for batch in batches] == [4, 4, 3]
+    assert [number for batch in batches for number in batch.graph_ids.tolist()] == list(
+        range(50, 61)
+    )
+
+
+def test_store_is_made_once_for_each_kind_of_graphs(
+    make_data: MakeData, splits: DatasetSplits, tmp_path: Path
+) -> None:
+    def stores() -> set[str]:
+        return {path.name for path in (tmp_path / "root" / "store").iterdir()}
+
+    make_data().setup("fit")
+    first = stores()
+    assert len(first) == 1
+    make_data().setup("fit")
+    assert stores() == first
+    make_data(max_path_length=2).setup("fit")
+    make_data(dataclasses.replace(splits, fingerprint="other")).setup("fit")
+    make_data(dataclasses.replace(splits, feature_version="other")).setup("fit")
+    assert len(stores()) == 4
+
+
+def test_root_does_not_move_with_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = MoleculeDataModule(root="mine")
+    monkeypatch.chdir("/")
+    assert data.root == tmp_path / "mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dataset": "zink"}, "did you mean 'zinc'"),
+        ({"batch_size": 1}, "batch_size is 1"),
+        ({"eval_batch_size": 0}, "eval_batch_size is 0"),
+        ({"num_workers": -1}, "num_workers is -1"),
+    ],
+)
+def test_impossible_options_are_refused(options: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        MoleculeDataModule(**options)
+
+
+def test_other_spellings_of_a_data_set_are_one() -> None:
+    assert MoleculeDataModule(dataset="MolHIV").dataset == "ogbg-molhiv"
