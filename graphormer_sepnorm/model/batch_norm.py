@@ -9,6 +9,8 @@ would replace a subclass and lose the mask.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -108,12 +110,26 @@ class MaskedBatchNorm(nn.Module):
 
 
 def _over_processes(sums: Tensor, distributed: bool) -> Tensor:
-    """Add up over all processes; differentiable, so a gradient reaches the rows of all of them."""
-    if not distributed:
-        return sums
-    from torch.distributed.nn.functional import all_reduce
+    return _SumOverProcesses.apply(sums) if distributed else sums  # type: ignore[return-value]
 
-    return all_reduce(sums)
+
+class _SumOverProcesses(torch.autograd.Function):
+    """Adds up over all processes; the gradient of a sum reaches the rows of all of them.
+
+    torch's own differentiable all-reduce is deprecated in 2.13, and its successor is private.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, sums: Tensor) -> Tensor:
+        total = sums.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        total = gradient.contiguous().clone()
+        dist.all_reduce(total)
+        return total
 
 
 _TOO_FEW = (

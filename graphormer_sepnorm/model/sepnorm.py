@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.token_norm import NORM_KINDS, SeparateNorm
+from graphormer_sepnorm.model.token_norm import NORM_KINDS
 
 _NAME_OF = {nn.BatchNorm1d: "bn", nn.LayerNorm: "ln"}
 
@@ -44,9 +44,9 @@ class SepNorm(nn.Module):
                     f"SepNorm takes nn.BatchNorm1d or nn.LayerNorm, not {norm!r}: pass the class"
                 )
         self.cls_position = cls_position
-        self.norm = SeparateNorm(
-            NORM_KINDS[_NAME_OF[cls_norm]](hidden_size), NORM_KINDS[_NAME_OF[tok_norm]](hidden_size)
-        )
+        # Named as in the paper's class, so that its state dicts fit.
+        self.cls_norm = NORM_KINDS[_NAME_OF[cls_norm]](hidden_size)
+        self.tok_norm = NORM_KINDS[_NAME_OF[tok_norm]](hidden_size)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Normalise a batch of sequences.
@@ -73,7 +73,8 @@ class SepNorm(nn.Module):
         if mask is not None:
             parts = mask.split([position, 1, length - position - 1], dim=1)
             real = torch.cat([parts[0], parts[2]], dim=1).reshape(-1)
-        cls, others = self.norm(cls.reshape(n, channels), others, real)
+        cls = self.cls_norm(cls.reshape(n, channels))
+        others = self.tok_norm(others, real)
         before, after = others.reshape(n, length - 1, channels).split(
             [position, length - position - 1], dim=1
         )

@@ -44,13 +44,11 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     return captured.err
 
 
-def test_help_is_quick_and_needs_no_lightning() -> None:
+def test_help_loads_no_heavy_library() -> None:
     code = (
-        "import sys, time; start = time.perf_counter();"
-        "from graphormer_sepnorm.cli.train import main;"
-        "status = main(['--help']); elapsed = time.perf_counter() - start;"
+        "import sys; from graphormer_sepnorm.cli.train import main; status = main(['--help']);"
         "heavy = {'lightning', 'torch', 'ogb', 'rdkit'} & set(sys.modules);"
-        "sys.exit(f'{status} {heavy} {elapsed}' if status or heavy or elapsed > 1 else 0)"
+        "sys.exit(f'{status} {heavy}' if status or heavy else 0)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=False

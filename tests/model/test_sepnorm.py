@@ -21,7 +21,7 @@ N, L, D = 4, 6, 5
 def formula(module: SepNorm, tokens: Tensor, classes, position: int, mask: Tensor | None) -> Tensor:
     """The published algorithm with torch's own norms over lists of real tokens (Eq. 5)."""
     branches = []
-    for cls, branch in zip(classes, (module.norm.token_norm, module.norm.atom_norm), strict=True):
+    for cls, branch in zip(classes, (module.cls_norm, module.tok_norm), strict=True):
         norm = cls(D).double().train(module.training)
         norm.load_state_dict(branch.state_dict())
         branches.append(norm)

@@ -439,7 +439,7 @@ def test_bfloat16_trains(
         ({"width": 10, "heads": 4}, "not a multiple"),
         ({"learning_rate": 0.0}, "must be positive"),
         ({"warmup_steps": -1}, "must not be negative"),
-        ({"attention_dropout": 1.0}, "attention_dropout is 1.0: it must be at least 0"),
+        ({"attention_dropout": 1.0}, "attention_dropout is 1.0: a probability"),
     ],
 )
 def test_impossible_options_are_refused_before_data_are_touched(
