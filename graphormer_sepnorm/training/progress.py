@@ -34,6 +34,7 @@ class TrainingProgress(ProgressBar):
         self._started = self._last_shown = 0.0
         self._first_step = 0
         self._graphs = 0
+        self._epoch = 0
 
     def disable(self) -> None:
         """Show nothing (all processes but the first)."""
@@ -57,6 +58,7 @@ class TrainingProgress(ProgressBar):
     ) -> None:
         """Refresh the line."""
         self._graphs += batch.num_graphs
+        self._epoch = trainer.current_epoch + 1
         pause = 0.2 if self._live else _SECONDS_BETWEEN_LINES
         if self._enabled and time.monotonic() - self._last_shown >= pause:
             # Reading the loss waits for the device, so only when it is shown.
@@ -101,8 +103,7 @@ class TrainingProgress(ProgressBar):
         elapsed = max(1e-9, now - self._started)
         total = trainer.estimated_stepping_batches
         done = trainer.global_step - self._first_step
-        epoch = trainer.fit_loop.epoch_progress.current.ready
-        parts = [f"epoch {epoch}", f"step {trainer.global_step:,}/{total:,}"]
+        parts = [f"epoch {self._epoch}", f"step {trainer.global_step:,}/{total:,}"]
         for label, value in (
             ("loss", self._loss),
             (f"validation {self.metric.upper()}", self._newest),

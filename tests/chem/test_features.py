@@ -116,7 +116,7 @@ def test_unknown_featuriser():
 def test_molecular_graph_refuses_what_does_not_fit():
     atoms = np.zeros((2, 9), dtype=np.int64)
     edges = np.array([[0, 1], [1, 2]])
-    with pytest.raises(DataError, match="atom 2"):
+    with pytest.raises(DataError, match="an atom outside"):
         MolecularGraph(atoms, edges, np.zeros((2, 3), dtype=np.int64))
     with pytest.raises(DataError, match=r"\[E, K\]"):
         MolecularGraph(atoms, edges, np.zeros((3, 3), dtype=np.int64))
