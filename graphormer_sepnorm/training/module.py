@@ -120,13 +120,6 @@ class GraphormerModule(LightningModule):
         for name, value in (("learning_rate", learning_rate), ("eps", eps)):
             if not value > 0:
                 raise ConfigError(f"--model.{name} is {value}: it must be positive")
-        for name, value in (
-            ("dropout", dropout),
-            ("attention_dropout", attention_dropout),
-            ("input_dropout", input_dropout),
-        ):
-            if not 0 <= value < 1:
-                raise ConfigError(f"--model.{name} is {value}: it must be at least 0 and below 1")
         if warmup_steps < 0:
             raise ConfigError(f"--model.warmup_steps is {warmup_steps}: it must not be negative")
         # logger=False: the exact configuration lies beside the checkpoint already.
