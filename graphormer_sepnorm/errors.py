@@ -24,5 +24,6 @@ class CheckpointError(GraphormerError):
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the closest of `choices`, or the empty string."""
-    close = difflib.get_close_matches(word.lower(), list(choices), n=1, cutoff=0.5)
-    return f" (did you mean '{close[0]}'?)" if close else ""
+    spellings = {choice.lower(): choice for choice in choices}
+    close = difflib.get_close_matches(word.lower(), list(spellings), n=1, cutoff=0.5)
+    return f" (did you mean '{spellings[close[0]]}'?)" if close else ""

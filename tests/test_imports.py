@@ -23,7 +23,7 @@ ROOMS = {
     "datasets": {"chem", "graphs", "tables", "resources"},
     "model": {"graphs"},
     "training": {"datasets", "graphs", "model", "inference"},
-    "inference": {"model", "chem", "graphs", "tables"},
+    "inference": {"model", "chem", "graphs", "tables", "resources"},
     "compare": {"training", "inference"},
     "cli": ALL_ROOMS | {"cli", "resources"},
     "errors": set(),
@@ -44,8 +44,9 @@ LIBRARIES = {
     "rdkit": {"chem/"},
     "ogb": {"datasets/molhiv.py"},
     "torch_geometric": {"datasets/"},
-    "pandas": {"tables/", "datasets/"},
-    "sklearn": {"chem/baselines.py"},
+    "pandas": {"datasets/"},
+    "pyarrow": {"tables/parquet.py"},
+    "sklearn": {"chem/baselines.py", "inference/evaluation.py"},
     "matplotlib": {"training/", "compare/", "inference/", "chem/"},
     "torchmetrics": {"training/"},
     "jsonargparse": {"cli/"},
@@ -54,6 +55,7 @@ LIBRARIES = {
 ONLY_LIBRARIES = {
     "graphs": {"torch", "numpy", "scipy", "filelock"},
     "model": {"torch"},
+    "tables": {"pyarrow"},
     "errors": set(),
     "resources": set(),
 }
@@ -61,6 +63,9 @@ ONLY_LIBRARIES = {
 LAZY = {
     "cli/main.py": {"torch", "lightning", "numpy"},
     "cli/train.py": {"torch", "lightning", "numpy"},
+    "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
+    "tables/parquet.py": {"pyarrow"},
+    "inference/evaluation.py": {"sklearn"},
 }
 
 

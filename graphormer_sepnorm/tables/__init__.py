@@ -1,0 +1,1 @@
+"""Tables of molecules in files: read and written row by row, whatever their size and format."""

@@ -1,0 +1,135 @@
+"""Finding columns by name, and what stands in their cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+from graphormer_sepnorm.errors import DataError, did_you_mean
+
+# Names of a column of SMILES, in lower-case letters and digits only, the surest first.
+_SMILES_NAMES = (
+    "smiles",
+    "canonicalsmiles",
+    "isomericsmiles",
+    "smi",
+    "smile",
+    "smilesstring",
+    "compoundsmiles",
+    "molsmiles",
+    "mol",
+    "molecule",
+    "structure",
+    "drug",
+)
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
+_TRUTH = {"true": 1.0, "false": 0.0}
+
+
+def find_smiles_column(
+    columns: Sequence[str],
+    wanted: str | None,
+    where: str,
+    option: str = "--data.smiles_column",
+) -> int:
+    """Return the position of the column of SMILES.
+
+    Args:
+        columns: Names of all columns.
+        wanted: Its name, if the user says it; None: it is recognised by its name, and the only
+            column of a table is it.
+        where: The file, for messages.
+        option: How the user can name it, for messages.
+
+    Raises:
+        DataError: There is none, or several columns could be it.
+    """
+    if wanted is not None:
+        return find_column(columns, wanted, where)
+    if len(columns) == 1:
+        return 0
+    plain = ["".join(filter(str.isalnum, name.lower())) for name in columns]
+    for candidates in (
+        *([name] for name in _SMILES_NAMES),
+        [name for name in plain if "smiles" in name],
+    ):
+        found = [position for position, name in enumerate(plain) if name in candidates]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(repr(columns[position]) for position in found)
+            raise DataError(
+                f"{where}: several columns could hold the SMILES ({names}): name it with {option}"
+            )
+    raise DataError(
+        f"{where}: no column is called smiles; the columns are {_listed(columns)}: name it with "
+        f"{option}"
+    )
+
+
+def is_smiles_name(name: str) -> bool:
+    """Whether a header of this name announces SMILES (and is not a SMILES itself)."""
+    return "".join(filter(str.isalnum, name.lower())) in ("smiles", "canonicalsmiles", "smi")
+
+
+def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
+    """Return the position of a column by its name; capitals only matter if they have to.
+
+    Raises:
+        DataError: There is no such column, or several of this name.
+    """
+    for found in (
+        [position for position, name in enumerate(columns) if name == wanted],
+        [position for position, name in enumerate(columns) if name.lower() == wanted.lower()],
+    ):
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise DataError(
+                f"{where}: {len(found)} columns are called {wanted!r}: rename all but one"
+            )
+    raise DataError(
+        f"{where}: there is no column {wanted!r}"
+        f"{did_you_mean(wanted, map(_in_a_line, columns))}; the columns are {_listed(columns)}"
+    )
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return `name`, or `name` with _2, _3, ... behind it if it is taken (in any capitals)."""
+    used = {other.lower() for other in taken}
+    number = 1
+    free = name
+    while free.lower() in used:
+        number += 1
+        free = f"{name}_{number}"
+    return free
+
+
+def parse_number(cell: object) -> float:
+    """Return the number in a cell: nan where it is missing, 1 and 0 for true and false.
+
+    Raises:
+        ValueError: Something else stands there, or an infinity.
+    """
+    if cell is None:
+        return math.nan
+    text = str(cell).strip().lower()
+    if text in _MISSING:
+        return math.nan
+    if text in _TRUTH:
+        return _TRUTH[text]
+    if "_" in text:  # Python takes 1_000 for a number; a table does not
+        raise ValueError(f"{cell!r} is not a number")
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{cell!r} is not finite")
+    return number
+
+
+def _in_a_line(name: str) -> str:
+    return " ".join(name.split())
+
+
+def _listed(columns: Sequence[str], most: int = 12) -> str:
+    shown = ", ".join(map(_in_a_line, columns[:most]))
+    return f"{shown} and {len(columns) - most} more" if len(columns) > most else shown

@@ -1,0 +1,162 @@
+"""Text tables: CSV, TSV and files of SMILES."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.tables.columns import is_smiles_name
+from graphormer_sepnorm.tables.reader import Row, TableReader
+from graphormer_sepnorm.tables.text import TextSource
+
+# A cell longer than this is an unclosed quote that swallows the rest of the table.
+_LONGEST_CELL = 10_000_000
+
+
+class _TextReader(TableReader):
+    """What text tables share: the source, and where reading stands."""
+
+    def __init__(self, text: TextSource) -> None:
+        self.name = text.name
+        self._text = text
+        self._done = 0  # rows
+
+    def _place(self) -> str:
+        return f"after row {self._done}" if self._done else "at its beginning"
+
+    def fraction(self) -> float | None:
+        return self._text.fraction()
+
+    def close(self) -> None:
+        self._text.close()
+
+
+class DelimitedReader(_TextReader):
+    """CSV and TSV (RFC 4180), read by Python's csv module.
+
+    The first line names the columns; a column without a name is called ``column_3`` by its place.
+    Rows that are too short are filled up with empty cells. Rows that are too long have a
+    `Row.problem`, unless what is too much is empty. Empty lines are rows of empty cells, but not at
+    the end of the file.
+
+    Args:
+        text: The file.
+        format: ``csv`` or ``tsv``.
+        delimiter: None: a comma or a tab; for CSV whose header has neither comma, a semicolon or a
+            tab if it has that.
+
+    Raises:
+        DataError: There is no header.
+    """
+
+    def __init__(self, text: TextSource, format: str, delimiter: str | None = None) -> None:
+        super().__init__(text)
+        self.format = format
+        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+            raise DataError(f"the delimiter {delimiter!r} must be one character, and no quote")
+        lines = text.lines(self._place)
+        first = next(lines, "")
+        self._ended = False
+        csv.field_size_limit(_LONGEST_CELL)
+        self._reader = csv.reader(
+            self._watched(chain([first] if first else [], lines)),
+            delimiter=delimiter or _find_delimiter(first, format),
+        )
+        header = self._next_row()
+        if not header:
+            raise DataError(f"{self.name} has no header: its first line must name the columns")
+        self.columns = tuple(
+            name.strip() or f"column_{place}" for place, name in enumerate(header, start=1)
+        )
+
+    def __iter__(self) -> Iterator[Row]:
+        width = len(self.columns)
+        empty = ("",) * width
+        blank: list[int] = []  # lines of empty rows, which count once something follows
+        while True:
+            line = self._reader.line_num + 1
+            cells = self._next_row()
+            if cells is None:
+                return
+            if not cells:
+                blank.append(line)
+                continue
+            for earlier in blank:
+                self._done += 1
+                yield Row(self._done, earlier, empty)
+            blank.clear()
+            self._done += 1
+            problem = ""
+            if len(cells) > width:
+                if any(cells[width:]):
+                    problem = f"the row has {len(cells)} cells, the header names {width}"
+                cells = cells[:width]
+            yield Row(self._done, line, (*cells, *empty[len(cells) :]), problem)
+
+    def _next_row(self) -> list[str] | None:
+        """Return the cells of the next row, [] for an empty line, None at the end."""
+        line = self._reader.line_num + 1
+        try:
+            cells = next(self._reader, None)
+        except csv.Error as error:
+            raise DataError(
+                f"{self.name}, line {line}: the row that begins here cannot be read ({error}); "
+                "most likely a quote is not closed"
+            ) from error
+        # The csv module takes an unclosed quote at the end of the file for a closed one. It has
+        # looked for another line inside a row only if a quote was open (5" pipe opens none).
+        if cells is not None and self._ended:
+            raise DataError(f'{self.name}, line {line}: a quote (") is opened and never closed')
+        return cells
+
+    def _watched(self, lines: Iterable[str]) -> Iterator[str]:
+        yield from lines
+        self._ended = True
+
+
+class SmilesReader(_TextReader):
+    """Files of SMILES: one on each line, and after white space a name.
+
+    A CXSMILES extension (``|...|``) belongs to the SMILES. There is no header, unless the first
+    word is ``smiles``. Empty lines are rows, but not at the end of the file.
+    """
+
+    format = "smi"
+    columns = ("smiles", "name")
+
+    def __init__(self, text: TextSource) -> None:
+        super().__init__(text)
+
+    def __iter__(self) -> Iterator[Row]:
+        blank: list[int] = []
+        for line, content in enumerate(self._text.lines(self._place), start=1):
+            smiles, name = _split_smiles(content)
+            if line == 1 and is_smiles_name(smiles):
+                continue
+            if not smiles:
+                blank.append(line)
+                continue
+            for earlier in blank:
+                self._done += 1
+                yield Row(self._done, earlier, ("", ""))
+            blank.clear()
+            self._done += 1
+            yield Row(self._done, line, (smiles, name))
+
+
+def _split_smiles(line: str) -> tuple[str, str]:
+    smiles, _, rest = line.strip().replace("\t", " ").partition(" ")
+    rest = rest.strip()
+    if rest.startswith("|") and "|" in rest[1:]:
+        end = rest.index("|", 1) + 1
+        smiles, rest = f"{smiles} {rest[:end]}", rest[end:].strip()
+    return smiles, rest
+
+
+def _find_delimiter(header: str, format: str) -> str:
+    if format == "tsv":
+        return "\t"
+    outside = "".join(header.split('"')[::2])
+    return next((mark for mark in ",;\t" if mark in outside), ",")

@@ -1,0 +1,145 @@
+"""Parquet tables, through pyarrow, a few thousand rows at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row, TableReader
+from graphormer_sepnorm.tables.text import open_binary
+
+_BATCH_ROWS = 4096
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise DataError("Parquet needs pyarrow: pip install pyarrow, or use CSV") from None
+    return pyarrow
+
+
+class ParquetReader(TableReader):
+    """A Parquet file; the cells are values of Python's types."""
+
+    format = "parquet"
+
+    def __init__(self, source: str | Path) -> None:
+        if str(source) == STANDARD_INPUT:
+            raise DataError("Parquet cannot be read from standard input: name the file")
+        self.name = str(source)
+        self._arrow = _pyarrow()
+        self._raw = open_binary(Path(source))
+        self._done = 0
+        try:
+            with self._explained():
+                self._file = self._arrow.parquet.ParquetFile(self._raw)
+        except DataError:
+            self._raw.close()
+            raise
+        self.schema = self._file.schema_arrow
+        self.columns = tuple(self.schema.names)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._arrow.ArrowException, OSError) as error:
+            place = f"after row {self._done}" if self._done else "at its beginning"
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise DataError(
+                f"{self.name} is cut off, damaged or not Parquet {place} ({reason})"
+            ) from error
+
+    def __iter__(self) -> Iterator[Row]:
+        batches = self._file.iter_batches(batch_size=_BATCH_ROWS)
+        while True:
+            with self._explained():
+                batch = next(batches, None)
+                columns = () if batch is None else [part.to_pylist() for part in batch.columns]
+            if batch is None:
+                return
+            for cells in zip(*columns, strict=True):
+                self._done += 1
+                yield Row(self._done, 0, cells)
+
+    def fraction(self) -> float | None:
+        """Share of the rows that have been read."""
+        rows = self._file.metadata.num_rows
+        return self._done / rows if rows else None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        self._raw.close()
+
+
+class ParquetSink:
+    """Writes a Parquet file; each call of `write` becomes a row group.
+
+    Args:
+        path: The file.
+        columns: Names of the columns.
+        numeric: Those that hold floating-point numbers; others are text.
+        like: A Parquet file whose columns come first and keep their types.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        columns: Sequence[str],
+        numeric: Collection[str],
+        like: TableReader | None,
+    ) -> None:
+        arrow = _pyarrow()
+        kept = list(like.schema) if isinstance(like, ParquetReader) else []
+        added = [
+            arrow.field(_utf8(name), arrow.float64() if name in numeric else arrow.string())
+            for name in columns[len(kept) :]
+        ]
+        self._schema = arrow.schema([*kept, *added])
+        self._arrow = arrow
+        self._file = path.open("wb")
+        try:
+            self._writer = arrow.parquet.ParquetWriter(self._file, self._schema)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            raise
+
+    def write(self, rows: Sequence[Sequence[object]]) -> None:
+        """Write a row group."""
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self._schema)
+        arrays = [
+            self._arrow.array([_value(cell, field.type) for cell in column], type=field.type)
+            for column, field in zip(columns, self._schema, strict=True)
+        ]
+        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+
+    def finish(self) -> Any:
+        """Write the end of the file; return the file, still open."""
+        self._writer.close()
+        return self._file
+
+    def close(self) -> None:
+        """Close without finishing."""
+        with contextlib.suppress(Exception):  # the file is incomplete anyway
+            self._writer.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+
+def _value(cell: object, kind: Any) -> object:
+    if cell is None or (isinstance(cell, float) and math.isnan(cell) and str(kind) == "double"):
+        return None
+    return _utf8(str(cell)) if str(kind) in ("string", "large_string") else cell
+
+
+def _utf8(text: str) -> str:
+    # Bytes that are not UTF-8 (lone surrogates) cannot stand in Parquet's text.
+    return text.encode("utf-8", "replace").decode()

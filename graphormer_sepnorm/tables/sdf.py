@@ -1,0 +1,139 @@
+"""SD files: records of a mol block and data fields, closed by ``$$$$`` (CTfile formats, BIOVIA)."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.tables.columns import free_name
+from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row, TableReader
+from graphormer_sepnorm.tables.text import TextSource
+
+_END = "$$$$"
+_FIELD = re.compile(r"^>.*?<(.+)>")
+
+
+class SDFReader(TableReader):
+    """An SD file. Its columns are the names of all data fields, found in a first pass over it.
+
+    The title line of the records is a column too, ``title``, if any record has one. The molecule
+    itself is in `Row.record`.
+
+    Args:
+        source: The file; standard input (``-``) is copied to a temporary file first.
+    """
+
+    format = "sdf"
+
+    def __init__(self, source: str | Path) -> None:
+        self._spool: Any = None
+        self.name = str(source)
+        if self.name == STANDARD_INPUT:
+            self.name = "standard input"
+            self._spool = _spooled()
+            source = self._spool.name
+        self._path = Path(source)
+        try:
+            self._fields, titled = self._field_names()
+            self._text = self._open()
+        except DataError:
+            if self._spool is not None:
+                self._spool.close()
+            raise
+        title = (free_name("title", self._fields),) if titled else ()
+        self.columns = (*title, *self._fields)
+        self._done = 0
+
+    def _open(self) -> TextSource:
+        text = TextSource(self._path)
+        text.name = self.name
+        return text
+
+    def _place(self) -> str:
+        return f"after record {self._done}" if self._done else "at its beginning"
+
+    def _field_names(self) -> tuple[tuple[str, ...], bool]:
+        names: dict[str, None] = {}
+        titled = molecules = False
+        text = self._open()
+        first = True  # line of a record
+        self._done = 0
+        try:
+            for line in text.lines(self._place):
+                if line.startswith(_END):
+                    first = True
+                    self._done += 1
+                    continue
+                titled = titled or (first and bool(line.strip()))
+                molecules = molecules or line.startswith("M  END")
+                first = False
+                if line.startswith(">") and (field := _FIELD.match(line)):
+                    names[field.group(1)] = None
+        finally:
+            text.close()
+        if titled and not molecules and not self._done:
+            raise DataError(f"{self.name} is not an SD file: no record in it ends with {_END}")
+        return tuple(names), titled
+
+    def __iter__(self) -> Iterator[Row]:
+        self._done = 0
+        lines: list[str] = []
+        start = 1
+        for number, line in enumerate(self._text.lines(self._place), start=1):
+            if not line.startswith(_END):
+                lines.append(line)
+                continue
+            self._done += 1
+            yield self._row(start, lines)
+            start, lines = number + 1, []
+        if any(line.strip() for line in lines):  # the last record may lack its end
+            self._done += 1
+            yield self._row(start, lines)
+
+    def _row(self, start: int, lines: list[str]) -> Row:
+        values: dict[str, list[str]] = {}
+        field: list[str] | None = None
+        for line in lines:
+            if line.startswith(">") and (found := _FIELD.match(line)):
+                field = values.setdefault(found.group(1), [])
+            elif not line.strip():
+                field = None
+            elif field is not None:
+                field.append(line.rstrip("\r\n"))
+        cells = ["\n".join(values.get(name, ())) for name in self._fields]
+        if len(self.columns) > len(self._fields):
+            cells.insert(0, lines[0].strip() if lines else "")
+        return Row(self._done, start, tuple(cells), record="".join(lines))
+
+    def fraction(self) -> float | None:
+        """Share of the file's bytes that have been read, the first pass not counted."""
+        return self._text.fraction()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._text.close()
+        if self._spool is not None:
+            self._spool.close()
+
+
+def _spooled() -> Any:
+    """Return standard input as a temporary file, since an SD file is read twice."""
+    spool = tempfile.NamedTemporaryFile(prefix="graphormer_sepnorm.")  # noqa: SIM115
+    try:
+        shutil.copyfileobj(sys.stdin.buffer, spool)
+        spool.flush()
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            spool.close()
+        raise DataError(
+            f"standard input cannot be kept in {tempfile.gettempdir()} "
+            f"({error.strerror or error}): save it as a file and name that"
+        ) from error
+    return spool

@@ -1,0 +1,134 @@
+"""A text file as lines, unpacked if it is gzipped, every byte kept."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.tables.columns import is_smiles_name
+from graphormer_sepnorm.tables.reader import STANDARD_INPUT
+
+_GZIP = b"\x1f\x8b"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_NOT_TEXT = {b"PAR1": "Parquet (.parquet)", b"PK\x03\x04": "a zip archive or an Excel sheet"}
+
+
+class TextSource:
+    """The lines of a file or of standard input.
+
+    Bytes that are not UTF-8 become lone surrogates, and these the same bytes again when they are
+    written with ``errors="surrogateescape"``. A byte-order mark is dropped; UTF-16 is known by it.
+
+    Args:
+        source: A file; ``-`` is standard input.
+
+    Attributes:
+        name: What it is called in messages.
+
+    Raises:
+        DataError: It is not there, cannot be opened or is not text.
+    """
+
+    def __init__(self, source: str | Path) -> None:
+        self._standard = str(source) == STANDARD_INPUT
+        self.name = "standard input" if self._standard else str(source)
+        self._raw: Any = sys.stdin.buffer if self._standard else open_binary(Path(source))
+        self._size = 0 if self._standard else os.fstat(self._raw.fileno()).st_size
+        self._place: Callable[[], str] = lambda: "at its beginning"
+        try:
+            with self._explained():
+                self._wrapper = self._decoded()
+        except DataError:
+            if not self._standard:
+                self._raw.close()
+            raise
+        self._lines: Iterable[str] = self._wrapper
+
+    def _decoded(self) -> io.TextIOWrapper:
+        stream = self._raw if hasattr(self._raw, "peek") else io.BufferedReader(self._raw)
+        if stream.peek(2)[:2] == _GZIP:
+            # Not buffered once more: a buffer loses what stands before the end of a cut-off file.
+            stream = gzip.GzipFile(fileobj=stream)
+        if other := _NOT_TEXT.get(stream.peek(4)[:4]):
+            raise DataError(f"{self.name} is {other}, not text: convert or rename it")
+        encoding = "utf-16" if stream.peek(2)[:2] in _UTF16 else "utf-8-sig"
+        # newline="": line ends inside quotes stay what they are.
+        return io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="")
+
+    def guess_format(self) -> str:
+        """Return the format of standard input by its first line, which stays to be read."""
+        with self._explained():
+            first = next(iter(self._lines), "")
+        self._lines = chain([first] if first else [], self._lines)
+        line = first.strip()
+        for delimiter, format in (("\t", "tsv"), (",", "csv"), (";", "csv")):
+            cells = [cell.strip(' "') for cell in line.split(delimiter)]
+            if len(cells) > 1 and any(is_smiles_name(cell) for cell in cells):
+                return format
+        return "csv" if is_smiles_name(line.strip('"')) else "smi"
+
+    def lines(self, place: Callable[[], str]) -> Iterator[str]:
+        """Go through the lines, with their ends.
+
+        Args:
+            place: Says how far the table has been read, for messages: ``after row 7``.
+
+        Raises:
+            DataError: The file is damaged.
+        """
+        self._place = place
+        with self._explained():
+            yield from self._lines
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except EOFError as error:
+            raise DataError(f"{self.name} is cut off {self._place()}: it ends too early") from error
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(f"{self.name} is damaged {self._place()} ({error})") from error
+        except UnicodeError as error:
+            raise DataError(f"{self.name} is not text {self._place()} ({error})") from error
+        except OSError as error:
+            reason = error.strerror or error
+            raise DataError(f"{self.name} cannot be read {self._place()} ({reason})") from error
+
+    def fraction(self) -> float | None:
+        """Share of the file's bytes that have been read."""
+        if not self._size or self._raw.closed:
+            return None
+        return min(self._raw.tell() / self._size, 1.0)
+
+    def close(self) -> None:
+        """Close the file; standard input stays open."""
+        if not self._standard:
+            self._raw.close()
+        else:
+            with contextlib.suppress(ValueError):  # it is closed already
+                self._wrapper.detach()  # or collecting the wrapper would close standard input
+
+
+def open_binary(path: Path) -> Any:
+    """Open a file for reading.
+
+    Raises:
+        DataError: It is not there, is a directory or cannot be opened.
+    """
+    if path.is_dir():
+        raise DataError(f"{path} is a directory: name a file")
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be opened ({error.strerror})") from error

@@ -1,0 +1,302 @@
+"""Writing a table: under a temporary name until it is complete, continued if it is not."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import math
+import os
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import starmap
+from pathlib import Path
+from typing import Any
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.tables.reader import TableReader, format_of, require_format
+
+STANDARD_OUTPUT = "-"
+# Cells that need quotes; a header of one column with another delimiter in it would be split at it.
+_QUOTED = re.compile(r'[,;\t"\r\n]|^\s|\s$')
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place in a partial file from which it can be continued.
+
+    Attributes:
+        offset: Bytes of the partial file before it.
+    """
+
+    offset: int
+
+
+def create_table(
+    destination: str | Path,
+    columns: Sequence[str],
+    *,
+    format: str | None = None,
+    like: TableReader | None = None,
+    numeric: Collection[str] = (),
+    resume: Mark | None = None,
+) -> TableWriter:
+    """Begin a table, or continue one.
+
+    A file is written beside its place, as ``NAME.partial``, and has its own name when it is
+    complete and safe on disk (`TableWriter.commit`). The part that was written before a `Mark` can
+    be continued after whatever happened; the result is the same file, byte by byte.
+
+    Args:
+        destination: The file, CSV and TSV and SDF also with ``.gz``; ``-`` is standard output.
+        columns: Names of the columns.
+        format: ``csv``, ``tsv``, ``sdf`` or ``parquet``; None goes by the name; CSV for ``-``.
+        like: The table that the rows come from. Its columns must be the first ones. SDF can only be
+            written from SDF; Parquet takes over the types of Parquet.
+        numeric: Columns of floating-point numbers, for Parquet.
+        resume: Where to continue; None begins anew.
+
+    Raises:
+        DataError: The format is not one of these, or the file cannot be made.
+    """
+    standard = str(destination) == STANDARD_OUTPUT
+    format = format or ("csv" if standard else format_of(destination))
+    require_format(format)
+    if format == "sdf" and (like is None or like.format != "sdf"):
+        raise DataError("SDF can only be written if SDF was read: name a .csv, .tsv or .parquet")
+    if format == "smi":
+        raise DataError("a SMILES file has no columns to write to: name a .csv, .tsv or .parquet")
+    if format == "parquet" and (standard or resume is not None):
+        what = "written to standard output" if standard else "continued"
+        raise DataError(f"Parquet cannot be {what}: name a .csv or .tsv file")
+    if standard and resume is not None:
+        raise DataError("standard output cannot be continued: name a file")
+    path = None if standard else Path(destination)
+    if path is not None and path.exists() and not path.is_file():
+        what = "directory" if path.is_dir() else "device"  # which a file would take the place of
+        raise DataError(f"{path} is a {what}: name a file, or - for standard output")
+    if format == "parquet":
+        assert path is not None
+        return _ParquetWriter(path, columns, numeric, like)
+    known = len(like.columns) if like is not None and format == "sdf" else 0
+    return _TextWriter(path, columns, format, known, resume)
+
+
+class TableWriter(ABC):
+    """A table that is written row by row.
+
+    Attributes:
+        partial: The file that is written to until it is complete; None for standard output.
+    """
+
+    partial: Path | None
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.partial = None if path is None else path.with_name(f"{path.name}.partial")
+
+    @abstractmethod
+    def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
+        """Write rows.
+
+        Args:
+            rows: One cell per column. None and nan are empty cells; numbers are written so that
+                they can be read again exactly.
+            records: For SDF: the records that the columns are added to.
+
+        Raises:
+            DataError: There is no room, or the file cannot be written.
+        """
+
+    @abstractmethod
+    def mark(self) -> Mark:
+        """Make sure that what has been written is on disk, and return the place.
+
+        Raises:
+            DataError: There is no room, or the format cannot be continued (Parquet).
+        """
+
+    @abstractmethod
+    def _finish(self) -> Any:
+        """Write what is left; return the open file."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop; what has been written stays under the temporary name."""
+
+    def commit(self) -> None:
+        """Give the complete file its name.
+
+        Raises:
+            DataError: There is no room, or the file cannot be written.
+        """
+        with self._explained():
+            file = self._finish()
+            file.flush()
+            if self._path is None or self.partial is None:
+                return
+            os.fsync(file.fileno())
+            file.close()
+            os.replace(self.partial, self._path)
+        with contextlib.suppress(OSError):  # not every file system lets a directory be synchronised
+            directory = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+
+    def discard(self) -> None:
+        """Stop and remove what has been written."""
+        self.close()
+        if self.partial is not None:
+            self.partial.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise  # whoever read our output has gone: no mistake of the user's
+        except OSError as error:
+            name = "standard output" if self._path is None else str(self._path)
+            advice = "make room" if error.errno in _FULL else "choose another place"
+            raise DataError(
+                f"{name} cannot be written ({error.strerror or error}): {advice}"
+            ) from error
+
+
+class _TextWriter(TableWriter):
+    """CSV, TSV and SDF, gzipped if the name ends so.
+
+    A gzipped file consists of one member for each call of `write`, without time stamps: so a
+    continued file is the same as one written at once.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        columns: Sequence[str],
+        format: str,
+        known: int,
+        resume: Mark | None,
+    ) -> None:
+        super().__init__(path)
+        self._format = format
+        self._delimiter = "\t" if format == "tsv" else ","
+        self._columns = tuple(columns)
+        self._known = known  # SDF: columns that are in the records already
+        self._gzipped = path is not None and path.suffix.lower() == ".gz"
+        self._file: Any = None
+        with self._explained():
+            if self.partial is None:
+                self._file = sys.stdout.buffer
+            elif resume is None:
+                self._file = self.partial.open("wb")
+            else:
+                self._file = self._continued(self.partial, resume)
+        if resume is None and format != "sdf":
+            self._put(self._line(self._columns))
+
+    def _continued(self, partial: Path, resume: Mark) -> Any:
+        size = partial.stat().st_size if partial.exists() else -1
+        if size < resume.offset:
+            state = "gone" if size < 0 else "shorter than it was when it was left"
+            raise DataError(f"{partial} is {state}: it cannot be continued, begin anew")
+        file = partial.open("r+b")
+        file.truncate(resume.offset)
+        file.seek(resume.offset)
+        return file
+
+    def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
+        if self._format == "sdf":
+            texts = starmap(self._record, zip(rows, records or (), strict=True))
+        else:
+            texts = map(self._line, rows)
+        self._put("".join(texts))
+
+    def _put(self, text: str) -> None:
+        if not text:
+            return  # of nothing, gzip makes an empty member
+        data = text.encode("utf-8", "surrogateescape")
+        with self._explained():
+            self._file.write(gzip.compress(data, mtime=0) if self._gzipped else data)
+            if self.partial is None:
+                self._file.flush()
+
+    def _line(self, cells: Sequence[object]) -> str:
+        texts = [_text(cell) for cell in cells]
+        if texts == [""]:
+            return '""\n'  # an empty line would not be a row
+        quoted = (f'"{text.replace(_Q, _QQ)}"' if _QUOTED.search(text) else text for text in texts)
+        return self._delimiter.join(quoted) + "\n"
+
+    def _record(self, cells: Sequence[object], record: str) -> str:
+        end = "\r\n" if "\r\n" in record else "\n"
+        if not record.endswith("\n"):
+            record += end  # the last of a file that was cut off
+        added = [
+            f">  <{' '.join(name.split())}>{end}{text}{end}{end}"
+            for name, cell in zip(self._columns[self._known :], cells[self._known :], strict=True)
+            if (text := _text(cell))
+        ]
+        if added and not record.endswith((end * 2, f"M  END{end}")):
+            record += end  # the data field before ours ends with an empty line
+        return "".join([record, *added, f"$$$${end}"])
+
+    def mark(self) -> Mark:
+        if self.partial is None:
+            raise DataError("standard output cannot be continued: name a file")
+        with self._explained():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            return Mark(self._file.tell())
+
+    def _finish(self) -> Any:
+        return self._file
+
+    def close(self) -> None:
+        if self.partial is not None:
+            with contextlib.suppress(OSError):  # no room for the rest: it is behind the last mark
+                self._file.close()
+
+
+class _ParquetWriter(TableWriter):
+    def __init__(
+        self,
+        path: Path,
+        columns: Sequence[str],
+        numeric: Collection[str],
+        like: TableReader | None,
+    ) -> None:
+        from graphormer_sepnorm.tables.parquet import ParquetSink
+
+        super().__init__(path)
+        assert self.partial is not None
+        with self._explained():
+            self._sink = ParquetSink(self.partial, columns, numeric, like)
+
+    def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
+        with self._explained():
+            self._sink.write(list(rows))
+
+    def mark(self) -> Mark:
+        raise DataError("Parquet cannot be continued: name a .csv or .tsv file")
+
+    def _finish(self) -> Any:
+        return self._sink.finish()
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+_Q, _QQ = '"', '""'
+
+
+def _text(cell: object) -> str:
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return ""
+    return cell if isinstance(cell, str) else str(cell)

@@ -1,0 +1,96 @@
+"""Columns found by name, numbers read from cells."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tables_io import refused
+
+from graphormer_sepnorm.tables.columns import (
+    find_column,
+    find_smiles_column,
+    free_name,
+    parse_number,
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "position"),
+    [
+        (["id", "SMILES"], 1),
+        (["Canonical_Smiles", "id"], 0),
+        (["Drug_ID", "Drug", "Y"], 1),
+        (["mol", "smiles"], 1),  # the surer name
+        (["id", "rdkit smiles (washed)"], 1),
+        (["anything at all"], 0),
+    ],
+)
+def test_the_column_of_smiles_is_recognised(columns: list[str], position: int) -> None:
+    assert find_smiles_column(columns, None, "a.csv") == position
+
+
+def test_the_named_column_of_smiles_is_taken() -> None:
+    assert find_smiles_column(["smiles", "product"], "product", "a.csv") == 1
+
+
+def test_a_column_of_smiles_that_cannot_be_told_is_refused() -> None:
+    with refused("a.csv", "id, y", "--smiles"):
+        find_smiles_column(["id", "y"], None, "a.csv", option="--smiles")
+    with refused("a.csv", "'smiles', 'SMILES'", "--data.smiles_column"):
+        find_smiles_column(["smiles", "SMILES"], None, "a.csv")
+    with refused("'in\\nsmiles', 'out smiles'"):
+        find_smiles_column(["in\nsmiles", "out smiles"], None, "a.csv")
+    with refused("c11 and 8 more"):
+        find_smiles_column([f"c{number}" for number in range(20)], None, "a.csv")
+
+
+def test_capitals_of_a_column_matter_only_if_they_have_to() -> None:
+    assert find_column(["GAP", "homo"], "gap", "a.csv") == 0
+    assert find_column(["GAP", "gap"], "gap", "a.csv") == 1
+    with refused("a.csv", "2 columns are called 'Gap'"):
+        find_column(["GAP", "gap"], "Gap", "a.csv")
+    with refused("2 columns are called 'gap'"):
+        find_column(["gap", "x", "gap"], "gap", "a.csv")
+
+
+def test_a_missing_column_is_named_with_the_others() -> None:
+    with refused("a.csv", "no column 'gab'", "did you mean 'gap'", "homo, gap"):
+        find_column(["homo", "gap"], "gab", "a.csv")
+    with refused("no column 'gap'"):
+        find_column(["g\nap"], "gap", "a.csv")
+
+
+def test_a_name_that_is_taken_gets_a_number() -> None:
+    assert free_name("y", []) == "y"
+    assert free_name("y", ["Y"]) == "y_2"
+    assert free_name("y", ["y", "y_2", "Y_3"]) == "y_4"
+
+
+@pytest.mark.parametrize("cell", [None, "", " ", "NA", "n/a", "NaN", "NULL", "none", "-", math.nan])
+def test_missing_numbers_are_nan(cell: object) -> None:
+    assert math.isnan(parse_number(cell))
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [("True", 1.0), ("false", 0.0), (True, 1.0), (" 1e-3 ", 0.001), (7, 7.0), ("-.5", -0.5)],
+)
+def test_numbers_are_read(cell: object, number: float) -> None:
+    assert parse_number(cell) == number
+
+
+@pytest.mark.parametrize(
+    "cell", ["active", "1,5", "1_000", ">10", "inf", "-Infinity", math.inf, "9" * 400, "\udc80"]
+)
+def test_what_is_no_finite_number_is_refused(cell: object) -> None:
+    with pytest.raises(ValueError, match=r"^.+$"):
+        parse_number(cell)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_float_survives_as_text(number: float) -> None:
+    assert parse_number(repr(number)) == number

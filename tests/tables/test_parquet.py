@@ -1,0 +1,149 @@
+"""Parquet tables, read and written."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tables_io import read, read_cells, refused, saved, write
+
+from graphormer_sepnorm.tables.reader import open_table
+from graphormer_sepnorm.tables.writer import create_table
+
+_cells = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]), max_size=6))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.data())
+def test_text_is_read_again(data: st.DataObject) -> None:
+    names = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+    columns = data.draw(st.lists(names, min_size=1, max_size=3))
+    rows = data.draw(st.lists(st.tuples(*[_cells] * len(columns)), max_size=5))
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder) / "t.parquet", columns, rows)
+        found, again = read(path)
+    assert list(found) == columns
+    assert [row.cells for row in again] == rows
+    assert [(row.number, row.line) for row in again] == [(n + 1, 0) for n in range(len(rows))]
+
+
+def _typed_table() -> pa.Table:
+    time = datetime.datetime(2026, 1, 2, 3, 4, 5, 678)
+    return pa.table(
+        {
+            "smiles": pa.array(["C", None, "N"]),
+            "count": pa.array([1, 2, None], pa.int16()),
+            "single": pa.array([0.5, None, 2.0], pa.float32()),
+            "double": pa.array([0.1, None, -2.0]),
+            "flag": pa.array([True, False, None]),
+            "when": pa.array([time, None, time], pa.timestamp("us")),
+            "zone": pa.array([time, None, time], pa.timestamp("ns", tz="UTC")),
+            "day": pa.array([time.date(), None, time.date()]),
+            "kind": pa.array(["a", "b", None]).dictionary_encode(),
+            "list": pa.array([[1, 2], [], None]),
+            "bytes": pa.array([b"\xff", b"", None]),
+        }
+    )
+
+
+def test_types_are_kept_and_predictions_are_numbers(tmp_path: Path) -> None:
+    table = _typed_table()
+    pq.write_table(table, tmp_path / "t.parquet")
+    with open_table(tmp_path / "t.parquet") as source:
+        assert source.fraction() == 0
+        columns = (*source.columns, "gap", "error")
+        rows = list(source)
+        assert source.fraction() == 1
+        writer = create_table(tmp_path / "u.parquet", columns, like=source, numeric=["gap"])
+        added = [(0.1, None), (math.nan, "a \udcff b"), (None, "")]
+        writer.write([(*row.cells, *new) for row, new in zip(rows, added, strict=True)])
+        writer.write([])
+        writer.commit()
+    assert rows[0].cells[:6] == ("C", 1, 0.5, 0.1, True, table["when"][0].as_py())
+    assert rows[1].cells[0] is None
+    again = pq.read_table(tmp_path / "u.parquet")
+    kept = again.select(table.column_names)
+    assert kept.schema.equals(table.schema)
+    assert kept.to_pylist() == table.to_pylist()
+    assert again.schema.field("gap").type == pa.float64()
+    assert again["gap"].to_pylist() == [0.1, None, None]
+    assert again["error"].to_pylist() == [None, "a ? b", ""]
+
+
+def test_columns_from_text_are_text_but_for_numeric_ones(tmp_path: Path) -> None:
+    with open_table(saved(tmp_path / "t.csv", b"\xffid,y\n1,2\n")) as source:
+        columns = (*source.columns, "gap")
+        writer = create_table(tmp_path / "u.parquet", columns, like=source, numeric=["gap"])
+        writer.write([(*row.cells, 1.5) for row in source])
+        writer.commit()
+    again = pq.read_table(tmp_path / "u.parquet")
+    assert again.schema.names == ["?id", "y", "gap"]
+    assert again.to_pylist() == [{"?id": "1", "y": "2", "gap": 1.5}]
+
+
+def test_many_rows_are_read_in_parts(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": range(10_000)}), tmp_path / "t.parquet")
+    with open_table(tmp_path / "t.parquet") as source:
+        for row in source:
+            assert row.cells == (row.number - 1,)
+            if row.number == 5_000:
+                assert source.fraction() == 0.5
+    assert row.number == 10_000
+
+
+def test_an_empty_table(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.parquet", ["a", "b"], [])
+    assert read(path) == (("a", "b"), [])
+
+
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.parquet", ["a"], [(f"cell {n}",) for n in range(9_000)])
+    data = path.read_bytes()
+    for damaged in (b"", data[:100], data[:-1], b"a,b\n1,2\n3,4\n"):
+        path.write_bytes(damaged)
+        with refused(str(path), "cut off, damaged or not Parquet at its beginning"):
+            open_table(path)
+    path.write_bytes(data[:4] + b"\xff" * 2_000 + data[2_004:])
+    with open_table(path) as source, refused(str(path), "damaged"):
+        list(source)
+
+
+def test_parquet_is_neither_continued_nor_a_stream(tmp_path: Path) -> None:
+    with refused("Parquet", "standard output"):
+        create_table("-", ["a"], format="parquet")
+    writer = create_table(tmp_path / "t.parquet", ["a"])
+    with refused("Parquet cannot be continued", ".csv"):
+        writer.mark()
+    writer.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet.partial"]
+    csv = create_table(tmp_path / "t.csv", ["a"])
+    with refused("Parquet cannot be continued"):
+        create_table(tmp_path / "t.parquet", ["a"], resume=csv.mark())
+    csv.discard()
+
+
+def test_parquet_takes_its_name_at_the_end(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.parquet", ["a"], [("old",)])
+    writer = create_table(path, ["a"])
+    writer.write([("new",)])
+    assert read_cells(path) == [("old",)]
+    writer.discard()
+    assert [file.name for file in tmp_path.iterdir()] == ["t.parquet"]
+    assert read_cells(path) == [("old",)]
+
+
+def test_pyarrow_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with refused("pip install pyarrow"):
+        open_table(tmp_path / "t.parquet")
+    with refused("pip install pyarrow"):
+        create_table(tmp_path / "t.parquet", ["a"])

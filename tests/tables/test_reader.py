@@ -1,0 +1,158 @@
+"""What file it is, and of what format."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import sys
+from pathlib import Path
+
+import pytest
+from tables_io import read, read_cells, refused, saved, standard_stream
+
+from graphormer_sepnorm.tables.reader import format_of, open_table
+
+_SDF = "title\n\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  END\n>  <y>\n1\n\n$$$$\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("a.csv", "csv"),
+        ("a.b.CSV.GZ", "csv"),
+        ("a.tab", "tsv"),
+        ("a.tsv.gz", "tsv"),
+        ("a.ism", "smi"),
+        ("a.txt", "smi"),
+        ("a.sd", "sdf"),
+        ("a.SDF.gz", "sdf"),
+        ("a.pq", "parquet"),
+    ],
+)
+def test_the_name_says_the_format(name: str, format: str) -> None:
+    assert format_of(f"some.folder/{name}") == format
+
+
+@pytest.mark.parametrize("name", ["table", "t.xlsx", "t.gz", "t.parquet.gz", ".csv/x", "-"])
+def test_a_name_that_says_no_format_is_refused(name: str) -> None:
+    with refused(name, "what format", ".csv", "say the format"):
+        format_of(name)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    for suffix in ("csv", "smi", "sdf", "parquet"):
+        with refused(f"there is no file {tmp_path / 'no'}.{suffix}"):
+            open_table(tmp_path / f"no.{suffix}")
+        folder = tmp_path / f"folder.{suffix}"
+        folder.mkdir()
+        with refused(str(folder), "is a directory"):
+            open_table(folder)
+    file = saved(tmp_path / "file", "")
+    with refused(str(file), "cannot be opened"):
+        open_table(file / "t.csv")
+
+
+def test_the_format_can_be_said(tmp_path: Path) -> None:
+    path = saved(tmp_path / "table", "smiles\ty\nC\t1\n")
+    assert read_cells(path, format="tsv") == [("C", "1")]
+    with refused("unknown format 'cvs'", "did you mean 'csv'", "parquet"):
+        open_table(path, format="cvs")
+
+
+def test_gzip_is_known_by_its_first_bytes(tmp_path: Path) -> None:
+    for name, content in (("t.csv", "a\n1\n"), ("t.smi", "1\n"), ("t.sdf", _SDF)):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(content.encode()))
+        assert len(read_cells(path)) == 1
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(b"a\n1\n")  # not gzipped
+    assert read_cells(path) == [("1",)]
+
+
+@pytest.mark.parametrize("gzipped", [False, True])
+@pytest.mark.parametrize(
+    ("content", "format", "cells"),
+    [
+        ("id,SMILES\n1,C\n", "csv", ("1", "C")),
+        ('"SMILES";"id"\nC;1\n', "csv", ("C", "1")),
+        ("id\tsmiles\n1\tC\n", "tsv", ("1", "C")),
+        ("smiles\nC\n", "csv", ("C",)),
+        ("\ufeffsmiles,y\r\nC,1\r\n", "csv", ("C", "1")),
+        ("C methane\n", "smi", ("C", "methane")),
+        ("C\tmethane", "smi", ("C", "methane")),
+    ],
+)
+def test_the_format_of_standard_input_is_guessed(
+    monkeypatch: pytest.MonkeyPatch, gzipped: bool, content: str, format: str, cells: tuple[str]
+) -> None:
+    data = content.encode()
+    monkeypatch.setattr(sys, "stdin", standard_stream(gzip.compress(data) if gzipped else data))
+    with open_table("-") as table:
+        assert (table.name, table.format) == ("standard input", format)
+        assert table.fraction() is None
+        assert [row.cells for row in table] == [cells]
+
+
+def test_empty_standard_input_has_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", standard_stream())
+    assert read("-")[1] == []
+    monkeypatch.setattr(sys, "stdin", standard_stream())
+    with refused("standard input has no header"):
+        open_table("-", format="csv")
+
+
+@pytest.mark.parametrize("name", ["x", "x.gz"])
+def test_standard_input_stays_open(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    path = saved(tmp_path / name, "smiles\nC\n")
+    with path.open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        table = open_table("-")
+        assert [row.cells for row in table] == [("C",)]
+        table.close()
+        table.close()
+        del table
+        gc.collect()
+        assert not stdin.buffer.closed
+
+
+def test_standard_input_as_sdf(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", standard_stream(_SDF.encode()))
+    with open_table("-", format="sdf") as table:
+        assert table.name == "standard input"
+        assert [row.cells for row in table] == [("title", "1")]
+    monkeypatch.setattr(sys, "stdin", standard_stream(gzip.compress(_SDF.encode())[:-9]))
+    with refused("standard input is cut off"):
+        open_table("-", format="sdf")
+
+
+def test_standard_input_cannot_be_parquet() -> None:
+    with refused("standard input", "name the file"):
+        open_table("-", format="parquet")
+
+
+def test_a_suffix_that_lies(tmp_path: Path) -> None:
+    for data, what in ((b"PAR1\x15\x04", "Parquet"), (b"PK\x03\x04\x14", "Excel")):
+        for name in ("t.csv", "t.smi", "t.sdf"):
+            with refused(name, what, "not text"):
+                open_table(saved(tmp_path / name, data))
+    path = saved(tmp_path / "t.parquet", "smiles,y\nC,1\n")
+    with refused(str(path), "not Parquet"):
+        open_table(path)
+    path = saved(tmp_path / "t.sdf", "smiles,y\nC,1\n")
+    with refused(str(path), "not an SD file"):
+        open_table(path)
+
+
+def test_a_text_file_is_what_its_first_line_says(tmp_path):
+    path = tmp_path / "molecules.txt"
+    for content, columns, rows in (
+        ("CCO ethanol\nC\n", ("smiles", "name"), [("CCO", "ethanol"), ("C", "")]),
+        ("id,smiles\n1,CCO\n", ("id", "smiles"), [("1", "CCO")]),
+        ("smiles\ty\nCCO\t1\n", ("smiles", "y"), [("CCO", "1")]),
+    ):
+        path.write_text(content)
+        with open_table(path) as table:
+            assert table.columns == columns
+            assert [row.cells for row in table] == rows

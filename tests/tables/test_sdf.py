@@ -1,0 +1,125 @@
+"""SD files, read and written."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from rdkit import Chem
+from tables_io import read, read_cells, refused, saved
+
+from graphormer_sepnorm.tables.reader import open_table
+from graphormer_sepnorm.tables.writer import create_table
+
+_BLOCK = """{title}
+  made by hand
+
+  1  0  0  0  0  0  0  0  0  0999 V2000
+    0.0000    0.0000    0.0000 C   0  0  0  0  0  0  0  0  0  0  0  0
+M  END
+"""
+_FIRST = (
+    _BLOCK.format(title="methane")
+    + ">  <gap>  (1)\n1.5\n\n> 25 <note>\none\n> two\n three\n\n>  <a>b>\n<x>\n\n"
+)
+_SECOND = _BLOCK.format(title="") + ">  <gap>\n\n\n>  <id>\n7\n\n\n"
+_THIRD = _BLOCK.format(title="last")
+
+
+def _two_ends(text: str, end: str) -> bytes:
+    return text.replace("\n", end).encode()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", ["$$$$\n", "$$$$", "", "\n\n"])
+@pytest.mark.parametrize("name", ["t.sdf", "t.sdf.gz"])
+def test_records_are_rows(tmp_path: Path, end: str, last: str, name: str) -> None:
+    content = f"{_FIRST}$$$$\n{_SECOND}$$$$\n{_THIRD}{last}"
+    columns, rows = read(saved(tmp_path / name, _two_ends(content, end)))
+    assert columns == ("title", "gap", "note", "a>b", "id")
+    assert [row.cells for row in rows] == [
+        ("methane", "1.5", "one\n> two\n three", "<x>", ""),
+        ("", "", "", "", "7"),
+        ("last", "", "", "", ""),
+    ]
+    assert [(row.number, row.line) for row in rows] == [(1, 1), (2, 19), (3, 33)]
+    assert rows[0].record == _FIRST.replace("\n", end)
+    assert rows[1].record == _SECOND.replace("\n", end)
+    assert Chem.MolFromMolBlock(rows[2].record).GetNumAtoms() == 1
+
+
+def test_titles_are_a_column_only_if_there_are_any(tmp_path: Path) -> None:
+    path = saved(tmp_path / "t.sdf", f"{_SECOND}$$$$\n")
+    assert read(path)[0] == ("gap", "id")
+    path = saved(tmp_path / "t.sdf", f"{_THIRD}>  <Title>\nx\n\n$$$$\n")
+    assert read(path)[0] == ("title_2", "Title")
+    assert read_cells(path) == [("last", "x")]
+
+
+def test_an_empty_sd_file_has_no_rows(tmp_path: Path) -> None:
+    for content in ("", "\n\n"):
+        assert read(saved(tmp_path / "t.sdf", content)) == ((), [])
+
+
+def test_an_sd_file_that_is_cut_off_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "t.sdf.gz"
+    path.write_bytes(gzip.compress(f"{_THIRD}$$$$\n".encode() * 3)[:-8])
+    with refused(str(path), "is cut off after record 3"):
+        open_table(path)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_records_are_written_as_they_were(tmp_path: Path, end: str) -> None:
+    content = _two_ends(f"{_FIRST}$$$$\n{_SECOND}$$$$\n{_THIRD}$$$$\n", end)
+    content = content.replace(b"one", b"\xff\xc3\xa4")  # not UTF-8
+    with open_table(saved(tmp_path / "t.sdf", content)) as table:
+        writer = create_table(tmp_path / "u.sdf", table.columns, like=table)
+        rows = list(table)
+        writer.write([row.cells for row in rows], [row.record for row in rows])
+        writer.commit()
+    assert (tmp_path / "u.sdf").read_bytes() == content
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("name", ["u.sdf", "u.sdf.gz"])
+def test_added_fields_are_read_again(tmp_path: Path, end: str, name: str) -> None:
+    bare = _THIRD + ">  <gap>\n3"  # neither its last empty line nor $$$$
+    content = _two_ends(f"{_FIRST}$$$$\n{_SECOND}$$$$\n{_THIRD}$$$$\n{bare}", end)
+    with open_table(saved(tmp_path / "t.sdf", content)) as table:
+        columns = (*table.columns, "new\ny", "error")
+        writer = create_table(tmp_path / name, columns, like=table)
+        rows = list(table)
+        added = [(0.25, None), (float("nan"), "two\nlines"), (1e-9, ""), (-1.0, None)]
+        cells = [(*row.cells, *new) for row, new in zip(rows, added, strict=True)]
+        writer.write(cells, [row.record for row in rows])
+        writer.commit()
+        known = table.columns
+    columns, again = read(tmp_path / name)
+    assert set(columns) == {*known, "new y", "error"}
+    assert [row.cells[columns.index("new y")] for row in again] == ["0.25", "", "1e-09", "-1.0"]
+    assert [row.cells[columns.index("error")] for row in again] == ["", "two\nlines", "", ""]
+    for before, after in zip(rows, again, strict=True):
+        assert after.record.startswith(before.record)
+        assert [after.cells[columns.index(known[k])] for k in range(len(known))] == [*before.cells]
+    if name == "u.sdf":  # another reader sees the same
+        found = [molecule.GetPropsAsDict() for molecule in Chem.SDMolSupplier(str(tmp_path / name))]
+        assert found[0]["new y"] == 0.25
+        assert found[3] == {"gap": 3, "new y": -1.0}
+
+
+def test_as_many_records_as_rows_are_written(tmp_path: Path) -> None:
+    with open_table(saved(tmp_path / "t.sdf", f"{_THIRD}$$$$\n")) as table:
+        writer = create_table(tmp_path / "u.sdf", table.columns, like=table)
+        with pytest.raises(ValueError, match="shorter"):
+            writer.write([("last",)])
+        writer.discard()
+
+
+def test_sdf_is_written_from_sdf_only(tmp_path: Path) -> None:
+    for like in (None, open_table(saved(tmp_path / "t.csv", "smiles\nC\n"))):
+        with refused("SDF can only be written if SDF was read", ".csv"):
+            create_table(tmp_path / "u.sdf", ["smiles"], like=like)
+        if like is not None:
+            like.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]

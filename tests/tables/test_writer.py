@@ -1,0 +1,321 @@
+"""Tables are written whole, or to be continued; never half under their own name."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tables_io import read_cells, refused, saved, standard_stream, write
+
+from graphormer_sepnorm.tables.reader import TableReader, open_table
+from graphormer_sepnorm.tables.writer import Mark, TableWriter, create_table
+
+_ROWS = [(f"C{n}", n, n / 3) for n in range(5)]
+_RECORDS = [f"molecule {n}\n\n\nM  END\n" for n in range(5)]
+_NAMES = ["t.csv", "t.tsv", "t.csv.gz", "t.tsv.gz", "t.sdf", "t.sdf.gz"]
+
+
+@pytest.fixture
+def sd_file(tmp_path: Path) -> Any:
+    (tmp_path / "in").mkdir()
+    content = "".join(f"{record}$$$$\n" for record in _RECORDS)
+    with open_table(saved(tmp_path / "in" / "t.sdf", content)) as table:
+        yield table
+
+
+def _write(writer: TableWriter, start: int, stop: int) -> None:
+    records = _RECORDS[start:stop]
+    writer.write(_ROWS[start:stop], records)
+
+
+def _create(path: Path, like: TableReader, resume: Mark | None = None) -> TableWriter:
+    source = like if ".sdf" in path.name else None
+    return create_table(path, ["title", "number", "third"], like=source, resume=resume)
+
+
+def test_cells_as_text(tmp_path: Path) -> None:
+    rows: Sequence[Sequence[object]] = [
+        ("a", None, math.nan, 0.1, 7, True),
+        ('say "x"', "a,b", " a", "1\t2", "\udcff", "ä"),
+    ]
+    path = write(tmp_path / "t.csv", list("abcdef"), rows)
+    assert path.read_bytes().splitlines() == [
+        b"a,b,c,d,e,f",
+        b"a,,,0.1,7,True",
+        b'"say ""x""","a,b"," a","1\t2",\xff,\xc3\xa4',
+    ]
+
+
+def test_an_older_file_is_replaced_at_the_end_only(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", ["a"], [("old",)])
+    writer = create_table(path, ["a"])
+    writer.write([("new",)])
+    writer.mark()
+    assert read_cells(path) == [("old",)]
+    writer.commit()
+    writer.close()
+    assert read_cells(path) == [("new",)]
+    assert [file.name for file in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_what_is_discarded_leaves_nothing(tmp_path: Path) -> None:
+    writer = create_table(tmp_path / "t.csv", ["a"])
+    assert writer.partial == tmp_path / "t.csv.partial"
+    assert (tmp_path / "t.csv.partial").exists()
+    writer.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize("junk", [b"", b"junk behind the mark", b"\x1f\x8b\x08 half a member"])
+def test_a_continued_file_is_the_same_byte_by_byte(
+    tmp_path: Path, sd_file: TableReader, name: str, junk: bytes
+) -> None:
+    straight = _create(tmp_path / name, sd_file)
+    for start, stop in ((0, 2), (2, 2), (2, 4), (4, 5)):
+        _write(straight, start, stop)
+    straight.commit()
+    expected = (tmp_path / name).read_bytes()
+
+    (tmp_path / "again").mkdir()
+    path = tmp_path / "again" / name
+    writer = _create(path, sd_file)
+    _write(writer, 0, 2)
+    mark = writer.mark()
+    assert writer.partial is not None
+    assert writer.partial.stat().st_size == mark.offset
+    _write(writer, 2, 3)
+    writer.close()
+    assert not path.exists()
+    with writer.partial.open("ab") as file:
+        file.write(junk)
+
+    writer = _create(path, sd_file, mark)
+    mark = writer.mark()
+    writer.close()
+    writer = _create(path, sd_file, mark)
+    _write(writer, 2, 4)
+    _write(writer, 4, 5)
+    writer.commit()
+    assert path.read_bytes() == expected
+    if name.endswith(".gz"):
+        assert expected[4:8] == bytes(4)  # no time stamp
+    assert [row[0] for row in read_cells(path)] == (
+        [f"molecule {n}" for n in range(5)] if "sdf" in name else [row[0] for row in _ROWS]
+    )
+
+
+def test_a_file_can_be_continued_from_before_its_first_row(tmp_path: Path) -> None:
+    writer = create_table(tmp_path / "t.csv", ["a"])
+    mark = writer.mark()
+    writer.write([("1",)])
+    writer.close()
+    create_table(tmp_path / "t.csv", ["a"], resume=mark).commit()
+    assert (tmp_path / "t.csv").read_text() == "a\n"
+
+
+def test_a_partial_file_that_became_shorter_cannot_be_continued(tmp_path: Path) -> None:
+    writer = create_table(tmp_path / "t.csv", ["a"])
+    writer.write([("123",)])
+    mark = writer.mark()
+    writer.close()
+    assert writer.partial is not None
+    os.truncate(writer.partial, mark.offset - 1)
+    with refused(str(writer.partial), "shorter", "begin anew"):
+        create_table(tmp_path / "t.csv", ["a"], resume=mark)
+    writer.partial.unlink()
+    with refused(str(writer.partial), "gone", "begin anew"):
+        create_table(tmp_path / "t.csv", ["a"], resume=mark)
+
+
+def test_standard_output(monkeypatch: pytest.MonkeyPatch, sd_file: TableReader) -> None:
+    monkeypatch.setattr(sys, "stdout", standard_stream())
+    writer = create_table("-", ["a", "b"])
+    assert writer.partial is None
+    assert sys.stdout.buffer.getvalue() == b"a,b\n"  # type: ignore[attr-defined]
+    writer.write([("1\udcff", None)])
+    with refused("standard output cannot be continued"):
+        writer.mark()
+    writer.commit()
+    writer.close()
+    writer.discard()
+    assert sys.stdout.buffer.getvalue() == b"a,b\n1\xff,\n"  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(sys, "stdout", standard_stream())
+    writer = create_table("-", ["title", "y"], format="sdf", like=sd_file)
+    writer.write([("molecule 0", 1.5)], _RECORDS[:1])
+    writer.commit()
+    expected = f"{_RECORDS[0]}>  <y>\n1.5\n\n$$$$\n".encode()
+    assert sys.stdout.buffer.getvalue() == expected  # type: ignore[attr-defined]
+    with refused("standard output cannot be continued"):
+        create_table("-", ["a"], resume=Mark(0))
+
+
+def test_formats_that_cannot_be_written(tmp_path: Path) -> None:
+    with refused("SMILES file", ".csv"):
+        create_table(tmp_path / "t.smi", ["a"])
+    with refused("unknown format 'xlsx'"):
+        create_table(tmp_path / "t.xlsx", ["a"], format="xlsx")
+    with refused("what format"):
+        create_table(tmp_path / "t.xlsx", ["a"])
+    with refused("what format"):
+        create_table(tmp_path / "t.parquet.gz", ["a"])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_places_that_cannot_be_written(tmp_path: Path, suffix: str) -> None:
+    with refused("t." + suffix, "No such file", "choose another place"):
+        create_table(tmp_path / "missing" / f"t.{suffix}", ["a"])
+    saved(tmp_path / "file", "")
+    with refused("t." + suffix, "choose another place"):
+        create_table(tmp_path / "file" / f"t.{suffix}", ["a"])
+    (tmp_path / f"t.{suffix}").mkdir()
+    with refused("t." + suffix, "is a directory"):
+        create_table(tmp_path / f"t.{suffix}", ["a"])
+
+
+def test_a_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    with refused(str(pipe), "is a device", "- for standard output"):
+        create_table(pipe, ["a"])
+    assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_standard_output_on_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "wb", buffering=0) as full:
+        monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=full))
+        with refused("standard output", "No space left", "make room"):
+            create_table("-", ["a"])
+
+
+def test_a_reader_of_our_output_that_has_gone_is_no_mistake(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    end, start = os.pipe()
+    os.close(end)
+    with open(start, "wb", buffering=0) as pipe:
+        monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=pipe))
+        with pytest.raises(BrokenPipeError):
+            create_table("-", ["a"])
+
+
+class _FullDisk:
+    """A file that has no room left."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, data: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@pytest.mark.parametrize("name", _NAMES[:4])
+def test_a_full_disk_leaves_a_file_that_can_be_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = write(tmp_path / name, ["a"], [("old",)])
+    writer: Any = create_table(path, ["a"])
+    writer.write([("new",)])
+    mark = writer.mark()
+    monkeypatch.setattr(writer, "_file", _FullDisk(writer._file))
+    with refused(str(path), "No space left", "make room"):
+        writer.write([("newer",)])
+    writer.close()
+    assert read_cells(path) == [("old",)]
+    writer = create_table(path, ["a"], resume=mark)
+    writer.write([("newer",)])
+    writer.commit()
+    assert read_cells(path) == [("new",), ("newer",)]
+
+
+def test_a_full_disk_leaves_an_older_parquet_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "t.parquet", ["a"], [("old",)])
+    opened = Path.open
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda *arguments: _FullDisk(opened(*arguments)))
+        with refused(str(path), "No space left", "make room"):
+            create_table(path, ["a"])
+    assert read_cells(path) == [("old",)]
+
+
+_LIMITED = """
+import resource, sys
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.tables.writer import create_table
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    writer = create_table(sys.argv[1], ["a"])
+    for start in range(0, 100_000, 1_000):
+        writer.write([(f"cell {number}",) for number in range(start, start + 1_000)])
+    writer.commit()
+except DataError as error:
+    writer.close()
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
+def test_a_file_that_may_not_grow_has_no_final_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", _LIMITED, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        f"{path} cannot be written (File too large): make room",
+    ]
+    assert done.stderr == ""
+    assert not path.exists()
+    assert (tmp_path / f"{name}.partial").stat().st_size <= 20_000
+
+
+def test_a_killed_process_leaves_what_was_marked(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from graphormer_sepnorm.tables.writer import create_table\n"
+        "writer = create_table(sys.argv[1], ['a'])\n"
+        "writer.write([('1',)])\n"
+        "print(writer.mark().offset, flush=True)\n"
+        "writer.write([('2',)])\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    path = tmp_path / "t.csv.gz"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False
+    )
+    assert not path.exists()
+    writer = create_table(path, ["a"], resume=Mark(int(done.stdout)))
+    writer.write([("3",)])
+    writer.commit()
+    assert read_cells(path) == [("1",), ("3",)]
+
+
+def test_closing_twice_does_no_harm(tmp_path: Path) -> None:
+    for name in ("t.csv", "t.parquet"):
+        writer = create_table(tmp_path / name, ["a"])
+        writer.commit()
+        writer.close()
+        writer.close()
+        with contextlib.closing(create_table(tmp_path / name, ["a"])) as writer:
+            writer.close()
+        assert read_cells(tmp_path / name) == []
