@@ -76,6 +76,7 @@ class GraphBatch(_TensorRecord):
         unpad: int64 ``[R]``, where each packed row stands in the flattened blocks, one after the
             other.
         targets: float32 ``[B, targets]``; nan where a label is missing.
+        weights: float32 ``[B]``, of each graph in the training loss; 1 where none was given.
         graph_ids: int64 ``[B]``, number of each graph in its store.
     """
 
@@ -90,6 +91,7 @@ class GraphBatch(_TensorRecord):
     blocks: tuple[AttentionBlock, ...]
     unpad: Tensor
     targets: Tensor
+    weights: Tensor
     graph_ids: Tensor
 
     @property
@@ -154,6 +156,7 @@ class Collator:
             blocks=blocks,
             unpad=unpad,
             targets=torch.from_numpy(np.array(store.targets[graphs])),
+            weights=torch.from_numpy(np.array(store.weights[graphs])),
             graph_ids=torch.from_numpy(graphs),
         )
 

@@ -6,6 +6,7 @@ and two runs that differ in the model only see the same batches.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -61,6 +62,44 @@ class EpochBatches(Sampler[list[int]]):
             yield batch.tolist()
 
 
+class TrainingOrder(Sampler[list[int]]):
+    """The batches of an epoch, as one process of a training that may have been resumed sees them.
+
+    Several processes share each batch: `batch_size` is that of all of them together, and the order
+    does not depend on their number. Of the epoch in which a resumed run stopped only the batches
+    that are left are given; the length is that of whole epochs, as Lightning expects.
+
+    Args:
+        batches: The batches of all processes, of whole epochs.
+        position: Epoch and batch at which training starts.
+        rank: Number of this process.
+        world_size: Number of processes.
+    """
+
+    def __init__(
+        self, batches: EpochBatches, position: tuple[int, int], rank: int = 0, world_size: int = 1
+    ) -> None:
+        self.batches = batches
+        self.position = position
+        self.rank = rank
+        self.world_size = world_size
+        # Workers draw the order as soon as they start, before training says which epoch it is.
+        self.set_epoch(position[0])
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next iteration gives."""
+        self.batches.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        epoch, batch = self.position
+        first = batch if self.batches.epoch == epoch else 0
+        for numbers in itertools.islice(self.batches, first, None):
+            yield numbers[self.rank :: self.world_size]
+
+
 class _Numbers(torch.utils.data.Dataset):
     """The data set of a loader whose collator finds the graphs by number."""
 
@@ -74,13 +113,17 @@ class _Numbers(torch.utils.data.Dataset):
         return number
 
 
+def in_order(indices: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
+    """Return batches for evaluation: each graph once, in the order given, the last one smaller."""
+    numbers = np.asarray(indices, dtype=np.int64).tolist()
+    return [numbers[first : first + batch_size] for first in range(0, len(numbers), batch_size)]
+
+
 def make_loader(
     store: GraphStore,
-    indices: Sequence[int] | np.ndarray,
     vocabulary: GraphVocabulary,
-    batch_size: int,
+    batches: Sampler[list[int]] | Sequence[list[int]],
     *,
-    seed: int | None,
     num_workers: int = 0,
     pin_memory: bool = False,
     attention_blocks: int = 1,
@@ -89,23 +132,12 @@ def make_loader(
 
     Args:
         store: The graphs.
-        indices: Numbers of the graphs to load.
         vocabulary: The codes that the model knows.
-        batch_size: Graphs in a batch.
-        seed: For training, decides the order (`EpochBatches`); None: in the given order, each
-            graph once.
+        batches: Numbers of the graphs of each batch: `in_order`, `EpochBatches`, `TrainingOrder`.
         num_workers: Processes that make batches; 0 makes them in this one.
         pin_memory: Copy batches to page-locked memory, for a GPU.
         attention_blocks: See `Collator`.
     """
-    if seed is None:
-        numbers = np.asarray(indices, dtype=np.int64)
-        batches = [
-            numbers[first : first + batch_size].tolist()
-            for first in range(0, len(numbers), batch_size)
-        ]
-    else:
-        batches = EpochBatches(indices, batch_size, seed)
     return DataLoader(
         _Numbers(store.num_graphs),
         batch_sampler=batches,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import shutil
 import zlib
@@ -25,7 +26,7 @@ from graphormer_sepnorm.graphs.structure import PairTypes, block_structure
 
 log = logging.getLogger(__name__)
 
-STRUCTURE_VERSION = 1
+STRUCTURE_VERSION = 2
 _BLOCK_PAIRS = 300_000  # pairs of atoms worked on at once: enough to vectorise, small in memory
 _ARRAYS = (
     "first_atom",
@@ -34,6 +35,7 @@ _ARRAYS = (
     "out_degree",
     "pair_type",
     "targets",
+    "weights",
     "type_distance",
     "type_start",
     "type_hop",
@@ -54,6 +56,7 @@ class GraphStore:
         out_degree: integer ``[sum n]``.
         pair_type: unsigned ``[sum n^2]``, row-major within a graph.
         targets: float32 ``[G, T]``, nan = missing.
+        weights: float32 ``[G]``, of each graph in the training loss.
         type_distance: int32 ``[types]``, in bonds; -1 = unreachable.
         type_start: int64 ``[types + 1]``, where the path entries of each type begin.
         type_hop: int32 ``[entries]``, hop of an entry, from 0.
@@ -68,6 +71,7 @@ class GraphStore:
     out_degree: np.ndarray
     pair_type: np.ndarray
     targets: np.ndarray
+    weights: np.ndarray
     type_distance: np.ndarray
     type_start: np.ndarray
     type_hop: np.ndarray
@@ -112,15 +116,16 @@ class GraphStore:
         Args:
             graphs: `MolecularGraph` objects (without targets), or PyG ``Data`` objects: integer
                 ``x [n] or [n, F]``, ``edge_index [2, E]``, optionally integer
-                ``edge_attr [E] or [E, K]`` and ``y``.
+                ``edge_attr [E] or [E, K]``, ``y`` and ``weight`` (1 where there is none).
             max_path_length: D, hops of a shortest path that enter the edge encoding.
 
         Raises:
             DataError: Naming the graph that is not of this form.
         """
         types = PairTypes(max_path_length)
-        atoms, in_degree, out_degree, pair_type, targets, sizes = [], [], [], [], [], []
-        for block, labels in _blocks(graphs):
+        atoms, in_degree, out_degree, pair_type = [], [], [], []
+        targets, weights, sizes = [], [], []
+        for block, labels, block_weights in _blocks(graphs):
             structure = block_structure(block, types, len(sizes))
             sizes.extend(graph.num_atoms for graph in block)
             atoms.append(_narrow(np.concatenate([graph.atom_codes for graph in block])))
@@ -128,6 +133,7 @@ class GraphStore:
             out_degree.append(_narrow(structure.out_degree))
             pair_type.append(_narrow(structure.pair_type))
             targets.append(np.stack(labels))
+            weights.extend(block_weights)
         if not sizes:
             raise DataError("the data set holds no graphs")
         arrays = {
@@ -137,6 +143,7 @@ class GraphStore:
             "out_degree": np.concatenate(out_degree),
             "pair_type": np.concatenate(pair_type),
             "targets": np.concatenate(targets),
+            "weights": np.array(weights, dtype=np.float32),
             **types.arrays(),
         }
         return cls(arrays, max_path_length)
@@ -172,14 +179,17 @@ class GraphStore:
             return cls(_load(directory), max_path_length)
 
 
-def _blocks(graphs: Iterable[Any]) -> Iterator[tuple[list[MolecularGraph], list[np.ndarray]]]:
-    """Group graphs, with their targets ``[T]``, into blocks of bounded size, checking each."""
+def _blocks(
+    graphs: Iterable[Any],
+) -> Iterator[tuple[list[MolecularGraph], list[np.ndarray], list[float]]]:
+    """Group graphs, their targets ``[T]`` and weights into blocks of bounded size; check each."""
     block: list[MolecularGraph] = []
     labels: list[np.ndarray] = []
+    weights: list[float] = []
     pairs = 0
     widths: tuple[int, int, int] | None = None
     for position, data in enumerate(graphs):
-        graph, targets = _checked(data, f"graph {position}")
+        graph, targets, weight = _checked(data, f"graph {position}")
         own = (graph.atom_codes.shape[1], graph.bond_codes.shape[1], len(targets))
         widths = widths or own
         if own != widths:
@@ -188,19 +198,20 @@ def _blocks(graphs: Iterable[Any]) -> Iterator[tuple[list[MolecularGraph], list[
                 f"before it {widths}: all graphs of a data set must agree"
             )
         if block and pairs + graph.num_atoms**2 > _BLOCK_PAIRS:
-            yield block, labels
-            block, labels, pairs = [], [], 0
+            yield block, labels, weights
+            block, labels, weights, pairs = [], [], [], 0
         block.append(graph)
         labels.append(targets)
+        weights.append(weight)
         pairs += graph.num_atoms**2
     if block:
-        yield block, labels
+        yield block, labels, weights
 
 
-def _checked(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray]:
-    """Bring one graph and its targets into the form that the rest works on."""
+def _checked(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, float]:
+    """Bring one graph, its targets and its weight into the form that the rest works on."""
     if isinstance(data, MolecularGraph):
-        return data, np.empty(0, dtype=np.float32)
+        return data, np.empty(0, dtype=np.float32), 1.0
     atom_codes = _integer_columns(data.x, f"{where}: x (atom features)")
     if not len(atom_codes):
         raise DataError(f"{where} has no atoms: leave it out of the data set")
@@ -224,8 +235,12 @@ def _checked(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray]:
         )
     targets = getattr(data, "y", None)
     targets = np.empty(0) if targets is None else np.asarray(targets)
+    weight = getattr(data, "weight", None)
+    weight = 1.0 if weight is None else float(weight)
+    if not 0 <= weight < math.inf:
+        raise DataError(f"{where} has the weight {weight}: it must be a number, 0 or more")
     graph = MolecularGraph(atom_codes, edge_index, bond_codes)
-    return graph, targets.reshape(-1).astype(np.float32)
+    return graph, targets.reshape(-1).astype(np.float32), weight
 
 
 def _integer_columns(values: Any, what: str) -> np.ndarray:
@@ -270,10 +285,12 @@ def _problem(directory: Path, key: dict[str, str | int]) -> str | None:
         record = json.loads((directory / "store.json").read_text())
     except (OSError, ValueError):
         return "is incomplete"
-    if not isinstance(record, dict) or set(record.get("checksums", ())) != set(_ARRAYS):
+    if not isinstance(record, dict):
         return "is incomplete"
     if record.get("key") != key:
         return "was made from other data or by another version"
+    if set(record.get("checksums", ())) != set(_ARRAYS):
+        return "is incomplete"
     for name, checksum in record["checksums"].items():
         try:
             if _checksum(directory / f"{name}.npy") != checksum:

@@ -41,16 +41,22 @@ def choose_loss(name: Literal["auto", "l1", "mse", "bce"], task: Task) -> LossNa
     return name
 
 
-def masked_loss(name: LossName, outputs: Tensor, targets: Tensor) -> Tensor:
+def masked_loss(
+    name: LossName, outputs: Tensor, targets: Tensor, weights: Tensor | None = None
+) -> Tensor:
     """Mean loss over the labels that are present.
 
     The mean is over labels, not first over graphs: a graph with ten labels weighs ten times one
-    with a single label. A batch without any label gives 0 with zero gradients.
+    with a single label. A batch without any label gives 0 with zero gradients. A weighted sum is
+    divided by the number of labels too, not by the sum of the weights of this batch: so a graph of
+    weight 2 counts twice as much as one of weight 1 whichever batches they are in.
 
     Args:
         name: Which loss.
         outputs: Standardised predictions or logits, float ``[B, T]``.
         targets: Standardised values or 0/1, float ``[B, T]``; nan where a label is missing.
+        weights: Weight of each graph, ``[B]``, 0 or more, with a mean of 1 over the training
+            graphs; None: 1 for all.
 
     Returns:
         A scalar, in float32 or wider whatever the precision of `outputs`.
@@ -59,4 +65,7 @@ def masked_loss(name: LossName, outputs: Tensor, targets: Tensor) -> Tensor:
     present = ~targets.isnan()
     # The missing labels are replaced before the loss is formed: nan * 0 would still be nan.
     losses = _ELEMENTWISE[name](outputs, targets.to(outputs.dtype).where(present, 0.0))
-    return losses.where(present, 0.0).sum() / present.sum().clamp(min=1)
+    losses = losses.where(present, 0.0)
+    if weights is not None:
+        losses = losses * weights[:, None].to(losses.dtype)
+    return losses.sum() / present.sum().clamp(min=1)

@@ -162,6 +162,9 @@ class GraphormerModule(LightningModule):
                 "dataset": splits.name,
                 "dataset_fingerprint": splits.fingerprint,
                 "training_graphs": len(splits.train),
+                "training_summary": data.training_summary(),
+                "weight_scale": data.weight_scale(),
+                "data_options": data.table_options and data.table_options.to_plain(),
                 "packages": package_versions(),
             }
         )
@@ -184,8 +187,12 @@ class GraphormerModule(LightningModule):
         ).to(self.device)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what predicting needs."""
-        checkpoint[KEY] = self.facts
+        """Add what predicting needs, and what the last validation gave."""
+        values = self._trainer.callback_metrics if self._trainer is not None else {}
+        validation = {
+            name: float(value) for name, value in values.items() if name.startswith("validation_")
+        }
+        checkpoint[KEY] = {**self.facts, "validation": validation}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Build the network for the vocabulary and the task of the checkpoint."""
@@ -213,10 +220,15 @@ class GraphormerModule(LightningModule):
         """Predict in real units (regression) or as logits (binary): float ``[B, T]``."""
         return self.model(batch).float() * self.target_std + self.target_mean
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Loss of network outputs ``[B, T]`` against labels in real units ``[B, T]``."""
+    def loss(self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Loss of network outputs ``[B, T]`` against labels in real units ``[B, T]``.
+
+        Weights ``[B]`` are those of the graphs; None counts all the same.
+        """
         scaled = (targets - self.target_mean) / self.target_std
-        return masked_loss(self.loss_name, outputs, scaled)
+        if weights is not None:
+            weights = weights * self.facts.get("weight_scale", 1.0)
+        return masked_loss(self.loss_name, outputs, scaled, weights)
 
     def on_train_epoch_start(self) -> None:
         """Choose the epoch's order; Lightning tells it to samplers, not to batch samplers."""
@@ -227,7 +239,7 @@ class GraphormerModule(LightningModule):
         torch.manual_seed(
             stable_seed(self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank)
         )
-        loss = self.loss(self.model(batch), batch.targets)
+        loss = self.loss(self.model(batch), batch.targets, batch.weights)
         self.log(
             "train_loss",
             loss.detach(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,19 @@ def format_table(rows: list[tuple[str, str]]) -> str:
     return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
 
 
-def write_result(path: Path, result: dict[str, Any]) -> None:
-    """Write ``result.json``; a number that is not finite becomes null, which JSON can hold."""
-    plain = {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in result.items()
-    }
-    path.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file under a temporary name and rename it.
+
+    A number that is not finite becomes null, since JSON has no such numbers.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(json.dumps(_plain(content), indent=2) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -115,6 +115,16 @@ def test_targets_may_be_missing_or_absent():
     assert GraphStore.from_graphs([changed(y=None)], 5).targets.shape == (1, 0)
 
 
+def test_weights_are_kept_and_checked():
+    store = GraphStore.from_graphs([changed(weight=2.5), changed(weight=torch.tensor([0.0]))], 5)
+    assert store.weights.tolist() == [2.5, 0.0]
+    assert store.weights.dtype == np.float32
+    assert GraphStore.from_graphs([changed()], 5).weights.tolist() == [1.0]
+    for weight in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(DataError, match="graph 1 has the weight"):
+            GraphStore.from_graphs([changed(), changed(weight=weight)], 5)
+
+
 def test_a_molecule_without_bonds_among_others():
     """Featurisers give it an empty edge_attr of any floating type."""
     lonely = Data(

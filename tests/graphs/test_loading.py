@@ -11,7 +11,7 @@ from reference.molecules import TIED, graph, molecule
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
-from graphormer_sepnorm.graphs.loading import EpochBatches, make_loader
+from graphormer_sepnorm.graphs.loading import EpochBatches, in_order, make_loader
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
@@ -93,7 +93,7 @@ def assert_same_batches(one, other) -> None:
 def test_evaluation_covers_each_graph_once_in_order(stored, batch_size):
     store, vocabulary = stored
     indices = [8, 0, 3, 2, 5]
-    loader = make_loader(store, indices, vocabulary, batch_size, seed=None)
+    loader = make_loader(store, vocabulary, in_order(indices, batch_size))
     batches = list(loader)
     assert len(loader) == len(batches) == -(-5 // batch_size)
     assert torch.cat([batch.graph_ids for batch in batches]).tolist() == indices
@@ -103,7 +103,7 @@ def test_evaluation_covers_each_graph_once_in_order(stored, batch_size):
 
 def test_training_follows_the_sampler(stored):
     store, vocabulary = stored
-    loader = make_loader(store, range(1, 9), vocabulary, 3, seed=5)
+    loader = make_loader(store, vocabulary, EpochBatches(range(1, 9), 3, seed=5))
     sampler = EpochBatches(range(1, 9), 3, 5)
     for epoch in (0, 3):
         loader.batch_sampler.set_epoch(epoch)
@@ -114,8 +114,9 @@ def test_training_follows_the_sampler(stored):
 @pytest.mark.slow
 def test_worker_processes_give_the_same_batches(stored):
     store, vocabulary = stored
-    alone = make_loader(store, range(9), vocabulary, 2, seed=3, attention_blocks=2)
-    shared = make_loader(store, range(9), vocabulary, 2, seed=3, attention_blocks=2, num_workers=2)
+    batches = EpochBatches(range(9), 2, seed=3)
+    alone = make_loader(store, vocabulary, batches, attention_blocks=2)
+    shared = make_loader(store, vocabulary, batches, attention_blocks=2, num_workers=2)
     for epoch in (0, 1):
         for loader in (alone, shared):
             loader.batch_sampler.set_epoch(epoch)
@@ -138,7 +139,9 @@ def test_what_a_batch_holds(stored):
     assert batch.in_degree.tolist() == batch.out_degree.tolist() == [2] * 6 + [0] * 3
     assert batch.targets.tolist() == [[2.0], [1.0], [4.0]]
     assert batch.targets.dtype == batch.type_path.dtype == torch.float32
-    whole = [*(t for t in tensors(batch) if t is not batch.targets and t is not batch.type_path)]
+    assert batch.weights.tolist() == [1.0, 1.0, 1.0]
+    fractional = (batch.targets, batch.weights, batch.type_path)
+    whole = [t for t in tensors(batch) if not any(t is other for other in fractional)]
     assert {tensor.dtype for tensor in whole} == {torch.int64}
     # Types: the same atom, unreachable, and the ones of benzene (1, 2 and 3 hops).
     assert sorted(set(batch.type_distance.tolist())) == [-1, 0, 1, 2, 3]

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule, TrainingOrder
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.graphs.loading import EpochBatches
+from graphormer_sepnorm.graphs.loading import EpochBatches, TrainingOrder
 
 MakeData = Callable[..., MoleculeDataModule]
 

@@ -42,6 +42,20 @@ def test_masked_loss_equals_the_literal_formula(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["l1", "mse", "bce"])
+def test_weights_multiply_the_terms_of_a_graph(name: str) -> None:
+    outputs = torch.tensor([[0.3, -1.2], [2.0, 0.1], [-0.4, 0.9]])
+    targets = torch.tensor([[1.0, math.nan], [0.0, 1.0], [1.0, 0.0]])
+    labels = [1, 2, 2]
+    terms = [masked_loss(name, outputs[i : i + 1], targets[i : i + 1]) for i in range(3)]
+    weights = [2.0, 0.25, 0.0]
+    expected = sum(w * n * term for w, n, term in zip(weights, labels, terms, strict=True)) / 5
+    loss = masked_loss(name, outputs, targets, torch.tensor(weights))
+    assert loss.item() == pytest.approx(float(expected), rel=1e-6)
+    same = masked_loss(name, outputs, targets, torch.ones(3))
+    assert torch.equal(same, masked_loss(name, outputs, targets))
+
+
+@pytest.mark.parametrize("name", ["l1", "mse", "bce"])
 def test_missing_labels_give_no_gradient_and_no_nan(name: str) -> None:
     outputs = torch.tensor([[0.5, 0.5]], requires_grad=True)
     masked_loss(name, outputs, torch.tensor([[1.0, math.nan]])).backward()
