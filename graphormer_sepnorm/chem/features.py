@@ -1,172 +1,18 @@
-"""Featurisers: a molecule to integer codes, by versioned tables.
+"""Featurisers by name.
 
 A featuriser's name is the version of its vocabulary and travels with every data set and checkpoint
 made with it. What a name means never changes; a new table gets a new name.
-
-``molecule-1`` describes an atom by nine and a bond by three categories, the ones of the Open Graph
-Benchmark (Hu et al. 2020, arXiv 2005.00687); its codes equal those of ogb 1.3.6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal
-
-import numpy as np
-from rdkit import Chem
-
+from graphormer_sepnorm.chem.featuriser import Featuriser
+from graphormer_sepnorm.chem.molecule_features import MOLECULE_1
+from graphormer_sepnorm.chem.zinc_features import ZINC_1
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
-
-OTHER = "other"
-
-
-class CodeTable:
-    """One column of codes: the values it knows, in the order of their codes.
-
-    Attributes:
-        name: What the column describes.
-        values: The known values; a value's position is its code. The last one may be `OTHER`.
-    """
-
-    def __init__(self, name: str, values: tuple[Hashable, ...]) -> None:
-        self.name = name
-        self.values = values
-        self._codes = {value: code for code, value in enumerate(values)}
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def code(self, value: Hashable) -> int:
-        """Return the code of `value`; an unlisted value has the code of the last one."""
-        return self._codes.get(value, len(self.values) - 1)
-
-
-@dataclass(frozen=True)
-class Featuriser:
-    """A named way from a molecule to a graph of codes.
-
-    Attributes:
-        name: Name and version of the vocabulary.
-        atom_tables: What the columns of ``atom_codes`` mean.
-        bond_tables: What the columns of ``bond_codes`` mean.
-        featurise: The function itself: atoms in the molecule's order, each bond in both directions
-            one after the other, bonds in the molecule's order.
-    """
-
-    name: str
-    atom_tables: tuple[CodeTable, ...]
-    bond_tables: tuple[CodeTable, ...]
-    featurise: Callable[[Chem.Mol], MolecularGraph]
-
-
-ATOM_TABLES = (
-    CodeTable("atomic number", (*range(1, 119), OTHER)),
-    CodeTable(
-        "chirality",
-        (
-            Chem.ChiralType.CHI_UNSPECIFIED,
-            Chem.ChiralType.CHI_TETRAHEDRAL_CW,
-            Chem.ChiralType.CHI_TETRAHEDRAL_CCW,
-            Chem.ChiralType.CHI_OTHER,
-            OTHER,
-        ),
-    ),
-    CodeTable("degree, hydrogens counted", (*range(11), OTHER)),
-    CodeTable("formal charge", (*range(-5, 6), OTHER)),
-    CodeTable("hydrogens", (*range(9), OTHER)),
-    CodeTable("radical electrons", (*range(5), OTHER)),
-    CodeTable(
-        "hybridisation",
-        (
-            Chem.HybridizationType.SP,
-            Chem.HybridizationType.SP2,
-            Chem.HybridizationType.SP3,
-            Chem.HybridizationType.SP3D,
-            Chem.HybridizationType.SP3D2,
-            OTHER,
-        ),
-    ),
-    CodeTable("aromatic", (False, True)),
-    CodeTable("in a ring", (False, True)),
-)
-
-BOND_TABLES = (
-    CodeTable(
-        "bond type",
-        (
-            Chem.BondType.SINGLE,
-            Chem.BondType.DOUBLE,
-            Chem.BondType.TRIPLE,
-            Chem.BondType.AROMATIC,
-            OTHER,
-        ),
-    ),
-    # ogb stops with an error at a stereo descriptor that is not listed (atropisomers, which RDKit
-    # learnt later); here it has the last code, "some stereo, not said which".
-    CodeTable(
-        "bond stereo",
-        (
-            Chem.BondStereo.STEREONONE,
-            Chem.BondStereo.STEREOZ,
-            Chem.BondStereo.STEREOE,
-            Chem.BondStereo.STEREOCIS,
-            Chem.BondStereo.STEREOTRANS,
-            Chem.BondStereo.STEREOANY,
-        ),
-    ),
-    CodeTable("conjugated", (False, True)),
-)
-
-
-def _featurise_molecule_1(molecule: Chem.Mol) -> MolecularGraph:
-    atom_rows = [
-        (
-            atom.GetAtomicNum(),
-            atom.GetChiralTag(),
-            atom.GetTotalDegree(),
-            atom.GetFormalCharge(),
-            atom.GetTotalNumHs(),
-            atom.GetNumRadicalElectrons(),
-            atom.GetHybridization(),
-            atom.GetIsAromatic(),
-            atom.IsInRing(),
-        )
-        # By number: the sequences that GetAtoms and GetBonds give are slow to walk in Python.
-        for atom in map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms()))
-    ]
-    ends: list[tuple[int, int]] = []
-    bond_rows = []
-    for bond in map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())):
-        begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        ends += [(begin, end), (end, begin)]
-        row = (bond.GetBondType(), bond.GetStereo(), bond.GetIsConjugated())
-        bond_rows += [row, row]
-    return MolecularGraph(
-        atom_codes=_codes("atom", atom_rows),
-        edge_index=np.array(ends, dtype=np.int64).reshape(-1, 2).T.copy(),
-        bond_codes=_codes("bond", bond_rows),
-    )
-
-
-def _codes(kind: Literal["atom", "bond"], rows: list[tuple[Hashable, ...]]) -> np.ndarray:
-    """Return the codes of `rows`, int64 ``[len(rows), number of tables]``."""
-    codes = [_row_codes(kind, row) for row in rows]
-    tables = ATOM_TABLES if kind == "atom" else BOND_TABLES
-    return np.array(codes, dtype=np.int64).reshape(len(rows), len(tables))
-
-
-@lru_cache(maxsize=4096)
-def _row_codes(kind: Literal["atom", "bond"], row: tuple[Hashable, ...]) -> tuple[int, ...]:
-    """Return the codes of one row. A data set has few different ones, hence the cache."""
-    tables = ATOM_TABLES if kind == "atom" else BOND_TABLES
-    return tuple(table.code(value) for table, value in zip(tables, row, strict=True))
-
 
 FEATURISERS: dict[str, Featuriser] = {
-    "molecule-1": Featuriser("molecule-1", ATOM_TABLES, BOND_TABLES, _featurise_molecule_1),
+    featuriser.name: featuriser for featuriser in (MOLECULE_1, ZINC_1)
 }
 
 

@@ -1,4 +1,4 @@
-"""SMILES to a molecule, or the reason why there is none."""
+"""Text (SMILES, mol blocks) to a molecule, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from rdkit import Chem, rdBase
 from rdkit import __version__ as RDKIT_VERSION
 
-__all__ = ["RDKIT_VERSION", "ParsedMolecule", "parse_smiles"]
+__all__ = ["RDKIT_VERSION", "ParsedMolecule", "canonical_smiles", "parse_molblock", "parse_smiles"]
 
 _LOG_ROUTE = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
 class ParsedMolecule:
-    """What became of one SMILES.
+    """What became of one SMILES or mol block.
 
     Attributes:
         molecule: The sanitised molecule, or None.
@@ -64,6 +64,42 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
     if molecule.GetNumAtoms() == 0:
         return ParsedMolecule(None, f"{_shorten(text)!r} has no atoms")
     return ParsedMolecule(molecule, "")
+
+
+def parse_molblock(text: str) -> ParsedMolecule:
+    """Read one mol block (V2000 or V3000), as an SD file holds it.
+
+    Args:
+        text: The block; data fields after ``M  END`` are ignored.
+
+    Returns:
+        The molecule, sanitised, hydrogens implicit, atoms in the order of the block, or the reason
+        why there is none.
+    """
+    if not text.strip():
+        return ParsedMolecule(None, "the mol block is empty")
+    if "\0" in text or (not text.isprintable() and _has_surrogates(text)):
+        return ParsedMolecule(None, "the mol block has bytes that are not text")
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromMolBlock(text)
+        unchecked = None if molecule else Chem.MolFromMolBlock(text, sanitize=False)
+        problems = [] if unchecked is None else Chem.DetectChemistryProblems(unchecked)
+        messages = [problem.Message() for problem in problems]
+    if molecule is None:
+        said = " ".join(messages[0].split()) if messages else "it cannot be read"
+        return ParsedMolecule(None, f"the mol block is not a valid molecule: {said}")
+    if molecule.GetNumAtoms() == 0:
+        return ParsedMolecule(None, "the mol block has no atoms")
+    return ParsedMolecule(molecule, "")
+
+
+def _has_surrogates(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def canonical_smiles(molecule: Chem.Mol) -> str:
+    """Return RDKit's canonical SMILES, stereochemistry included: the same for all spellings."""
+    return Chem.MolToSmiles(molecule)
 
 
 def _why_not(text: str) -> str:

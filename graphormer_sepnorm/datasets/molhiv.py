@@ -130,6 +130,7 @@ def load_molhiv(root: Path) -> DatasetSplits:
         task=TASK,
         fingerprint=fingerprint,
         feature_version="ogb-1.3.6",
+        featuriser="molecule-1",
         smiles={name: [smiles[i] for i in index] for name, index in positions.items()},
     )
 

@@ -86,7 +86,9 @@ def load_zinc(root: Path, subset: bool) -> DatasetSplits:
         effort="" if subset else "about a minute and 2.6 GB of memory",
     )
     train, validation, test = (_open(name, home, subset, split) for split in SPLITS)
-    return DatasetSplits(name, train, validation, test, TASK, fingerprint, "zinc-28")
+    return DatasetSplits(
+        name, train, validation, test, TASK, fingerprint, "zinc-28", featuriser="zinc-1"
+    )
 
 
 def _download(folder: Path) -> Path:

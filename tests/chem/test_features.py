@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from rdkit import Chem, rdBase
 
-from graphormer_sepnorm.chem.features import ATOM_TABLES, BOND_TABLES, get_featuriser
+from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.molecule_features import ATOM_TABLES, BOND_TABLES
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph

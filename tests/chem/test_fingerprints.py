@@ -5,7 +5,7 @@ import pytest
 from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator
 
-from graphormer_sepnorm.chem.baselines import baseline_errors
+from graphormer_sepnorm.chem.baselines import baseline_aurocs, baseline_errors
 from graphormer_sepnorm.chem.fingerprints import morgan_fingerprints
 from graphormer_sepnorm.errors import DataError
 
@@ -50,3 +50,21 @@ def test_baselines_on_a_linear_target():
     errors = baseline_errors(smiles, targets)
     assert errors["mean"] == pytest.approx(5.0)
     assert errors["ridge"] < 1.0
+
+
+def test_logistic_baseline_finds_a_group_and_needs_both_classes():
+    chains = ["C" * length for length in range(3, 23)]
+    smiles = {
+        "train": chains + [chain + "O" for chain in chains],
+        "validation": ["CC(C)CC", "CC(C)CCCO"],
+        "test": ["CC(C)CCC", "CC(C)CCO", "CCC(C)CCCCO", "CCCC(C)C"],
+    }
+    targets = {
+        split: np.array([float("O" in text) for text in members])
+        for split, members in smiles.items()
+    }
+    assert baseline_aurocs(smiles, targets) == {"logistic": 1.0}
+    inverted = {**targets, "test": 1 - targets["test"]}
+    assert baseline_aurocs(smiles, inverted) == {"logistic": 0.0}
+    one_class = {**targets, "test": np.zeros(4)}
+    assert np.isnan(baseline_aurocs(smiles, one_class)["logistic"])

@@ -1,0 +1,100 @@
+"""``zinc-1``: a molecule as the ZINC data set of Dwivedi et al. (2020, arXiv 2003.00982) stores it.
+
+An atom is one of 28 types: the element, the hydrogens that are written explicitly in the SMILES,
+the sign of the charge. A bond is single, double or triple: aromatic rings stand in one of their
+Kekulé forms. The stored graphs were made by an RDKit of 2019 to 2020; today's chooses another
+Kekulé form for about a third of the molecules, so that a graph made here has the stored atoms but
+not always the stored bonds (docs/differences.md has the measured shares).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from rdkit import Chem, rdBase
+
+from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+
+# Codes 0 to 27 of the data set, then everything it does not have.
+_ATOM_TYPES = (
+    *("C", "O", "N", "F", "C H1", "S", "Cl", "O -", "N H1 +", "Br", "N H3 +", "N H2 +", "N +"),
+    *("N -", "S -", "I", "P", "O H1 +", "N H1 -", "O +", "S +", "P H1", "P H2", "C H2 -", "P +"),
+    *("S H1 +", "C H1 -", "P H1 +", OTHER),
+)
+ATOM_TABLES = (CodeTable("atom type", _ATOM_TYPES),)
+BOND_TABLES = (
+    CodeTable(
+        "bond type",
+        # Code 0 is "no bond" in the data set's own numbering.
+        (None, Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE, OTHER),
+    ),
+)
+
+
+def _featurise_zinc_1(molecule: Chem.Mol) -> MolecularGraph:
+    """Return the graph, atoms in the order of the canonical SMILES.
+
+    Raises:
+        DataError: The molecule has no Kekulé form, or its canonical SMILES cannot be read again.
+    """
+    kekulised = _kekulise(molecule)
+    atoms = [ATOM_TABLES[0].code(_atom_type(atom)) for atom in kekulised.GetAtoms()]
+    ends: list[tuple[int, int]] = []
+    bonds: list[int] = []
+    for bond in kekulised.GetBonds():
+        begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        ends += [(begin, end), (end, begin)]
+        bonds += [BOND_TABLES[0].code(bond.GetBondType())] * 2
+    return MolecularGraph(
+        atom_codes=np.array(atoms, dtype=np.int64).reshape(-1, 1),
+        edge_index=np.array(ends, dtype=np.int64).reshape(-1, 2).T.copy(),
+        bond_codes=np.array(bonds, dtype=np.int64).reshape(-1, 1),
+    )
+
+
+def _kekulise(molecule: Chem.Mol) -> Chem.Mol:
+    """Return one Kekulé form, the same for all spellings of a molecule.
+
+    The way over the canonical SMILES makes the form independent of the numbering of the atoms, and
+    makes hydrogens explicit where a SMILES needs them: in the data set's types they count.
+    """
+    with rdBase.BlockLogs():
+        smiles = Chem.MolToSmiles(molecule)
+        canonical = Chem.MolFromSmiles(smiles)
+        if canonical is None:
+            raise DataError(f"its canonical SMILES {smiles!r} cannot be read again")
+        try:
+            Chem.Kekulize(canonical, clearAromaticFlags=True)
+        except Chem.KekulizeException as error:
+            reason = " ".join(str(error).split())
+            raise DataError(f"it has no Kekulé form ({reason})") from error
+    return canonical
+
+
+def _atom_type(atom: Chem.Atom) -> str:
+    hydrogens, charge = atom.GetNumExplicitHs(), atom.GetFormalCharge()
+    sign = "" if charge == 0 else " +" if charge > 0 else " -"
+    return f"{atom.GetSymbol()}{f' H{hydrogens}' if hydrogens else ''}{sign}"
+
+
+def _labels(molecule: Chem.Mol) -> list[str]:
+    return [_atom_type(atom) for atom in _kekulise(molecule).GetAtoms()]
+
+
+def _remarks(molecule: Chem.Mol) -> str:
+    """Say which stereo centres lack the configuration that ZINC's atom types would tell."""
+    centres = Chem.FindMolChiralCenters(
+        molecule, includeUnassigned=True, useLegacyImplementation=False
+    )
+    flat = sum(
+        label == "?" and molecule.GetAtomWithIdx(atom).GetTotalNumHs() == 1
+        for atom, label in centres
+    )
+    if not flat:
+        return ""
+    what = "1 stereo centre is" if flat == 1 else f"{flat} stereo centres are"
+    return f"{what} given without a configuration, on which ZINC's atom types depend"
+
+
+ZINC_1 = Featuriser("zinc-1", ATOM_TABLES, BOND_TABLES, _featurise_zinc_1, _labels, _remarks)
