@@ -17,6 +17,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.options import adopt_checkpoint, explain
+from graphormer_sepnorm.cli.outcome import report_data, report_evaluation, report_fit
 from graphormer_sepnorm.cli.run_directory import new_run_directory
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
@@ -131,8 +132,9 @@ class TrainCLI(LightningCLI):
             "--baselines",
             type=bool,
             default=False,
-            help="Show the test error of the mean and of ridge regression on Morgan fingerprints "
-            "beside the model's (fit); for data sets with SMILES.",
+            help="Show the test metric of simple models beside the model's (fit): the mean and "
+            "ridge regression on Morgan fingerprints, or logistic regression for binary targets; "
+            "for data sets with SMILES.",
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -224,6 +226,9 @@ class TrainCLI(LightningCLI):
             self.config["fit"], directory / "config.yaml", skip_none=False, overwrite=True
         )
         print(f"run    {directory}", flush=True)
+        report = self.datamodule.splits.report
+        if report is not None:
+            report_data(report, directory)
         return directory
 
     def _wanted_directory(self) -> Path:
@@ -231,13 +236,13 @@ class TrainCLI(LightningCLI):
         if options.output is not None:
             return Path(options.output).expanduser()
         name = self.config_name or self.datamodule.dataset
+        if self.datamodule.table_options is not None:
+            name = self.datamodule.splits.name
         norm = self.model.architecture.norm
         return Path("runs") / name / f"{norm}-seed{options.seed_everything}"
 
     def fit(self, **options: Any) -> None:
         """Train, test the best checkpoint, and say what came out."""
-        from graphormer_sepnorm.cli.outcome import report_fit
-
         with interruptible(self.trainer, self._what_was_saved):
             self.trainer.fit(weights_only=True, **options)
         with interruptible(self.trainer, lambda: f"trained, but not tested: {self.run_directory}"):
@@ -255,14 +260,10 @@ class TrainCLI(LightningCLI):
 
     def validate(self, **options: Any) -> None:
         """Evaluate a checkpoint on the validation split."""
-        from graphormer_sepnorm.cli.outcome import report_evaluation
-
         with interruptible(self.trainer, lambda: "interrupted"):
             report_evaluation(self, "validation", options["ckpt_path"])
 
     def test(self, **options: Any) -> None:
         """Evaluate a checkpoint on the test split."""
-        from graphormer_sepnorm.cli.outcome import report_evaluation
-
         with interruptible(self.trainer, lambda: "interrupted"):
             report_evaluation(self, "test", options["ckpt_path"])

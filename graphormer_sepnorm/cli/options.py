@@ -12,6 +12,7 @@ from typing import Any
 from jsonargparse import Namespace
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
+from graphormer_sepnorm.datasets.catalogue import DATASETS, TABLE
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.model.token_norm import norm_name
@@ -94,13 +95,11 @@ def adopt_checkpoint(
         if f"model.{name}" in options
     }
     kept["seed_everything"] = hyper_parameters.get("seed", 0)
-    kept["data.dataset"] = checkpoint[KEY]["dataset"]
-    known = {name: value for name, value in kept.items() if name != "data.dataset"}
-    if verb != "fit":
-        # Another data set with the same features may be evaluated, and a seed changes nothing.
-        del known["seed_everything"]
-    else:
-        known["data.dataset"] = kept["data.dataset"]
+    kept |= _data_options(checkpoint[KEY], arguments)
+    # Another data set with the same features may be evaluated, and a seed changes nothing.
+    known = {
+        name: value for name, value in kept.items() if verb == "fit" or name.startswith("model.")
+    }
     verb_parser.set_defaults(kept)
     config = parser.parse_args(arguments)  # type: ignore[arg-type]
     contradictions = [
@@ -115,9 +114,32 @@ def adopt_checkpoint(
     return config
 
 
+def _data_options(facts: dict[str, Any], arguments: ArgsType) -> dict[str, Any]:
+    """Return the options that load what a checkpoint was trained on.
+
+    Raises:
+        ConfigError: It was trained on a table whose place the checkpoint does not know.
+    """
+    table = facts.get("data_options")
+    if table is not None:
+        return {f"data.{name}": value for name, value in table.items()} | {"data.dataset": TABLE}
+    if facts["dataset"] in DATASETS:
+        return {"data.dataset": facts["dataset"]}
+    words = arguments if isinstance(arguments, list) else []
+    if any(str(word).startswith("--data.") for word in words):
+        return {}
+    raise ConfigError(
+        f"the checkpoint was trained on {facts['dataset']}, which is not among "
+        f"{', '.join(DATASETS)}: say what to evaluate it on, with --data.table FILE or "
+        "--data.dataset NAME"
+    )
+
+
 def _differ(name: str, given: Any, kept: Any) -> bool:
     if name == "model.norm":
         return norm_name(given) != norm_name(kept)
+    if name in ("data.table", "data.validation_table", "data.test_table") and given and kept:
+        return Path(given).expanduser().resolve() != Path(kept)
     if isinstance(given, list | tuple) and isinstance(kept, list | tuple):
         return list(given) != list(kept)
     return given != kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphormer_sepnorm.datasets.data_module import SPLITS
+from graphormer_sepnorm.datasets.data_report import DataReport
 from graphormer_sepnorm.inference.checkpoint import BEST, LAST
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.training.callbacks import Throughput
-from graphormer_sepnorm.training.report import METRIC_NAMES, format_table, units, write_result
+from graphormer_sepnorm.training.report import METRIC_NAMES, format_table, units, write_json
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.cli.lightning_cli import TrainCLI
+
+
+def report_data(report: DataReport, directory: Path) -> None:
+    """Print the report on a user's table and keep it in the run directory.
+
+    Beside it go the split of every row and the rows that cannot be used, with reasons.
+    """
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(f"\n{report.text(unicode=unicode)}", flush=True)
+    write_json(directory / "data_report.json", report.to_plain())
+    report.write_splits(directory / "splits.csv")
+    if report.invalid:
+        path = directory / "invalid_rows.csv"
+        report.write_invalid(path)
+        print(f"rows that are left out, with reasons: {path}", flush=True)
+    print()
 
 
 def report_evaluation(cli: TrainCLI, split: str, checkpoint: str) -> None:
@@ -68,7 +86,7 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
         "graphs_per_second": round(throughput.graphs_per_second * trainer.world_size, 1),
         "checkpoint": str(best),
     }
-    write_result(run_directory / "result.json", result)
+    write_json(run_directory / "result.json", result)
     name, unit = METRIC_NAMES[metric], units(module)
     rows = [(f"Graphormer, {module.model.config.norm}", f"{values[f'test_{metric}']:.4f}{unit}")]
     rows = [*_baseline_rows(cli, unit), *rows]
@@ -85,20 +103,34 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
 
 
 def _baseline_rows(cli: TrainCLI, unit: str) -> list[tuple[str, str]]:
-    """Rows of the table for the mean and for ridge regression, where they were asked for."""
+    """Rows of the table for the simple models, where they were asked for; mean over targets."""
     data = cli.datamodule
     splits = data.splits
-    asked = cli.config["fit"].baselines and splits.task.kind == "regression"
-    if not asked or splits.smiles is None or len(splits.task.targets) != 1:
+    if not cli.config["fit"].baselines or splits.smiles is None:
         return []
-    from graphormer_sepnorm.chem.baselines import baseline_errors
+    from graphormer_sepnorm.chem.baselines import baseline_aurocs, baseline_errors
 
-    targets = {split: data.store.targets[data.indices(split), 0] for split in SPLITS}
-    # A molecule without a label says nothing about an error.
-    labelled = {split: np.flatnonzero(~np.isnan(values)) for split, values in targets.items()}
-    errors = baseline_errors(
-        {split: [splits.smiles[split][i] for i in labelled[split]] for split in SPLITS},
-        {split: targets[split][labelled[split]] for split in SPLITS},
-    )
-    labels = {"mean": "mean of the training labels", "ridge": "ridge on Morgan fingerprints"}
-    return [(labels.get(name, name), f"{error:.4f}{unit}") for name, error in errors.items()]
+    scores = baseline_errors if splits.task.kind == "regression" else baseline_aurocs
+    per_target = []
+    for target in range(len(splits.task.targets)):
+        targets = {split: data.store.targets[data.indices(split), target] for split in SPLITS}
+        # A molecule without a label says nothing about an error.
+        labelled = {split: np.flatnonzero(~np.isnan(values)) for split, values in targets.items()}
+        if not all(len(rows) for rows in labelled.values()):
+            continue
+        per_target.append(
+            scores(
+                {split: [splits.smiles[split][i] for i in labelled[split]] for split in SPLITS},
+                {split: targets[split][labelled[split]] for split in SPLITS},
+            )
+        )
+    names = {
+        "mean": "mean of the training labels",
+        "ridge": "ridge on Morgan fingerprints",
+        "logistic": "logistic regression on Morgan fingerprints",
+    }
+    means = {
+        name: np.mean([values[name] for values in per_target])
+        for name in (per_target[0] if per_target else ())
+    }
+    return [(names[name], f"{value:.4f}{unit}") for name, value in means.items()]

@@ -40,6 +40,9 @@ DATASETS: dict[str, Callable[[Path], DatasetSplits]] = {
     "sample": _sample,
 }
 
+# A file of the user's: it has options of its own, so it is not loaded by name alone.
+TABLE = "table"
+
 # Other names the same data sets go by; "_" and capitals are already taken care of.
 ALIASES = {
     "zinc12k": "zinc-subset",
@@ -61,10 +64,10 @@ def canonical_name(name: str) -> str:
     """
     plain = name.strip().lower().replace("_", "-")
     plain = ALIASES.get(plain, plain)
-    if plain not in DATASETS:
+    if plain not in (*DATASETS, TABLE):
         raise ConfigError(
-            f"unknown data set '{name}'{did_you_mean(plain, [*DATASETS, *ALIASES])}; "
-            f"there are {', '.join(DATASETS)}"
+            f"unknown data set '{name}'{did_you_mean(plain, [*DATASETS, *ALIASES, TABLE])}; "
+            f"there are {', '.join(DATASETS)}; a file of your own is given by --data.table FILE"
         )
     return plain
 
@@ -81,4 +84,7 @@ def load_dataset(name: str, root: str | Path) -> DatasetSplits:
         ConfigError: No data set goes by this name.
         DataError: Raw files are missing and cannot be downloaded, or are damaged.
     """
-    return DATASETS[canonical_name(name)](Path(root).expanduser())
+    plain = canonical_name(name)
+    if plain == TABLE:
+        raise ConfigError("a table is loaded by load_table, which takes its options")
+    return DATASETS[plain](Path(root).expanduser())

@@ -5,69 +5,37 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader
 
-from graphormer_sepnorm.datasets.catalogue import canonical_name, load_dataset
+from graphormer_sepnorm.datasets.catalogue import TABLE, canonical_name, load_dataset
 from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.table_options import TableOptions
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.graphs.batch import GraphBatch
-from graphormer_sepnorm.graphs.loading import EpochBatches, make_loader
+from graphormer_sepnorm.graphs.loading import (
+    EpochBatches,
+    TrainingOrder,
+    in_order,
+    make_loader,
+)
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 SPLITS = ("train", "validation", "test")
 
 
-class TrainingOrder(Sampler[list[int]]):
-    """The batches of an epoch, as one process of a training that may have been resumed sees them.
-
-    Several processes share each batch: `batch_size` is that of all of them together, and the order
-    does not depend on their number. Of the epoch in which a resumed run stopped only the batches
-    that are left are given; the length is that of whole epochs, as Lightning expects.
-
-    Args:
-        batches: The batches of all processes, of whole epochs.
-        position: Epoch and batch at which training starts.
-        rank: Number of this process.
-        world_size: Number of processes.
-    """
-
-    def __init__(
-        self, batches: EpochBatches, position: tuple[int, int], rank: int = 0, world_size: int = 1
-    ) -> None:
-        self.batches = batches
-        self.position = position
-        self.rank = rank
-        self.world_size = world_size
-        # Workers draw the order as soon as they start, before training says which epoch it is.
-        self.set_epoch(position[0])
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next iteration gives."""
-        self.batches.set_epoch(epoch)
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        epoch, batch = self.position
-        first = batch if self.batches.epoch == epoch else 0
-        for numbers in itertools.islice(self.batches, first, None):
-            yield numbers[self.rank :: self.world_size]
-
-
 class MoleculeDataModule(LightningDataModule):
     """Molecules in three splits, as batches for Graphormer.
 
     Args:
-        dataset: zinc-subset, zinc, ogbg-molhiv or sample (bundled, nothing is downloaded).
+        dataset: zinc-subset, zinc, ogbg-molhiv, sample (bundled, nothing is downloaded) or table
+            (a file of your own). null takes table if one is given, else zinc-subset.
         root: The data root: raw files are looked for and downloads and the graph store are kept
             here. A relative path is relative to where the command was started.
         batch_size: Graphs in a training batch, at least 2; several processes share them. Batches
@@ -83,11 +51,29 @@ class MoleculeDataModule(LightningDataModule):
             is best on a few CPU cores; 2 to 4 hide the work behind a GPU.
         attention_blocks: Groups of similar size that a batch is split into for attention. More
             groups mean less padding but more, smaller operations; results are the same.
+        table: Your own molecules with labels: CSV, TSV, SDF or Parquet, CSV and TSV gzipped too.
+        validation_table: A file of its own for the validation split (then test_table too).
+        test_table: A file of its own for the test split (then validation_table too).
+        smiles_column: Column of the SMILES; null finds it by its name.
+        target_columns: Columns of the labels; null takes the only column with numbers. Missing
+            labels are left out of the loss and the metrics.
+        weight_column: Column of weights in the training loss, 0 or more; null weighs all rows the
+            same. Metrics are not weighted.
+        task: regression, binary (labels 0 and 1), or auto: binary if there are no other labels.
+        units: Unit of each target, for messages.
+        split: random, scaffold (molecules with the same ring systems stay together), column or
+            files; auto takes files or a column if they are given, else scaffold.
+        split_column: Column that says train, validation or test.
+        split_fractions: Shares of training, validation and test split.
+        split_seed: Decides the random split; not tied to seed_everything, so that runs with
+            different seeds share their split.
+        on_invalid: What to do with rows that cannot be used: skip lists them and goes on, error
+            stops at the first.
     """
 
     def __init__(
         self,
-        dataset: str = "zinc-subset",
+        dataset: str | None = None,
         root: str = "data",
         batch_size: int = 256,
         eval_batch_size: int | None = None,
@@ -95,6 +81,19 @@ class MoleculeDataModule(LightningDataModule):
         seed: int = 0,
         num_workers: int = 0,
         attention_blocks: int = 1,
+        table: str | None = None,
+        validation_table: str | None = None,
+        test_table: str | None = None,
+        smiles_column: str | None = None,
+        target_columns: list[str] | str | None = None,
+        weight_column: str | None = None,
+        task: Literal["auto", "regression", "binary"] = "auto",
+        units: list[str] | str | None = None,
+        split: Literal["auto", "random", "scaffold", "column", "files"] = "auto",
+        split_column: str | None = None,
+        split_fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
+        split_seed: int = 0,
+        on_invalid: Literal["skip", "error"] = "skip",
     ) -> None:
         super().__init__()
         if batch_size < 2:
@@ -103,7 +102,24 @@ class MoleculeDataModule(LightningDataModule):
             raise ConfigError(f"--data.eval_batch_size is {eval_batch_size}: it must be 1 or more")
         if num_workers < 0:
             raise ConfigError(f"--data.num_workers is {num_workers}: it must be 0 or more")
-        self.dataset = canonical_name(dataset)
+        self.dataset = canonical_name(dataset or ("table" if table else "zinc-subset"))
+        self.table_options = self._table_options(
+            {
+                "table": table,
+                "validation_table": validation_table,
+                "test_table": test_table,
+                "smiles_column": smiles_column,
+                "target_columns": _listed(target_columns),
+                "weight_column": weight_column,
+                "task": task,
+                "units": _listed(units),
+                "split": split,
+                "split_column": split_column,
+                "split_fractions": split_fractions,
+                "split_seed": split_seed,
+                "on_invalid": on_invalid,
+            }
+        )
         self.root = Path(root).expanduser().resolve()
         self.batch_size = batch_size
         self.eval_batch_size = eval_batch_size or batch_size
@@ -128,11 +144,31 @@ class MoleculeDataModule(LightningDataModule):
         module._splits = splits
         return module
 
+    def _table_options(self, options: dict[str, Any]) -> TableOptions | None:
+        """Check the options of a table; None for another data set."""
+        if self.dataset != TABLE:
+            if options["table"]:
+                raise ConfigError(
+                    f"--data.table {options['table']} and --data.dataset {self.dataset}: give one "
+                    "of them"
+                )
+            return None
+        if not options["table"]:
+            raise ConfigError("which table? Give your file: --data.table FILE")
+        return TableOptions.from_data_options(options)
+
+    def _load(self) -> DatasetSplits:
+        if self.table_options is None:
+            return load_dataset(self.dataset, self.root)
+        from graphormer_sepnorm.datasets.table import load_table
+
+        return load_table(self.table_options)
+
     @property
     def splits(self) -> DatasetSplits:
         """The data set; loaded when it is first asked for."""
         if self._splits is None:
-            self._splits = load_dataset(self.dataset, self.root)
+            self._splits = self._load()
             for name, part in self._splits.parts.items():
                 if len(part) == 0:
                     raise DataError(f"{self.dataset}: the {name} split holds no molecules")
@@ -203,26 +239,56 @@ class MoleculeDataModule(LightningDataModule):
         deviation = np.where(deviation > 0, deviation, 1.0)
         return np.nanmean(labels, axis=0).tolist(), deviation.tolist()
 
+    def weight_scale(self) -> float:
+        """The factor that brings the weights of the training graphs to a mean of 1.
+
+        Raises:
+            DataError: All weights are 0.
+        """
+        mean = float(np.asarray(self.store.weights[self.indices("train")], np.float64).mean())
+        if mean == 0:
+            raise DataError(f"{self.splits.name}: the weights of all training graphs are 0")
+        return 1 / mean
+
+    def training_summary(self) -> dict[str, Any]:
+        """What the training split covers: atoms of a graph and labels, as plain numbers."""
+        train = self.indices("train")
+        atoms = self.store.num_atoms(train)
+        labels = np.asarray(self.store.targets[train], dtype=np.float64)
+        targets = []
+        for column in labels.T:
+            present = column[~np.isnan(column)]
+            spread = {
+                "mean": present.mean(),
+                "std": present.std(),
+                "min": present.min(),
+                "max": present.max(),
+            }
+            targets.append(
+                {"labels": len(present)} | {name: float(value) for name, value in spread.items()}
+            )
+        return {
+            "atoms": {
+                "min": int(atoms.min()),
+                "mean": float(atoms.mean()),
+                "max": int(atoms.max()),
+            },
+            "targets": targets,
+        }
+
     def train_dataloader(self) -> DataLoader:
         """Training batches, in an order that depends on (seed, epoch) only.
 
         Of the epoch in which a resumed run stopped, the batches that are left.
         """
-        loader = self._loader("train")
         trainer = self.trainer
-        order = TrainingOrder(
-            loader.batch_sampler,  # type: ignore[arg-type]
-            self._position,
-            rank=trainer.global_rank if trainer else 0,
-            world_size=trainer.world_size if trainer else 1,
-        )
-        return DataLoader(
-            loader.dataset,
-            batch_sampler=order,
-            collate_fn=loader.collate_fn,
-            num_workers=loader.num_workers,
-            pin_memory=loader.pin_memory,
-            persistent_workers=loader.persistent_workers,
+        return self._loader(
+            TrainingOrder(
+                EpochBatches(self.indices("train"), self.batch_size, self.seed),
+                self._position,
+                rank=trainer.global_rank if trainer else 0,
+                world_size=trainer.world_size if trainer else 1,
+            )
         )
 
     def state_dict(self) -> dict[str, int]:
@@ -243,11 +309,11 @@ class MoleculeDataModule(LightningDataModule):
 
     def val_dataloader(self) -> DataLoader:
         """Validation graphs, each once."""
-        return self._loader("validation")
+        return self._loader(in_order(self.indices("validation"), self.eval_batch_size))
 
     def test_dataloader(self) -> DataLoader:
         """Test graphs, each once."""
-        return self._loader("test")
+        return self._loader(in_order(self.indices("test"), self.eval_batch_size))
 
     def transfer_batch_to_device(
         self, batch: GraphBatch, device: torch.device, dataloader_idx: int
@@ -255,15 +321,12 @@ class MoleculeDataModule(LightningDataModule):
         """Move a batch; pinned batches are copied while the device works."""
         return batch.to(device, non_blocking=True)
 
-    def _loader(self, split: str) -> DataLoader:
-        training = split == "train"
+    def _loader(self, batches: TrainingOrder | list[list[int]]) -> DataLoader:
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return make_loader(
             self.store,
-            self.indices(split),
             self._vocabulary(),
-            self.batch_size if training else self.eval_batch_size,
-            seed=self.seed if training else None,
+            batches,
             num_workers=self.num_workers,
             pin_memory=on_gpu,
             attention_blocks=self.attention_blocks,
@@ -281,3 +344,8 @@ class MoleculeDataModule(LightningDataModule):
                 "the same features"
             )
         return GraphVocabulary.from_plain(facts["vocabulary"])
+
+
+def _listed(names: list[str] | str | None) -> list[str] | None:
+    """One name may be given without the brackets of a list."""
+    return [names] if isinstance(names, str) else names

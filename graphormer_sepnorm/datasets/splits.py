@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from graphormer_sepnorm.datasets.data_report import DataReport
 from graphormer_sepnorm.graphs.task import Task
 
 
@@ -46,6 +47,8 @@ class DatasetSplits:
             there is none.
         smiles: The SMILES of each split (``train``, ``validation``, ``test``) in the order of its
             graphs, or None where the source has none.
+        report: What is in a user's table and which of its rows are left out; None for the data
+            sets that are known by name.
     """
 
     name: str
@@ -57,6 +60,7 @@ class DatasetSplits:
     feature_version: str
     featuriser: str | None = None
     smiles: dict[str, list[str]] | None = None
+    report: DataReport | None = None
 
     @property
     def parts(self) -> dict[str, Graphs]:

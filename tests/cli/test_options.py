@@ -32,7 +32,22 @@ OPTIONS = {
     "data.dataset",
     "data.eval_batch_size",
     "data.num_workers",
+    "data.on_invalid",
     "data.root",
+    "data.smiles_column",
+    "data.split",
+    "data.split_column",
+    "data.split_fractions",
+    "data.split_seed",
+    "data.table",
+    "data.target_columns",
+    "data.target_columns+",
+    "data.task",
+    "data.test_table",
+    "data.units",
+    "data.units+",
+    "data.validation_table",
+    "data.weight_column",
     "model",
     "model.atom_rows",
     "model.attention_dropout",
@@ -85,7 +100,8 @@ def test_list_of_options_is_frozen(verb: str) -> None:
 
 @pytest.mark.parametrize("name", config_names())
 def test_every_shipped_configuration_fits_the_signatures(name: str) -> None:
-    cli = Parsed(["fit", "-c", str(config_path(name))], name)
+    table = ["--data.table", "some.csv"] if name.startswith("table_") else []
+    cli = Parsed(["fit", "-c", str(config_path(name)), *table], name)
     content = yaml.safe_load(config_path(name).read_text())
     for option, value in content["model"].items():
         given = cli.model.hparams[option]
@@ -101,7 +117,8 @@ def test_every_shipped_configuration_fits_the_signatures(name: str) -> None:
 
 
 def test_shipped_configurations() -> None:
-    assert config_names() == ["molhiv", "molhiv_base", "quickstart", "zinc", "zinc_subset"]
+    tables = ["table_classification", "table_regression"]
+    assert config_names() == ["molhiv", "molhiv_base", "quickstart", *tables, "zinc", "zinc_subset"]
 
 
 def test_zinc_subset_is_the_recipe_of_version_1() -> None:

@@ -1,0 +1,226 @@
+"""A data report as text: at most about 30 lines of 80 columns, what is unremarkable in one line."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from graphormer_sepnorm.datasets.data_report import (
+    DataReport,
+    LabelSummary,
+    SameMolecule,
+    TargetReport,
+)
+
+_WIDTH = 80
+_INDENT = 12
+_BAR = 40  # columns of the longest bar
+_TARGETS = 12
+_WARNINGS = 4
+_EXAMPLES = 2
+_SPLIT_WORDS = {"train": "training", "validation": "validation", "test": "test"}
+
+
+def report_text(report: DataReport, unicode: bool) -> str:
+    """Return the report for people.
+
+    Args:
+        report: The report.
+        unicode: Whether bars are drawn with block characters; else with ``#``.
+    """
+    lines = [*_data(report), *_split(report)]
+    low, mean, high = report.atoms
+    lines += _entry("atoms", f"{low} to {high} in a molecule, {mean:.1f} on average")
+    lines += _duplicates(report)
+    lines += _leakage(report)
+    shown = report.warnings[:_WARNINGS]
+    for warning in shown:
+        lines += _entry("warning", warning)
+    if len(report.warnings) > len(shown):
+        lines += _entry("", f"and {len(report.warnings) - len(shown)} more warnings")
+    lines.append("")
+    if len(report.targets) == 1:
+        lines += _one_target(report.targets[0], report.kind == "binary", unicode)
+    else:
+        lines += _targets(report, unicode)
+    # A column's name may hold bytes that are no text.
+    return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
+
+
+def _entry(label: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        " ".join(text.split()),
+        _WIDTH,
+        initial_indent=f"{label:<{_INDENT}}",
+        subsequent_indent=" " * _INDENT,
+        break_on_hyphens=False,
+    )
+
+
+def _data(report: DataReport) -> Iterator[str]:
+    files = ", ".join(Path(file).name for file in report.files)
+    unusable = len(report.invalid)
+    how_many = f"{report.valid:,} of {report.rows:,}" if unusable else f"all {report.rows:,}"
+    yield from _entry("data", f"{files}: {how_many} rows can be used")
+    if not unusable:
+        return
+    reasons = ", ".join(f"{count:,} {kind}" for kind, count in report.reasons.items())
+    first = report.invalid[0]
+    file = f"{Path(first.file).name}, " if len(report.files) > 1 else ""
+    reason = _cut(first.reason, 160)
+    yield from _entry("left out", f"{reasons}; the first: {file}{first.place}: {reason}")
+
+
+def _split(report: DataReport) -> list[str]:
+    sizes = ", ".join(f"{len(part):,} {_SPLIT_WORDS[name]}" for name, part in report.splits.items())
+    return _entry("split", f"{report.split}: {sizes}")
+
+
+def _duplicates(report: DataReport) -> Iterator[str]:
+    found = report.duplicates
+    if not found.molecules:
+        yield from _entry("duplicates", "none")
+        return
+    text = f"{_count(found.molecules, 'molecule')} in {found.rows:,} rows"
+    if not found.conflicting:
+        yield from _entry("duplicates", f"{text}, their labels agree")
+        return
+    shown = "; ".join(
+        _same(same, files=len(report.files) > 1)
+        for same in found.examples[: min(_EXAMPLES, found.conflicting)]
+    )
+    yield from _entry(
+        "duplicates", f"{text}; the labels of {found.conflicting:,} differ, for example {shown}"
+    )
+
+
+def _same(same: SameMolecule, files: bool) -> str:
+    """Where a molecule stands and how it is labelled there."""
+    pairs = list(zip(same.rows, same.labels, strict=True))
+    shown = [
+        f"{f'{_SPLIT_WORDS[split]} ' if files else ''}row {row}: "
+        + "/".join("-" if label is None else f"{label:.4g}" for label in labels[:3])
+        for (split, row), labels in pairs[:3]
+    ]
+    rest = f", and {len(pairs) - 3} more" if len(pairs) > 3 else ""
+    return f"{_cut(same.smiles, 60)} ({', '.join(shown)}{rest})"
+
+
+def _leakage(report: DataReport) -> Iterator[str]:
+    leaks = [leak for leak in report.leakage if leak.molecules]
+    if leaks:
+        pairs = ", ".join(
+            f"{leak.molecules:,} in {_pair(leak.splits)} (for example {_cut(leak.examples[0], 60)})"
+            for leak in leaks
+        )
+        text = f"molecules in two splits, which makes the test look too good: {pairs}"
+    else:
+        text = "no molecule is in two splits"
+    shared = [leak for leak in report.leakage if leak.scaffolds]
+    if shared:
+        pairs = ", ".join(f"{leak.scaffolds:,} in {_pair(leak.splits)}" for leak in shared)
+        text += f"; ring scaffolds in two splits: {pairs}"
+    elif all(leak.scaffolds == 0 for leak in report.leakage):
+        text += ", no ring scaffold either" if not leaks else "; no ring scaffold is"
+    yield from _entry("leakage", text)
+
+
+def _pair(splits: tuple[str, str]) -> str:
+    return " and ".join(_SPLIT_WORDS[split] for split in splits)
+
+
+def _one_target(target: TargetReport, binary: bool, unicode: bool) -> Iterator[str]:
+    statistics = () if binary else ("mean", "std", "min", "max")
+    width = max(_INDENT, min(24, len(_title(target))))
+    yield _header(_title(target), statistics, width)
+    for split, summary in target.splits.items():
+        yield _row(f"  {_SPLIT_WORDS[split]}", summary, statistics, width)
+    if not binary:
+        yield from _histogram(target, unicode)
+
+
+def _targets(report: DataReport, unicode: bool) -> Iterator[str]:
+    """One line per target: its training labels, with a small histogram of all."""
+    statistics = () if report.kind == "binary" else ("mean", "min", "max")
+    shown = report.targets[:_TARGETS]
+    width = max(_INDENT, min(20, max(len(_title(target)) for target in shown)))
+    yield _header("training", statistics, width)
+    for target in shown:
+        bars = f" {_sparkline(target.counts)}" if statistics and unicode else ""
+        yield _row(_title(target), target.splits["train"], statistics, width) + bars
+    if len(report.targets) > len(shown):
+        yield f"and {len(report.targets) - len(shown)} more targets"
+
+
+def _title(target: TargetReport) -> str:
+    name = " ".join(target.name.split())
+    return f"{name} [{target.unit}]" if target.unit else name
+
+
+def _header(title: str, statistics: tuple[str, ...], width: int) -> str:
+    return _line(title, ("labels", "missing", *(statistics or ("class 1",))), width)
+
+
+def _row(title: str, summary: LabelSummary, statistics: tuple[str, ...], width: int) -> str:
+    """One line about the labels of a target in a split; no statistics: of classes."""
+    cells = [f"{summary.labels:,}", f"{summary.missing:,}"]
+    if statistics:
+        cells += [_number(getattr(summary, name)) for name in statistics]
+    else:
+        share = "" if summary.mean is None else f" ({summary.mean:.1%})"
+        cells.append(f"{summary.positives:,}{share}")
+    return _line(title, cells, width)
+
+
+def _line(title: str, cells: Sequence[str], width: int) -> str:
+    widths = (8, 8, 16) if len(cells) == 3 else (8,) * len(cells)
+    aligned = (f" {cell:>{wide}}" for cell, wide in zip(cells, widths, strict=True))
+    return f"{_cut_middle(title, width):<{width}}" + "".join(aligned)
+
+
+def _number(value: float | None) -> str:
+    """A number in 8 columns."""
+    if value is None:
+        return "-"
+    texts = [f"{value:.{digits}g}" for digits in (4, 3, 2)]
+    return next((text for text in texts if len(text) <= 8), texts[-1])
+
+
+def _histogram(target: TargetReport, unicode: bool) -> Iterator[str]:
+    edges = [f"{edge:.6g}" for edge in target.edges]
+    width = max(len(edge) for edge in edges)
+    largest = max(target.counts)
+    if len(target.counts) < 2:
+        return
+    for low, high, count in zip(edges, edges[1:], target.counts, strict=False):
+        bar = _bar(_BAR * count / largest, unicode) if count else ""
+        yield f"  {low:>{width}} to {high:>{width}} {bar} {count:,}"
+
+
+def _bar(length: float, unicode: bool) -> str:
+    if not unicode:
+        return "#" * max(1, round(length))
+    eighths = max(1, round(length * 8))
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+
+def _sparkline(counts: tuple[int, ...]) -> str:
+    largest = max(counts)
+    return "".join("▁▂▃▄▅▆▇█"[round(7 * count / largest)] if largest else "▁" for count in counts)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def _cut_middle(text: str, length: int) -> str:
+    """Cut so that names stay apart that differ at the end only."""
+    if len(text) <= length:
+        return text
+    tail = (length - 3) // 2
+    return f"{text[: length - 3 - tail]}...{text[-tail:]}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")

@@ -1,0 +1,288 @@
+"""A user's own table as a data set: molecules with labels from CSV, TSV, SDF or Parquet.
+
+Rows that cannot be used are left out and reported, never fatal unless asked. The table is read
+once; graphs are made later, when the graph store is built.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_molblock, parse_smiles
+from graphormer_sepnorm.chem.scaffolds import split_by_scaffold
+from graphormer_sepnorm.datasets.data_checks import (
+    CheckedSplit,
+    find_duplicates,
+    find_leakage,
+    find_warnings,
+    report_target,
+)
+from graphormer_sepnorm.datasets.data_report import DataReport, SplitRows, TargetReport
+from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
+from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.table_options import TableOptions
+from graphormer_sepnorm.datasets.table_rows import TableContents, ValidRow, read_rows
+from graphormer_sepnorm.datasets.table_splits import SPLITS, random_split
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.graphs.task import Task
+
+FEATURISER = "molecule-1"
+# Changes whenever the same file and options come to other molecules, labels or splits than before.
+_VERSION = "table-1"
+# Where the split does not need scaffolds they are computed for the report only, as long as that is
+# a matter of a second or two.
+_REPORTED_SCAFFOLDS = 10_000
+
+
+def load_table(options: TableOptions) -> DatasetSplits:
+    """Load a table, split it, and report what is in it.
+
+    Args:
+        options: Files, columns, split.
+
+    Returns:
+        The data set under the name of its file, with a `DataReport`. Its fingerprint is that of the
+        files' contents and of all options that decide about graphs, labels and splits.
+
+    Raises:
+        DataError: A file cannot be read, columns are missing or cannot be told, rows cannot be
+            used and that is to be an error, a split is empty, or nothing can be learned from a
+            target (no label, or one class only, in the training split).
+        ConfigError: The units do not fit the targets.
+    """
+    split = options.resolved_split
+    limit = None if split == "scaffold" else _REPORTED_SCAFFOLDS
+    tables: list[TableContents] = []
+    for path in options.paths:
+        names = tables[0].columns.names if tables else options.target_columns
+        tables.append(read_rows(path, options, names, limit))
+    _check_rows(options, tables)
+
+    parts = _split(options, tables)
+    labels = {
+        name: np.array([row.labels for row in rows], dtype=np.float64)
+        for name, rows in parts.items()
+    }
+    task = _task(options, tables[0].columns.names, labels)
+    targets = tuple(
+        report_target(
+            name, unit, {part: values[:, n] for part, values in labels.items()}, task.kind
+        )
+        for n, (name, unit) in enumerate(zip(task.targets, task.units, strict=True))
+    )
+    _check_training_labels(options.path, targets, task.kind)
+    return DatasetSplits(
+        _stem(options.path),
+        *(
+            _graphs(parts[name], labels[name], options, tables[at % len(tables)])
+            for at, name in enumerate(SPLITS)
+        ),
+        task=task,
+        fingerprint=_fingerprint(options, tables, task.kind),
+        feature_version=FEATURISER,
+        featuriser=FEATURISER,
+        smiles={name: [row.smiles for row in rows] for name, rows in parts.items()},
+        report=_report(options, tables, parts, labels, task, targets),
+    )
+
+
+def _stem(path: Path) -> str:
+    name = path.name.removesuffix(".gz")
+    return Path(name).stem or name
+
+
+def _check_rows(options: TableOptions, tables: Sequence[TableContents]) -> None:
+    """Refuse files without usable rows, and unusable rows where they are to be an error."""
+    invalid = [row for table in tables for row in table.invalid]
+    if invalid and options.on_invalid == "error":
+        first, others = invalid[0], len(invalid) - 1
+        more = f"; {others:,} more cannot be used either" if others else ""
+        raise DataError(
+            f"{first.file}, {first.place}: {first.reason}{more}: mend them, or leave them out with "
+            "--data.on_invalid skip"
+        )
+    for path, table in zip(options.paths, tables, strict=True):
+        if table.valid:
+            continue
+        if not table.invalid:
+            raise DataError(f"{path} has no rows: nothing can be learned from it")
+        first = table.invalid[0]
+        raise DataError(
+            f"{path}: none of its {len(table.invalid):,} rows can be used; {first.place}: "
+            f"{first.reason}"
+        )
+
+
+def _split(options: TableOptions, tables: Sequence[TableContents]) -> dict[str, list[ValidRow]]:
+    """Return the rows of the three splits, none of them empty, in the order of the files."""
+    split = options.resolved_split
+    rows = tables[0].valid
+    if split == "files":
+        return {name: table.valid for name, table in zip(SPLITS, tables, strict=True)}
+    if split == "column":
+        parts = {name: [row for row in rows if row.split == name] for name in SPLITS}
+        advice = f"mark rows for it in column {options.split_column!r}, or choose another split"
+    else:
+        if split == "random":
+            positions = random_split(
+                [row.canonical for row in rows], options.split_fractions, options.split_seed
+            )
+            advice = "give more molecules, or other --data.split_fractions"
+        else:
+            scaffolds = [row.scaffold or "" for row in rows]
+            positions = split_by_scaffold(scaffolds, options.split_fractions)
+            advice = (
+                f"the molecules have {len(set(scaffolds)):,} different scaffolds, which stay "
+                "together: try --data.split random, or other --data.split_fractions"
+            )
+        parts = {
+            name: [rows[at] for at in chosen]
+            for name, chosen in zip(SPLITS, positions, strict=True)
+        }
+    empty = [name for name in SPLITS if not parts[name]]
+    if empty:
+        sizes = ", ".join(f"{len(part):,} {name}" for name, part in parts.items())
+        raise DataError(
+            f"{options.path}: the {split} split leaves no molecule for {' and '.join(empty)} "
+            f"({sizes}); {advice}"
+        )
+    return parts
+
+
+def _task(options: TableOptions, names: tuple[str, ...], labels: dict[str, np.ndarray]) -> Task:
+    if options.units and len(options.units) != len(names):
+        raise ConfigError(
+            f"--data.units has {len(options.units)} units for {len(names)} target columns "
+            f"({', '.join(names)}): give one for each, '' where there is none"
+        )
+    units = options.units or ("",) * len(names)
+    kind: Literal["regression", "binary"]
+    if options.kind == "auto":
+        present = [values[~np.isnan(values)] for values in labels.values()]
+        binary = all(bool(np.isin(values, (0, 1)).all()) for values in present)
+        kind = "binary" if binary else "regression"
+    else:
+        kind = options.kind
+    readable = tuple(_readable(name) for name in names)
+    return Task(kind, readable, units, "auroc" if kind == "binary" else "mae")
+
+
+def _readable(name: str) -> str:
+    """Return a column's name as text that can be shown; bytes that are no UTF-8 are Latin-1."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "surrogateescape").decode("latin-1")
+    return name
+
+
+def _check_training_labels(
+    path: Path, targets: tuple[TargetReport, ...], kind: Literal["regression", "binary"]
+) -> None:
+    for target in targets:
+        summary = target.splits["train"]
+        if not summary.labels:
+            raise DataError(
+                f"{path}: {target.name} has no label in the training split: leave it out of "
+                "--data.target_columns, or choose another split"
+            )
+        if kind == "binary" and summary.positives in (0, summary.labels):
+            raise DataError(
+                f"{path}: all {summary.labels:,} training labels of {target.name} are "
+                f"{1 if summary.positives else 0}: classification needs both classes; leave it out "
+                "of --data.target_columns, or choose another split"
+            )
+
+
+def _graphs(
+    rows: list[ValidRow], labels: np.ndarray, options: TableOptions, table: TableContents
+) -> LazyGraphs:
+    weights = None if options.weight_column is None else np.array([row.weight for row in rows])
+    return LazyGraphs(
+        [row.text for row in rows],
+        labels,
+        get_featuriser(FEATURISER),
+        weights,
+        parse_molblock if table.from_records else parse_smiles,
+    )
+
+
+def _fingerprint(
+    options: TableOptions, tables: Sequence[TableContents], kind: Literal["regression", "binary"]
+) -> str:
+    """Hash the files' contents and what decides about graphs, labels and splits.
+
+    Neither where a file lies nor whether a column was named or found makes a difference.
+    """
+    split = options.resolved_split
+    decisive = {
+        "version": _VERSION,
+        "rdkit": RDKIT_VERSION,
+        "featuriser": FEATURISER,
+        "kind": kind,
+        "columns": [dataclasses.asdict(table.columns) for table in tables],
+        "formats": [table.format for table in tables],
+        "split": split,
+        "fractions": options.split_fractions if split in ("random", "scaffold") else None,
+        "seed": options.split_seed if split == "random" else None,
+    }
+    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
+    for path in options.paths:
+        with open(path, "rb") as handle:
+            digest.update(hashlib.file_digest(handle, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _report(
+    options: TableOptions,
+    tables: Sequence[TableContents],
+    parts: dict[str, list[ValidRow]],
+    labels: dict[str, np.ndarray],
+    task: Task,
+    targets: tuple[TargetReport, ...],
+) -> DataReport:
+    checked = {
+        name: CheckedSplit(
+            rows=[row.number for row in rows],
+            molecules=[row.canonical for row in rows],
+            scaffolds=_all_or_none([row.scaffold for row in rows]),
+            labels=labels[name],
+        )
+        for name, rows in parts.items()
+    }
+    atoms = [row.atoms for rows in parts.values() for row in rows]
+    words = {
+        "random": f"random, seed {options.split_seed}",
+        "scaffold": "by scaffold",
+        "column": f"by column {options.split_column!r}",
+        "files": "separate files",
+    }
+    return DataReport(
+        name=_stem(options.path),
+        files=tuple(str(path) for path in options.paths),
+        kind=task.kind,
+        split=words[options.resolved_split],
+        splits={
+            name: SplitRows([row.number for row in rows], [row.smiles for row in rows])
+            for name, rows in parts.items()
+        },
+        invalid=tuple(row for table in tables for row in table.invalid),
+        targets=targets,
+        duplicates=find_duplicates(checked, task.kind),
+        leakage=find_leakage(checked),
+        atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
+        warnings=tuple(find_warnings(targets, task.kind)),
+    )
+
+
+def _all_or_none(scaffolds: list[str | None]) -> list[str] | None:
+    known = [scaffold for scaffold in scaffolds if scaffold is not None]
+    return known if len(known) == len(scaffolds) else None

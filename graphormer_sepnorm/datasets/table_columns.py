@@ -1,0 +1,138 @@
+"""Which columns of a table hold the molecules, the labels, the weights and the split."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graphormer_sepnorm.datasets.table_options import TableOptions
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.tables.columns import find_column, find_smiles_column, parse_number
+from graphormer_sepnorm.tables.reader import Row, TableReader
+
+# Words in the name of a column of numbers that are no property of a molecule.
+_ID_WORDS = {"id", "ids", "idx", "index", "row", "nr", "cid", "sid", "title", "unnamed"}
+_LISTED = 12
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """Positions of the columns that are used.
+
+    Attributes:
+        smiles: None where the molecules are in the records themselves (SDF).
+        targets: One per target.
+        names: Names of the targets.
+        weight: None where all rows weigh the same.
+        split: None where no column says the split.
+    """
+
+    smiles: int | None
+    targets: tuple[int, ...]
+    names: tuple[str, ...]
+    weight: int | None
+    split: int | None
+
+
+def find_columns(
+    reader: TableReader, sample: Sequence[Row], options: TableOptions, targets: tuple[str, ...]
+) -> TableColumns:
+    """Find the columns by their names, and the target by its contents if it is not named.
+
+    Args:
+        reader: The table.
+        sample: Its first rows, for telling columns of numbers.
+        options: What the user says.
+        targets: Names of the targets; empty: the only column of numbers.
+
+    Raises:
+        DataError: A column is not there, is named for two purposes, or which one holds the labels
+            cannot be told.
+    """
+    where, columns = reader.name, reader.columns
+    if reader.format == "smi":
+        raise DataError(
+            f"{where} is a SMILES file, which has no labels to learn from: give a table (CSV, TSV, "
+            "SDF or Parquet) that has them"
+        )
+    smiles = None
+    if reader.format != "sdf" or options.smiles_column is not None:
+        smiles = find_smiles_column(columns, options.smiles_column, where)
+    weight, split = (
+        None if name is None else find_column(columns, name, where)
+        for name in (options.weight_column, options.split_column)
+    )
+    taken = {position for position in (smiles, weight, split) if position is not None}
+    if targets:
+        found = tuple(find_column(columns, name, where) for name in targets)
+    else:
+        found = (_only_target(where, columns, sample, taken),)
+    used = [position for position in (smiles, weight, split, *found) if position is not None]
+    for position in used:
+        if used.count(position) > 1:
+            raise DataError(
+                f"{where}: column {columns[position]!r} is named for two purposes: molecules, "
+                "labels, weights and split need a column each"
+            )
+    return TableColumns(
+        smiles, found, tuple(columns[position] for position in found), weight, split
+    )
+
+
+def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], taken: set[int]) -> int:
+    """Return the only column of numbers that can be a property."""
+    numbers = {
+        position: values
+        for position, name in enumerate(columns)
+        if position not in taken
+        and not _ID_WORDS & set(re.findall(r"[a-z]+", _spaced(name).lower()))
+        and (values := _numbers(sample, position))
+    }
+    candidates = list(numbers)
+    if len(candidates) > 1:  # a column that counts the rows is not one, if there is another
+        candidates = [position for position in candidates if not _counts(numbers[position])]
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        names = [columns[position] for position in candidates]
+        raise DataError(
+            f"{where}: {len(names)} columns hold numbers ({_listed(names)}): say which are the "
+            f"labels, for example --data.target_columns '[{names[0]}]'"
+        )
+    raise DataError(
+        f"{where}: no column holds numbers that could be labels (columns: {_listed(columns)}): "
+        "name the labels with --data.target_columns '[COLUMN]'"
+    )
+
+
+def _spaced(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)  # moleculeId: molecule Id
+
+
+def _numbers(sample: Sequence[Row], position: int) -> list[float]:
+    """Return the numbers of a column; none at all if most of its cells are something else."""
+    values, others = [], 0
+    for row in sample:
+        if row.problem:
+            continue
+        try:
+            value = parse_number(row.cells[position])
+        except ValueError:
+            others += 1
+        else:
+            if value == value:  # not missing
+                values.append(value)
+    return values if len(values) > others else []
+
+
+def _counts(values: list[float]) -> bool:
+    """Whether a column is 0, 1, 2, ... or 1, 2, 3, ..."""
+    first = values[0]
+    return first in (0, 1) and values == [first + step for step in range(len(values))]
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - _LISTED
+    shown = ", ".join(" ".join(name.split()) for name in names[:_LISTED])
+    return f"{shown} and {rest} more" if rest > 0 else shown

@@ -1,0 +1,165 @@
+"""What can be said about a table to train on, checked as far as that needs no file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
+
+Kind = Literal["auto", "regression", "binary"]
+Split = Literal["auto", "random", "scaffold", "column", "files"]
+OnInvalid = Literal["skip", "error"]
+
+# Names in messages, on the command line and in checkpoints, where they differ from the attributes.
+_OPTION_NAMES = {
+    "path": "table",
+    "validation_path": "validation_table",
+    "test_path": "test_table",
+    "kind": "task",
+}
+_PATHS = ("path", "validation_path", "test_path")
+_TUPLES = ("target_columns", "split_fractions", "units")
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """A table to train on: which files, which columns, which split.
+
+    Attributes:
+        path: The training table, or the only one.
+        validation_path: The validation table where it is a file of its own.
+        test_path: The test table where it is a file of its own.
+        smiles_column: None finds it by its name.
+        target_columns: Empty takes the only column of numbers.
+        weight_column: Weights of the rows in the training loss, 0 or more; None: all the same.
+        kind: ``auto`` is ``binary`` if every label is 0 or 1, else ``regression``.
+        split: ``auto`` is ``files`` or ``column`` if those are given, else ``scaffold``.
+        split_column: Says train, validation or test for each row.
+        split_fractions: Shares of training, validation and test split, each above 0; they add up
+            to 1.
+        split_seed: Decides the random split and nothing else.
+        on_invalid: Whether rows that cannot be used are left out or are an error.
+        units: One per target, or none at all.
+
+    Raises:
+        ConfigError: A value does not exist or contradicts another one.
+    """
+
+    path: Path
+    validation_path: Path | None = None
+    test_path: Path | None = None
+    smiles_column: str | None = None
+    target_columns: tuple[str, ...] = ()
+    weight_column: str | None = None
+    kind: Kind = "auto"
+    split: Split = "auto"
+    split_column: str | None = None
+    split_fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    split_seed: int = 0
+    on_invalid: OnInvalid = "skip"
+    units: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, choices in (("kind", Kind), ("split", Split), ("on_invalid", OnInvalid)):
+            value = getattr(self, name)
+            if value not in get_args(choices):
+                raise ConfigError(
+                    f"{_option(name)} is {value!r}{did_you_mean(str(value), get_args(choices))}: "
+                    f"it must be one of {', '.join(get_args(choices))}"
+                )
+        self._check_split()
+        for name in set(self.target_columns):
+            if self.target_columns.count(name) > 1:
+                raise ConfigError(f"--data.target_columns names {name!r} twice: name it once")
+        if self.units and self.target_columns and len(self.units) != len(self.target_columns):
+            raise ConfigError(
+                f"--data.units has {len(self.units)} units for {len(self.target_columns)} target "
+                "columns: give one for each, '' where there is none"
+            )
+
+    def _check_split(self) -> None:
+        fractions = self.split_fractions
+        if len(fractions) != 3 or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
+            raise ConfigError(
+                f"--data.split_fractions is {list(fractions)}: give the shares of training, "
+                "validation and test, each above 0, that add up to 1"
+            )
+        files = self.validation_path is not None or self.test_path is not None
+        both = self.validation_path is not None and self.test_path is not None
+        if (files or self.split == "files") and not both:
+            missing = "test_table" if self.validation_path is not None else "validation_table"
+            raise ConfigError(
+                f"separate files need all three of --data.table, --data.validation_table and "
+                f"--data.test_table: give --data.{missing} too"
+            )
+        if self.split == "column" and self.split_column is None:
+            raise ConfigError("--data.split column needs --data.split_column: name the column")
+        for given, option in (
+            (files, "validation_table"),
+            (self.split_column is not None, "split_column"),
+        ):
+            wanted = {"validation_table": "files", "split_column": "column"}[option]
+            if given and self.resolved_split != wanted:
+                raise ConfigError(
+                    f"--data.split {self.resolved_split} takes no --data.{option}: leave one of "
+                    "them out"
+                )
+
+    @property
+    def resolved_split(self) -> Literal["random", "scaffold", "column", "files"]:
+        """The split that ``auto`` stands for."""
+        if self.split != "auto":
+            return self.split
+        if self.validation_path is not None:
+            return "files"
+        return "scaffold" if self.split_column is None else "column"
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files: one, or training, validation and test."""
+        if self.validation_path is None or self.test_path is None:
+            return (self.path,)
+        return (self.path, self.validation_path, self.test_path)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the options under their names on the command line, as plain values.
+
+        Paths are absolute. For a checkpoint; `from_data_options` is the way back.
+        """
+        plain: dict[str, Any] = {}
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if isinstance(value, Path):
+                value = str(value.expanduser().resolve())
+            plain[_OPTION_NAMES.get(name, name)] = list(value) if name in _TUPLES else value
+        return plain
+
+    @classmethod
+    def from_data_options(cls, options: Mapping[str, Any]) -> TableOptions:
+        """Make the options from their names on the command line (``table``, ``task``, ...).
+
+        Args:
+            options: What is missing has its default, and so has a target column or unit of None.
+
+        Raises:
+            ConfigError: A value does not exist or contradicts another one.
+        """
+        values: dict[str, Any] = {}
+        for name in cls.__dataclass_fields__:
+            option = _OPTION_NAMES.get(name, name)
+            if option not in options:
+                continue
+            value = options[option]
+            if name in _PATHS:
+                value = Path(value) if value else None
+            elif name in _TUPLES:
+                value = tuple(value or ())
+            values[name] = value
+        return cls(**values)
+
+
+def _option(name: str) -> str:
+    return f"--data.{_OPTION_NAMES.get(name, name)}"

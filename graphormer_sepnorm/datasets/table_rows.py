@@ -1,0 +1,238 @@
+"""One pass over a table: molecules with labels, and rows that cannot be used, with the reason."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from graphormer_sepnorm.chem.molecules import canonical_smiles, parse_molblock, parse_smiles
+from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
+from graphormer_sepnorm.datasets.data_report import InvalidRow
+from graphormer_sepnorm.datasets.table_columns import TableColumns, find_columns
+from graphormer_sepnorm.datasets.table_options import TableOptions
+from graphormer_sepnorm.datasets.table_splits import SPLIT_WORDS
+from graphormer_sepnorm.tables.columns import parse_number
+from graphormer_sepnorm.tables.progress import TableProgress
+from graphormer_sepnorm.tables.reader import Row, open_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SAMPLE = 1000  # rows that are looked at to tell columns of numbers
+_LARGEST = float(np.finfo(np.float32).max)  # labels and weights are kept as float32
+
+# Kinds of reasons, for counting.
+MALFORMED = "malformed"
+STRUCTURE = "unreadable structure"
+NO_LABEL = "no label"
+BAD_LABEL = "unusable label"
+BAD_WEIGHT = "unusable weight"
+BAD_SPLIT = "unknown split"
+
+
+@dataclass(frozen=True, slots=True)
+class ValidRow:
+    """A row that can be used.
+
+    Attributes:
+        number: Row of the file, from 1, the header not counted.
+        text: The molecule as it is read again when its graph is made: SMILES, or a mol block.
+        smiles: SMILES as given; of an SDF record the canonical one.
+        canonical: Canonical SMILES.
+        scaffold: Murcko scaffold, or None if it was not asked for.
+        atoms: Number of atoms.
+        labels: One per target; nan = missing.
+        weight: Weight in the training loss.
+        split: ``train``, ``validation`` or ``test`` where a column says so, else empty.
+    """
+
+    number: int
+    text: str
+    smiles: str
+    canonical: str
+    scaffold: str | None
+    atoms: int
+    labels: tuple[float, ...]
+    weight: float
+    split: str
+
+
+@dataclass(frozen=True)
+class TableContents:
+    """All rows of one file.
+
+    Attributes:
+        columns: Which columns were used.
+        format: ``csv``, ``tsv``, ``sdf`` or ``parquet``.
+        from_records: Whether molecules come from SDF records and not from a column of SMILES.
+        valid: The rows that can be used.
+        invalid: Those that cannot.
+    """
+
+    columns: TableColumns
+    format: str
+    from_records: bool
+    valid: list[ValidRow]
+    invalid: list[InvalidRow]
+
+
+class _Unusable(Exception):
+    """Why a row cannot be used: kind, reason."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+def read_rows(
+    path: Path,
+    options: TableOptions,
+    targets: tuple[str, ...],
+    max_scaffolds: int | None,
+) -> TableContents:
+    """Read a table.
+
+    Args:
+        path: The file.
+        options: What the user says about it.
+        targets: Names of the targets; empty: the only column of numbers.
+        max_scaffolds: How many molecules' scaffolds are computed; None: those of all.
+
+    Raises:
+        DataError: The file cannot be read or its columns are not as they should be.
+    """
+    valid: list[ValidRow] = []
+    invalid: list[InvalidRow] = []
+    with open_table(path) as reader:
+        rows = iter(reader)
+        sample = list(itertools.islice(rows, _SAMPLE))
+        columns = find_columns(reader, sample, options, targets)
+        read = _RowReader(columns, options.kind)
+        # Of several training processes only the first one speaks.
+        quiet = os.environ.get("LOCAL_RANK", "0") != "0"
+        progress = TableProgress(reader, "read", quiet)
+        for row in itertools.chain(sample, rows):
+            progress.show(row.number)
+            try:
+                scaffold = max_scaffolds is None or len(valid) < max_scaffolds
+                valid.append(read(row, scaffold))
+            except _Unusable as unusable:
+                smiles = read.smiles(row)
+                reason = " ".join(str(unusable).split())
+                invalid.append(
+                    InvalidRow(str(path), row.number, row.line, smiles, reason, unusable.kind)
+                )
+        progress.finish()
+        return TableContents(columns, reader.format, columns.smiles is None, valid, invalid)
+
+
+class _RowReader:
+    """Turns rows into `ValidRow`.
+
+    Args:
+        columns: Where things are.
+        kind: With ``binary``, labels other than 0 and 1 cannot be used.
+    """
+
+    def __init__(
+        self, columns: TableColumns, kind: Literal["auto", "regression", "binary"]
+    ) -> None:
+        self._columns = columns
+        self._binary = kind == "binary"
+
+    def smiles(self, row: Row) -> str:
+        """Return the SMILES of a row as given, even of a malformed one; empty if there is none."""
+        position = self._columns.smiles
+        if position is None or position >= len(row.cells):
+            return ""
+        cell = row.cells[position]
+        return cell if isinstance(cell, str) else ""
+
+    def __call__(self, row: Row, scaffold: bool) -> ValidRow:
+        """Read one row, with or without the scaffold.
+
+        Raises:
+            _Unusable: It cannot be used.
+        """
+        if row.problem:
+            raise _Unusable(MALFORMED, row.problem)
+        columns = self._columns
+        from_record = columns.smiles is None
+        text = row.record if from_record else self.smiles(row)
+        parsed = parse_molblock(text) if from_record else parse_smiles(text)
+        if parsed.molecule is None:
+            raise _Unusable(STRUCTURE, parsed.reason)
+        labels = self._labels(row)
+        weight, split = self._weight(row), self._split(row)
+        canonical = canonical_smiles(parsed.molecule)
+        return ValidRow(
+            number=row.number,
+            text=_mol_block(text) if from_record else text,
+            smiles=canonical if from_record else text,
+            canonical=canonical,
+            scaffold=murcko_scaffold(parsed.molecule) if scaffold else None,
+            atoms=parsed.molecule.GetNumAtoms(),
+            labels=labels,
+            weight=weight,
+            split=split,
+        )
+
+    def _labels(self, row: Row) -> tuple[float, ...]:
+        columns = self._columns
+        labels = []
+        for name, position in zip(columns.names, columns.targets, strict=True):
+            label = _number(row.cells[position], BAD_LABEL, name)
+            if self._binary and label not in (0, 1) and label == label:
+                raise _Unusable(BAD_LABEL, f"{name} is {label:.6g}: not 0 or 1")
+            labels.append(label)
+        if all(label != label for label in labels):
+            one = len(labels) == 1
+            which = columns.names[0] if one else f"any of the {len(labels)} target columns"
+            raise _Unusable(NO_LABEL, f"no label in {which}")
+        return tuple(labels)
+
+    def _weight(self, row: Row) -> float:
+        position = self._columns.weight
+        if position is None:
+            return 1.0
+        weight = _number(row.cells[position], BAD_WEIGHT, "the weight")
+        if weight != weight:
+            raise _Unusable(BAD_WEIGHT, "the weight is missing")
+        if weight < 0:
+            raise _Unusable(BAD_WEIGHT, f"the weight is {weight:.6g}: it must be 0 or more")
+        return weight
+
+    def _split(self, row: Row) -> str:
+        position = self._columns.split
+        if position is None:
+            return ""
+        cell = row.cells[position]
+        word = "" if cell is None else str(cell).strip()
+        if word.lower() not in SPLIT_WORDS:
+            said = f"is {_shorten(word)!r}, not train, validation or test" if word else "is missing"
+            raise _Unusable(BAD_SPLIT, f"the split {said}")
+        return SPLIT_WORDS[word.lower()]
+
+
+def _number(cell: object, kind: str, what: str) -> float:
+    try:
+        value = parse_number(cell)
+    except ValueError:
+        raise _Unusable(kind, f"{what} is {_shorten(str(cell))!r}: not a number") from None
+    if abs(value) > _LARGEST:
+        raise _Unusable(kind, f"{what} is {value:.6g}: too large")
+    return value
+
+
+def _mol_block(record: str) -> str:
+    """Return the part of an SDF record that is the molecule, without its data fields."""
+    block, end, _ = record.partition("M  END")
+    return f"{block}{end}\n" if end else record
+
+
+def _shorten(text: str, length: int = 40) -> str:
+    return text if len(text) <= length else text[: length - 3] + "..."

@@ -1,0 +1,239 @@
+"""Training on a user's own table with train.py, and predicting with what comes out."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_run import TINY
+
+from graphormer_sepnorm.cli.predict import main as predict
+from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
+from graphormer_sepnorm.resources import sample_path
+
+
+def sample_rows(count: int) -> list[list[str]]:
+    lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()[1:]
+    return [line.split(",") for line in lines[:count]]
+
+
+def write(path: Path, rows: list[list[str]]) -> Path:
+    with path.open("w", newline="") as handle:
+        csv.writer(handle).writerows(rows)
+    return path
+
+
+@dataclass(frozen=True)
+class TableRun:
+    """A short run on a table: where things are and what was printed."""
+
+    table: Path
+    root: Path
+    directory: Path
+    out: str
+
+
+@pytest.fixture(scope="module")
+def table_run(tmp_path_factory: pytest.TempPathFactory) -> TableRun:
+    folder = tmp_path_factory.mktemp("table")
+    rows = [[smiles, value, "2"] for smiles, value in sample_rows(120)]
+    rows[7][0] = "not a molecule"
+    rows[9][1] = ">4"
+    table = write(folder / "mine.csv", [["SMILES", "logX", "weight"], *rows])
+    options = ["--data.table", str(table), "--data.root", str(folder / "root")]
+    options += ["--data.weight_column", "weight", "--data.units", "furlong"]
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        status = train(
+            ["fit", "-c", "table_regression", *TINY, *options, "--output", str(folder / "run")]
+        )
+    assert status == 0
+    return TableRun(table, folder / "root", folder / "run", out.getvalue())
+
+
+def test_report_comes_before_training_and_stays(table_run: TableRun) -> None:
+    said = table_run.out
+    assert "118 of 120 rows can be used" in said
+    assert said.index("118 of 120") < said.index("read-out")
+    assert "invalid_rows.csv" in said
+    with (table_run.directory / "invalid_rows.csv").open(newline="") as handle:
+        invalid = list(csv.DictReader(handle))
+    assert [row["row"] for row in invalid] == ["8", "10"]
+    assert "not a molecule" in invalid[0]["reason"] or "space" in invalid[0]["reason"]
+    assert ">4" in invalid[1]["reason"]
+    report = json.loads((table_run.directory / "data_report.json").read_text())
+    assert report["rows"] == 120
+    with (table_run.directory / "splits.csv").open(newline="") as handle:
+        splits = [row["split"] for row in csv.DictReader(handle)]
+    assert len(splits) == 118
+    assert set(splits) == {"train", "validation", "test"}
+    assert "furlong" in said
+
+
+def test_checkpoint_knows_what_it_was_trained_on(table_run: TableRun) -> None:
+    facts = read_checkpoint(table_run.directory)[KEY]
+    assert facts["dataset"] == "mine"
+    assert facts["data_options"]["table"] == str(table_run.table)
+    assert facts["weight_scale"] == pytest.approx(0.5)
+    summary = facts["training_summary"]
+    assert summary["targets"][0]["labels"] == facts["training_graphs"]
+    assert summary["atoms"]["max"] >= summary["atoms"]["min"] > 0
+    assert facts["validation"]["validation_mae"] > 0
+
+
+def test_test_needs_no_options(
+    table_run: TableRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = json.loads((table_run.directory / "result.json").read_text())
+    root = ["--data.root", str(table_run.root)]
+    assert train(["test", "--ckpt_path", str(table_run.directory), *root]) == 0
+    assert f"{result['test_mae']:.6g}" in capsys.readouterr().out
+
+
+def test_test_on_a_table_that_has_gone_says_so(table_run: TableRun, tmp_path, capsys) -> None:
+    checkpoint = read_checkpoint(table_run.directory)
+    checkpoint[KEY]["data_options"]["table"] = str(tmp_path / "gone.csv")
+    torch.save(checkpoint, tmp_path / "model.ckpt")
+    assert train(["test", "--ckpt_path", str(tmp_path / "model.ckpt")]) == 2
+    error = capsys.readouterr().err
+    assert "gone.csv" in error
+    assert error.count("\n") == 1
+
+
+def test_bundled_kind_of_file_is_tested_on_a_table_that_is_named(
+    table_run: TableRun, tmp_path, capsys
+) -> None:
+    save_for_prediction(read_checkpoint(table_run.directory), tmp_path / "slim.ckpt")
+    assert train(["test", "--ckpt_path", str(tmp_path / "slim.ckpt")]) == 2
+    error = capsys.readouterr().err
+    assert "--data.table FILE" in error
+    assert error.count("\n") == 1
+    options = ["--data.table", str(table_run.table), "--data.root", str(table_run.root)]
+    options += ["--data.target_columns", "logX", "--data.weight_column", "weight"]
+    assert train(["test", "--ckpt_path", str(tmp_path / "slim.ckpt"), *options]) == 0
+    result = json.loads((table_run.directory / "result.json").read_text())
+    assert f"{result['test_mae']:.6g}" in capsys.readouterr().out
+
+
+def test_predicting_gives_the_test_error_of_training(table_run: TableRun, tmp_path, capsys) -> None:
+    """The way through files, SMILES and rounding ends at the number that training reported."""
+    with (table_run.directory / "splits.csv").open(newline="") as handle:
+        test = {int(row["row"]) for row in csv.DictReader(handle) if row["split"] == "test"}
+    with table_run.table.open(newline="") as handle:
+        header, *rows = csv.reader(handle)
+    chosen = [row for number, row in enumerate(rows, start=1) if number in test]
+    source = write(tmp_path / "test.csv", [header, *chosen])
+    arguments = [str(table_run.directory), "-i", str(source), "-o", str(tmp_path / "out.csv")]
+    assert predict([*arguments, "--evaluate", "logX", "--quiet"]) == 0
+    result = json.loads((table_run.directory / "result.json").read_text())
+    said = capsys.readouterr().out
+    error = float(said.split("MAE ")[1].split()[0])
+    assert error == pytest.approx(result["test_mae"], abs=2e-4)
+
+
+def test_fit_that_contradicts_the_table_of_the_checkpoint_is_refused(
+    table_run: TableRun, tmp_path, capsys
+) -> None:
+    other = write(tmp_path / "other.csv", [["SMILES", "logX"], *sample_rows(30)])
+    last = str(table_run.directory / "checkpoints" / "last.ckpt")
+    assert train(["fit", "--ckpt_path", last, "--data.table", str(other)]) == 2
+    error = capsys.readouterr().err
+    assert "--data.table is" in error
+    assert error.count("\n") == 1
+
+
+def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
+    rows = [
+        [smiles, str(int(float(value) > 0)), "" if n % 3 else str(int(len(smiles) > 40))]
+        for n, (smiles, value) in enumerate(sample_rows(150))
+    ]
+    table = write(tmp_path / "two.csv", [["smiles", "active", "long"], *rows])
+    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
+    options += ["--data.target_columns", "[active,long]", "--data.split", "random"]
+    arguments = ["fit", "-c", "table_classification", *TINY, *options, "--baselines=true"]
+    assert train([*arguments, "--output", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().out
+    assert "logistic regression on Morgan fingerprints" in said
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert 0 <= result["test_auroc"] <= 1
+    source = write(tmp_path / "new.csv", [["smiles"], ["CCO"], ["c1ccccc1"]])
+    assert predict([str(tmp_path / "run"), "-i", str(source), "--quiet"]) == 0
+    header, *rows = csv.reader(capsys.readouterr().out.splitlines())
+    assert header == ["smiles", "pred_active", "pred_long", "warning", "error"]
+    values = np.array([row[1:3] for row in rows if not row[4]], dtype=float)
+    assert ((values > 0) & (values < 1)).all()
+
+
+def test_weights_change_training_and_their_scale_does_not(tmp_path: Path) -> None:
+    rows = sample_rows(60)
+
+    def final_loss(weights: list[float] | None) -> list[float]:
+        from lightning.pytorch import Trainer
+
+        from graphormer_sepnorm.training.module import GraphormerModule
+
+        header = ["smiles", "y"] + (["w"] if weights else [])
+        body = [[*row, *([str(weights[n])] if weights else [])] for n, row in enumerate(rows)]
+        table = write(tmp_path / "w.csv", [header, *body])
+        data = MoleculeDataModule(
+            table=str(table),
+            root=str(tmp_path / "root"),
+            batch_size=16,
+            max_path_length=5,
+            weight_column="w" if weights else None,
+            target_columns="y",
+            split="random",
+        )
+        module = GraphormerModule(
+            layers=1, width=8, heads=2, ffn_width=8, max_path_length=5, norm="sharenorm"
+        )
+        trainer = Trainer(
+            max_steps=4,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            use_distributed_sampler=False,
+            accelerator="cpu",
+        )
+        trainer.fit(module, data)
+        return [value for part in module.parameters() for value in part.flatten().tolist()]
+
+    plain = final_loss(None)
+    assert plain == pytest.approx(final_loss([3.0] * len(rows)), rel=1e-4, abs=1e-6)
+    uneven = final_loss([0.1 + (n % 2) for n in range(len(rows))])
+    assert max(abs(a - b) for a, b in zip(plain, uneven, strict=True)) > 1e-5
+
+
+def test_options_of_a_table_are_checked_at_once(tmp_path: Path) -> None:
+    table = write(tmp_path / "a.csv", [["smiles", "y"], ["C", "1"]])
+    with pytest.raises(ConfigError, match="give one of them"):
+        MoleculeDataModule("zinc", table=str(table))
+    with pytest.raises(ConfigError, match=r"--data\.table FILE"):
+        MoleculeDataModule("table")
+    with pytest.raises(ConfigError, match=r"--data\.split_column"):
+        MoleculeDataModule(table=str(table), split="column")
+    zero = write(
+        tmp_path / "zero.csv", [["smiles", "y", "w"], *[[*r, "0"] for r in sample_rows(40)]]
+    )
+    data = MoleculeDataModule(
+        table=str(zero),
+        target_columns=["y"],
+        weight_column="w",
+        split="random",
+        root=str(tmp_path / "root"),
+    )
+    with pytest.raises(DataError, match="weights of all training graphs are 0"):
+        data.weight_scale()

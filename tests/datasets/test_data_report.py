@@ -1,0 +1,325 @@
+"""The report on a table: numbers, text, files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from table_files import RINGS, SPLIT, load, plain_rows, write_csv
+
+from graphormer_sepnorm.datasets.data_checks import (
+    CheckedSplit,
+    find_duplicates,
+    find_leakage,
+    report_target,
+)
+from graphormer_sepnorm.datasets.data_report import DataReport
+from graphormer_sepnorm.errors import DataError
+
+NAN = float("nan")
+
+
+def report_of(path: Path, **options: object) -> DataReport:
+    report = load(path, **{**SPLIT, **options}).report
+    assert report is not None
+    return report
+
+
+def checked(
+    molecules: list[str], labels: list[list[float]], scaffolds: list[str] | None = None
+) -> CheckedSplit:
+    rows = range(1, len(molecules) + 1)
+    return CheckedSplit(rows, molecules, scaffolds, np.array(labels).reshape(len(molecules), -1))
+
+
+def columns(line: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+def assert_fits(text: str) -> None:
+    lines = text.splitlines()
+    assert len(lines) <= 30, text
+    assert max(map(columns, lines)) <= 80, text
+    assert all(line == line.rstrip() for line in lines)
+
+
+# Labels.
+
+
+def test_statistics_of_each_split() -> None:
+    labels = {
+        "train": np.array([1.0, 2.0, NAN, 6.0]),
+        "validation": np.array([NAN]),
+        "test": np.array([-1.0]),
+    }
+    report = report_target("t", "m", labels, "regression")
+    train = report.splits["train"]
+    assert (train.labels, train.missing, train.positives) == (3, 1, None)
+    assert (train.mean, train.min, train.max) == (3.0, 1.0, 6.0)
+    assert train.std == pytest.approx(np.std([1, 2, 6]))
+    assert report.splits["validation"].mean is None
+    assert report.splits["validation"].missing == 1
+    assert sum(report.counts) == 4
+
+
+def test_classes_are_counted() -> None:
+    labels = {"train": np.array([1.0, 0, 0, NAN]), "test": np.array([1.0])}
+    report = report_target("t", "", labels, "binary")
+    assert report.splits["train"].positives == 1
+    assert report.splits["train"].mean == pytest.approx(1 / 3)
+    assert report.splits["test"].positives == 1
+    assert report.counts == (2, 2)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(-1e30, 1e30, allow_subnormal=False), min_size=1, max_size=40),
+    st.sampled_from([1.0, 1e-9, 1e9]),
+)
+def test_histogram_counts_every_label_in_a_dozen_bins(values: list[float], scale: float) -> None:
+    labels = {"train": np.float64(values) * scale}
+    report = report_target("t", "", labels, "regression")
+    assert sum(report.counts) == len(values)
+    assert len(report.edges) == len(report.counts) + 1 <= 15
+    assert [*report.edges] == sorted(report.edges)
+    assert report.edges[0] <= labels["train"].min() <= labels["train"].max() <= report.edges[-1]
+
+
+def test_histogram_has_round_edges() -> None:
+    report = report_target("t", "", {"train": np.linspace(-11.6, 1.58, 50)}, "regression")
+    assert report.edges == (-12, -10, -8, -6, -4, -2, 0, 2)
+
+
+# Duplicates and leakage.
+
+
+def test_duplicates_and_conflicts() -> None:
+    splits = {
+        "train": checked(["A", "B", "A", "C"], [[1, 2], [1, 2], [1, NAN], [5, 5]]),
+        "test": checked(["B", "D", "A"], [[1, 2.1], [0, 0], [1 + 1e-9, 2]]),
+    }
+    found = find_duplicates(splits, "regression")
+    assert (found.molecules, found.rows, found.conflicting) == (2, 5, 1)
+    conflicting, agreeing = found.examples
+    assert conflicting.smiles == "B"
+    assert conflicting.rows == (("train", 2), ("test", 1))
+    assert conflicting.labels == ((1, 2), (1, 2.1))
+    assert agreeing.labels == ((1, 2), (1, None), (1 + 1e-9, 2))
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "second", "conflict"),
+    [
+        ("regression", 1000.0, 1000.0005, 0),
+        ("regression", 1000.0, 1000.01, 1),
+        ("regression", 0.0, 1e-30, 1),
+        ("regression", -2.0, 2.0, 1),
+        ("regression", NAN, 2.0, 0),
+        ("binary", 0, 1, 1),
+        ("binary", 1, 1, 0),
+    ],
+)
+def test_when_labels_contradict(kind: str, first: float, second: float, conflict: int) -> None:
+    splits = {"train": checked(["A", "A"], [[first], [second]])}
+    assert find_duplicates(splits, kind).conflicting == conflict
+
+
+def test_leakage_of_each_pair() -> None:
+    splits = {
+        "train": checked(["A", "B", "C"], [[0]] * 3, ["r", "s", ""]),
+        "validation": checked(["B", "D"], [[0]] * 2, ["s", ""]),
+        "test": checked(["C", "B", "B"], [[0]] * 3, ["", "s", "s"]),
+    }
+    leaks = {leak.splits: leak for leak in find_leakage(splits)}
+    assert {pair: (leak.molecules, leak.scaffolds) for pair, leak in leaks.items()} == {
+        ("train", "validation"): (1, 1),
+        ("train", "test"): (2, 1),
+        ("validation", "test"): (1, 1),
+    }
+    assert leaks["train", "test"].examples == ("B", "C")
+    unknown = {**splits, "test": checked(["E"], [[0]])}
+    assert [leak.scaffolds for leak in find_leakage(unknown)] == [1, None, None]
+
+
+def test_scaffolds_of_large_tables_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_csv(tmp_path / "a.csv", plain_rows())
+    assert {leak.scaffolds for leak in report_of(path).leakage} == {0}
+    monkeypatch.setattr("graphormer_sepnorm.datasets.table._REPORTED_SCAFFOLDS", 5)
+    report = report_of(path)
+    assert {leak.scaffolds for leak in report.leakage} == {None}
+    assert "scaffold" not in report.text()
+    by_scaffold = report_of(path, split="scaffold")
+    assert {leak.scaffolds for leak in by_scaffold.leakage} == {0}
+
+
+# The whole.
+
+
+def test_unremarkable_table(tmp_path: Path) -> None:
+    report = report_of(write_csv(tmp_path / "fine.csv", plain_rows()))
+    assert (report.rows, report.valid, report.invalid) == (12, 12, ())
+    assert report.atoms == (3, 5.75, 10)
+    text = report.text()
+    assert_fits(text)
+    head = [line.split(maxsplit=1) for line in text.split("\n\n")[0].splitlines()]
+    assert head == [
+        ["data", "fine.csv: all 12 rows can be used"],
+        ["split", "random, seed 0: 6 training, 3 validation, 3 test"],
+        ["atoms", "3 to 10 in a molecule, 5.8 on average"],
+        ["duplicates", "none"],
+        ["leakage", "no molecule is in two splits, no ring scaffold either"],
+    ]
+
+
+def test_remarkable_table(tmp_path: Path) -> None:
+    sets = ["train", "valid", "test"]
+    rows = [(s, v, sets[n % 3]) for n, (s, v) in enumerate(plain_rows())]
+    rows += [
+        ("OCC", 7, "test"),
+        ("c1ccccc1O", 0.5, "test"),
+        ("C1CC", 1, "test"),
+        ("C", "x", "test"),
+    ]
+    path = write_csv(tmp_path / "mess.csv", rows, "smiles,value,set")
+    report = report_of(path, split="auto", split_fractions=(0.8, 0.1, 0.1), split_column="set")
+    text = " ".join(report.text().split())
+    assert "mess.csv: 14 of 16 rows can be used" in text
+    assert "left out 1 unreadable structure, 1 unusable label; the first: row 15, line 16:" in text
+    assert "by column 'set': 4 training, 4 validation, 6 test" in text
+    assert "2 molecules in 4 rows; the labels of 2 differ" in text
+    assert "CCO (row 1: -1, row 13: 7)" in text
+    assert "molecules in two splits, which makes the test look too good: 1 in training and" in text
+    assert "1 in training and test (for example CCO)" in text
+    assert "ring scaffolds in two splits: 1 in validation and test" in text
+    assert_fits(report.text())
+
+
+def test_text_of_separate_files_names_them(tmp_path: Path) -> None:
+    paths = [write_csv(tmp_path / f"{n}.csv", plain_rows()[4 * n :][:4]) for n in range(3)]
+    write_csv(paths[1], [("OCC", 3), ("C1C", 0)])
+    report = report_of(
+        paths[0],
+        split="files",
+        split_fractions=(0.8, 0.1, 0.1),
+        validation_path=paths[1],
+        test_path=paths[2],
+    )
+    text = " ".join(report.text().split())
+    assert "data 0.csv, 1.csv, 2.csv: 9 of 10 rows can be used" in text
+    assert "the first: 1.csv, row 2, line 3: 'C1C'" in text
+    assert "CCO (training row 1: -1, validation row 1: 3)" in text
+    report.write_splits(tmp_path / "splits.csv")
+    written = list(csv.reader((tmp_path / "splits.csv").read_text().splitlines()))
+    assert written[:6] == [
+        ["row", "split", "smiles"],
+        *[[str(n + 1), "train", RINGS[n]] for n in range(4)],
+        ["1", "validation", "OCC"],
+    ]
+
+
+def test_binary_tables_show_classes(tmp_path: Path) -> None:
+    rows = [(s, n % 4 // 2) for n, s in enumerate(RINGS * 3)]
+    text = report_of(write_csv(tmp_path / "a.csv", rows, "smiles,active")).text()
+    assert_fits(text)
+    assert "class 1" in text
+    assert "%)" in text
+    assert "█" not in text
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary"])
+def test_many_targets_stay_short(tmp_path: Path, kind: str) -> None:
+    names = [f"a target with quite a long name {n}" for n in range(40)]
+    rng = np.random.default_rng(0)
+    draw = rng.integers(0, 2, (60, 40)) if kind == "binary" else rng.normal(size=(60, 40)) * 1e5
+    rows = [(RINGS[n % 12] + "C" * (n // 12), *draw[n]) for n in range(60)]
+    path = write_csv(tmp_path / "a.csv", rows, ",".join(["smiles", *names]))
+    report = report_of(path, target_columns=tuple(names), kind=kind)
+    text = report.text()
+    assert_fits(text)
+    assert "and 28 more targets" in text
+    assert ("▁" in text) == (kind == "regression")
+
+
+def test_text_without_block_characters_is_ascii(tmp_path: Path) -> None:
+    report = report_of(write_csv(tmp_path / "a.csv", plain_rows()))
+    assert "█" in report.text()
+    text = report.text(unicode=False)
+    assert text.isascii()
+    assert "#" in text
+
+
+def test_a_constant_label_needs_no_histogram(tmp_path: Path) -> None:
+    text = report_of(write_csv(tmp_path / "a.csv", [(s, 3) for s in RINGS])).text()
+    assert "█" not in text
+    assert_fits(text)
+
+
+def test_plain_report_is_json(tmp_path: Path) -> None:
+    rows = [*plain_rows(), ("OCC", 4), ("C1C", 1)]
+    report = report_of(write_csv(tmp_path / "a.csv", rows))
+    plain = json.loads(json.dumps(report.to_plain(), allow_nan=False))
+    assert plain["rows"] == 14
+    assert plain["valid"] == 13
+    assert plain["reasons"] == {"unreadable structure": 1}
+    assert sum(plain["splits"].values()) == 13
+    assert plain["invalid"][0]["row"] == 14
+    assert plain["duplicates"]["conflicting"] == 1
+    assert plain["duplicates"]["examples"][0]["smiles"] == "CCO"
+    assert plain["targets"][0]["splits"]["train"]["labels"] == plain["splits"]["train"]
+    assert [leak["molecules"] for leak in plain["leakage"]] == [0, 0, 0]
+
+
+# Files.
+
+
+def test_invalid_rows_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    good = "\n".join(f"{s},{v}" for s, v in plain_rows())
+    # Quotes, a comma, a line break and a byte that is no UTF-8.
+    path.write_bytes(f'smiles,value\n{good}\n"C,""x""\nC",1\n'.encode() + b"C\xff,1\nCC,?\n")
+    report = report_of(path)
+    report.write_invalid(tmp_path / "bad.csv")
+    with open(tmp_path / "bad.csv", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["file", "row", "line", "smiles", "reason"]
+    assert [row[:4] for row in rows] == [
+        [str(path), "13", "14", 'C,"x"\nC'],
+        [str(path), "14", "16", "C\udcff"],
+        [str(path), "15", "17", "CC"],
+    ]
+    assert all(row[4] and "\n" not in row[4] for row in rows)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.csv", "bad.csv"]
+    report.text().encode()  # a text that a terminal can show
+
+
+def test_splits_are_written_in_the_order_of_the_file(tmp_path: Path) -> None:
+    rows = [*plain_rows(), ("C1C", 1), ("CCN", 1)]
+    splits = load(write_csv(tmp_path / "a.csv", rows), **SPLIT)
+    assert splits.report is not None
+    splits.report.write_splits(tmp_path / "splits.csv")
+    with open(tmp_path / "splits.csv", newline="") as file:
+        header, *written = csv.reader(file)
+    assert header == ["row", "split", "smiles"]
+    assert [int(row) for row, _, _ in written] == [*range(1, 13), 14]
+    for row, split, smiles in written:
+        assert rows[int(row) - 1][0] == smiles
+        assert smiles in splits.smiles[split]
+
+
+def test_nothing_is_left_where_writing_fails(tmp_path: Path) -> None:
+    report = report_of(write_csv(tmp_path / "a.csv", plain_rows()))
+    with pytest.raises(DataError, match=r"splits.csv cannot be written \(No such file") as caught:
+        report.write_splits(tmp_path / "missing" / "splits.csv")
+    assert "\n" not in str(caught.value)
+    (tmp_path / "splits.csv").mkdir()
+    with pytest.raises(DataError, match=r"splits.csv cannot be written"):
+        report.write_splits(tmp_path / "splits.csv")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.csv", "splits.csv"]

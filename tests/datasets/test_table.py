@@ -1,0 +1,369 @@
+"""A user's table as a data set: columns, labels, rows that cannot be used, messages."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rdkit import Chem
+from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
+
+from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.datasets import table_rows
+from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
+from graphormer_sepnorm.tables import progress
+
+# What a table becomes.
+
+
+def test_graphs_are_the_featurisers(tmp_path: Path) -> None:
+    splits = load(write_csv(tmp_path / "my.table.csv", plain_rows()), **SPLIT)
+    assert splits.name == "my.table"
+    assert splits.feature_version == splits.featuriser == "molecule-1"
+    assert splits.task.to_plain() == {
+        "kind": "regression",
+        "targets": ["value"],
+        "units": [""],
+        "metric": "mae",
+    }
+    featurise = get_featuriser("molecule-1").featurise
+    labels = dict(plain_rows())
+    met = []
+    for name, part in splits.parts.items():
+        assert len(part) == len(splits.smiles[name]) > 0
+        for data, smiles in zip(part, splits.smiles[name], strict=True):
+            graph = featurise(Chem.MolFromSmiles(smiles))
+            np.testing.assert_array_equal(data.x.numpy(), graph.atom_codes)
+            np.testing.assert_array_equal(data.edge_index.numpy(), graph.edge_index)
+            np.testing.assert_array_equal(data.edge_attr.numpy(), graph.bond_codes)
+            assert data.y.dtype == torch.float32
+            assert data.y.tolist() == [labels[smiles]]
+            assert "weight" not in data
+            met.append(smiles)
+    assert sorted(met) == sorted(labels)
+
+
+def test_no_graph_is_made_before_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    parse = table_rows.parse_smiles
+    monkeypatch.setattr(
+        table_rows, "parse_smiles", lambda text: [read.append(text), parse(text)][1]
+    )
+    made: list[int] = []
+    get = LazyGraphs.__getitem__
+    monkeypatch.setattr(
+        LazyGraphs, "__getitem__", lambda self, n: [made.append(n), get(self, n)][1]
+    )
+    splits = load(write_csv(tmp_path / "a.csv", plain_rows()), **SPLIT)
+    assert sorted(map(str, read)) == sorted(RINGS)  # each molecule is read once
+    assert made == []
+    assert splits.train[0].num_nodes > 0
+    assert made == [0]
+
+
+def test_several_targets_with_missing_labels_and_weights(tmp_path: Path) -> None:
+    cells = ["1", "", "NA", "n/a", "NaN", "-", "null", "None", "2.5e1", " 3 ", "-4", "5"]
+    rows = [(s, cell, n, n / 4) for n, (s, cell) in enumerate(zip(RINGS, cells, strict=True))]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,first,second,importance")
+    splits = load(
+        path,
+        target_columns=("second", "FIRST"),
+        units=("kg", ""),
+        weight_column="importance",
+        **SPLIT,
+    )
+    assert splits.task.targets == ("second", "first")
+    assert splits.task.units == ("kg", "")
+    found = dict(everything(splits))
+    firsts = [1, *[float("nan")] * 7, 25, 3, -4, 5]
+    for n, smiles in enumerate(RINGS):
+        np.testing.assert_array_equal(found[smiles], np.float32([n, firsts[n]]))
+    weights = {
+        smiles: float(data.weight)
+        for name, part in splits.parts.items()
+        for smiles, data in zip(splits.smiles[name], part, strict=True)
+    }
+    assert weights == {smiles: n / 4 for n, smiles in enumerate(RINGS)}
+    assert splits.train[0].weight.shape == (1,)
+    assert splits.train[0].y.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("labels", "given", "kind"),
+    [
+        (["0", "1"], "auto", "binary"),
+        (["True", "FALSE"], "auto", "binary"),
+        (["1.0", "0.0"], "auto", "binary"),
+        (["0", "1"], "regression", "regression"),
+        (["0", "2"], "auto", "regression"),
+        (["0", "1"], "binary", "binary"),
+    ],
+)
+def test_kind_of_task(tmp_path: Path, labels: list[str], given: str, kind: str) -> None:
+    rows = [(smiles, labels[n % 2]) for n, smiles in enumerate(RINGS)]
+    splits = load(write_csv(tmp_path / "a.csv", rows), kind=given, **SPLIT)
+    assert splits.task.kind == kind
+    assert splits.task.metric == ("auroc" if kind == "binary" else "mae")
+
+
+def test_separate_files(tmp_path: Path) -> None:
+    """Columns may stand in another order; bad rows are named with their file."""
+    rows = plain_rows()
+    paths = [
+        write_csv(tmp_path / "a.csv", rows[:6]),
+        write_csv(
+            tmp_path / "b.csv", [(v, n, s) for n, (s, v) in enumerate(rows[6:9])], "value,x,smiles"
+        ),
+        write_csv(tmp_path / "c.csv", [*rows[9:], ("C1", 3)], "SMILES,Value"),
+    ]
+    splits = load(paths[0], validation_path=paths[1], test_path=paths[2])
+    assert {name: part for name, part in splits.smiles.items()} == {
+        "train": list(RINGS[:6]),
+        "validation": list(RINGS[6:9]),
+        "test": list(RINGS[9:]),
+    }
+    assert dict(everything(splits)) == {smiles: [value] for smiles, value in rows}
+    (bad,) = report_of(splits).invalid
+    assert (bad.file, bad.row, bad.line) == (str(paths[2]), 4, 5)
+    assert failure(paths[0], validation_path=paths[1], test_path=tmp_path / "a.csv2")
+
+
+def test_words_of_a_split_column(tmp_path: Path) -> None:
+    words = ["train", "Training", "valid", "VAL", "dev", "validation", "test", " Test "]
+    rows = [
+        (smiles, n / 2, word) for n, (smiles, word) in enumerate(zip(RINGS, words, strict=False))
+    ]
+    rows += [(RINGS[8], 1, "holdout"), (RINGS[9], 1, "")]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,y,Set")
+    splits = load(path, split_column="set")
+    assert {name: len(part) for name, part in splits.parts.items()} == {
+        "train": 2,
+        "validation": 4,
+        "test": 2,
+    }
+    assert [row.reason for row in report_of(splits).invalid] == [
+        "the split is 'holdout', not train, validation or test",
+        "the split is missing",
+    ]
+
+
+# Rows that cannot be used.
+
+BAD_ROWS = {
+    "C1CC,1,1": ("unreadable structure", "'C1CC' is not a valid molecule: unclosed ring"),
+    "xyz,1,1": ("unreadable structure", "'xyz' is not a valid molecule"),
+    ",1,1": ("unreadable structure", "the SMILES is empty"),
+    "CC name,1,1": ("unreadable structure", "has a space in it"),
+    "CC,,1": ("no label", "no label in value"),
+    "CC,NA,1": ("no label", "no label in value"),
+    "CC,>10,1": ("unusable label", "value is '>10': not a number"),
+    "CC,inf,1": ("unusable label", "value is 'inf': not a number"),
+    "CC,1e300,1": ("unusable label", "value is 1e+300: too large"),
+    "CC,1,": ("unusable weight", "the weight is missing"),
+    "CC,1,-0.5": ("unusable weight", "the weight is -0.5: it must be 0 or more"),
+    "CC,1,much": ("unusable weight", "the weight is 'much': not a number"),
+    "CC,1": ("unusable weight", "the weight is missing"),
+    "CC": ("no label", "no label in value"),
+    "CC,1,1,1": ("malformed", "4 cells"),
+}
+
+
+@pytest.fixture
+def bad_table(tmp_path: Path) -> Path:
+    good = [f"{smiles},{value},1" for smiles, value in plain_rows()]
+    path = tmp_path / "bad.csv"
+    path.write_text("\n".join(["smiles,value,w", *good, *BAD_ROWS]) + "\n")
+    return path
+
+
+def test_each_bad_row_is_left_out_with_its_reason(bad_table: Path) -> None:
+    splits = load(bad_table, weight_column="w", **SPLIT)
+    report = report_of(splits)
+    assert sorted(smiles for smiles, _ in everything(splits)) == sorted(RINGS)
+    assert (report.rows, report.valid) == (len(RINGS) + len(BAD_ROWS), len(RINGS))
+    found = zip(report.invalid, BAD_ROWS.items(), strict=True)
+    for n, (bad, (text, (kind, reason))) in enumerate(found):
+        assert (bad.row, bad.line) == (len(RINGS) + 1 + n, len(RINGS) + 2 + n)
+        assert bad.file == str(bad_table)
+        assert bad.smiles == text.split(",")[0]
+        assert bad.kind == kind
+        assert reason in bad.reason
+        assert "\n" not in bad.reason
+    assert sum(report.reasons.values()) == len(BAD_ROWS)
+    assert report.reasons["unreadable structure"] == 4
+
+
+def test_bad_rows_can_be_an_error(bad_table: Path, tmp_path: Path) -> None:
+    message = failure(bad_table, weight_column="w", on_invalid="error", **SPLIT)
+    assert f"{bad_table}, row 13, line 14: 'C1CC' is not a valid molecule" in message
+    assert "; 14 more cannot be used either: mend them, or leave them out with" in message
+    single = write_csv(tmp_path / "b.csv", [*plain_rows(), ("CC", "?")])
+    message = failure(single, on_invalid="error", **SPLIT)
+    assert "row 13, line 14: value is '?': not a number: mend" in message
+    good = write_csv(tmp_path / "c.csv", plain_rows())
+    assert len(load(good, on_invalid="error", **SPLIT).train) == 6
+
+
+def test_labels_of_binary_tasks_are_0_or_1(tmp_path: Path) -> None:
+    rows = [(smiles, n % 2) for n, smiles in enumerate(RINGS)] + [("CC", 0.5)]
+    path = write_csv(tmp_path / "a.csv", rows)
+    splits = load(path, kind="binary", **SPLIT)
+    assert [row.reason for row in report_of(splits).invalid] == ["value is 0.5: not 0 or 1"]
+    assert load(path, kind="auto", **SPLIT).task.kind == "regression"
+
+
+def test_row_with_one_of_two_labels_is_used(tmp_path: Path) -> None:
+    rows = [(s, v, "", "train") for s, v in plain_rows()]
+    rows += [("CC", "", 2, "train"), ("CCC", "", "", "train"), ("CN", 1, 1, "test")]
+    rows += [("CCl", 1, "", "val")]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,a,b,set")
+    splits = load(path, target_columns=("a", "b"), split_column="set")
+    report = report_of(splits)
+    assert [row.reason for row in report.invalid] == ["no label in any of the 2 target columns"]
+    assert {"CC", "CN", "CCl"} < {smiles for smiles, _ in everything(splits)}
+    assert report.targets[1].splits["train"].labels == 1
+    assert report.warnings == ("b has no label in the validation split",)
+    swapped = write_csv(
+        tmp_path / "b.csv",
+        [(*row[:3], "train" if row[3] == "val" else row[3]) for row in rows]
+        + [("CBr", 3, 3, "val")],
+        "smiles,a,b,set",
+    )
+    unlabelled = swapped.read_text().replace("CC,,2,train", "CC,,2,test")
+    swapped.write_text(unlabelled)
+    message = failure(swapped, target_columns=("a", "b"), split_column="set")
+    assert "b has no label in the training split: leave it out of" in message
+
+
+# Tables that cannot be used at all.
+
+
+def test_table_without_usable_rows(tmp_path: Path) -> None:
+    rows = write_csv(tmp_path / "a.csv", [("C1CC", 1), ("xx", 2)])
+    message = failure(rows)
+    assert "none of its 2 rows can be used; row 1, line 2: 'C1CC' is not a valid" in message
+    empty = write_csv(tmp_path / "b.csv", [])
+    assert "has no rows" in failure(empty, target_columns=("value",))
+
+
+def test_split_without_molecules(tmp_path: Path) -> None:
+    same = write_csv(tmp_path / "a.csv", [("C" * n, n) for n in range(1, 20)])
+    message = failure(same, target_columns=("value",))
+    assert "the scaffold split leaves no molecule for" in message
+    assert "1 different scaffolds, which stay together: try --data.split random" in message
+    few = write_csv(tmp_path / "b.csv", plain_rows(2))
+    message = failure(few, split="random")
+    assert "the random split leaves no molecule for validation (" in message or "test (" in message
+    assert "(2 train, 0 validation, 0 test); give more molecules" in message
+    column = write_csv(
+        tmp_path / "c.csv", [(s, v, "train") for s, v in plain_rows()], "smiles,value,set"
+    )
+    message = failure(column, split_column="set")
+    assert "the column split leaves no molecule for validation and test (12 train, 0 val" in message
+    assert "mark rows for it in column 'set'" in message
+
+
+def test_training_needs_both_classes(tmp_path: Path) -> None:
+    sets = ["train", "valid", "test"]
+    rows = [(s, n % 3, sets[n % 3]) for n, s in enumerate(RINGS)]
+    rows = [(s, int(word == "valid"), word) for s, _, word in rows]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,active,set")
+    message = failure(path, split_column="set")
+    assert "all 4 training labels of active are 0: classification needs both classes" in message
+
+
+def test_evaluation_with_one_class_is_a_warning(tmp_path: Path) -> None:
+    sets = ["train", "valid", "test"]
+    rows = [(s, 0 if n % 3 == 2 else n // 3 % 2, sets[n % 3]) for n, s in enumerate(RINGS)]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,active,set")
+    report = report_of(load(path, split_column="set"))
+    assert report.warnings == ("active is 0 throughout the test split: AUROC is undefined",)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    failure(tmp_path / "nothing.csv")
+
+
+# The fingerprint.
+
+
+def test_fingerprint_follows_contents_and_options_but_not_the_place(tmp_path: Path) -> None:
+    rows = plain_rows()
+    path = write_csv(tmp_path / "a.csv", rows)
+    moved = write_csv(tmp_path / "b.csv", rows)
+    relabelled = write_csv(tmp_path / "c.csv", [(s, v + 1) for s, v in rows])
+    both = write_csv(tmp_path / "d.csv", [(s, v, v) for s, v in rows], "smiles,value,w")
+
+    def print_of(path: Path, **options: Any) -> str:
+        return load(path, **{**SPLIT, **options}).fingerprint
+
+    first = print_of(path)
+    assert first == print_of(moved) == print_of(path, target_columns=("value",), units=("m",))
+    assert first == print_of(path, on_invalid="error", smiles_column="smiles", kind="regression")
+    others = [
+        first,
+        print_of(relabelled),
+        print_of(path, split_seed=1),
+        print_of(path, split_fractions=(0.6, 0.2, 0.2)),
+        print_of(path, split="scaffold"),
+        print_of(both, target_columns=("value",)),
+        print_of(both, target_columns=("w",)),
+    ]
+    assert len(set(others)) == len(others)
+
+
+# Progress.
+
+
+def test_progress_is_for_terminals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_csv(tmp_path / "a.csv", plain_rows())
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "TERMINAL_SECONDS", 0.0)
+    load(path, **SPLIT)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    load(path, **SPLIT)
+    shown = capsys.readouterr().err
+    assert "12 rows read, " in shown
+    assert shown.endswith("\r\x1b[K")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    load(path, **SPLIT)
+    assert capsys.readouterr().err == ""
+
+
+# Real tables.
+
+
+@pytest.fixture(scope="module")
+def moleculenet() -> Path:
+    folder = os.environ.get("GRAPHORMER_DATA")
+    if not folder:
+        pytest.skip("needs the real data: set the environment variable GRAPHORMER_DATA")
+    return Path(folder).expanduser() / "moleculenet"
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "rows", "mean"),
+    [("esol", "logSolubility", 1128, -3.0501), ("freesolv", "freesolv", 642, -3.8030)],
+)
+def test_moleculenet(moleculenet: Path, name: str, target: str, rows: int, mean: float) -> None:
+    splits = load(moleculenet / f"{name}.csv")
+    assert splits.name == name
+    assert splits.task.targets == (target,)
+    assert splits.task.kind == "regression"
+    assert sum(len(part) for part in splits.parts.values()) == rows
+    labels = np.concatenate([part.y[:, 0].numpy() for part in splits.parts.values()])
+    assert labels.mean(dtype=np.float64) == pytest.approx(mean, abs=1e-4)
+    report = report_of(splits)
+    assert report.invalid == ()
+    assert all(leak.molecules == leak.scaffolds == 0 for leak in report.leakage)
+    if name == "esol":  # a known blemish of the set
+        assert (report.duplicates.molecules, report.duplicates.rows) == (11, 22)

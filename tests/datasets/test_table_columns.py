@@ -1,0 +1,167 @@
+"""Tables of each format, and the columns found in them."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rdkit import Chem
+from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
+
+from graphormer_sepnorm.errors import ConfigError
+
+# Formats.
+
+
+def test_sd_file(tmp_path: Path) -> None:
+    """Molecules come from the records; a record's title is no label, though it is a number."""
+    path = tmp_path / "a.sdf"
+    with open(path, "w") as file, Chem.SDWriter(file) as writer:
+        for n, (smiles, value) in enumerate(plain_rows()):
+            molecule = Chem.AddHs(Chem.MolFromSmiles(smiles))
+            molecule.SetProp("_Name", str(7 * n))
+            molecule.SetProp("logP", str(value))
+            writer.write(molecule)
+    with open(path, "a") as file:
+        file.write("bad\n\n\nno counts\nM  END\n>  <logP>\n1\n\n$$$$\n")
+    splits = load(path, **SPLIT)
+    assert splits.task.targets == ("logP",)
+    canonical = {Chem.CanonSmiles(smiles): [value] for smiles, value in plain_rows()}
+    assert dict(everything(splits)) == canonical
+    for smiles, data in zip(splits.smiles["train"], splits.train, strict=True):
+        assert data.num_nodes == Chem.MolFromSmiles(smiles).GetNumAtoms()  # hydrogens are implicit
+    (bad,) = report_of(splits).invalid
+    assert (bad.row, bad.smiles, bad.kind) == (13, "", "unreadable structure")
+    lines = path.read_text().splitlines()
+    assert lines[bad.line - 1] == "bad"
+    message = failure(path, on_invalid="error", **SPLIT)
+    assert f"{path}, row 13, line {bad.line}: " in message
+
+
+def test_sd_file_with_a_column_of_smiles(tmp_path: Path) -> None:
+    path = tmp_path / "a.sdf"
+    records = [f"\n\n\n>  <Smi>\n{s}\n\n>  <y>\n{v}\n\n$$$$\n" for s, v in plain_rows()]
+    path.write_text("".join(records))
+    assert dict(everything(load(path, smiles_column="smi", **SPLIT))) == {
+        smiles: [value] for smiles, value in plain_rows()
+    }
+
+
+def test_parquet_with_types(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "a.parquet"
+    columns = {
+        "SMILES": [*RINGS, None],
+        "active": [*[n % 2 == 0 for n in range(11)], None, True],
+        "dose": [*range(12), 3],
+        "set": ["train", "valid", None, "test", *["train"] * 9],
+    }
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    splits = load(path, target_columns=("active", "dose"), **SPLIT)
+    found = dict(everything(splits))
+    assert found[RINGS[2]] == [1.0, 2.0]
+    np.testing.assert_array_equal(found[RINGS[11]], [np.nan, 11])
+    (bad,) = report_of(splits).invalid
+    assert (bad.row, bad.line, bad.reason) == (13, 0, "the SMILES is empty")
+    message = failure(path, target_columns=("active",), on_invalid="error", **SPLIT)
+    assert f"{path}, row 12: no label in active; 1 more cannot" in message
+    by_column = load(path, target_columns=("active",), split_column="set", kind="binary")
+    assert by_column.task.kind == "binary"
+    assert "row 3: the split is missing" in failure(
+        path, target_columns=("dose",), split_column="set", on_invalid="error"
+    ).replace(str(path) + ", ", "")
+
+
+def test_gzipped_tsv(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv.gz"
+    lines = ["smiles\tvalue", *(f"{smiles}\t{value}" for smiles, value in plain_rows())]
+    path.write_bytes(gzip.compress("\r\n".join(lines).encode()))
+    splits = load(path, **SPLIT)
+    assert splits.name == "a"
+    assert dict(everything(splits)) == {smiles: [value] for smiles, value in plain_rows()}
+
+
+def test_column_name_in_latin_1(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    rows = "".join(f"{smiles},{value}\n" for smiles, value in plain_rows())
+    path.write_bytes("smiles,L\xf6slichkeit\n".encode("latin-1") + rows.encode() + b"CC,x\n")
+    splits = load(path, **SPLIT)
+    assert splits.task.targets == ("L\xf6slichkeit",)
+    assert "L\xf6slichkeit" in report_of(splits).text()
+    report_of(splits).text().encode()
+
+
+# Finding the target column.
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "smiles,value,name",
+        "Compound ID,smiles,value",
+        "moleculeId,smiles,value",
+        "Unnamed: 0,smiles,value",
+        ",smiles,value",
+        "n,SMILES,value",  # counts the rows
+    ],
+)
+def test_the_only_column_of_numbers_is_the_target(tmp_path: Path, header: str) -> None:
+    names = header.split(",")
+    cells = {"smiles": str, "SMILES": str, "name": lambda s: f"x{s}"}
+    rows = []
+    for n, (smiles, value) in enumerate(plain_rows()):
+        row = [cells[name](smiles) if name in cells else n + 1 for name in names]
+        row[names.index("value")] = value
+        rows.append(row)
+    splits = load(write_csv(tmp_path / "a.csv", rows, header), **SPLIT)
+    assert splits.task.targets == ("value",)
+    assert dict(everything(splits)) == {smiles: [value] for smiles, value in plain_rows()}
+
+
+def test_column_with_a_few_words_is_a_column_of_numbers(tmp_path: Path) -> None:
+    rows = [*plain_rows(), ("CC", ">10")]
+    splits = load(write_csv(tmp_path / "a.csv", rows), **SPLIT)
+    (bad,) = report_of(splits).invalid
+    assert bad.reason == "value is '>10': not a number"
+    assert (bad.row, bad.line, bad.smiles) == (13, 14, "CC")
+
+
+def test_weight_and_split_are_no_targets(tmp_path: Path) -> None:
+    rows = [(s, v, 1 + v / 9, n % 3) for n, (s, v) in enumerate(plain_rows())]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,value,w,other")
+    assert "3 columns hold numbers (value, w, other)" in failure(path, **SPLIT)
+    message = failure(path, weight_column="w", **SPLIT)
+    assert message.endswith(
+        "2 columns hold numbers (value, other): say which are the labels, for example "
+        "--data.target_columns '[value]'"
+    )
+    assert load(path, target_columns=("other",), **SPLIT).task.targets == ("other",)
+
+
+def test_columns_that_cannot_be_told(tmp_path: Path) -> None:
+    words = write_csv(tmp_path / "a.csv", [(s, "high") for s in RINGS])
+    assert "no column holds numbers that could be labels (columns: smiles, value)" in failure(words)
+    path = write_csv(tmp_path / "b.csv", plain_rows())
+    assert "yield" in failure(path, target_columns=("yield",))
+    assert "importance" in failure(path, weight_column="importance")
+    assert "structure" in failure(path, smiles_column="structure")
+    assert "where" in failure(path, split_column="where")
+    twice = failure(path, target_columns=("value",), weight_column="value")
+    assert "column 'value' is named for two purposes" in twice
+    no_smiles = write_csv(tmp_path / "c.csv", [(1, 2)], "x,y")
+    assert "x, y" in failure(no_smiles)
+
+
+def test_units_have_to_fit_a_found_target(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "a.csv", plain_rows())
+    assert "2 units for 1 target columns (value)" in failure(path, ConfigError, units=("m", "s"))
+
+
+def test_smiles_files_have_no_labels(tmp_path: Path) -> None:
+    path = tmp_path / "a.smi"
+    path.write_text("CCO ethanol\nCC ethane\n")
+    assert "has no labels to learn from: give a table" in failure(path)

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphormer_sepnorm.datasets.table_options import TableOptions
+from graphormer_sepnorm.errors import ConfigError
+
+ALL = {
+    "table": "/data/a.csv",
+    "validation_table": None,
+    "test_table": None,
+    "smiles_column": "mol",
+    "target_columns": ["a", "b"],
+    "weight_column": "w",
+    "task": "regression",
+    "units": ["m", ""],
+    "split": "random",
+    "split_column": None,
+    "split_fractions": [0.7, 0.2, 0.1],
+    "split_seed": 4,
+    "on_invalid": "error",
+}
+
+
+def test_options_go_to_plain_values_and_back() -> None:
+    options = TableOptions.from_data_options(ALL)
+    assert options.path == Path("/data/a.csv")
+    assert options.kind == "regression"
+    assert options.target_columns == ("a", "b")
+    plain = options.to_plain()
+    assert json.loads(json.dumps(plain)) == plain == ALL
+    assert TableOptions.from_data_options(plain) == options
+
+
+def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = TableOptions(Path("a.csv"), Path("b.csv"), Path("c.csv"))
+    plain = options.to_plain()
+    names = ("table", "validation_table", "test_table")
+    assert [plain[name] for name in names] == [str(tmp_path / f"{n}.csv") for n in "abc"]
+
+
+def test_nothing_said_has_defaults() -> None:
+    given = {"table": "a.csv", "target_columns": None, "units": None}
+    assert TableOptions.from_data_options(given) == TableOptions(Path("a.csv"))
+
+
+@pytest.mark.parametrize(
+    ("given", "split"),
+    [
+        ({}, "scaffold"),
+        ({"split_column": "set"}, "column"),
+        ({"validation_path": Path("b"), "test_path": Path("c")}, "files"),
+        ({"split": "random"}, "random"),
+        ({"split": "column", "split_column": "set"}, "column"),
+    ],
+)
+def test_auto_split(given: dict[str, Any], split: str) -> None:
+    assert TableOptions(Path("a"), **given).resolved_split == split
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"kind": "regresion"},
+            r"--data.task is 'regresion' \(did you mean 'regression'\?\): .*bin",
+        ),
+        ({"split": "time"}, r"--data.split is 'time'.*: it must be one of auto, random, scaffold"),
+        ({"on_invalid": "stop"}, "--data.on_invalid is 'stop'.*: it must be one of skip, error"),
+        (
+            {"split_fractions": (0.8, 0.1, 0.2)},
+            r"--data.split_fractions is \[0.8, 0.1, 0.2\]: .*1$",
+        ),
+        ({"split_fractions": (0.9, 0.1, 0.0)}, "each above 0, that add up to 1"),
+        ({"split_fractions": (0.9, 0.1)}, "shares of training, validation and test"),
+        ({"validation_path": Path("b")}, "give --data.test_table too"),
+        ({"test_path": Path("b")}, "give --data.validation_table too"),
+        ({"split": "files"}, "all three of --data.table, --data.validation_table and"),
+        ({"split": "column"}, "--data.split column needs --data.split_column"),
+        ({"split": "random", "split_column": "set"}, "random takes no --data.split_column"),
+        (
+            {"split": "random", "validation_path": Path("b"), "test_path": Path("c")},
+            "random takes no --data.validation_table",
+        ),
+        (
+            {"split_column": "set", "validation_path": Path("b"), "test_path": Path("c")},
+            "--data.split files takes no --data.split_column",
+        ),
+        ({"target_columns": ("a", "b", "a")}, "--data.target_columns names 'a' twice"),
+        ({"target_columns": ("a",), "units": ("m", "s")}, "2 units for 1 target columns"),
+    ],
+)
+def test_contradictions_are_one_line(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        TableOptions(Path("a"), **given)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,149 @@
+"""Properties that every split of a table has."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rdkit import Chem
+from table_files import RINGS, SPLIT, load, write_csv
+
+from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
+from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.table_splits import random_split
+
+SHARES = st.sampled_from([(0.8, 0.1, 0.1), (0.7, 0.1, 0.2), (0.5, 0.25, 0.25), (0.1, 0.1, 0.8)])
+MOLECULES = st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), max_size=60)
+
+
+@settings(deadline=None)
+@given(MOLECULES, SHARES, st.integers(0, 9))
+def test_random_split_is_a_partition_that_keeps_equal_molecules_together(
+    molecules: list[str], shares: tuple[float, float, float], seed: int
+) -> None:
+    parts = random_split(molecules, shares, seed)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(len(molecules)))
+    assert all(part.tolist() == sorted(part.tolist()) for part in parts)
+    members = [{molecules[at] for at in part} for part in parts]
+    assert not members[0] & members[1]
+    assert not members[0] & members[2]
+    assert not members[1] & members[2]
+    # Each boundary is off by half of the largest group at most.
+    largest = max(Counter(molecules).values(), default=0)
+    assert abs(len(parts[0]) - shares[0] * len(molecules)) <= largest / 2 + 1e-9
+    assert abs(len(parts[2]) - shares[2] * len(molecules)) <= largest / 2 + 1e-9
+
+
+@settings(deadline=None)
+@given(MOLECULES, st.randoms(use_true_random=False))
+def test_random_split_does_not_depend_on_the_order_of_rows(
+    molecules: list[str], shuffler: random.Random
+) -> None:
+    def members(given: list[str]) -> list[list[str]]:
+        return [
+            sorted(given[at] for at in part) for part in random_split(given, (0.6, 0.2, 0.2), 1)
+        ]
+
+    shuffled = list(molecules)
+    shuffler.shuffle(shuffled)
+    assert members(shuffled) == members(molecules)
+
+
+def test_seed_decides_the_random_split() -> None:
+    molecules = [f"molecule {n}" for n in range(200)]
+    first, again, other = (
+        random_split(molecules, (0.8, 0.1, 0.1), seed)[0].tolist() for seed in (0, 0, 1)
+    )
+    assert first == again != other
+    # By chance four fifths of one training set are in the other, too.
+    assert 110 < len({*first} & {*other}) < 150
+
+
+def test_shares_are_exact_for_distinct_molecules() -> None:
+    molecules = [str(n) for n in range(1000)]
+    sizes = [len(part) for part in random_split(molecules, (0.7, 0.1, 0.2), 0)]
+    assert sizes == [700, 100, 200]
+
+
+def values(splits: DatasetSplits) -> dict[str, list[float]]:
+    return {name: part.y[:, 0].tolist() for name, part in splits.parts.items()}
+
+
+@settings(
+    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    choice=st.lists(st.sampled_from(range(len(RINGS))), min_size=12, max_size=30),
+    split=st.sampled_from(["random", "scaffold", "column"]),
+    shuffler=st.randoms(use_true_random=False),
+)
+def test_each_usable_row_is_in_exactly_one_split(
+    tmp_path: Path, choice: list[int], split: str, shuffler: random.Random
+) -> None:
+    # All twelve molecules, some more often, one row that cannot be used, a label of its own each.
+    drawn = [*range(len(RINGS)), *choice]
+    sets = ["train", "Valid", "TEST"]
+    rows = [(RINGS[at], n + 0.5, sets[n % 3]) for n, at in enumerate(drawn)]
+    rows.append(("C1CC", 99, "train"))
+    shuffler.shuffle(rows)
+    path = write_csv(tmp_path / "table.csv", rows, "smiles,value,set")
+    column = "set" if split == "column" else None
+    splits = load(
+        path, split=split, split_column=column, split_fractions=(0.5, 0.25, 0.25), kind="regression"
+    )
+
+    expected = sorted(n + 0.5 for n in range(len(drawn)))
+    assert sorted(v for part in values(splits).values() for v in part) == expected
+    assert splits.report is not None
+    assert len(splits.report.invalid) == 1
+    labels = {(smiles, value) for smiles, value, _ in rows}
+    for name, part in splits.parts.items():
+        # SMILES, labels and order of rows belong together.
+        assert {*zip(splits.smiles[name], part.y[:, 0].tolist(), strict=True)} <= labels
+        numbers = [*splits.report.splits[name].rows]
+        assert numbers == sorted(numbers)
+        assert [rows[n - 1][0] for n in numbers] == splits.smiles[name]
+
+    molecules = {name: set(members) for name, members in splits.smiles.items()}
+    if split != "column":
+        assert not molecules["train"] & (molecules["validation"] | molecules["test"])
+        assert not molecules["validation"] & molecules["test"]
+    if split == "scaffold":
+        scaffolds = {
+            name: {murcko_scaffold(Chem.MolFromSmiles(one)) for one in members}
+            for name, members in molecules.items()
+        }
+        assert not scaffolds["train"] & (scaffolds["validation"] | scaffolds["test"])
+        assert not scaffolds["validation"] & scaffolds["test"]
+    if split == "column":
+        said = {value: word for _, value, word in rows}
+        names = {"train": "train", "Valid": "validation", "TEST": "test"}
+        for name, found in values(splits).items():
+            assert {names[said[value]] for value in found} == {name}
+
+
+def test_spellings_of_one_molecule_stay_together(tmp_path: Path) -> None:
+    spellings = ["OCC", "CCO", "C(O)C", "[CH3]CO"]
+    rows = [(smiles, n) for n, smiles in enumerate([*RINGS[1:], *spellings])]
+    path = write_csv(tmp_path / "a.csv", rows)
+    for seed in range(8):
+        splits = load(path, split_seed=seed, target_columns=("value",), **SPLIT)
+        homes = [name for name, part in splits.smiles.items() if set(spellings) & set(part)]
+        assert len(homes) == 1
+
+
+@pytest.mark.parametrize("split", ["random", "scaffold"])
+def test_split_of_molecules_does_not_depend_on_the_order_of_rows(
+    tmp_path: Path, split: str
+) -> None:
+    rows = [(smiles, n / 3) for n, smiles in enumerate(RINGS)]
+    there = load(write_csv(tmp_path / "a.csv", rows), split=split)
+    back = load(write_csv(tmp_path / "b.csv", rows[::-1]), split=split)
+    assert {n: sorted(v) for n, v in values(there).items()} == {
+        n: sorted(v) for n, v in values(back).items()
+    }
