@@ -1,4 +1,4 @@
-"""Where the files are that come with the package: configurations and the bundled sample.
+"""Where the files are that come with the package: configurations, the bundled sample, models.
 
 In a checkout (and so in an editable install) they lie in ``configs/`` and ``data/`` beside the
 package; in an installed wheel inside it.
@@ -51,6 +51,21 @@ def sample_path() -> Path:
             return folder / _SAMPLE
     searched = " or ".join(str(folder) for folder in _folders("data"))
     raise DataError(f"the bundled sample {_SAMPLE} is not in {searched}; install the package again")
+
+
+def model_names() -> list[str]:
+    """Return the names of the trained models that come with the package."""
+    return sorted({path.stem for folder in _folders("data") for path in _models(folder)})
+
+
+def model_path(name: str) -> Path | None:
+    """Return the checkpoint of the bundled model called `name`, or None if there is none."""
+    found = [path for folder in _folders("data") for path in _models(folder) if path.stem == name]
+    return found[0] if found else None
+
+
+def _models(data: Path) -> list[Path]:
+    return list((data / "models").glob("*.ckpt"))
 
 
 def _folders(name: str) -> list[Path]:

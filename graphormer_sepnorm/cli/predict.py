@@ -1,12 +1,43 @@
-"""The command `predict.py`: a checkpoint and SMILES in, a table of predicted values out."""
+"""The command `predict.py`: a model and molecules in, a table of predicted values out."""
 
 from __future__ import annotations
 
 import argparse
-import csv
+import shlex
+import signal
 import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from graphormer_sepnorm.cli.main import run
+from graphormer_sepnorm.cli.main import Interrupted, run
+from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.inference.predictor import Predictions
+    from graphormer_sepnorm.inference.table_job import Outcome, TableJob
+
+USAGE = """\
+predict.py MODEL SMILES [SMILES ...]
+       predict.py MODEL -i FILE [-o FILE] [options]
+       predict.py info MODEL"""
+
+DESCRIPTION = """\
+Predict molecular properties. MODEL is a checkpoint file, a run directory of train.py (its best
+checkpoint), or the name of a model that comes with the package: {models}.
+
+A table comes out with as many rows as went in, in the same order, with all its columns and behind
+them pred_<target>, warning and error: the reason where there is no prediction.
+"""
+
+EXAMPLES = """\
+examples:
+  predict.py esol "CCO" "c1ccccc1O"
+  predict.py esol -i molecules.csv -o predicted.csv
+  predict.py RUN -i test.sdf -o predicted.csv --evaluate logS
+  cat molecules.smi | predict.py esol -i - > predicted.csv
+  predict.py info esol
+"""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -14,35 +45,262 @@ def main(argv: list[str] | None = None) -> int:
     return run("predict.py", _predict, argv)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _predict(arguments: list[str]) -> None:
+    if arguments[:1] == ["info"]:
+        _info(arguments[1:])
+        return
+    options = _parse(arguments)
+    if options.input is None:
+        _predict_arguments(options)
+    else:
+        _predict_file(options, arguments)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage; `run` makes one line of it."""
+        raise ConfigError(f"{message}; see predict.py --help")
+
+
+def _parser() -> _Parser:
+    from graphormer_sepnorm.resources import model_names
+
+    parser = _Parser(
         prog="predict.py",
-        description="Predict molecular properties from SMILES. Writes CSV to standard output: one "
-        "row per SMILES, in the order given, with the reason where there is no value.",
-        epilog='example: predict.py runs/quickstart/bn+ln-seed0 "CCO" "c1ccccc1O"',
+        usage=USAGE,
+        description=DESCRIPTION.format(models=", ".join(model_names()) or "none"),
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    parser.add_argument("checkpoint", help="a checkpoint file, or a run directory (its best one)")
-    parser.add_argument("smiles", nargs="+", help="molecules, one argument each")
-    parser.add_argument("--device", help="cpu, cuda, cuda:1 ...; a GPU is used if there is one")
+    parser.add_argument("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
+    parser.add_argument("smiles", metavar="SMILES", nargs="*", help="molecules, one argument each")
+    table = parser.add_argument_group("tables")
+    table.add_argument(
+        "-i",
+        "--input",
+        metavar="FILE",
+        help="table of molecules: .csv .tsv .smi .sdf (also .gz) .parquet; - reads standard input",
+    )
+    table.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default="-",
+        help="table to write: .csv .tsv (also .gz) .parquet, .sdf from .sdf; - (default) writes "
+        "CSV to standard output",
+    )
+    table.add_argument(
+        "--smiles_column", metavar="NAME", help="column of the SMILES; default: found by its name"
+    )
+    formats = ("csv", "tsv", "smi", "sdf", "parquet")
+    for direction in ("input", "output"):
+        table.add_argument(
+            f"--{direction}_format",
+            metavar="FORMAT",
+            choices=formats,
+            help=f"{', '.join(formats)}; default: by the name of the file",
+        )
+    table.add_argument(
+        "--evaluate",
+        metavar="COLUMN",
+        action="append",
+        default=[],
+        help="compare with the labels in this column: MAE, RMSE, R2, or AUROC and average "
+        "precision; once for each target of the model, in its order",
+    )
+    table.add_argument(
+        "--resume", action="store_true", help="continue an interrupted job, to the identical file"
+    )
+    table.add_argument(
+        "--overwrite", action="store_true", help="replace an output file that is there"
+    )
+    table.add_argument("--quiet", action="store_true", help="no progress and no summary")
+    computing = parser.add_argument_group("computing")
+    computing.add_argument("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
+    computing.add_argument(
+        "--batch_size", type=int, metavar="N", help="molecules computed at once (128)"
+    )
+    computing.add_argument(
+        "--max_atoms", type=int, metavar="N", help="larger molecules get an error (500)"
+    )
+    computing.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
 
-def _predict(arguments: list[str]) -> None:
-    options = _parser().parse_args(arguments)
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    """Parse and check.
+
+    Raises:
+        ConfigError: Options are unknown or contradict each other.
+    """
+    parser = _parser()
+    # Intermixed: molecules may stand before and after options.
+    options, rest = parser.parse_known_intermixed_args(arguments)
+    if rest:
+        known = [name for action in parser._actions for name in action.option_strings]
+        name = rest[0].partition("=")[0]
+        raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
+    if options.input is None:
+        if not options.smiles:
+            raise ConfigError("nothing to predict: give SMILES, or a table with -i FILE")
+        for name in ("resume", "overwrite", "evaluate", "smiles_column", "input_format"):
+            if getattr(options, name):
+                raise ConfigError(f"--{name} is for tables: give one with -i FILE")
+        if options.output != "-":
+            raise ConfigError("-o is for tables: give one with -i FILE")
+        for text in options.smiles:
+            if Path(text).is_file():
+                raise ConfigError(f"{text} is a file: did you mean -i {text}?")
+    elif options.smiles:
+        raise ConfigError(
+            f"{options.smiles[0]!r} and -i {options.input}: give molecules or a table, not both"
+        )
+    for name in ("batch_size", "max_atoms"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name} is {value}: it must be 1 or more")
+    return options
+
+
+def _limits(options: argparse.Namespace) -> dict[str, int]:
+    """Return the limits that were given; the defaults are the predictor's."""
+    given = {"batch_size": options.batch_size, "max_atoms": options.max_atoms}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _info(arguments: list[str]) -> None:
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        raise ConfigError("usage: predict.py info MODEL")
+    from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
+    from graphormer_sepnorm.inference.description import describe
+
+    file = find_checkpoint(arguments[0])
+    _say(describe(read_checkpoint(file), file))
+
+
+def _say(text: str) -> None:
+    """Print to standard output what may have characters that it does not know."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise DataError(f"standard output cannot be written ({error.strerror})") from error
+
+
+def _predict_arguments(options: argparse.Namespace) -> None:
     from graphormer_sepnorm.inference.predictor import Predictor
 
-    predictor = Predictor.load(options.checkpoint, options.device)
-    predictions = predictor.predict(options.smiles)
-    columns = [
-        f"{target} ({unit})" if unit else target
-        for target, unit in zip(predictor.task.targets, predictor.task.units, strict=True)
-    ]
-    table = csv.writer(sys.stdout, lineterminator="\n")
-    table.writerow(["smiles", *columns, "error"])
-    rows = zip(predictions.smiles, predictions.values, predictions.errors, strict=True)
-    for smiles, values, error in rows:
-        shown = ["" if error else f"{value:.4f}" for value in values]
-        table.writerow([smiles, *shown, error])
+    predictor = Predictor.load(options.model, options.device)
+    predictions = predictor.predict(options.smiles, **_limits(options))
+    task = predictor.task
+    if sys.stdout.isatty():
+        units = [f" [{unit}]" if unit else "" for unit in task.units]
+        names = [f"{name}{unit}" for name, unit in zip(task.targets, units, strict=True)]
+        _say(_aligned(["smiles", *names, ""], _rows(predictions, together=True)))
+        return
+    from graphormer_sepnorm.tables.writer import create_table
+
+    columns = ["smiles", *(f"pred_{name}" for name in task.targets), "warning", "error"]
+    create_table("-", columns).write(_rows(predictions, together=False))
+
+
+def _rows(predictions: Predictions, together: bool) -> list[list[str]]:
+    """Return the cells of a table, warning and error in one column or in two."""
+    rows = []
+    for smiles, values, warning, error in zip(
+        predictions.smiles,
+        predictions.values,
+        predictions.warnings,
+        predictions.errors,
+        strict=True,
+    ):
+        shown = ["" if error else f"{value:.6g}" for value in values]
+        rows.append([smiles, *shown, *([error or warning] if together else [warning, error])])
+    return rows
+
+
+def _aligned(header: list[str], rows: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (header, *rows)
+    )
+
+
+def _predict_file(options: argparse.Namespace, arguments: list[str]) -> None:
+    from graphormer_sepnorm.inference.checkpoint import find_checkpoint
+    from graphormer_sepnorm.inference.predictor import Predictor
+    from graphormer_sepnorm.inference.stream import predict_table
+    from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+
+    job = TableJob(
+        source=options.input,
+        destination=options.output,
+        smiles_column=options.smiles_column,
+        input_format=options.input_format,
+        output_format=options.output_format,
+        evaluate=tuple(options.evaluate),
+        resume=options.resume,
+        overwrite=options.overwrite,
+        quiet=options.quiet,
+        **_limits(options),
+    )
+    check_places(job)  # before the model is loaded: mistakes are answered at once
+    outcome = Outcome()
+    # A job that is asked to end (by a batch system, say) ends as by Ctrl-C.
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        predictor = Predictor.load(options.model, options.device)
+        started = time.monotonic()
+        predict_table(predictor, job, find_checkpoint(options.model), outcome)
+    except KeyboardInterrupt:
+        raise Interrupted(_what_is_left(job, outcome, arguments)) from None
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    if not options.quiet:
+        print(_summary(job, outcome, time.monotonic() - started), file=sys.stderr)
+    if outcome.evaluation is not None:
+        text = outcome.evaluation.text()
+        if job.to_file:
+            _say(text)
+        else:
+            print(text, file=sys.stderr)
+
+
+def _interrupt(number: int, frame: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
+    if not job.can_resume:
+        return f"interrupted after {outcome.rows:,} rows; the output is incomplete"
+    if not outcome.safe_rows:
+        left = f"{job.partial} is as it was" if job.partial.exists() else "there is no output"
+        return f"interrupted before a row was written; {left}"
+    again = [word for word in arguments if word != "--resume"]
+    return (
+        f"interrupted: {job.partial} holds the first {outcome.safe_rows:,} rows, the rest is "
+        f"missing; continue with: python predict.py {shlex.join(again)} --resume"
+    )
+
+
+def _summary(job: TableJob, outcome: Outcome, seconds: float) -> str:
+    failed = outcome.errors.total()
+    lines = [f"note: {note}" for note in outcome.notes]
+    text = f"{outcome.rows:,} rows, {outcome.rows - failed:,} predicted"
+    if failed:
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in outcome.errors.most_common())
+        text += f", {failed:,} without a prediction ({kinds})"
+    if outcome.warnings:
+        text += f", {outcome.warnings:,} with a warning"
+    rate = (outcome.rows - outcome.earlier_rows) / max(seconds, 1e-3)
+    text += f"; {seconds:.1f} s, {rate:,.0f} rows/s"
+    if job.to_file:
+        text += f"; {job.destination}"
+    return "\n".join([*lines, text])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,14 @@ Beside what Lightning keeps there is one plain dictionary under the key ``grapho
 * ``vocabulary``: the atom and bond codes that occurred in training;
 * ``featuriser``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
 * ``dataset``, ``dataset_fingerprint``, ``training_graphs``: what it was trained on;
+* ``training_summary``: atoms and labels of the training graphs, see `training_summary` of the data
+  module;
+* ``data_options``: for a user's table, how it was read and split (None otherwise);
+* ``validation``: metrics of the last validation before it was written;
 * ``packages``: versions of what it was made with.
+
+Lightning's own entries (state of the optimiser and of the loops) are for training on; a file
+written by `save_for_prediction` has none of them.
 
 Only plain values and tensors are stored, so a checkpoint is read with ``weights_only=True`` and
 cannot run code.
@@ -17,13 +24,15 @@ cannot run code.
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import pickle
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.errors import CheckpointError, did_you_mean
+from graphormer_sepnorm.resources import model_names, model_path
 
 KEY = "graphormer_sepnorm"
 FORMAT_VERSION = 1
@@ -40,20 +49,33 @@ _REQUIRED = (
     "dataset",
     "dataset_fingerprint",
 )
+_FOR_TESTING = ("pytorch-lightning_version", "hyper_parameters")
 _PACKAGES = ("graphormer-sepnorm", "torch", "lightning", "torch-geometric", "rdkit", "numpy")
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """Return the checkpoint file that `path` means; of a run directory its best one.
+    """Return the checkpoint file that `path` means.
+
+    Args:
+        path: A file, a run directory (its best checkpoint), or the name of a model that comes with
+            the package. What lies in the current folder goes before a bundled model.
 
     Raises:
         CheckpointError: There is no such file or directory, or no checkpoint in it.
     """
+    name = str(path)
     path = Path(path).expanduser()
     if path.is_file():
         return path
     if not path.exists():
-        raise CheckpointError(f"no such checkpoint or run directory: {path}")
+        bundled = model_path(name)
+        if bundled is not None:
+            return bundled
+        known = model_names()
+        raise CheckpointError(
+            f"no such checkpoint or run directory: {path}{did_you_mean(name, known)}; with the "
+            f"package come: {', '.join(known)}"
+        )
     for folder in (path / "checkpoints", path):
         for name in (BEST, LAST):
             if (folder / name).is_file():
@@ -112,6 +134,32 @@ def model_weights(checkpoint: dict[str, Any], prefix: str = "model.") -> dict[st
         for name, value in checkpoint["state_dict"].items()
         if name.startswith(prefix)
     }
+
+
+def save_for_prediction(
+    checkpoint: dict[str, Any], path: str | Path, card: dict[str, Any] | None = None
+) -> None:
+    """Write a checkpoint without what only training needs.
+
+    It is a third of the size and holds no path of the machine it was made on. Training cannot be
+    continued from it.
+
+    Args:
+        checkpoint: What `read_checkpoint` gives.
+        path: The file; it is written under a temporary name and renamed.
+        card: Facts to show about the model (name, test results, ...): strings and numbers.
+    """
+    path = Path(path)
+    facts = {**checkpoint[KEY], "data_options": None, "card": card or {}}
+    slim = {
+        KEY: facts,
+        "state_dict": {f"model.{name}": value for name, value in model_weights(checkpoint).items()},
+        # What `train.py test` needs beside that.
+        **{name: checkpoint[name] for name in _FOR_TESTING if name in checkpoint},
+    }
+    partial = path.with_name(f"{path.name}.partial")
+    torch.save(slim, partial)
+    os.replace(partial, path)
 
 
 def package_versions() -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""From SMILES to predicted values, with a trained checkpoint and without Lightning."""
+"""From molecules to predicted values, with a trained checkpoint and without Lightning."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,31 +11,46 @@ import numpy as np
 import torch
 
 from graphormer_sepnorm.chem.features import get_featuriser
-from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.graphs.batch import Collator
 from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import (
+    KEY,
+    find_checkpoint,
+    model_weights,
+    read_checkpoint,
+)
+from graphormer_sepnorm.inference.unseen import UnseenCodes
 from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+
+BATCH_SIZE = 128
+MAX_ATOMS = 500
+# Molecules that are held in memory at once, sorted by size and divided into batches.
+CHUNK_ROWS = 1024
+# Padded pairs of atoms computed at once: bounds the memory whatever the sizes of the molecules.
+_MAX_PAIRS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """One row per SMILES given, in the same order.
+    """One row per molecule given, in the same order.
 
     Attributes:
         smiles: As given.
         values: float64 ``[n, targets]``: real units, or the probability of class 1; nan where
             there is an error.
         errors: Why there is no value; the empty string where there is one.
+        warnings: What to know about the value; mostly the empty string.
     """
 
     smiles: tuple[str, ...]
     values: np.ndarray
     errors: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 class Predictor:
@@ -45,48 +60,148 @@ class Predictor:
         checkpoint: What `read_checkpoint` gives.
         device: Where to compute; None: a GPU if there is one.
 
+    Attributes:
+        task: What is predicted.
+        facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
+
     Raises:
-        CheckpointError: If the model was trained on graphs that are not made from SMILES.
+        CheckpointError: The model was trained on graphs that are not made from SMILES, or by
+            features or with a network that this version does not know.
     """
 
     def __init__(self, checkpoint: dict[str, Any], device: str | None = None) -> None:
-        facts = checkpoint[KEY]
-        if facts["featuriser"] is None:
+        self.facts: dict[str, Any] = checkpoint[KEY]
+        if self.facts["featuriser"] is None:
             raise CheckpointError(
-                f"this model was trained on the graphs of {facts['dataset']}, for which there is "
-                "no way from SMILES yet: use `train.py test` with it, or a model trained on SMILES"
+                f"this model was trained on the graphs of {self.facts['dataset']}, which are not "
+                "made from SMILES: evaluate it with train.py test"
             )
-        self.task = Task.from_plain(facts["task"])
+        self.task = Task.from_plain(self.facts["task"])
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self._featurise = get_featuriser(facts["featuriser"]).featurise
-        self._vocabulary = GraphVocabulary.from_plain(facts["vocabulary"])
-        self._mean = np.asarray(facts["target_mean"])
-        self._std = np.asarray(facts["target_std"])
-        self._model = Graphormer(GraphormerConfig(**facts["model"]))
-        self._model.load_state_dict(model_weights(checkpoint))
-        self._model.to(self.device).eval()
+        try:
+            self._featuriser = get_featuriser(self.facts["featuriser"])
+        except ConfigError as error:
+            raise CheckpointError(
+                f"the model takes features that this version does not make ({error}): use the "
+                "version of graphormer_sepnorm that wrote it"
+            ) from error
+        self._vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
+        self._unseen = UnseenCodes(self._featuriser, self._vocabulary)
+        atoms = (self.facts.get("training_summary") or {}).get("atoms")
+        self._largest_seen = atoms["max"] if atoms else None
+        self._mean = np.asarray(self.facts["target_mean"])
+        self._std = np.asarray(self.facts["target_std"])
+        try:
+            self._model = Graphormer(GraphormerConfig(**self.facts["model"]))
+            self._model.load_state_dict(model_weights(checkpoint))
+        except (TypeError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise CheckpointError(
+                f"the network of the checkpoint is not one of this version ({reason}): use the "
+                "version of graphormer_sepnorm that wrote it"
+            ) from error
+        self._place()
+
+    def _place(self) -> None:
+        try:
+            self._model.to(self.device).eval()
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(f"device {self.device!r} cannot be used ({reason})") from error
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Predictor:
-        """Load a checkpoint file, or the best checkpoint of a run directory."""
-        return cls(read_checkpoint(path), device)
+        """Load a model.
 
-    def predict(self, smiles: str | Sequence[str], batch_size: int = 128) -> Predictions:
+        Args:
+            path: A checkpoint file, a run directory (its best checkpoint), or the name of a model
+                that comes with the package.
+            device: Where to compute; None: a GPU if there is one.
+
+        Raises:
+            CheckpointError: There is no such model, or it cannot be used.
+        """
+        file = find_checkpoint(path)
+        try:
+            return cls(read_checkpoint(file), device)
+        except CheckpointError as error:
+            known = str(file) in str(error)
+            raise error if known else CheckpointError(f"{file}: {error}") from error
+
+    def predict(
+        self,
+        smiles: str | Sequence[str],
+        batch_size: int = BATCH_SIZE,
+        max_atoms: int = MAX_ATOMS,
+    ) -> Predictions:
         """Predict the properties of molecules.
 
         Args:
             smiles: One SMILES or several. What cannot be read gets an error, never an exception.
             batch_size: Molecules computed at once; the values do not depend on it.
+            max_atoms: Larger molecules get an error: memory grows with the square of the size.
         """
         given = (smiles,) if isinstance(smiles, str) else tuple(smiles)
-        parsed = [parse_smiles(text) for text in given]
-        readable = [(n, row.molecule) for n, row in enumerate(parsed) if row.molecule is not None]
-        values = np.full((len(given), len(self.task.targets)), np.nan)
-        for first in range(0, len(readable), batch_size):
-            part = readable[first : first + batch_size]
-            graphs = [self._featurise(molecule) for _, molecule in part]
-            values[[place for place, _ in part]] = self._values(graphs)
-        return Predictions(given, values, tuple(row.reason for row in parsed))
+        parts = [
+            self.predict_molecules(
+                [parse_smiles(text) for text in given[start : start + CHUNK_ROWS]],
+                given[start : start + CHUNK_ROWS],
+                batch_size,
+                max_atoms,
+            )
+            for start in range(0, max(len(given), 1), CHUNK_ROWS)
+        ]
+        return Predictions(
+            given,
+            np.concatenate([part.values for part in parts]),
+            tuple(error for part in parts for error in part.errors),
+            tuple(warning for part in parts for warning in part.warnings),
+        )
+
+    def predict_molecules(
+        self,
+        molecules: Sequence[ParsedMolecule],
+        smiles: Sequence[str] = (),
+        batch_size: int = BATCH_SIZE,
+        max_atoms: int = MAX_ATOMS,
+    ) -> Predictions:
+        """Predict the properties of molecules that are parsed already; see `predict`."""
+        values = np.full((len(molecules), len(self.task.targets)), np.nan)
+        errors = [parsed.reason for parsed in molecules]
+        warnings = [""] * len(molecules)
+        graphs: dict[int, MolecularGraph] = {}
+        for place, parsed in enumerate(molecules):
+            if parsed.molecule is None:
+                continue
+            atoms = parsed.molecule.GetNumAtoms()
+            if atoms > max_atoms:
+                errors[place] = f"too large: {atoms} atoms, the limit is {max_atoms} (--max_atoms)"
+                continue
+            try:
+                graphs[place] = self._featuriser.featurise(parsed.molecule)
+            except DataError as error:
+                errors[place] = str(error)
+                continue
+            errors[place], unseen = self._unseen(graphs[place], parsed.molecule)
+            if errors[place]:
+                del graphs[place]
+                continue
+            remarks = [unseen, self._featuriser.remarks(parsed.molecule), self._size(atoms)]
+            warnings[place] = "; ".join(remark for remark in remarks if remark)
+        for places in _batches(
+            {place: graph.num_atoms for place, graph in graphs.items()}, batch_size
+        ):
+            values[places] = self._values([graphs[place] for place in places])
+        for place in graphs:
+            if not np.isfinite(values[place]).all():
+                values[place], warnings[place] = np.nan, ""
+                errors[place] = "the model gives no finite value for it"
+        return Predictions(tuple(smiles), values, tuple(errors), tuple(warnings))
+
+    def _size(self, atoms: int) -> str:
+        if self._largest_seen is None or atoms <= self._largest_seen:
+            return ""
+        return f"{atoms} atoms; the largest molecule in training had {self._largest_seen}"
 
     @torch.inference_mode()
     def _values(self, graphs: list[MolecularGraph]) -> np.ndarray:
@@ -96,3 +211,16 @@ class Predictor:
         if self.task.kind == "binary":
             return outputs.sigmoid().cpu().numpy()
         return outputs.cpu().numpy() * self._std + self._mean
+
+
+def _batches(sizes: dict[int, int], batch_size: int) -> Iterator[list[int]]:
+    """Group molecules of similar size: little padding, and a bounded number of pairs at once."""
+    batch: list[int] = []
+    for place in sorted(sizes, key=lambda place: (sizes[place], place)):
+        tokens = sizes[place] + 1  # the largest so far, and the graph token
+        if batch and (len(batch) == batch_size or (len(batch) + 1) * tokens**2 > _MAX_PAIRS):
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch

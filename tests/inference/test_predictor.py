@@ -1,49 +1,22 @@
 """Predictions: rows stay where they are, spelling and company of a molecule do not matter."""
 
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 from rdkit import Chem
+from reference.checkpoints import make_checkpoint
 
 from graphormer_sepnorm.cli.predict import main
-from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
 
 CAFFEINE = "CN1C=NC2=C1C(=O)N(C(=O)N2C)C"
 IBUPROFEN = "CC(C)Cc1ccc(cc1)C(C)C(=O)O"
-
-
-def make_checkpoint(featuriser="molecule-1", kind="regression"):
-    """An untrained model with the vocabulary of organic molecules."""
-    atoms = [[5, 6, 7], [0, 1, 2], [*range(6)], [4, 5, 6], [*range(5)], [0], [0, 1, 2], [0, 1]]
-    vocabulary = {"atoms": [*atoms, [0, 1]], "bonds": [[0, 1, 2, 3], [0], [0, 1]]}
-    config = GraphormerConfig(
-        layers=2, width=16, heads=2, ffn_width=16, atom_rows=40, bond_rows=10, max_path_length=5
-    )
-    model = Graphormer(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape))
-    task = Task(kind, ("property",), ("mol/L",), "mae" if kind == "regression" else "auroc")
-    facts = {
-        "format_version": FORMAT_VERSION,
-        "model": {name: getattr(config, name) for name in config.__dataclass_fields__},
-        "task": task.to_plain(),
-        "target_mean": [3.0],
-        "target_std": [2.0],
-        "vocabulary": vocabulary,
-        "featuriser": featuriser,
-        "feature_version": "molecule-1",
-        "dataset": "a test",
-        "dataset_fingerprint": "none",
-    }
-    weights = {f"model.{name}": value for name, value in model.state_dict().items()}
-    return {KEY: facts, "state_dict": weights}
 
 
 @pytest.fixture
@@ -54,9 +27,13 @@ def predictor():
 def test_rows_keep_their_places_and_bad_ones_say_why(predictor):
     predictions = predictor.predict(["CCO", "not a molecule", "", CAFFEINE, "C1CC", "[Na+].[Cl-]"])
     assert predictions.smiles[3] == CAFFEINE
-    assert [bool(error) for error in predictions.errors] == [False, True, True, False, True, False]
-    assert np.isnan(predictions.values[:, 0]).tolist() == [False, True, True, False, True, False]
+    bad = [False, True, True, False, True, True]
+    assert [bool(error) for error in predictions.errors] == bad
+    assert np.isnan(predictions.values[:, 0]).tolist() == bad
     assert "unclosed ring" in predictions.errors[4]
+    assert predictions.errors[5] == (
+        "not understood by this model: Cl, Na did not occur in its training data"
+    )
 
 
 def test_values_depend_on_neither_company_nor_batch_size(predictor):
@@ -98,7 +75,7 @@ def test_values_are_in_real_units_and_probabilities():
 
 
 def test_a_model_of_graphs_without_smiles_says_so():
-    with pytest.raises(CheckpointError, match="no way from SMILES"):
+    with pytest.raises(CheckpointError, match="not made from SMILES"):
         Predictor(make_checkpoint(featuriser=None))
 
 
@@ -106,12 +83,12 @@ def test_command_prints_one_row_per_smiles(tmp_path, capsys):
     torch.save(make_checkpoint(), tmp_path / "model.ckpt")
     assert main([str(tmp_path / "model.ckpt"), "CCO", "xyz", CAFFEINE]) == 0
     rows = capsys.readouterr().out.splitlines()
-    assert rows[0] == "smiles,property (mol/L),error"
+    assert rows[0] == "smiles,pred_property,warning,error"
     assert [row.split(",")[0] for row in rows[1:]] == ["CCO", "xyz", CAFFEINE]
     assert float(rows[1].split(",")[1]) == pytest.approx(
-        Predictor.load(tmp_path / "model.ckpt", "cpu").predict("CCO").values[0, 0], abs=1e-4
+        Predictor.load(tmp_path / "model.ckpt", "cpu").predict("CCO").values[0, 0], rel=1e-5
     )
-    assert rows[2].startswith("xyz,,")
+    assert rows[2].startswith("xyz,,,")
     assert "Parse Error" not in rows[2]
 
 
@@ -123,3 +100,87 @@ def test_mistakes_are_one_line_and_status_2(tmp_path, capsys):
     (tmp_path / "text.ckpt").write_text("no checkpoint")
     assert main([str(tmp_path / "text.ckpt"), "CCO"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_is_new_to_the_model_is_said(predictor):
+    ion, radical, plain = predictor.predict(["C[N+2]C", "[CH2]C", "CC"]).warnings
+    assert "formal charge 2" in ion
+    assert "radical electrons 1" in radical
+    assert plain == ""
+    cis, ring = predictor.predict(["C/C=C\\C", "C1CCCCC1"]).warnings
+    assert cis == "not seen in training: bond stereo STEREOZ"
+    assert ring == ""
+
+
+def test_molecules_beyond_the_training_data_and_beyond_the_limit():
+    checkpoint = make_checkpoint()
+    checkpoint[KEY]["training_summary"] = {"atoms": {"min": 1, "mean": 5, "max": 9}, "targets": []}
+    predictor = Predictor(checkpoint, "cpu")
+    predictions = predictor.predict(["C" * 9, "C" * 10, "C" * 11], max_atoms=10)
+    assert predictions.warnings[0] == ""
+    assert predictions.warnings[1] == "10 atoms; the largest molecule in training had 9"
+    assert predictions.errors[2] == "too large: 11 atoms, the limit is 10 (--max_atoms)"
+    assert np.isnan(predictions.values[2, 0])
+
+
+def test_memory_of_a_batch_is_bounded(predictor, monkeypatch):
+    seen = []
+    values = Predictor._values
+
+    def spy(self, graphs):
+        seen.append([graph.num_atoms for graph in graphs])
+        return values(self, graphs)
+
+    monkeypatch.setattr(Predictor, "_values", spy)
+    monkeypatch.setattr("graphormer_sepnorm.inference.predictor._MAX_PAIRS", 2000)
+    smiles = ["C" * n for n in (40, 3, 60, 3, 20, 3, 20, 3)]
+    together = predictor.predict(smiles, batch_size=3).values
+    assert sorted(size for batch in seen for size in batch) == [3, 3, 3, 3, 20, 20, 40, 60]
+    assert all(len(batch) <= 3 for batch in seen)
+    assert all(len(batch) == 1 or len(batch) * (max(batch) + 1) ** 2 <= 2000 for batch in seen)
+    np.testing.assert_allclose(together, Predictor.predict(predictor, smiles).values, rtol=1e-5)
+
+
+def test_a_value_that_is_not_finite_is_an_error():
+    checkpoint = make_checkpoint()
+    checkpoint[KEY]["target_std"] = [float("inf")]
+    predictions = Predictor(checkpoint, "cpu").predict(["CCO"])
+    assert predictions.errors == ("the model gives no finite value for it",)
+    assert np.isnan(predictions.values).all()
+
+
+def test_checkpoint_of_another_network_or_features_is_one_line(tmp_path):
+    for change, said in (
+        ({"featuriser": "molecule-9"}, "features that this version does not make"),
+        ({"model": {**make_checkpoint()[KEY]["model"], "rotary": True}}, "not one of this version"),
+        ({"model": {**make_checkpoint()[KEY]["model"], "layers": 3}}, "not one of this version"),
+    ):
+        checkpoint = make_checkpoint()
+        checkpoint[KEY].update(change)
+        torch.save(checkpoint, tmp_path / "model.ckpt")
+        with pytest.raises(CheckpointError, match=said) as raised:
+            Predictor.load(tmp_path / "model.ckpt")
+        assert "model.ckpt" in str(raised.value)
+        assert "\n" not in str(raised.value)
+
+
+def test_unknown_device_is_one_line():
+    with pytest.raises(ConfigError, match="device 'cuda:99'") as raised:
+        Predictor(make_checkpoint(), "cuda:99")
+    assert "\n" not in str(raised.value)
+
+
+def test_predicting_needs_no_lightning(tmp_path):
+    torch.save(make_checkpoint(), tmp_path / "model.ckpt")
+    program = (
+        "import sys; from graphormer_sepnorm import Predictor; "
+        f"Predictor.load({str(tmp_path / 'model.ckpt')!r}, 'cpu').predict('CCO'); "
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    heavy = {"lightning", "torch_geometric", "torchmetrics", "pandas", "sklearn", "matplotlib"}
+    assert loaded & (heavy | {"ogb", "pyarrow", "jsonargparse"}) == set()
+    assert "rdkit" in loaded

@@ -1,0 +1,94 @@
+"""What a checkpoint says about itself, for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.checkpoint import KEY, model_weights
+
+
+def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
+    """Return a text of aligned lines: what is predicted, by what, trained on what, how well.
+
+    Args:
+        checkpoint: What `read_checkpoint` gives.
+        file: Where it was read from, for its path and size.
+    """
+    facts = checkpoint[KEY]
+    rows: list[tuple[str, str]] = []
+    if file is not None:
+        rows.append(("file", f"{file} ({file.stat().st_size / 1e6:.1f} MB)"))
+    card = facts.get("card") or {}
+    rows += [(name, str(value)) for name, value in card.items()]
+    rows += _targets(facts)
+    rows += _model(checkpoint)
+    rows += _training(checkpoint)
+    no_smiles = "not possible: evaluate it on its own data set with train.py test"
+    rows.append(("from SMILES", f"by {facts['featuriser']}" if facts["featuriser"] else no_smiles))
+    packages = facts.get("packages", {})
+    rows.append(("made with", ", ".join(f"{name} {value}" for name, value in packages.items())))
+    width = max(len(label) for label, _ in rows)
+    return "\n".join(f"{label:<{width}}  {value}".rstrip() for label, value in rows)
+
+
+def _targets(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    task = Task.from_plain(facts["task"])
+    summary = (facts.get("training_summary") or {}).get("targets") or [{}] * len(task.targets)
+    rows = []
+    for target, unit, labels in zip(task.targets, task.units, summary, strict=True):
+        text = f"{target} [{unit}]" if unit else target
+        if task.kind == "binary":
+            text += ", probability of class 1"
+            if labels:
+                text += f"; {labels['labels']:,} labels, {labels['mean']:.1%} of class 1"
+        elif labels:
+            text += (
+                f"; {labels['labels']:,} labels from {labels['min']:.4g} to {labels['max']:.4g}, "
+                f"mean {labels['mean']:.4g}, standard deviation {labels['std']:.4g}"
+            )
+        rows.append(("predicts", text))
+    return rows
+
+
+def _model(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
+    facts = checkpoint[KEY]
+    model = facts["model"]
+    # BatchNorm's statistics are kept with the weights and are not parameters.
+    parameters = sum(
+        value.numel()
+        for name, value in model_weights(checkpoint).items()
+        if not name.rpartition(".")[2].startswith(("running_", "num_batches"))
+    )
+    return [
+        (
+            "model",
+            f"Graphormer, norm {model['norm']} ([CLS]+atoms), {model['layers']} layers, width "
+            f"{model['width']}, {model['heads']} heads, {parameters:,} parameters",
+        )
+    ]
+
+
+def _training(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
+    facts = checkpoint[KEY]
+    text = f"{facts['dataset']} (fingerprint {facts['dataset_fingerprint'][:12]})"
+    if "training_graphs" in facts:
+        text += f", {facts['training_graphs']:,} molecules"
+    atoms = (facts.get("training_summary") or {}).get("atoms")
+    if atoms:
+        text += f" of {atoms['min']} to {atoms['max']} atoms"
+    rows = [("trained on", text)]
+    if "global_step" in checkpoint:
+        rows.append(
+            ("training", f"epoch {checkpoint['epoch'] + 1}, step {checkpoint['global_step']:,}")
+        )
+    validation = {
+        name.removeprefix("validation_"): value
+        for name, value in facts.get("validation", {}).items()
+        if name != "validation_loss"
+    }
+    if validation:
+        values = ", ".join(f"{name} {value:.4f}" for name, value in validation.items())
+        rows.append(("validation", values))
+    return rows

@@ -1,0 +1,99 @@
+"""How well predictions agree with labels that stand in the same table."""
+
+from __future__ import annotations
+
+import math
+from array import array
+
+import numpy as np
+
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.tables.columns import parse_number
+
+
+class Evaluation:
+    """Collects labels and predictions row by row, 16 bytes each, and compares them at the end.
+
+    Args:
+        task: What is predicted.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self._labels = [array("d") for _ in task.targets]
+        self._predictions = [array("d") for _ in task.targets]
+        self._unpredicted = [0] * len(task.targets)
+        self._unusable = [0] * len(task.targets)
+
+    def add(self, target: int, cell: object, prediction: float) -> None:
+        """Add one row.
+
+        Args:
+            target: Number of the target.
+            cell: The label as it stands in the table; missing ones are left out.
+            prediction: nan where there is none.
+        """
+        try:
+            label = parse_number(cell)
+        except ValueError:
+            label = math.nan
+            self._unusable[target] += 1
+        if self.task.kind == "binary" and not math.isnan(label) and label not in (0, 1):
+            self._unusable[target] += 1
+            return
+        if math.isnan(label):
+            return
+        if math.isnan(prediction):
+            self._unpredicted[target] += 1
+            return
+        self._labels[target].append(label)
+        self._predictions[target].append(prediction)
+
+    def metrics(self, target: int) -> dict[str, float]:
+        """Return the metrics of one target, in its unit.
+
+        Regression: ``MAE``, ``RMSE``, ``R2``. Binary: ``AUROC`` and ``AP`` (average precision); nan
+        where they are undefined.
+        """
+        labels = np.frombuffer(self._labels[target])
+        predictions = np.frombuffer(self._predictions[target])
+        from sklearn import metrics
+
+        if self.task.kind == "binary":
+            if len(set(labels.tolist())) < 2:
+                return {"AUROC": math.nan, "AP": math.nan}
+            return {
+                "AUROC": float(metrics.roc_auc_score(labels, predictions)),
+                "AP": float(metrics.average_precision_score(labels, predictions)),
+            }
+        if not len(labels):
+            return {"MAE": math.nan, "RMSE": math.nan, "R2": math.nan}
+        errors = predictions - labels
+        varied = len(labels) > 1 and labels.std() > 0
+        return {
+            "MAE": float(np.abs(errors).mean()),
+            "RMSE": float(np.sqrt(np.square(errors).mean())),
+            "R2": float(metrics.r2_score(labels, predictions)) if varied else math.nan,
+        }
+
+    def text(self) -> str:
+        """Return a line or two per target."""
+        lines = []
+        for number, (name, unit) in enumerate(zip(self.task.targets, self.task.units, strict=True)):
+            labels = np.frombuffer(self._labels[number])
+            scores = [
+                f"{metric} {'undefined' if math.isnan(value) else f'{value:.4f}'}"
+                + (f" {unit}" if unit and metric in ("MAE", "RMSE") else "")
+                for metric, value in self.metrics(number).items()
+            ]
+            counts = [f"{len(labels):,} rows"]
+            if self.task.kind == "binary":
+                counts.append(f"{int(labels.sum()):,} of class 1")
+            for count, what in (
+                (self._unpredicted[number], "with a label but no prediction"),
+                (self._unusable[number], "with a label that cannot be used"),
+            ):
+                if count:
+                    counts.append(f"{count:,} {what}")
+            lines.append(f"{name}  {', '.join(scores)}  ({'; '.join(counts)})")
+        return "\n".join(lines)

@@ -1,0 +1,229 @@
+"""Predicting for a whole table: as many rows out as in, in the same order, in little memory.
+
+Output goes to ``NAME.partial`` and has its own name when it is complete. Beside it,
+``NAME.progress.json`` says how many rows are safely in it and what they were made from; by that an
+interrupted job is continued (`TableJob.run` with ``resume``), to the identical file.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphormer_sepnorm.chem.molecules import (
+    ParsedMolecule,
+    canonical_smiles,
+    parse_molblock,
+    parse_smiles,
+)
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.inference.evaluation import Evaluation
+from graphormer_sepnorm.inference.predictor import CHUNK_ROWS, Predictor
+from graphormer_sepnorm.inference.resume import earlier_progress, identify, save_progress
+from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+from graphormer_sepnorm.tables.columns import (
+    find_column,
+    find_smiles_column,
+    free_name,
+    parse_number,
+)
+from graphormer_sepnorm.tables.progress import TableProgress
+from graphormer_sepnorm.tables.reader import Row, TableReader, format_of, open_table
+from graphormer_sepnorm.tables.writer import TableWriter, create_table
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Columns of input and output.
+
+    Attributes:
+        smiles: Position of the SMILES; None: the molecules are in SDF records.
+        labels: Positions of the labels, one per target; empty without evaluation.
+        added: Names of our columns: SMILES of records, if any, predictions, warning, error.
+        with_smiles: Whether the SMILES of records are added.
+        targets: Names of the predictions.
+    """
+
+    smiles: int | None
+    labels: tuple[int, ...]
+    added: tuple[str, ...]
+    with_smiles: bool
+    targets: tuple[str, ...]
+
+
+def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome: Outcome) -> None:
+    """Predict for all rows of a table.
+
+    Args:
+        predictor: The model.
+        job: What is to be done.
+        checkpoint: Its file, by whose contents an interrupted job is recognised.
+        outcome: Filled in while the job runs, so that it can be read after an interruption.
+
+    Raises:
+        DataError: The table cannot be read, the output cannot be written or would overwrite
+            something, or an interrupted job is another one.
+    """
+    check_places(job)
+    with open_table(job.source, job.input_format) as reader:
+        columns = _columns(reader, predictor, job, outcome)
+        identity = None
+        if job.can_resume:
+            identity = identify(job, checkpoint, CHUNK_ROWS, predictor.device)
+        mark = earlier_progress(job, identity, outcome) if job.resume and identity else None
+        writer = create_table(
+            job.destination,
+            (*reader.columns, *columns.added),
+            format=job.output_format,
+            like=reader,
+            numeric=columns.targets,
+            resume=mark,
+        )
+        try:
+            if identity and mark is None:
+                job.progress_file.unlink(missing_ok=True)  # of a job that is not continued
+            rows = iter(reader)
+            _skip(rows, reader, columns, job, outcome)
+            _predict_rows(rows, reader, predictor, columns, writer, job, identity, outcome)
+            writer.commit()
+        except BaseException:
+            writer.close()
+            if not outcome.safe_rows:  # there is nothing to continue
+                writer.discard()
+            raise
+    if identity:
+        job.progress_file.unlink(missing_ok=True)
+
+
+def _predict_rows(
+    rows: Iterator[Row],
+    reader: TableReader,
+    predictor: Predictor,
+    columns: _Columns,
+    writer: TableWriter,
+    job: TableJob,
+    identity: dict[str, Any] | None,
+    outcome: Outcome,
+) -> None:
+    progress = TableProgress(reader, "predicted", job.quiet, outcome.rows)
+    try:
+        while chunk := list(itertools.islice(rows, CHUNK_ROWS)):
+            molecules = [_parse(row, columns) for row in chunk]
+            predictions = predictor.predict_molecules(molecules, (), job.batch_size, job.max_atoms)
+            added = []
+            for number, parsed in enumerate(molecules):
+                values = [_rounded(value) for value in predictions.values[number]]
+                error, warning = predictions.errors[number], predictions.warnings[number]
+                smiles = [_canonical(parsed)] if columns.with_smiles else []
+                added.append((*smiles, *values, warning, error))
+                outcome.warnings += bool(warning)
+                if error:
+                    outcome.errors[_kind(error)] += 1
+                _evaluate(outcome, columns, chunk[number], values)
+            writer.write(
+                ((*row.cells, *cells) for row, cells in zip(chunk, added, strict=True)),
+                [row.record for row in chunk],
+            )
+            outcome.rows += len(chunk)
+            if identity:
+                save_progress(job, writer.mark(), identity, outcome)
+                outcome.safe_rows = outcome.rows
+            progress.show(outcome.rows)
+    finally:
+        progress.finish()
+
+
+def _parse(row: Row, columns: _Columns) -> ParsedMolecule:
+    if row.problem:
+        return ParsedMolecule(None, row.problem)
+    if columns.smiles is None:
+        return parse_molblock(row.record)
+    return parse_smiles(row.cells[columns.smiles])
+
+
+def _canonical(parsed: ParsedMolecule) -> str:
+    return "" if parsed.molecule is None else canonical_smiles(parsed.molecule)
+
+
+def _rounded(value: np.floating) -> float:
+    """Six digits: more than the arithmetic of the network is good for."""
+    return float(f"{value:.6g}")
+
+
+def _kind(error: str) -> str:
+    """Return what a reason has in common with others of its kind."""
+    for kind in ("empty", "not a valid molecule", "too large", "not understood", "no atoms"):
+        if kind in error:
+            return kind
+    return "other"
+
+
+def _evaluate(outcome: Outcome, columns: _Columns, row: Row, values: Sequence[float]) -> None:
+    if outcome.evaluation is not None:
+        for target, position in enumerate(columns.labels):
+            outcome.evaluation.add(target, row.cells[position], values[target])
+
+
+def _columns(
+    reader: TableReader, predictor: Predictor, job: TableJob, outcome: Outcome
+) -> _Columns:
+    """Find the columns that are read and name those that are added."""
+    smiles = None
+    if reader.format != "sdf" or job.smiles_column is not None:
+        smiles = find_smiles_column(
+            reader.columns, job.smiles_column, reader.name, "--smiles_column"
+        )
+    task = predictor.task
+    if job.evaluate:
+        if len(job.evaluate) != len(task.targets):
+            raise DataError(
+                f"--evaluate names {len(job.evaluate)} columns, the model has "
+                f"{len(task.targets)} targets ({', '.join(task.targets)}): name one column for "
+                "each, in this order"
+            )
+        outcome.evaluation = Evaluation(task)
+    labels = tuple(find_column(reader.columns, name, reader.name) for name in job.evaluate)
+    to_sdf = (job.output_format or (format_of(job.destination) if job.to_file else "")) == "sdf"
+    with_smiles = smiles is None and not to_sdf
+    wanted = (
+        *(("smiles",) if with_smiles else ()),
+        *(f"pred_{target}" for target in task.targets),
+        "warning",
+        "error",
+    )
+    taken = list(reader.columns)
+    added = []
+    for name in wanted:
+        free = free_name(name, taken)
+        if free != name:
+            outcome.notes.append(f"the table has a column {name!r}: ours is called {free!r}")
+        taken.append(free)
+        added.append(free)
+    first = int(with_smiles)
+    targets = tuple(added[first : first + len(task.targets)])
+    return _Columns(smiles, labels, tuple(added), with_smiles, targets)
+
+
+def _skip(
+    rows: Iterator[Row], reader: TableReader, columns: _Columns, job: TableJob, outcome: Outcome
+) -> None:
+    """Go past the rows that an earlier run predicted, and collect those for the evaluation."""
+    if not outcome.rows:
+        return
+    skipped = itertools.islice(rows, outcome.rows)
+    if outcome.evaluation is None:
+        for _ in skipped:
+            pass
+        return
+    format = job.output_format or format_of(job.destination)
+    with open_table(job.partial, format) as done:
+        for row, earlier in zip(skipped, done, strict=False):
+            cells = dict(zip(done.columns, earlier.cells, strict=True))
+            # In SDF a field that no record has is no column.
+            values = [parse_number(cells.get(name)) for name in columns.targets]
+            _evaluate(outcome, columns, row, values)

@@ -1,0 +1,118 @@
+"""A table to predict: what is asked for, what has come of it, and that nothing is overwritten."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.inference.evaluation import Evaluation
+from graphormer_sepnorm.inference.predictor import BATCH_SIZE, MAX_ATOMS
+from graphormer_sepnorm.tables.reader import format_of
+
+
+@dataclass(frozen=True)
+class TableJob:
+    """What is to be predicted, from where to where.
+
+    Attributes:
+        source: The table; ``-`` is standard input.
+        destination: The table to write; ``-`` is standard output.
+        smiles_column: Its name; None finds it.
+        input_format: None goes by the name.
+        output_format: None goes by the name; CSV for standard output.
+        batch_size: Molecules computed at once.
+        max_atoms: Larger molecules get an error.
+        evaluate: Columns with labels, one per target; empty: no evaluation.
+        resume: Continue an interrupted job, if there is one.
+        overwrite: Replace an output that is there, or begin an interrupted job anew.
+        quiet: No progress on stderr.
+    """
+
+    source: str
+    destination: str
+    smiles_column: str | None = None
+    input_format: str | None = None
+    output_format: str | None = None
+    batch_size: int = BATCH_SIZE
+    max_atoms: int = MAX_ATOMS
+    evaluate: tuple[str, ...] = ()
+    resume: bool = False
+    overwrite: bool = False
+    quiet: bool = False
+
+    @property
+    def to_file(self) -> bool:
+        """Whether the output is a file and not standard output."""
+        return self.destination != "-"
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether an interruption of this job loses nothing: its input can be read again."""
+        if not self.to_file or self.source == "-" or not Path(self.source).is_file():
+            return False
+        return (self.output_format or format_of(self.destination)) != "parquet"
+
+    @property
+    def partial(self) -> Path:
+        """Where the output is until it is complete."""
+        return Path(f"{self.destination}.partial")
+
+    @property
+    def progress_file(self) -> Path:
+        """Where the state of an interrupted job is kept."""
+        return Path(f"{self.destination}.progress.json")
+
+
+@dataclass
+class Outcome:
+    """What a job has done so far.
+
+    Attributes:
+        rows: Rows written, those of an earlier run included.
+        earlier_rows: Rows that an earlier run had written.
+        safe_rows: Rows that an interruption cannot take away any more.
+        warnings: Rows with a warning.
+        errors: Rows without a prediction, by the first words of the reason.
+        notes: What the user should know, one line each.
+        evaluation: Labels against predictions, if that was asked for.
+    """
+
+    rows: int = 0
+    earlier_rows: int = 0
+    safe_rows: int = 0
+    warnings: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    evaluation: Evaluation | None = None
+
+
+def check_places(job: TableJob) -> None:
+    """Refuse to overwrite anything, and to continue what cannot be continued.
+
+    Raises:
+        DataError: There is no input; the output, or a file that is needed until it is complete,
+            would take the place of the input; the output is there already, or was begun by an
+            earlier job.
+    """
+    source = Path(job.source)
+    if job.source != "-" and not source.exists():
+        raise DataError(f"there is no file {source}")
+    if job.resume and not job.can_resume:
+        raise DataError("--resume needs an input file and an output file other than Parquet")
+    if not job.to_file:
+        return
+    output = Path(job.destination)
+    for place in (output, job.partial, job.progress_file):
+        if job.source != "-" and place.exists() and place.samefile(source):
+            raise DataError(f"{place} is the input: give the output {output} another name")
+    if output.is_file() and not job.overwrite:
+        raise DataError(
+            f"{output} is there already: give another name, or --overwrite to replace it"
+        )
+    if job.partial.exists() and not (job.resume or job.overwrite):
+        ways = "--resume continues it, " if job.can_resume else ""
+        raise DataError(
+            f"{job.partial} is there, of a job that was interrupted: {ways}--overwrite begins anew"
+        )

@@ -1,0 +1,70 @@
+"""What of a molecule a model has never seen, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphormer_sepnorm.chem.featuriser import CodeTable, Featuriser
+from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
+
+
+class UnseenCodes:
+    """Finds codes that did not occur in training.
+
+    Args:
+        featuriser: What made the graphs; its first atom column says the element.
+        vocabulary: The codes that occurred in training.
+    """
+
+    def __init__(self, featuriser: Featuriser, vocabulary: GraphVocabulary) -> None:
+        self._featuriser = featuriser
+        self._atoms = _lookup(vocabulary.atoms, featuriser.atom_tables)
+        self._bonds = _lookup(vocabulary.bonds, featuriser.bond_tables)
+
+    def __call__(self, graph: MolecularGraph, molecule: Any) -> tuple[str, str]:
+        """Return why the model cannot understand a molecule, and what else is new to it.
+
+        Both are empty for most molecules. An element that did not occur in training is an error:
+        the model would take the atom for nothing at all. Other codes are a warning.
+        """
+        atoms = ~self._atoms[graph.atom_codes, np.arange(graph.atom_codes.shape[1])]
+        bonds = ~self._bonds[graph.bond_codes, np.arange(graph.bond_codes.shape[1])]
+        if not atoms.any() and not bonds.any():
+            return "", ""
+        if atoms[:, 0].any():
+            labels = self._featuriser.atom_labels(molecule)
+            new = sorted({labels[atom] for atom in np.flatnonzero(atoms[:, 0])})
+            return (
+                f"not understood by this model: {', '.join(new)} did not occur in its training data"
+            ), ""
+        words = [
+            *_words(graph.atom_codes, atoms, self._featuriser.atom_tables),
+            *_words(graph.bond_codes, bonds, self._featuriser.bond_tables),
+        ]
+        return "", f"not seen in training: {', '.join(words)}"
+
+
+def _lookup(vocabulary: Vocabulary, tables: Sequence[CodeTable]) -> np.ndarray:
+    """Return whether a code occurred in training, bool ``[largest code + 1, columns]``."""
+    # One code more than there are values: some featurisers have a code for "none of these".
+    known = np.zeros((max(len(table) for table in tables) + 1, len(tables)), dtype=bool)
+    for column, seen in enumerate(vocabulary.seen):
+        known[list(seen), column] = True
+    return known
+
+
+def _words(codes: np.ndarray, unseen: np.ndarray, tables: Sequence[CodeTable]) -> list[str]:
+    found = []
+    for column in np.flatnonzero(unseen.any(axis=0)).tolist():
+        for code in np.unique(codes[unseen[:, column], column]).tolist():
+            table = tables[column]
+            value = table.values[code] if code < len(table) else "other"
+            if isinstance(value, bool):
+                found.append(table.name if value else f"not {table.name}")
+            else:
+                found.append(f"{table.name} {value}")
+    return found

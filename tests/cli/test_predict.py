@@ -1,0 +1,539 @@
+"""predict.py on tables: as many rows out as in, nothing lost, every mistake one line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from reference.checkpoints import make_checkpoint
+
+from graphormer_sepnorm.cli.predict import main
+from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference.predictor import Predictions, Predictor
+from graphormer_sepnorm.tables.reader import open_table
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SMILES = ["CCO", "c1ccccc1", "CN", "xx", "", "CC(=O)N", "[Si]", "C#N", "c1ccncc1", "C1CC", "OCC"]
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory) -> Path:
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("model") / "model.ckpt"
+    torch.save(make_checkpoint(), path)
+    return path
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(stream, "CHUNK_ROWS", 4)
+
+
+def rows_of(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as handle:
+        return list(csv.reader(handle))
+
+
+def write_csv(path: Path, rows: list[list[str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as handle:
+        csv.writer(handle).writerows(rows)
+    return path
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    error = capsys.readouterr().err
+    assert error.startswith("predict.py: ")
+    assert error.count("\n") == 1, error
+    return error
+
+
+def table(folder: Path, smiles: list[str] | None = None) -> Path:
+    rows = [[str(n), text] for n, text in enumerate(SMILES if smiles is None else smiles)]
+    return write_csv(folder / "in.csv", [["id", "SMILES"], *rows])
+
+
+def test_rows_come_back_in_order_with_values_and_reasons(model, tmp_path, capsys, small_chunks):
+    source, output = table(tmp_path), tmp_path / "out.csv"
+    assert main([str(model), "-i", str(source), "-o", str(output), "--device", "cpu"]) == 0
+    header, *rows = rows_of(output)
+    assert header == ["id", "SMILES", "pred_property", "warning", "error"]
+    assert [row[:2] for row in rows] == [[str(n), text] for n, text in enumerate(SMILES)]
+    expected = Predictor.load(model, "cpu").predict(SMILES)
+    for row, value, error in zip(rows, expected.values[:, 0], expected.errors, strict=True):
+        assert row[4] == error
+        if error:
+            assert row[2] == ""
+        else:
+            assert float(row[2]) == pytest.approx(value, rel=1e-5)
+    summary = capsys.readouterr().err
+    assert "11 rows, 7 predicted, 4 without a prediction" in summary
+    assert "not a valid molecule 2" in summary
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz", "parquet"])
+def test_formats_agree(model, tmp_path, suffix):
+    source, first, second = table(tmp_path), tmp_path / f"a.{suffix}", tmp_path / "b.csv"
+    assert main([str(model), "-i", str(source), "-o", str(first), "--quiet"]) == 0
+    direct = tmp_path / "direct.csv"
+    assert main([str(model), "-i", str(source), "-o", str(direct), "--quiet"]) == 0
+    with open_table(first) as read, open_table(direct) as plain:
+        assert read.columns == plain.columns
+        for one, other in zip(read, plain, strict=True):
+            assert ["" if cell is None else str(cell) for cell in one.cells] == list(other.cells)
+    assert main([str(model), "-i", str(first), "-o", str(second), "--quiet"]) == 0
+    assert rows_of(second)[0][-3:] == ["pred_property_2", "warning_2", "error_2"]
+
+
+def test_sdf_in_and_out(model, tmp_path):
+    from rdkit import Chem
+
+    records = []
+    for name, smiles in (("ethanol", "CCO"), ("benzene", "c1ccccc1")):
+        molecule = Chem.MolFromSmiles(smiles)
+        molecule.SetProp("_Name", name)
+        records.append(Chem.MolToMolBlock(molecule) + f">  <number>\n{len(smiles)}\n\n$$$$\n")
+    source = tmp_path / "in.sdf"
+    source.write_text(records[0] + "\n\nnonsense\n$$$$\n" + records[1])
+    output = tmp_path / "out.csv"
+    assert main([str(model), "-i", str(source), "-o", str(output), "--quiet"]) == 0
+    header, *rows = rows_of(output)
+    assert header == ["title", "number", "smiles", "pred_property", "warning", "error"]
+    assert [row[0] for row in rows] == ["ethanol", "", "benzene"]
+    assert [row[2] for row in rows] == ["CCO", "", "c1ccccc1"]
+    assert "mol block" in rows[1][5]
+    sdf = tmp_path / "out.sdf"
+    assert main([str(model), "-i", str(source), "-o", str(sdf), "--quiet"]) == 0
+    with open_table(sdf) as read:
+        again = list(read)
+        place = read.columns.index("pred_property")
+    assert [row.cells[place] for row in again] == [row[3] for row in rows]
+    molecules = [molecule for molecule in Chem.SDMolSupplier(str(sdf)) if molecule]
+    assert [Chem.MolToSmiles(molecule) for molecule in molecules] == ["CCO", "c1ccccc1"]
+
+
+CELLS = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12
+) | st.sampled_from(['"', "a\nb", "a\r\nb", " x ", ",", "pred_property", "\udcff"])
+
+
+@settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    header=st.lists(CELLS, min_size=1, max_size=4),
+    rows=st.lists(st.tuples(st.sampled_from(SMILES), *[CELLS] * 4), max_size=9),
+    place=st.integers(0, 4),
+)
+def test_random_tables_come_back_cell_by_cell(model, tmp_path, small_chunks, header, rows, place):
+    """Quotes, line ends in cells, any characters, duplicate columns, no rows, only bad rows."""
+    place = min(place, len(header))
+    names = [name.strip().replace("smi", "").replace("SMI", "") or "x" for name in header]
+    names.insert(place, "smiles")
+    cells = [[*row[1 : len(header) + 1]] for row in rows]
+    for row, given_row in zip(cells, rows, strict=True):
+        row.insert(place, given_row[0])
+    source, output = write_csv(tmp_path / "in.csv", [names, *cells]), tmp_path / "out.csv"
+    assert main([str(model), "-i", str(source), "-o", str(output), "--overwrite", "--quiet"]) == 0
+    written = rows_of(output)
+    assert len(written) == len(rows) + 1
+    assert written[0][: len(names)] == names
+    assert [row[: len(names)] for row in written[1:]] == cells
+    added = written[0][len(names) :]
+    assert len({name.lower() for name in added}) == 3
+    assert not {name.lower() for name in added} & {name.lower() for name in names}
+
+
+def test_standard_input_to_standard_output(model, tmp_path):
+    command = [sys.executable, str(REPOSITORY / "predict.py"), str(model), "-i", "-"]
+    done = subprocess.run(
+        command, input="CCO ethanol\nbad one\n", capture_output=True, text=True, check=True
+    )
+    header, first, second = done.stdout.splitlines()
+    assert header == "smiles,name,pred_property,warning,error"
+    assert first.startswith("CCO,ethanol,")
+    assert second.startswith("bad,one,,,")
+    assert "2 rows, 1 predicted" in done.stderr
+
+
+def test_evaluation(model, tmp_path, capsys, small_chunks):
+    labels = [["smiles", "y"]]
+    predicted = Predictor.load(model, "cpu").predict(SMILES)
+    for number, (smiles, value) in enumerate(zip(SMILES, predicted.values[:, 0], strict=True)):
+        labels.append([smiles, "" if number == 2 else str(np.nan_to_num(value) + 0.5)])
+    labels += [["CCO", ">3"]]
+    source, output = write_csv(tmp_path / "in.csv", labels), tmp_path / "out.csv"
+    arguments = [str(model), "-i", str(source), "-o", str(output), "--evaluate", "y", "--quiet"]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "MAE 0.5000 mol/L, RMSE 0.5000 mol/L, R2 " in said
+    assert "6 rows; 4 with a label but no prediction; 1 with a label that cannot be used" in said
+
+
+def test_evaluation_of_a_classifier_is_that_of_sklearn(tmp_path, capsys):
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    torch.save(make_checkpoint(kind="binary"), tmp_path / "model.ckpt")
+    smiles = ["C" * n for n in range(1, 12)]
+    truth = [n % 3 == 0 for n in range(1, 12)]
+    rows = [[text, str(int(label))] for text, label in zip(smiles, truth, strict=True)]
+    source = write_csv(tmp_path / "in.csv", [["smiles", "active"], *rows])
+    arguments = [str(tmp_path / "model.ckpt"), "-i", str(source), "--evaluate", "active"]
+    assert main([*arguments, "-o", str(tmp_path / "out.csv"), "--quiet"]) == 0
+    said = capsys.readouterr().out
+    scores = [float(row[2]) for row in rows_of(tmp_path / "out.csv")[1:]]
+    assert f"AUROC {roc_auc_score(truth, scores):.4f}" in said
+    assert f"AP {average_precision_score(truth, scores):.4f}" in said
+    assert "11 rows; 3 of class 1" in said
+    one_class = write_csv(tmp_path / "one.csv", [["smiles", "active"], ["CCO", "1"]])
+    arguments = [str(tmp_path / "model.ckpt"), "-i", str(one_class), "--evaluate", "active"]
+    assert main([*arguments, "-o", str(tmp_path / "two.csv"), "--quiet"]) == 0
+    assert "AUROC undefined" in capsys.readouterr().out
+
+
+MISTAKES = {
+    "nothing to predict": ["{model}"],
+    "no such checkpoint": ["absent", "CCO"],
+    "unknown option --quite (did you mean '--quiet'?)": ["{model}", "CCO", "--quite"],
+    "give molecules or a table, not both": ["{model}", "CCO", "-i", "{table}"],
+    "did you mean -i": ["{model}", "{table}"],
+    "--resume is for tables": ["{model}", "CCO", "--resume"],
+    "there is no file": ["{model}", "-i", "absent.csv", "-o", "{out}"],
+    "is a directory": ["{model}", "-i", "{folder}", "--input_format", "csv"],
+    "what format is this": ["{model}", "-i", "{table}", "-o", "out.xlsx"],
+    "is the input": ["{model}", "-i", "{table}", "-o", "{table}", "--overwrite"],
+    "is there already": ["{model}", "-i", "{table}", "-o", "{model}"],
+    "cannot be written": ["{model}", "-i", "{table}", "-o", "{folder}/no/out.csv"],
+    "no column 'smile' (did you mean 'SMILES'?)": [
+        *("{model}", "-i", "{table}", "--smiles_column", "smile")
+    ],
+    "no column 'y'": ["{model}", "-i", "{table}", "--evaluate", "y"],
+    "names 2 columns, the model has 1": [
+        *("{model}", "-i", "{table}", "--evaluate", "id", "--evaluate", "id")
+    ],
+    "--batch_size is 0": ["{model}", "CCO", "--batch_size", "0"],
+    "invalid choice: 'xls'": ["{model}", "-i", "{table}", "--input_format", "xls"],
+    "SDF can only be written": ["{model}", "-i", "{table}", "-o", "{folder}/out.sdf"],
+    "--resume needs an input file": ["{model}", "-i", "{table}", "--resume"],
+    "usage: predict.py info MODEL": ["info"],
+    "expected one argument": ["{model}", "-i"],
+    "device 'tpu'": ["{model}", "CCO", "--device", "tpu"],
+}
+
+
+@pytest.mark.parametrize("said", MISTAKES)
+def test_mistakes_are_one_line_and_status_2(said, model, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = table(tmp_path)
+    before = source.read_bytes(), model.read_bytes()
+    names = {"model": model, "table": source, "folder": tmp_path, "out": tmp_path / "out.csv"}
+    arguments = [word.format(**names) for word in MISTAKES[said]]
+    assert main(arguments) == 2
+    assert said in one_line(capsys)
+    assert (source.read_bytes(), model.read_bytes()) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_an_output_through_a_link_to_the_input_is_refused(model, tmp_path, capsys):
+    source = table(tmp_path)
+    (tmp_path / "link.csv").symlink_to(source)
+    arguments = [str(model), "-i", str(source), "-o", str(tmp_path / "link.csv"), "--overwrite"]
+    assert main(arguments) == 2
+    assert "is the input" in one_line(capsys)
+
+
+def test_damaged_input_keeps_what_was_predicted(model, tmp_path, capsys, small_chunks):
+    source = tmp_path / "in.csv.gz"
+    text = "smiles\n" + "\n".join("C" * (1 + n % 30) for n in range(20_000))
+    source.write_bytes(gzip.compress(text.encode())[:-40])
+    output = tmp_path / "out.csv"
+    assert main([str(model), "-i", str(source), "-o", str(output), "--quiet"]) == 2
+    assert "is cut off after row" in one_line(capsys)
+    assert not output.exists()
+    assert (tmp_path / "out.csv.partial").exists()
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C, at a place of our choice."""
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz"])
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_interrupted_job_continues_to_the_identical_file(
+    model, tmp_path, capsys, monkeypatch, small_chunks, suffix, calls
+):
+    rows = [[smiles, str(len(smiles))] for smiles in SMILES]
+    source = write_csv(tmp_path / "in.csv", [["smiles", "y"], *rows])
+    whole, output = tmp_path / f"whole.{suffix}", tmp_path / f"out.{suffix}"
+    options = ["-i", str(source), "--evaluate", "y"]
+    assert main([str(model), *options, "-o", str(whole)]) == 0
+    uninterrupted = capsys.readouterr()
+
+    predict, left = Predictor.predict_molecules, [calls]
+
+    def interrupted(self, *arguments):
+        if left[0] == 0:
+            raise Stopped
+        left[0] -= 1
+        return predict(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "predict_molecules", interrupted)
+        assert main([str(model), *options, "-o", str(output)]) == 130
+    said = one_line(capsys)
+    assert not output.exists()
+    if calls:
+        assert f"holds the first {4 * calls} rows" in said
+        again = shlex.split(said.partition("python predict.py ")[2])
+    else:
+        again = [str(model), *options, "-o", str(output), "--resume"]
+    assert again[-1] == "--resume"
+
+    if calls:
+        assert main([str(model), *options, "-o", str(output)]) == 2
+        assert "--resume continues it" in one_line(capsys)
+        with (tmp_path / f"out.{suffix}.partial").open("ab") as handle:
+            handle.write(b"half a row that was never finished")
+    else:
+        assert not list(tmp_path.glob("out*"))  # nothing to continue, so nothing is left
+    assert main(again) == 0
+    continued = capsys.readouterr()
+    assert output.read_bytes() == whole.read_bytes()
+    assert continued.out == uninterrupted.out
+    assert continued.err.split(";")[0] == uninterrupted.err.split(";")[0]
+    assert not list(tmp_path.glob("*partial*")) + list(tmp_path.glob("*progress*"))
+
+
+def test_a_job_is_not_continued_with_something_else(
+    model, tmp_path, capsys, monkeypatch, small_chunks
+):
+    source, output = table(tmp_path), tmp_path / "out.csv"
+    arguments = [str(model), "-i", str(source), "-o", str(output)]
+    calls = []
+
+    def interrupted(self, molecules, *rest):
+        calls.append(molecules)
+        if len(calls) == 2:
+            raise Stopped
+        return Predictions((), np.zeros((len(molecules), 1)), ("",) * 4, ("",) * 4)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "predict_molecules", interrupted)
+        assert main(arguments) == 130
+    capsys.readouterr()
+    partial = (tmp_path / "out.csv.partial").read_bytes()
+    assert main([*arguments, "--resume", "--max_atoms", "7"]) == 2
+    assert "begun with another options" in one_line(capsys)
+    other = tmp_path / "other.ckpt"
+    torch.manual_seed(1)
+    torch.save(make_checkpoint(), other)
+    assert main([str(other), *arguments[1:], "--resume"]) == 2
+    assert "begun with another model" in one_line(capsys)
+    source.write_text(source.read_text() + "12,CCC\n")
+    assert main([*arguments, "--resume"]) == 2
+    assert "begun with another input" in one_line(capsys)
+    assert (tmp_path / "out.csv.partial").read_bytes() == partial
+    progress = tmp_path / "out.csv.progress.json"
+    state = json.loads(progress.read_text())
+    progress.write_text("{")
+    assert main([*arguments, "--resume"]) == 2
+    assert "is damaged: begin anew with --overwrite" in one_line(capsys)
+    assert state["rows"] == 4
+    assert main([*arguments, "--overwrite", "--quiet"]) == 0
+    assert len(rows_of(output)) == len(SMILES) + 2
+
+
+def start(model: Path, source: Path, output: Path, *more: str) -> subprocess.Popen[str]:
+    """Start the command with small chunks, in a process of its own."""
+    program = (
+        "import sys; from graphormer_sepnorm.inference import stream; stream.CHUNK_ROWS = 64; "
+        "from graphormer_sepnorm.cli.predict import main; sys.exit(main(sys.argv[1:]))"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(model), "-i", str(source), "-o", str(output), *more],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def wait_for_rows(output: Path, process: subprocess.Popen[str], rows: int) -> int:
+    """Wait until so many rows are safe; return how many are."""
+    progress = Path(f"{output}.progress.json")
+    while process.poll() is None:
+        if progress.exists():
+            done = json.loads(progress.read_text())["rows"]
+            if done >= rows:
+                return done
+        time.sleep(0.01)
+    raise AssertionError(f"it ended too early: {process.stderr and process.stderr.read()}")
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Return status and what was said on stderr."""
+    _, error = process.communicate(timeout=300)
+    return process.returncode, error
+
+
+@pytest.mark.slow
+def test_killed_process_loses_nothing(model, tmp_path):
+    smiles = [["C" * (1 + n % 25) + "O" * (n % 2)] for n in range(6000)]
+    source = write_csv(tmp_path / "in.csv", [["smiles"], *smiles])
+    whole = tmp_path / "whole.csv"
+    assert finish(start(model, source, whole, "--quiet")) == (0, "")
+    for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
+        output = tmp_path / f"{number.name}.csv"
+        process = start(model, source, output)
+        assert wait_for_rows(output, process, 200) < 6000
+        process.send_signal(number)
+        status, error = finish(process)
+        assert not output.exists()
+        if number == signal.SIGKILL:
+            assert status == -signal.SIGKILL
+        else:
+            assert status == 130
+            assert "continue with: python predict.py" in error
+            assert error.count("\n") == 1
+        assert finish(start(model, source, output, "--resume", "--quiet")) == (0, "")
+        assert output.read_bytes() == whole.read_bytes()
+
+
+def test_full_disk_leaves_no_final_file(model, tmp_path):
+    smiles = [["C" * (1 + n % 25)] for n in range(2000)]
+    source, output = write_csv(tmp_path / "in.csv", [["smiles"], *smiles]), tmp_path / "out.csv"
+    program = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); "
+        "from graphormer_sepnorm.cli.predict import main; sys.exit(main(sys.argv[1:]))"
+    )
+    arguments = [str(model), "-i", str(source), "-o", str(output)]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr
+    assert "make room" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not output.exists()
+    assert main([*arguments, "--resume", "--quiet"]) == 0
+    assert len(rows_of(output)) == 2001
+
+
+def test_full_standard_output_is_one_line(model, tmp_path):
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    source = table(tmp_path)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, str(REPOSITORY / "predict.py"), str(model), "-i", str(source)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2
+    assert "standard output cannot be written" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_million_rows_take_little_memory(tmp_path):
+    """The streaming itself: the model and RDKit are replaced, as they would take many minutes."""
+    program = f"""
+import resource, sys
+sys.path.insert(0, {str(REPOSITORY)!r})
+import numpy as np
+from pathlib import Path
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference.predictor import Predictions
+from graphormer_sepnorm.inference.table_job import Outcome, TableJob
+
+class Constant:
+    device = "cpu"
+    task = Task("regression", ("y",), ("",), "mae")
+    def predict_molecules(self, molecules, *rest):
+        n = len(molecules)
+        return Predictions((), np.zeros((n, 1)), ("",) * n, ("",) * n)
+
+stream.parse_smiles = lambda text: None
+folder = Path(sys.argv[1])
+with open(folder / "in.csv", "w") as handle:
+    handle.write("id,smiles,note\\n")
+    handle.writelines(f"{{n}},CCO,some more text of row {{n}}\\n" for n in range(1_000_000))
+
+def predict(rows_file, out):
+    outcome = Outcome()
+    job = TableJob(str(rows_file), str(out), quiet=True, evaluate=("id",))
+    stream.predict_table(Constant(), job, rows_file, outcome)
+    return outcome.rows
+
+small = folder / "small.csv"
+with open(folder / "in.csv") as handle, open(small, "w") as few:
+    few.writelines(line for _, line in zip(range(20_001), handle))
+assert predict(small, folder / "small_out.csv") == 20_000
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert predict(folder / "in.csv", folder / "out.csv") == 1_000_000
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    # The labels and predictions of the evaluation take 16 MB (32 while the array grows).
+    assert float(done.stdout) < 60
+    with (tmp_path / "out.csv").open() as handle:
+        assert sum(1 for _ in handle) == 1_000_001
+
+
+def test_terminal_gets_an_aligned_table(model, monkeypatch, capsys):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert main([str(model), "CCO", "c1ccccc1C#N", "xx", "--device", "cpu"]) == 0
+    header, *rows = terminal.getvalue().splitlines()
+    assert header.split() == ["smiles", "property", "[mol/L]"]
+    place = header.index("property")
+    assert all(row[place - 1] == " " for row in rows)
+    assert "not a valid molecule" in rows[2]
+
+
+def test_molecules_and_options_may_be_mixed(model, capsys):
+    assert main([str(model), "CCO", "--device", "cpu", "CN", "--batch_size", "1"]) == 0
+    assert [row.split(",")[0] for row in capsys.readouterr().out.splitlines()] == [
+        "smiles",
+        "CCO",
+        "CN",
+    ]
+
+
+def test_help_loads_nothing_heavy():
+    program = (
+        "import sys; from graphormer_sepnorm.cli.predict import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    print('loaded', *sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
+    text, _, modules = done.stdout.rpartition("\nloaded ")
+    assert "predict.py info MODEL" in text
+    assert "sys" in modules.split()
+    assert set(modules.split()) & {"torch", "numpy", "rdkit", "scipy", "lightning"} == set()

@@ -1,0 +1,232 @@
+"""predict.py: what it reads and writes besides plain files, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from reference.checkpoints import make_checkpoint
+
+from graphormer_sepnorm.cli.predict import main
+from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference.predictor import Predictor
+
+COMMAND = [sys.executable, str(Path(__file__).resolve().parents[2] / "predict.py")]
+ROWS = 30
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("model") / "model.ckpt"
+    torch.save(make_checkpoint(), path)
+    return str(path)
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    path = tmp_path / "in.csv"
+    path.write_text("smiles,y\n" + "".join(f"{'C' * (1 + n % 7)}O,{n}\n" for n in range(ROWS)))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch):
+    monkeypatch.setattr(stream, "CHUNK_ROWS", 8)
+
+
+def interrupt(patch: pytest.MonkeyPatch, after: int) -> None:
+    """Let the predictor be interrupted by Ctrl-C after so many chunks."""
+    predict, left = Predictor.predict_molecules, [after]
+
+    def interrupted(self, *arguments):
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return predict(self, *arguments)
+
+    patch.setattr(Predictor, "predict_molecules", interrupted)
+
+
+def test_a_named_pipe_is_read_once_and_whole(model, source, tmp_path):
+    """As with `-i <(command)`: what is read from it cannot be read again."""
+    pipe, output = tmp_path / "pipe", tmp_path / "out.csv"
+    os.mkfifo(pipe)
+    feeder = threading.Thread(target=lambda: pipe.write_text(source.read_text()))
+    feeder.start()
+    try:
+        options = ["--input_format", "csv", "-o", str(output), "--quiet"]
+        assert main([model, "-i", str(pipe), *options]) == 0
+    finally:
+        feeder.join()
+    assert len(output.read_text().splitlines()) == ROWS + 1
+
+
+def test_a_job_on_a_pipe_cannot_be_resumed(model, tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    options = ["-i", str(tmp_path / "pipe"), "--input_format", "csv", "--resume"]
+    assert main([model, *options, "-o", str(tmp_path / "out.csv")]) == 2
+    assert "--resume needs an input file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", [".partial", ".progress.json"])
+def test_the_input_is_not_one_of_the_files_that_are_needed_meanwhile(
+    model, source, tmp_path, capsys, suffix
+):
+    taken = tmp_path / f"out.csv{suffix}"
+    taken.write_bytes(source.read_bytes())
+    options = ["-i", str(taken), "--input_format", "csv", "-o", str(tmp_path / "out.csv")]
+    assert main([model, *options, "--overwrite"]) == 2
+    assert f"{taken} is the input" in capsys.readouterr().err
+    assert taken.read_bytes() == source.read_bytes()
+
+
+def test_an_output_that_is_no_file_is_left_alone(model, source, tmp_path, capsys):
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    assert main([model, "-i", str(source), "-o", str(pipe), "--overwrite"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert pipe.is_fifo()
+
+
+def test_the_command_that_is_offered_continues_also_over_an_old_output(
+    model, source, tmp_path, capsys, monkeypatch
+):
+    whole, output = tmp_path / "whole.csv", tmp_path / "out.csv"
+    assert main([model, "-i", str(source), "-o", str(whole), "--quiet"]) == 0
+    output.write_text("old")
+    with monkeypatch.context() as patch:
+        interrupt(patch, 2)
+        assert main([model, "-i", str(source), "-o", str(output), "--overwrite"]) == 130
+    assert output.read_text() == "old"
+    again = shlex.split(capsys.readouterr().err.partition("python predict.py ")[2])
+    with monkeypatch.context() as patch:
+        interrupt(patch, 0)
+        assert main(again) == 130  # nothing new: it can still be continued
+    assert main(again) == 0
+    assert output.read_bytes() == whole.read_bytes()
+    assert f"{ROWS} rows, {ROWS} predicted" in capsys.readouterr().err
+
+
+def test_what_an_earlier_job_left_does_not_mislead_a_new_one(
+    model, source, tmp_path, capsys, monkeypatch
+):
+    output = tmp_path / "out.csv"
+    arguments = [model, "-i", str(source), "-o", str(output)]
+    with monkeypatch.context() as patch:
+        interrupt(patch, 3)
+        assert main(arguments) == 130
+        assert main([*arguments, "--overwrite"]) == 130  # before its first rows
+    assert not output.with_name("out.csv.progress.json").exists()
+    assert main([*arguments, "--resume"]) == 0
+    assert len(output.read_text().splitlines()) == ROWS + 1
+    capsys.readouterr()
+
+
+def test_parquet_that_was_killed_is_not_said_to_be_continuable(model, source, tmp_path, capsys):
+    (tmp_path / "out.parquet.partial").write_bytes(b"PAR1 and then it was killed")
+    arguments = [model, "-i", str(source), "-o", str(tmp_path / "out.parquet")]
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert "--overwrite begins anew" in said
+    assert "--resume" not in said
+    assert main([*arguments, "--overwrite", "--quiet"]) == 0
+    assert not (tmp_path / "out.parquet.partial").exists()
+
+
+def test_interrupted_parquet_leaves_nothing(model, source, tmp_path, monkeypatch, capsys):
+    interrupt(monkeypatch, 2)
+    assert main([model, "-i", str(source), "-o", str(tmp_path / "out.parquet")]) == 130
+    assert "16 rows; the output is incomplete" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.parametrize("first", ["", "  0  0  0  0  0  0  0  0  0  0999 V2000\n"])
+def test_evaluation_goes_on_in_sdf_where_nothing_was_predicted_before(
+    model, tmp_path, capsys, monkeypatch, first
+):
+    from rdkit import Chem
+
+    good = Chem.MolToMolBlock(Chem.MolFromSmiles("CCO"))
+    blocks = [f"\n\n\n{first}M  END\n"] * 9 + [good] * 3
+    source = tmp_path / "in.sdf"
+    source.write_text("".join(f"{block}>  <y>\n{n}\n\n$$$$\n" for n, block in enumerate(blocks)))
+    arguments = [model, "-i", str(source), "--evaluate", "y", "-o"]
+    whole, output = tmp_path / "whole.sdf", tmp_path / "out.sdf"
+    assert main([*arguments, str(whole), "--quiet"]) == 0
+    expected = capsys.readouterr().out
+    assert "(3 rows; 9 with a label but no prediction)" in expected
+    with monkeypatch.context() as patch:
+        interrupt(patch, 1)
+        assert main([*arguments, str(output)]) == 130
+    capsys.readouterr()
+    assert main([*arguments, str(output), "--resume", "--quiet"]) == 0
+    assert capsys.readouterr().out == expected
+    assert output.read_bytes() == whole.read_bytes()
+
+
+def test_any_encoding_of_the_terminal_will_do(model):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    smiles = ["CCO", "\u00e9", b"\xff"]
+    done = subprocess.run(
+        [*COMMAND, model, *smiles], capture_output=True, check=True, env=environment
+    )
+    header, *rows = done.stdout.splitlines()
+    assert header == b"smiles,pred_property,warning,error"
+    assert [row.partition(b",")[0] for row in rows] == [b"CCO", "\u00e9".encode(), b"\xff"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("what", ["molecules", "info", "evaluation"])
+def test_full_standard_output_is_one_line(model, source, tmp_path, what):
+    output = tmp_path / "out.csv"
+    evaluation = ["-i", str(source), "-o", str(output), "--evaluate", "y", "--quiet"]
+    arguments = {
+        "molecules": [model, "CCO"],
+        "info": ["info", model],
+        "evaluation": [model, *evaluation],
+    }[what]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 2
+    assert "standard output cannot be written" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert output.exists() == (what == "evaluation")
+
+
+def test_columns_of_ours_that_are_taken_are_said(model, tmp_path, capsys):
+    source = tmp_path / "in.csv"
+    source.write_text("Error,smiles,PRED_property\nx,CCO,1\n")
+    assert main([model, "-i", str(source), "-o", str(tmp_path / "out.csv")]) == 0
+    header, row = (tmp_path / "out.csv").read_text().splitlines()
+    assert header == "Error,smiles,PRED_property,pred_property_2,warning,error_2"
+    assert row.startswith("x,CCO,1,")
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if "ours is called" in line] == [
+        "note: the table has a column 'pred_property': ours is called 'pred_property_2'",
+        "note: the table has a column 'error': ours is called 'error_2'",
+    ]
+
+
+def test_a_file_and_a_list_give_the_same_values(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("graphormer_sepnorm.inference.predictor.CHUNK_ROWS", 8)
+    smiles = ["C" * (1 + n % 9) + "N" * (n % 3) if n % 5 else "bad" for n in range(45)]
+    source, output = tmp_path / "in.smi", tmp_path / "out.tsv"
+    source.write_text("\n".join(smiles) + "\n")
+    assert main([model, "-i", str(source), "-o", str(output), "--quiet", "--device", "cpu"]) == 0
+    rows = [line.split("\t") for line in output.read_text().splitlines()[1:]]
+    listed = Predictor.load(model, "cpu").predict(smiles)
+    assert [row[0] for row in rows] == smiles == list(listed.smiles)
+    assert [row[4] for row in rows] == list(listed.errors)
+    values = [float(row[2] or "nan") for row in rows]
+    np.testing.assert_allclose(values, listed.values[:, 0], rtol=1e-5)
+    assert np.isfinite(values).sum() == 36

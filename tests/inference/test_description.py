@@ -1,0 +1,85 @@
+"""What a checkpoint says about itself, and the small file that is made of it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from reference.checkpoints import make_checkpoint
+
+from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.inference.checkpoint import (
+    KEY,
+    find_checkpoint,
+    read_checkpoint,
+    save_for_prediction,
+)
+from graphormer_sepnorm.inference.description import describe
+from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.summary import count_parameters
+
+
+@pytest.fixture
+def checkpoint():
+    made = make_checkpoint()
+    made[KEY].update(
+        training_graphs=902,
+        training_summary={
+            "atoms": {"min": 1, "mean": 13.2, "max": 55},
+            "targets": [{"labels": 902, "mean": -3.0, "std": 2.1, "min": -11.6, "max": 1.58}],
+        },
+        validation={"validation_loss": 0.3, "validation_mae": 0.6543},
+        packages={"torch": "2.13.0"},
+        data_options={"table": "/home/somebody/esol.csv"},
+    )
+    made.update(
+        epoch=4, global_step=150, optimizer_states=[{"exp_avg": torch.ones(50_000)}], callbacks={}
+    )
+    return made
+
+
+def test_description_holds_what_predicting_needs_to_know(checkpoint, tmp_path):
+    torch.save(checkpoint, tmp_path / "model.ckpt")
+    lines = describe(checkpoint, tmp_path / "model.ckpt").splitlines()
+    text = "\n".join(lines)
+    assert "property [mol/L]; 902 labels from -11.6 to 1.58, mean -3" in text
+    assert "a test (fingerprint none), 902 molecules of 1 to 55 atoms" in text
+    assert "epoch 5, step 150" in text
+    assert "mae 0.6543" in text
+    assert "by molecule-1" in text
+    model = Graphormer(GraphormerConfig(**checkpoint[KEY]["model"]))
+    assert f"{count_parameters(model):,} parameters" in text
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_description_of_older_and_of_other_checkpoints():
+    assert "predicts" in describe(make_checkpoint())  # without a summary
+    assert "train.py test" in describe(make_checkpoint(featuriser=None))
+    assert "probability of class 1" in describe(make_checkpoint(kind="binary"))
+
+
+def test_file_for_prediction_is_small_and_predicts_the_same(checkpoint, tmp_path):
+    torch.save(checkpoint, tmp_path / "whole.ckpt")
+    save_for_prediction(checkpoint, tmp_path / "slim.ckpt", card={"model": "a test"})
+    slim = read_checkpoint(tmp_path / "slim.ckpt")
+    assert "optimizer_states" not in slim
+    assert "somebody" not in str(slim[KEY])
+    assert (tmp_path / "slim.ckpt").stat().st_size < (tmp_path / "whole.ckpt").stat().st_size / 2
+    assert [path.name for path in tmp_path.glob("slim*")] == ["slim.ckpt"]
+    smiles = ["CCO", "c1ccccc1O"]
+    whole = Predictor.load(tmp_path / "whole.ckpt", "cpu").predict(smiles)
+    assert whole.values.tolist() == Predictor(slim, "cpu").predict(smiles).values.tolist()
+    assert "a test" in describe(slim).splitlines()[0]
+
+
+def test_bundled_models_go_by_name(monkeypatch, tmp_path, checkpoint):
+    models = tmp_path / "package" / "data" / "models"
+    models.mkdir(parents=True)
+    save_for_prediction(checkpoint, models / "solubility.ckpt")
+    monkeypatch.setattr("graphormer_sepnorm.resources._PACKAGE", tmp_path / "package")
+    monkeypatch.chdir(tmp_path)
+    assert find_checkpoint("solubility") == models / "solubility.ckpt"
+    with pytest.raises(CheckpointError, match=r"did you mean 'solubility'\?.*come: solubility"):
+        find_checkpoint("solubilty")
+    (tmp_path / "solubility").write_bytes(b"what lies in the folder goes first")
+    assert find_checkpoint("solubility").resolve() == tmp_path / "solubility"

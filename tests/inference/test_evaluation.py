@@ -1,0 +1,48 @@
+"""Labels against predictions, by their definitions."""
+
+import math
+
+import numpy as np
+import pytest
+
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.evaluation import Evaluation
+
+
+def evaluation(kind: str, cells: list[object], predictions: list[float]) -> Evaluation:
+    metric = "mae" if kind == "regression" else "auroc"
+    result = Evaluation(Task(kind, ("y",), ("",), metric))
+    for cell, prediction in zip(cells, predictions, strict=True):
+        result.add(0, cell, prediction)
+    return result
+
+
+def test_regression_by_its_definitions():
+    labels, predictions = [1.0, 2.0, 4.0, 9.0], [1.5, 2.0, 3.0, 7.0]
+    metrics = evaluation("regression", [str(label) for label in labels], predictions).metrics(0)
+    errors = np.subtract(predictions, labels)
+    assert metrics["MAE"] == pytest.approx((0.5 + 0 + 1 + 2) / 4)
+    assert metrics["RMSE"] == pytest.approx(math.sqrt((0.25 + 0 + 1 + 4) / 4))
+    spread = np.square(np.subtract(labels, 4.0)).sum()
+    assert metrics["R2"] == pytest.approx(1 - np.square(errors).sum() / spread)
+
+
+def test_auroc_is_the_share_of_pairs_in_order():
+    cells, predictions = ["1", "0", "true", "0.0", "False"], [0.9, 0.2, 0.4, 0.4, 0.6]
+    metrics = evaluation("binary", cells, predictions).metrics(0)
+    # Of the pairs (0.9, 0.4) x (0.2, 0.4, 0.6): five in order, one of them a tie, one not.
+    assert metrics["AUROC"] == pytest.approx((3 + 1 + 0.5 + 0) / 6)
+
+
+@pytest.mark.parametrize("cells", [["3"], ["3", "3"], []])
+def test_what_is_undefined_is_said(cells):
+    text = evaluation("regression", cells, [1.0] * len(cells)).text()
+    assert "R2 undefined" in text
+    assert ("MAE undefined" in text) == (not cells)
+
+
+def test_rows_that_do_not_count_are_counted():
+    cells = ["1", "0", "NA", None, 0.0, "2", "active", "1"]
+    predictions = [0.5, 0.5, 0.5, 0.5, math.nan, 0.5, 0.5, 0.5]
+    text = evaluation("binary", cells, predictions).text()
+    assert "(3 rows; 2 of class 1; 1 with a label but no prediction; 2 with a label" in text

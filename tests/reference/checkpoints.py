@@ -1,0 +1,51 @@
+"""A small model in a checkpoint, for tests of what is done with one."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY
+from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+
+
+def make_checkpoint(
+    featuriser: str | None = "molecule-1",
+    kind: Literal["regression", "binary"] = "regression",
+    targets: tuple[str, ...] = ("property",),
+) -> dict[str, Any]:
+    """An untrained model that knows C, N and O, as a checkpoint keeps it."""
+    atoms = [[5, 6, 7], [0, 1, 2], [*range(6)], [4, 5, 6], [*range(5)], [0], [0, 1, 2], [0, 1]]
+    vocabulary = {"atoms": [*atoms, [0, 1]], "bonds": [[0, 1, 2, 3], [0], [0, 1]]}
+    config = GraphormerConfig(
+        num_targets=len(targets),
+        layers=2,
+        width=16,
+        heads=2,
+        ffn_width=16,
+        atom_rows=40,
+        bond_rows=10,
+        max_path_length=5,
+    )
+    model = Graphormer(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape))
+    metric = "mae" if kind == "regression" else "auroc"
+    task = Task(kind, targets, ("mol/L",) * len(targets), metric)
+    facts = {
+        "format_version": FORMAT_VERSION,
+        "model": {name: getattr(config, name) for name in config.__dataclass_fields__},
+        "task": task.to_plain(),
+        "target_mean": [3.0] * len(targets),
+        "target_std": [2.0] * len(targets),
+        "vocabulary": vocabulary,
+        "featuriser": featuriser,
+        "feature_version": "molecule-1",
+        "dataset": "a test",
+        "dataset_fingerprint": "none",
+    }
+    weights = {f"model.{name}": value for name, value in model.state_dict().items()}
+    return {KEY: facts, "state_dict": weights}
