@@ -14,6 +14,8 @@ from rdkit import __version__ as RDKIT_VERSION
 __all__ = ["RDKIT_VERSION", "ParsedMolecule", "canonical_smiles", "parse_molblock", "parse_smiles"]
 
 _LOG_ROUTE = threading.Lock()
+# RDKit's time grows with the square of the length of a chain of branches: minutes for 100,000.
+_LONGEST_SMILES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,10 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
     text = smiles.strip() if isinstance(smiles, str) else ""
     if not text:
         return ParsedMolecule(None, "the SMILES is empty")
+    if len(text) > _LONGEST_SMILES:
+        return ParsedMolecule(
+            None, f"too large: the SMILES has {len(text):,} characters, at most 10,000 are read"
+        )
     head, _, rest = text.partition(" ")
     if any(character.isspace() for character in head) or (rest and not rest.startswith("|")):
         return ParsedMolecule(None, f"{_shorten(text)!r} has a space in it: one SMILES is expected")

@@ -14,7 +14,7 @@ from typing import Any
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import free_name
 from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row, TableReader
-from graphormer_sepnorm.tables.text import TextSource
+from graphormer_sepnorm.tables.text import TextSource, open_binary
 
 _END = "$$$$"
 _FIELD = re.compile(r"^>.*?<(.+)>")
@@ -27,7 +27,7 @@ class SDFReader(TableReader):
     itself is in `Row.record`.
 
     Args:
-        source: The file; standard input (``-``) is copied to a temporary file first.
+        source: The file; standard input (``-``) and pipes are copied to a temporary file first.
     """
 
     format = "sdf"
@@ -37,7 +37,11 @@ class SDFReader(TableReader):
         self.name = str(source)
         if self.name == STANDARD_INPUT:
             self.name = "standard input"
-            self._spool = _spooled()
+            self._spool = _spooled(sys.stdin.buffer)
+            source = self._spool.name
+        elif Path(source).exists() and not Path(source).is_file() and not Path(source).is_dir():
+            with open_binary(Path(source)) as stream:  # a pipe
+                self._spool = _spooled(stream)
             source = self._spool.name
         self._path = Path(source)
         try:
@@ -123,17 +127,17 @@ class SDFReader(TableReader):
             self._spool.close()
 
 
-def _spooled() -> Any:
-    """Return standard input as a temporary file, since an SD file is read twice."""
+def _spooled(stream: Any) -> Any:
+    """Return what comes out of a pipe as a temporary file, since an SD file is read twice."""
     spool = tempfile.NamedTemporaryFile(prefix="graphormer_sepnorm.")  # noqa: SIM115
     try:
-        shutil.copyfileobj(sys.stdin.buffer, spool)
+        shutil.copyfileobj(stream, spool)
         spool.flush()
     except OSError as error:
         with contextlib.suppress(OSError):
             spool.close()
         raise DataError(
-            f"standard input cannot be kept in {tempfile.gettempdir()} "
+            f"the input cannot be kept in {tempfile.gettempdir()} "
             f"({error.strerror or error}): save it as a file and name that"
         ) from error
     return spool

@@ -73,3 +73,11 @@ def test_molecule_or_reason(text):
     parsed = parse_smiles(text)
     assert (parsed.molecule is None) == bool(parsed.reason)
     assert parsed.molecule is None or parsed.molecule.GetNumAtoms() > 0
+
+
+def test_a_monstrous_smiles_is_not_tried():
+    for text in ("C" * 10_001, "C(" * 100_000):
+        reason = parse_smiles(text).reason
+        assert reason.startswith("too large: the SMILES has ")
+        assert len(reason) < 100
+    assert parse_smiles("C" * 2_000).readable

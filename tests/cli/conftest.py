@@ -7,13 +7,17 @@ import functools
 import io
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import torch
+from reference.checkpoints import make_checkpoint
 from tiny_run import TINY, Run
 
 from graphormer_sepnorm.cli.quiet import silence_known_noise
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.datasets import data_module
+from graphormer_sepnorm.inference import stream
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +57,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         err.getvalue(),
         [str(warning.message) for warning in shown],
     )
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory) -> Path:
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("model") / "model.ckpt"
+    torch.save(make_checkpoint(), path)
+    return path
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(stream, "CHUNK_ROWS", 4)

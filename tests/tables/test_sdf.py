@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,17 @@ def test_sdf_is_written_from_sdf_only(tmp_path: Path) -> None:
         if like is not None:
             like.close()
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_a_pipe_is_read_like_a_file(tmp_path):
+    pipe = tmp_path / "pipe.sdf"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(RECORD_FOR_A_PIPE,))
+    writer.start()
+    with open_table(pipe) as table:
+        writer.join()
+        assert table.columns == ("title", "y")
+        assert [row.cells for row in table] == [("ethanol", "1.5")]
+
+
+RECORD_FOR_A_PIPE = "ethanol\n\n\n  0  0\nM  END\n>  <y>\n1.5\n\n$$$$\n"

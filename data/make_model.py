@@ -1,0 +1,44 @@
+"""Makes a model that comes with the package out of a training run.
+
+    python data/make_model.py RUN NAME "what it predicts"
+
+writes ``data/models/NAME.ckpt``: the best checkpoint of the run without what only training needs,
+with the run's test result in it. The model card ``data/models/NAME.md`` is written by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from graphormer_sepnorm.inference.checkpoint import (
+    find_checkpoint,
+    read_checkpoint,
+    save_for_prediction,
+)
+from graphormer_sepnorm.inference.description import describe
+
+MODELS = Path(__file__).resolve().parent / "models"
+LARGEST_BYTES = 4_000_000
+
+
+def main(run: str, name: str, purpose: str) -> None:
+    """Write the file and show what it says about itself."""
+    result = json.loads((Path(run) / "result.json").read_text(encoding="utf-8"))
+    tests = [
+        f"{key.removeprefix('test_')} {value:.4f}"
+        for key, value in result.items()
+        if key.startswith("test_") and key != "test_loss"
+    ]
+    card = {"model of the package": name, "purpose": purpose, "test": ", ".join(tests)}
+    path = MODELS / f"{name}.ckpt"
+    MODELS.mkdir(exist_ok=True)
+    save_for_prediction(read_checkpoint(find_checkpoint(run)), path, card)
+    if path.stat().st_size > LARGEST_BYTES:
+        raise SystemExit(f"{path} has {path.stat().st_size:,} bytes, more than {LARGEST_BYTES:,}")
+    print(describe(read_checkpoint(path), path))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

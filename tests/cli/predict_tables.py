@@ -1,0 +1,34 @@
+"""Tables for predict.py in tests, and what is said about them."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SMILES = ["CCO", "c1ccccc1", "CN", "xx", "", "CC(=O)N", "[Si]", "C#N", "c1ccncc1", "C1CC", "OCC"]
+
+
+def rows_of(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as handle:
+        return list(csv.reader(handle))
+
+
+def write_csv(path: Path, rows: list[list[str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as handle:
+        csv.writer(handle).writerows(rows)
+    return path
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    error = capsys.readouterr().err
+    assert error.startswith("predict.py: ")
+    assert error.count("\n") == 1, error
+    return error
+
+
+def table(folder: Path, smiles: list[str] | None = None) -> Path:
+    rows = [[str(n), text] for n, text in enumerate(SMILES if smiles is None else smiles)]
+    return write_csv(folder / "in.csv", [["id", "SMILES"], *rows])

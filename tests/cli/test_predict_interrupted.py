@@ -1,0 +1,265 @@
+"""predict.py when something goes wrong in the middle: nothing is lost, nothing half-done stays."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from predict_tables import REPOSITORY, SMILES, one_line, rows_of, table, write_csv
+from reference.checkpoints import make_checkpoint
+
+from graphormer_sepnorm.cli.predict import main
+from graphormer_sepnorm.inference.predictor import Predictions, Predictor
+
+
+def test_damaged_input_keeps_what_was_predicted(model, tmp_path, capsys):
+    source = tmp_path / "in.csv.gz"
+    text = "smiles\n" + "\n".join("C" * (1 + n % 30) for n in range(3000))
+    source.write_bytes(gzip.compress(text.encode())[:-40])
+    output = tmp_path / "out.csv"
+    assert main([str(model), "-i", str(source), "-o", str(output), "--quiet"]) == 2
+    assert "is cut off after row" in one_line(capsys)
+    assert not output.exists()
+    assert (tmp_path / "out.csv.partial").exists()
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C, at a place of our choice."""
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz"])
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_interrupted_job_continues_to_the_identical_file(
+    model, tmp_path, capsys, monkeypatch, small_chunks, suffix, calls
+):
+    rows = [[smiles, str(len(smiles))] for smiles in SMILES]
+    source = write_csv(tmp_path / "in.csv", [["smiles", "y"], *rows])
+    whole, output = tmp_path / f"whole.{suffix}", tmp_path / f"out.{suffix}"
+    options = ["-i", str(source), "--evaluate", "y"]
+    assert main([str(model), *options, "-o", str(whole)]) == 0
+    uninterrupted = capsys.readouterr()
+
+    predict, left = Predictor.predict_molecules, [calls]
+
+    def interrupted(self, *arguments):
+        if left[0] == 0:
+            raise Stopped
+        left[0] -= 1
+        return predict(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "predict_molecules", interrupted)
+        assert main([str(model), *options, "-o", str(output)]) == 130
+    said = one_line(capsys)
+    assert not output.exists()
+    if calls:
+        assert f"holds the first {4 * calls} rows" in said
+        again = shlex.split(said.partition("python predict.py ")[2])
+    else:
+        again = [str(model), *options, "-o", str(output), "--resume"]
+    assert again[-1] == "--resume"
+
+    if calls:
+        assert main([str(model), *options, "-o", str(output)]) == 2
+        assert "--resume continues it" in one_line(capsys)
+        with (tmp_path / f"out.{suffix}.partial").open("ab") as handle:
+            handle.write(b"half a row that was never finished")
+    else:
+        assert not list(tmp_path.glob("out*"))  # nothing to continue, so nothing is left
+    assert main(again) == 0
+    continued = capsys.readouterr()
+    assert output.read_bytes() == whole.read_bytes()
+    assert continued.out == uninterrupted.out
+    assert continued.err.split(";")[0] == uninterrupted.err.split(";")[0]
+    assert not list(tmp_path.glob("*partial*")) + list(tmp_path.glob("*progress*"))
+
+
+def test_a_job_is_not_continued_with_something_else(
+    model, tmp_path, capsys, monkeypatch, small_chunks
+):
+    source, output = table(tmp_path), tmp_path / "out.csv"
+    arguments = [str(model), "-i", str(source), "-o", str(output)]
+    calls = []
+
+    def interrupted(self, molecules, *rest):
+        calls.append(molecules)
+        if len(calls) == 2:
+            raise Stopped
+        return Predictions((), np.zeros((len(molecules), 1)), ("",) * 4, ("",) * 4)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "predict_molecules", interrupted)
+        assert main(arguments) == 130
+    capsys.readouterr()
+    partial = (tmp_path / "out.csv.partial").read_bytes()
+    assert main([*arguments, "--resume", "--max_atoms", "7"]) == 2
+    assert "begun with another options" in one_line(capsys)
+    other = tmp_path / "other.ckpt"
+    torch.manual_seed(1)
+    torch.save(make_checkpoint(), other)
+    assert main([str(other), *arguments[1:], "--resume"]) == 2
+    assert "begun with another model" in one_line(capsys)
+    source.write_text(source.read_text() + "12,CCC\n")
+    assert main([*arguments, "--resume"]) == 2
+    assert "begun with another input" in one_line(capsys)
+    assert (tmp_path / "out.csv.partial").read_bytes() == partial
+    progress = tmp_path / "out.csv.progress.json"
+    state = json.loads(progress.read_text())
+    progress.write_text("{")
+    assert main([*arguments, "--resume"]) == 2
+    assert "is damaged: begin anew with --overwrite" in one_line(capsys)
+    assert state["rows"] == 4
+    assert main([*arguments, "--overwrite", "--quiet"]) == 0
+    assert len(rows_of(output)) == len(SMILES) + 2
+
+
+def start(model: Path, source: Path, output: Path, *more: str) -> subprocess.Popen[str]:
+    """Start the command with small chunks, in a process of its own."""
+    program = (
+        "import sys; from graphormer_sepnorm.inference import stream; stream.CHUNK_ROWS = 64; "
+        "from graphormer_sepnorm.cli.predict import main; sys.exit(main(sys.argv[1:]))"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(model), "-i", str(source), "-o", str(output), *more],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def wait_for_rows(output: Path, process: subprocess.Popen[str], rows: int) -> int:
+    """Wait until so many rows are safe; return how many are."""
+    progress = Path(f"{output}.progress.json")
+    while process.poll() is None:
+        if progress.exists():
+            done = json.loads(progress.read_text())["rows"]
+            if done >= rows:
+                return done
+        time.sleep(0.01)
+    raise AssertionError(f"it ended too early: {process.stderr and process.stderr.read()}")
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Return status and what was said on stderr."""
+    _, error = process.communicate(timeout=300)
+    return process.returncode, error
+
+
+@pytest.mark.slow
+def test_killed_process_loses_nothing(model, tmp_path):
+    smiles = [["C" * (1 + n % 25) + "O" * (n % 2)] for n in range(6000)]
+    source = write_csv(tmp_path / "in.csv", [["smiles"], *smiles])
+    whole = tmp_path / "whole.csv"
+    assert finish(start(model, source, whole, "--quiet")) == (0, "")
+    for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
+        output = tmp_path / f"{number.name}.csv"
+        process = start(model, source, output)
+        assert wait_for_rows(output, process, 200) < 6000
+        process.send_signal(number)
+        status, error = finish(process)
+        assert not output.exists()
+        if number == signal.SIGKILL:
+            assert status == -signal.SIGKILL
+        else:
+            assert status == 130
+            assert "continue with: python predict.py" in error
+            assert error.count("\n") == 1
+        assert finish(start(model, source, output, "--resume", "--quiet")) == (0, "")
+        assert output.read_bytes() == whole.read_bytes()
+
+
+def test_full_disk_leaves_no_final_file(model, tmp_path):
+    smiles = [["C" * (1 + n % 25)] for n in range(2000)]
+    source, output = write_csv(tmp_path / "in.csv", [["smiles"], *smiles]), tmp_path / "out.csv"
+    program = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); "
+        "from graphormer_sepnorm.cli.predict import main; sys.exit(main(sys.argv[1:]))"
+    )
+    arguments = [str(model), "-i", str(source), "-o", str(output)]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr
+    assert "make room" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not output.exists()
+    assert main([*arguments, "--resume", "--quiet"]) == 0
+    assert len(rows_of(output)) == 2001
+
+
+def test_full_standard_output_is_one_line(model, tmp_path):
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    source = table(tmp_path)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, str(REPOSITORY / "predict.py"), str(model), "-i", str(source)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2
+    assert "standard output cannot be written" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_million_rows_take_little_memory(tmp_path):
+    """The streaming itself: the model and RDKit are replaced, as they would take many minutes."""
+    program = f"""
+import resource, sys
+sys.path.insert(0, {str(REPOSITORY)!r})
+import numpy as np
+from pathlib import Path
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference.predictor import Predictions
+from graphormer_sepnorm.inference.table_job import Outcome, TableJob
+
+class Constant:
+    device = "cpu"
+    task = Task("regression", ("y",), ("",), "mae")
+    def predict_molecules(self, molecules, *rest):
+        n = len(molecules)
+        return Predictions((), np.zeros((n, 1)), ("",) * n, ("",) * n)
+
+stream.parse_smiles = lambda text: None
+folder = Path(sys.argv[1])
+with open(folder / "in.csv", "w") as handle:
+    handle.write("id,smiles,note\\n")
+    handle.writelines(f"{{n}},CCO,some more text of row {{n}}\\n" for n in range(1_000_000))
+
+def predict(rows_file, out):
+    outcome = Outcome()
+    job = TableJob(str(rows_file), str(out), quiet=True, evaluate=("id",))
+    stream.predict_table(Constant(), job, rows_file, outcome)
+    return outcome.rows
+
+small = folder / "small.csv"
+with open(folder / "in.csv") as handle, open(small, "w") as few:
+    few.writelines(line for _, line in zip(range(20_001), handle))
+assert predict(small, folder / "small_out.csv") == 20_000
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert predict(folder / "in.csv", folder / "out.csv") == 1_000_000
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    # The labels and predictions of the evaluation take 16 MB (32 while the array grows).
+    assert float(done.stdout) < 60
+    with (tmp_path / "out.csv").open() as handle:
+        assert sum(1 for _ in handle) == 1_000_001
