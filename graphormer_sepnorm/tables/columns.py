@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Sequence
 
 from graphormer_sepnorm.errors import DataError, did_you_mean
@@ -22,6 +23,7 @@ _SMILES_NAMES = (
     "structure",
     "drug",
 )
+_WORDS = re.compile(r"[A-Za-z][\w .-]*")
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
 _TRUTH = {"true": 1.0, "false": 0.0}
 
@@ -48,7 +50,7 @@ def find_smiles_column(
         return find_column(columns, wanted, where)
     if len(columns) == 1:
         return 0
-    plain = ["".join(filter(str.isalnum, name.lower())) for name in columns]
+    plain = [_plain(name) for name in columns]
     for candidates in (
         *([name] for name in _SMILES_NAMES),
         [name for name in plain if "smiles" in name],
@@ -69,7 +71,11 @@ def find_smiles_column(
 
 def is_smiles_name(name: str) -> bool:
     """Whether a header of this name announces SMILES (and is not a SMILES itself)."""
-    return "".join(filter(str.isalnum, name.lower())) in ("smiles", "canonicalsmiles", "smi")
+    # Words only: without its brackets [Sm]I would be a known name.
+    if not _WORDS.fullmatch(name):
+        return False
+    plain = _plain(name)
+    return plain in _SMILES_NAMES or "smiles" in plain
 
 
 def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
@@ -124,6 +130,10 @@ def parse_number(cell: object) -> float:
     if math.isinf(number):
         raise ValueError(f"{cell!r} is not finite")
     return number
+
+
+def _plain(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def _in_a_line(name: str) -> str:

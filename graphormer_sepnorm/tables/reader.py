@@ -98,6 +98,7 @@ def open_table(
     Raises:
         DataError: The file is not there, is not of this format, or has no header.
     """
+    said = format is not None
     if format is not None:
         require_format(format)
     elif str(source) != STANDARD_INPUT and not str(source).lower().endswith(_ANYTHING):
@@ -115,6 +116,11 @@ def open_table(
 
     text = TextSource(source)
     try:
+        announced = "" if said else text.announced_format()
+        if announced == "sdf" or (announced == "csv" and format == "smi"):
+            raise DataError(
+                f"{text.name} looks like {announced.upper()}: say this format, or rename it"
+            )
         if format is None:
             format = text.guess_format()
         if format == "smi":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import free_name
 from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row, TableReader
-from graphormer_sepnorm.tables.text import TextSource, open_binary
+from graphormer_sepnorm.tables.text import TextSource, open_binary, standard_input
 
 _END = "$$$$"
 _FIELD = re.compile(r"^>.*?<(.+)>")
@@ -37,7 +36,7 @@ class SDFReader(TableReader):
         self.name = str(source)
         if self.name == STANDARD_INPUT:
             self.name = "standard input"
-            self._spool = _spooled(sys.stdin.buffer)
+            self._spool = _spooled(standard_input())
             source = self._spool.name
         elif Path(source).exists() and not Path(source).is_file() and not Path(source).is_dir():
             with open_binary(Path(source)) as stream:  # a pipe

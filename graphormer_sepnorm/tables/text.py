@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import io
 import os
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +20,16 @@ from graphormer_sepnorm.tables.reader import STANDARD_INPUT
 
 _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_NOT_TEXT = {b"PAR1": "Parquet (.parquet)", b"PK\x03\x04": "a zip archive or an Excel sheet"}
+_NOT_TEXT = {
+    b"PAR1": "Parquet (.parquet)",
+    b"PK\x03\x04": "a zip archive or an Excel sheet",
+    b"\xd0\xcf\x11\xe0": "an old Excel sheet",
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zX": "compressed with xz",
+    b"\x28\xb5\x2f\xfd": "compressed with Zstandard",
+}
+# The fourth line of a record of an SD file (CTfile formats, BIOVIA: the counts line).
+_COUNTS = re.compile(rb"(?:[^\r\n]*\r?\n){3}[ \d]{6}[^\r\n]{0,40}V[23]000\s")
 
 
 class TextSource:
@@ -41,7 +51,7 @@ class TextSource:
     def __init__(self, source: str | Path) -> None:
         self._standard = str(source) == STANDARD_INPUT
         self.name = "standard input" if self._standard else str(source)
-        self._raw: Any = sys.stdin.buffer if self._standard else open_binary(Path(source))
+        self._raw: Any = standard_input() if self._standard else open_binary(Path(source))
         self._size = 0 if self._standard else os.fstat(self._raw.fileno()).st_size
         self._place: Callable[[], str] = lambda: "at its beginning"
         try:
@@ -58,23 +68,36 @@ class TextSource:
         if stream.peek(2)[:2] == _GZIP:
             # Not buffered once more: a buffer loses what stands before the end of a cut-off file.
             stream = gzip.GzipFile(fileobj=stream)
-        if other := _NOT_TEXT.get(stream.peek(4)[:4]):
-            raise DataError(f"{self.name} is {other}, not text: convert or rename it")
+        start = stream.peek(4)
+        for mark, other in _NOT_TEXT.items():
+            if start.startswith(mark):
+                raise DataError(f"{self.name} is {other}, not text: convert or rename it")
+        self._sd_file = _COUNTS.match(start) is not None
         encoding = "utf-16" if stream.peek(2)[:2] in _UTF16 else "utf-8-sig"
         # newline="": line ends inside quotes stay what they are.
         return io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="")
 
     def guess_format(self) -> str:
-        """Return the format of standard input by its first line, which stays to be read."""
-        with self._explained():
-            first = next(iter(self._lines), "")
-        self._lines = chain([first] if first else [], self._lines)
-        line = first.strip()
+        """Return the format of the text by its first line, which stays to be read."""
+        line = self._first_line()
+        return self.announced_format() or ("csv" if is_smiles_name(line.strip('"')) else "smi")
+
+    def announced_format(self) -> str:
+        """Return the format that the first lines leave no doubt about; empty if there is none."""
+        if self._sd_file:
+            return "sdf"
+        line = self._first_line()
         for delimiter, format in (("\t", "tsv"), (",", "csv"), (";", "csv")):
             cells = [cell.strip(' "') for cell in line.split(delimiter)]
             if len(cells) > 1 and any(is_smiles_name(cell) for cell in cells):
                 return format
-        return "csv" if is_smiles_name(line.strip('"')) else "smi"
+        return ""
+
+    def _first_line(self) -> str:
+        with self._explained():
+            first = next(iter(self._lines), "")
+        self._lines = chain([first] if first else [], self._lines)
+        return first.strip()
 
     def lines(self, place: Callable[[], str]) -> Iterator[str]:
         """Go through the lines, with their ends.
@@ -116,6 +139,17 @@ class TextSource:
         else:
             with contextlib.suppress(ValueError):  # it is closed already
                 self._wrapper.detach()  # or collecting the wrapper would close standard input
+
+
+def standard_input() -> Any:
+    """Return standard input as bytes.
+
+    Raises:
+        DataError: It is closed.
+    """
+    if sys.stdin is None:
+        raise DataError("standard input is closed: name a file")
+    return sys.stdin.buffer
 
 
 def open_binary(path: Path) -> Any:

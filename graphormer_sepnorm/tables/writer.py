@@ -193,6 +193,8 @@ class _TextWriter(TableWriter):
         self._file: Any = None
         with self._explained():
             if self.partial is None:
+                if sys.stdout is None:
+                    raise DataError("standard output is closed: name a file")
                 self._file = sys.stdout.buffer
             elif resume is None:
                 self._file = self.partial.open("wb")

@@ -214,5 +214,11 @@ def test_the_header_of_a_file_of_smiles_is_no_row(tmp_path: Path, header: str, n
     assert [(row.number, row.line, row.cells) for row in rows] == [(1, 2, ("CCO", "x"))]
 
 
+@pytest.mark.parametrize("first", ["[Sm]I", "[Sm].[I]"])
+def test_a_molecule_that_spells_a_header_is_a_row(tmp_path: Path, first: str) -> None:
+    path = saved(tmp_path / "t.smi", f"{first} a\nC b\n")
+    assert read_cells(path) == [(first, "a"), ("C", "b")]
+
+
 def test_an_empty_file_of_smiles_has_no_rows(tmp_path: Path) -> None:
     assert read(saved(tmp_path / "t.smi", "")) == (("smiles", "name"), [])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gc
 import gzip
+import lzma
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tables_io import read, read_cells, refused, saved, standard_stream
@@ -80,6 +83,11 @@ def test_gzip_is_known_by_its_first_bytes(tmp_path: Path) -> None:
         ("\ufeffsmiles,y\r\nC,1\r\n", "csv", ("C", "1")),
         ("C methane\n", "smi", ("C", "methane")),
         ("C\tmethane", "smi", ("C", "methane")),
+        ("compound_smiles,y\nC,1\n", "csv", ("C", "1")),
+        ("Drug_ID,Drug,Y\na,C,1\n", "csv", ("a", "C", "1")),
+        ("id\trdkit SMILES\n1\tC\n", "tsv", ("1", "C")),
+        ("isomeric_smiles\nC\n", "csv", ("C",)),
+        ("C a,b\n", "smi", ("C", "a,b")),
     ],
 )
 def test_the_format_of_standard_input_is_guessed(
@@ -130,6 +138,43 @@ def test_standard_input_as_sdf(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_standard_input_cannot_be_parquet() -> None:
     with refused("standard input", "name the file"):
         open_table("-", format="parquet")
+
+
+@pytest.mark.parametrize("format", ["csv", "sdf"])
+def test_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch, format: str) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with refused("standard input is closed"):
+        open_table("-", format=format)
+
+
+@pytest.mark.parametrize("gzipped", [False, True])
+def test_an_sd_file_is_not_read_as_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gzipped: bool
+) -> None:
+    data = gzip.compress(_SDF.encode()) if gzipped else _SDF.encode()
+    for name in ("t.csv", "t.smi", "t.txt"):
+        path = tmp_path / name
+        path.write_bytes(data)
+        with refused(str(path), "looks like SDF", "say this format"):
+            open_table(path)
+        assert read_cells(path, format="sdf") == [("title", "1")]
+    monkeypatch.setattr(sys, "stdin", standard_stream(data))
+    with refused("standard input looks like SDF", "say this format"):
+        open_table("-")
+
+
+@pytest.mark.parametrize("header", ["smiles,y", "id;SMILES", '"compound id","smiles"'])
+def test_a_table_is_not_read_as_a_file_of_smiles(tmp_path: Path, header: str) -> None:
+    path = saved(tmp_path / "t.smi", f"{header}\nC,1\n")
+    with refused(str(path), "looks like CSV", "say this format"):
+        open_table(path)
+    assert len(read_cells(path, format="smi")) == 2
+
+
+@pytest.mark.parametrize("compress", [bz2.compress, lzma.compress])
+def test_other_compressed_files_are_refused(tmp_path: Path, compress: Any) -> None:
+    with refused("t.csv", "compressed with", "not text"):
+        open_table(saved(tmp_path / "t.csv", compress(b"smiles\nC\n")))
 
 
 def test_a_suffix_that_lies(tmp_path: Path) -> None:

@@ -160,6 +160,12 @@ def test_standard_output(monkeypatch: pytest.MonkeyPatch, sd_file: TableReader) 
         create_table("-", ["a"], resume=Mark(0))
 
 
+def test_standard_output_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with refused("standard output is closed"):
+        create_table("-", ["a"])
+
+
 def test_formats_that_cannot_be_written(tmp_path: Path) -> None:
     with refused("SMILES file", ".csv"):
         create_table(tmp_path / "t.smi", ["a"])
