@@ -134,7 +134,9 @@ class TableOptions:
             value = getattr(self, name)
             if isinstance(value, Path):
                 value = str(value.expanduser().resolve())
-            plain[_OPTION_NAMES.get(name, name)] = list(value) if name in _TUPLES else value
+            if name in _TUPLES:
+                value = list(value) or None
+            plain[_OPTION_NAMES.get(name, name)] = value
         return plain
 
     @classmethod

@@ -134,6 +134,8 @@ def start(model: Path, source: Path, output: Path, *more: str) -> subprocess.Pop
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # Tests that are run in the background are started with Ctrl-C ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
