@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rdkit import Chem, rdBase
@@ -89,10 +90,9 @@ def parse_molblock(text: str) -> ParsedMolecule:
     with rdBase.BlockLogs():
         molecule = Chem.MolFromMolBlock(text)
         unchecked = None if molecule else Chem.MolFromMolBlock(text, sanitize=False)
-        problems = [] if unchecked is None else Chem.DetectChemistryProblems(unchecked)
-        messages = [problem.Message() for problem in problems]
+        problem = _chemistry_problem(unchecked)
     if molecule is None:
-        said = " ".join(messages[0].split()) if messages else "it cannot be read"
+        said = problem or _block_error(text)
         return ParsedMolecule(None, f"the mol block is not a valid molecule: {said}")
     if molecule.GetNumAtoms() == 0:
         return ParsedMolecule(None, "the mol block has no atoms")
@@ -112,30 +112,54 @@ def _why_not(text: str) -> str:
     """Return RDKit's own words for why `text` is no molecule."""
     with rdBase.BlockLogs():
         unchecked = Chem.MolFromSmiles(text, sanitize=False)
-        problems = [] if unchecked is None else Chem.DetectChemistryProblems(unchecked)
-        messages = [problem.Message() for problem in problems]
-    said = " ".join(messages[0].split()) if messages else _syntax_error(text)
-    return f"{_shorten(text)!r} is not a valid molecule: {said}"
+        problem = _chemistry_problem(unchecked)
+    return f"{_shorten(text)!r} is not a valid molecule: {problem or _syntax_error(text)}"
+
+
+def _chemistry_problem(unchecked: Chem.Mol | None) -> str:
+    """Return the first thing wrong with a molecule that was read but not sanitised, one line."""
+    if unchecked is None:
+        return ""
+    try:
+        problems = Chem.DetectChemistryProblems(unchecked)
+    except RuntimeError as error:
+        # A failed assertion of RDKit's, as for [#119]: its kind, what is wrong, where in the code.
+        return " ".join(line.strip() for line in str(error).splitlines()[1:2])
+    return " ".join(problems[0].Message().split()) if problems else ""
 
 
 def _syntax_error(text: str) -> str:
-    """Return what RDKit logs when it cannot read `text`: the error and where it is.
+    """Return why RDKit cannot read the SMILES `text`: the error and where it is."""
+    log = _log_of(lambda: Chem.MolFromSmiles(text, sanitize=False))
+    error = re.search(r"Parse Error: (.+?)(?= for input| while parsing|[:\n]|$)", log)
+    place = re.search(r"around position \d+", log)
+    said = [match.group(match.lastindex or 0) for match in (error, place) if match]
+    return " ".join(said) or "it cannot be read"
+
+
+def _block_error(text: str) -> str:
+    """Return why RDKit cannot read the mol block `text`."""
+    log = _log_of(lambda: Chem.MolFromMolBlock(text, sanitize=False))
+    # The last entry: remarks come first, and the stack trace of a failed assertion.
+    entries = re.findall(r"^\[[\d:]+\] +(\S.*)$", log, re.MULTILINE)
+    return _shorten(entries[-1].strip(), 100) if entries else "it cannot be read"
+
+
+def _log_of(read: Callable[[], object]) -> str:
+    """Return what RDKit logs during `read`.
 
     A syntax error is found nowhere but in the log. The log is led through Python's stderr for one
-    call, and only for a SMILES that has failed already, because its route is global.
+    call, and only for a text that has failed already, because its route is global.
     """
     caught = io.StringIO()
     with _LOG_ROUTE:
         rdBase.LogToPythonStderr()
         try:
             with contextlib.redirect_stderr(caught):
-                Chem.MolFromSmiles(text, sanitize=False)
+                read()
         finally:
             rdBase.LogToCppStreams()
-    error = re.search(r"Parse Error: (.+?)(?= for input| while parsing|[:\n]|$)", caught.getvalue())
-    place = re.search(r"around position \d+", caught.getvalue())
-    said = [match.group(match.lastindex or 0) for match in (error, place) if match]
-    return " ".join(said) or "it cannot be read"
+    return caught.getvalue()
 
 
 def _shorten(text: str, length: int = 60) -> str:

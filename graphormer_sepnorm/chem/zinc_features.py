@@ -92,12 +92,14 @@ def _labels(molecule: Chem.Mol) -> list[str]:
 def _remarks(molecule: Chem.Mol) -> str:
     """Say which stereo centres lack the configuration that ZINC's atom types would tell."""
     # Not Chem.FindMolChiralCenters: it also labels the centres, which the molecule would then keep.
-    flat = sum(
-        place.type == Chem.StereoType.Atom_Tetrahedral
-        and place.specified != Chem.StereoSpecified.Specified
-        and molecule.GetAtomWithIdx(place.centeredOn).GetTotalNumHs() == 1
+    centres = [
+        molecule.GetAtomWithIdx(place.centeredOn)
         for place in Chem.FindPotentialStereo(molecule)
-    )
+        if place.type == Chem.StereoType.Atom_Tetrahedral
+        and place.specified != Chem.StereoSpecified.Specified
+    ]
+    # The hydrogen of a charged atom is written in any case.
+    flat = sum(atom.GetTotalNumHs() == 1 and atom.GetFormalCharge() == 0 for atom in centres)
     if not flat:
         return ""
     what = "1 stereo centre is" if flat == 1 else f"{flat} stereo centres are"
