@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -12,17 +13,19 @@ from typing import Any
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import TensorBoardLogger
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.options import adopt_checkpoint, explain
 from graphormer_sepnorm.cli.outcome import report_data, report_evaluation, report_fit
+from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed
 from graphormer_sepnorm.cli.run_directory import new_run_directory
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_checkpoint
 from graphormer_sepnorm.training.callbacks import (
+    LastCheckpoint,
     LearningCurve,
     StopBetweenSteps,
     StopWhenDiverged,
@@ -30,9 +33,11 @@ from graphormer_sepnorm.training.callbacks import (
     ValidateAtTheEnd,
     checkpoint_callbacks,
 )
+from graphormer_sepnorm.training.logs import ContinueMetrics, LogTraining, MetricsFile
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.progress import TrainingProgress
 from graphormer_sepnorm.training.report import ModelTable
+from graphormer_sepnorm.training.saving import DurableCheckpointIO
 
 TRAINER_DEFAULTS = {
     "enable_model_summary": False,  # our table says more
@@ -46,8 +51,11 @@ RUN_DIRECTORY = "GRAPHORMER_RUN_DIRECTORY"
 
 def run_verb(arguments: list[str]) -> None:
     """Run ``fit``, ``validate`` or ``test`` with the options after it."""
+    resumed = find_resumed(arguments)
+    if resumed is not None:
+        arguments = resumed.arguments
     arguments, config_name = resolve_in_arguments(arguments)
-    TrainCLI(arguments, config_name)
+    TrainCLI(arguments, config_name, resumed)
 
 
 @contextmanager
@@ -73,6 +81,7 @@ class TrainCLI(LightningCLI):
     Args:
         arguments: Verb and options, configuration files resolved.
         config_name: Stem of the configuration file, by which the run is named.
+        resumed: The run that is continued in its own directory, if any.
 
     Attributes:
         run_directory: Where a run is kept; set by `fit` before training.
@@ -81,8 +90,11 @@ class TrainCLI(LightningCLI):
 
     run_directory: Path
 
-    def __init__(self, arguments: list[str], config_name: str | None) -> None:
+    def __init__(
+        self, arguments: list[str], config_name: str | None, resumed: ResumedRun | None = None
+    ) -> None:
         self.config_name = config_name
+        self.resumed = resumed
         self.started = time.perf_counter()
         # Errors are raised, and printed by cli/main.py; abbreviations would hide a mistyped option.
         parsing = {"exit_on_error": False, "allow_abbrev": False}
@@ -121,6 +133,19 @@ class TrainCLI(LightningCLI):
             default=None,
             help="Directory of the run (fit). Default: runs/<config>/<norm>-seed<seed>. If it is "
             "taken, a number is added; nothing is overwritten.",
+        )
+        parser.add_argument(
+            "--resume",
+            type=str | None,
+            default=None,
+            help="Run directory to continue in, whatever ended the run (fit); no other option is "
+            "needed, and the result is that of a run never interrupted.",
+        )
+        parser.add_argument(
+            "--checkpoint_minutes",
+            type=float,
+            default=10.0,
+            help="Time between two checkpoints inside an epoch (fit); every epoch ends with one.",
         )
         parser.add_argument(
             "--early_stopping",
@@ -189,28 +214,34 @@ class TrainCLI(LightningCLI):
         given = self._get(self.config_init, "trainer")
         callbacks = [
             *(given["callbacks"] or []),
+            LogTraining(),  # before what stops and what saves
             StopBetweenSteps(),
             StopWhenDiverged(),
             ValidateAtTheEnd(),
             LearningCurve(self.run_directory / "learning_curve.png", metric),
             Throughput(),
             ModelTable(),
-            *checkpoint_callbacks(self.run_directory, metric, options.early_stopping),
+            *checkpoint_callbacks(
+                self.run_directory, metric, options.early_stopping, options.checkpoint_minutes
+            ),
         ]
         if given["enable_progress_bar"] is not False:
             callbacks.append(TrainingProgress(metric))
-        loggers = {
-            "logger": [
-                # First, so that Lightning's log directory is the run directory.
-                CSVLogger(self.run_directory, name="", version=""),
-                TensorBoardLogger(self.run_directory, name="", version="tensorboard"),
-            ]
-        }
+        loggers = {}
+        if given["logger"] in (None, True):
+            # What TensorBoard has from after the checkpoint is not shown.
+            step = self.resumed.step if self.resumed else 0
+            board = {"name": "", "version": "tensorboard", "purge_step": step or None}
+            metrics_file = MetricsFile(self.run_directory)
+            callbacks.append(ContinueMetrics(metrics_file))
+            # The file first, so that Lightning's log directory is the run directory.
+            loggers["logger"] = [metrics_file, TensorBoardLogger(self.run_directory, **board)]
         return super().instantiate_trainer(
             **{
                 "default_root_dir": self.run_directory,
                 "callbacks": callbacks,
-                **(loggers if given["logger"] in (None, True) else {}),
+                "plugins": [*(given["plugins"] or []), DurableCheckpointIO()],
+                **loggers,
                 **kwargs,
             }
         )
@@ -220,6 +251,9 @@ class TrainCLI(LightningCLI):
         wanted = self._wanted_directory()
         if rank_zero_only.rank != 0:
             return Path(os.environ.get(RUN_DIRECTORY, wanted))
+        if self.resumed is not None:
+            print(self.resumed.message, flush=True)
+            return self.resumed.directory
         directory = new_run_directory(wanted)
         os.environ[RUN_DIRECTORY] = str(directory)
         self._parser("fit").save(
@@ -233,6 +267,8 @@ class TrainCLI(LightningCLI):
 
     def _wanted_directory(self) -> Path:
         options = self.config["fit"]
+        if self.resumed is not None:
+            return self.resumed.directory
         if options.output is not None:
             return Path(options.output).expanduser()
         name = self.config_name or self.datamodule.dataset
@@ -244,7 +280,15 @@ class TrainCLI(LightningCLI):
     def fit(self, **options: Any) -> None:
         """Train, test the best checkpoint, and say what came out."""
         with interruptible(self.trainer, self._what_was_saved):
-            self.trainer.fit(weights_only=True, **options)
+            try:
+                self.trainer.fit(weights_only=True, **options)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise DataError(
+                    f"there is no room on the disk of {self.run_directory}: make room and continue "
+                    f"with: python train.py fit --resume {self.run_directory}"
+                ) from error
         with interruptible(self.trainer, lambda: f"trained, but not tested: {self.run_directory}"):
             report_fit(self, self.run_directory)
 
@@ -252,10 +296,12 @@ class TrainCLI(LightningCLI):
         last = self.run_directory / "checkpoints" / LAST
         if not last.is_file():
             return "interrupted before the first step; nothing was saved"
+        callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
+        saving = next(call for call in callbacks if isinstance(call, LastCheckpoint))
+        step = f" of step {saving.saved_step:,}" if saving.saved_step >= 0 else ""
         return (
-            f"interrupted at step {self.trainer.global_step:,}; saved {last}; "
-            f"continue with: python train.py fit -c {self.run_directory / 'config.yaml'} "
-            f"--ckpt_path {last}"
+            f"interrupted at step {self.trainer.global_step:,}; the checkpoint{step} is in {last}; "
+            f"continue with: python train.py fit --resume {self.run_directory}"
         )
 
     def validate(self, **options: Any) -> None:

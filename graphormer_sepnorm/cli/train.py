@@ -25,7 +25,7 @@ examples:
   train.py fit -c configs/quickstart.yaml          a few minutes on two CPU cores, no download
   train.py fit -c configs/zinc_subset.yaml --data.root DIR --model.norm sepnorm
   train.py test --ckpt_path RUN                    a run directory means its best checkpoint
-  train.py fit -c RUN/config.yaml --ckpt_path RUN  continue a run from its last checkpoint
+  train.py fit --resume RUN                        continue a run that was interrupted
 
 `train.py VERB --help` lists all options; --debug shows the traceback of an error.
 Configurations that are shipped are found by name: {configs}

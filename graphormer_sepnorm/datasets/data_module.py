@@ -299,8 +299,9 @@ class MoleculeDataModule(LightningDataModule):
         epochs: Any = loop.epoch_progress.current
         batch: int = loop.epoch_loop.batch_progress.current.processed  # type: ignore[attr-defined]
         if batch and batch >= loop.max_batches:
-            # The epoch is over, though Lightning may count it as processed a moment later.
-            return {"epoch": epochs.ready, "batch": 0}
+            # The epoch is over, though Lightning may count it as processed a moment later; the
+            # next one may be counted as ready already.
+            return {"epoch": epochs.started, "batch": 0}
         return {"epoch": epochs.processed, "batch": batch}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:

@@ -93,10 +93,14 @@ class TrainingOrder(Sampler[list[int]]):
     def __len__(self) -> int:
         return len(self.batches)
 
-    def __iter__(self) -> Iterator[list[int]]:
+    @property
+    def first_batch(self) -> int:
+        """Batch that the epoch begins with; not 0 where a resumed run goes on inside an epoch."""
         epoch, batch = self.position
-        first = batch if self.batches.epoch == epoch else 0
-        for numbers in itertools.islice(self.batches, first, None):
+        return batch if self.batches.epoch == epoch else 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for numbers in itertools.islice(self.batches, self.first_batch, None):
             yield numbers[self.rank :: self.world_size]
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from graphormer_sepnorm.resources import model_names, model_path
 
 KEY = "graphormer_sepnorm"
 FORMAT_VERSION = 1
-BEST, LAST = "best.ckpt", "last.ckpt"
+BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
 
 _REQUIRED = (
     "model",
@@ -100,15 +101,17 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
     """
     file = find_checkpoint(path)
     try:
+        _check_sums(file)
         checkpoint = torch.load(file, map_location=map_location, weights_only=True)
     except pickle.UnpicklingError as error:
         raise CheckpointError(
             f"{file} is not a checkpoint of this package, or is damaged: it holds more than plain "
             "values and tensors and was not opened"
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise CheckpointError(
-            f"{file} cannot be read ({_first_line(error)}): it is truncated or not a checkpoint"
+            f"{file} cannot be read ({_first_line(error)}): it is damaged, truncated or not a "
+            "checkpoint"
         ) from error
     if not isinstance(checkpoint, dict) or KEY not in checkpoint:
         raise CheckpointError(
@@ -125,6 +128,19 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
     if missing or "state_dict" not in checkpoint:
         raise CheckpointError(f"{file} is incomplete: {', '.join(missing or ['state_dict'])}")
     return checkpoint
+
+
+def _check_sums(file: Path) -> None:
+    """Compare the check sums inside the file, which torch writes and does not look at.
+
+    Raises:
+        ValueError: They do not agree.
+    """
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            damaged = archive.testzip()
+        if damaged:
+            raise ValueError(f"{damaged} in it is damaged")
 
 
 def model_weights(checkpoint: dict[str, Any], prefix: str = "model.") -> dict[str, torch.Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import signal
 import time
@@ -13,19 +14,22 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.inference.checkpoint import BEST, LAST
+from graphormer_sepnorm.inference.checkpoint import BEST, LAST, PREVIOUS
 
 # How the main metric is compared; the key is `Task.metric`.
 MODES = {"mae": "min", "auroc": "max"}
 
 
-def checkpoint_callbacks(run_directory: Path, metric: str, patience: int) -> list[Callback]:
+def checkpoint_callbacks(
+    run_directory: Path, metric: str, patience: int, minutes: float = 10.0
+) -> list[Callback]:
     """Return the callbacks that keep the best and the last checkpoint and stop early.
 
     Args:
         run_directory: Checkpoints go to ``checkpoints/`` in it.
         metric: Main metric of the task, ``mae`` or ``auroc``.
         patience: Validations without improvement after which training stops; 0 never stops.
+        minutes: Time between two checkpoints inside an epoch.
     """
     monitor, mode = f"validation_{metric}", MODES[metric]
     callbacks: list[Callback] = [
@@ -39,7 +43,7 @@ def checkpoint_callbacks(run_directory: Path, metric: str, patience: int) -> lis
             # At once after the validation: a Ctrl-C at the end of the epoch must not lose it.
             save_on_train_epoch_end=False,
         ),
-        LastCheckpoint(run_directory / "checkpoints" / LAST),
+        LastCheckpoint(run_directory / "checkpoints" / LAST, minutes),
     ]
     if patience > 0:
         callbacks.append(EarlyStopping(monitor, mode=mode, patience=patience, min_delta=0.0))
@@ -74,19 +78,44 @@ class BestCheckpoint(ModelCheckpoint):
 
 
 class LastCheckpoint(Callback):
-    """Keeps the newest state of training: after every epoch, at the end, and on Ctrl-C.
+    """Keeps the newest state of training, and the one before it.
+
+    Saved after every epoch (and one step more), every few minutes, at the end, and when training is
+    interrupted.
 
     Args:
         path: File that is overwritten (the new one is complete before the old one goes).
+        minutes: Time between two checkpoints inside an epoch.
+
+    Attributes:
+        saved_step: Optimiser steps taken when it was last saved; -1 before.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, minutes: float = 10.0) -> None:
         self.path = path
-        self._saved_step = -1
+        self._seconds = 60 * minutes
+        self.saved_step = -1
+        self._saved_at = time.monotonic()
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save after an epoch."""
-        self._save(trainer)
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Start the clock."""
+        self.saved_step = trainer.global_step
+        self._saved_at = time.monotonic()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Save if it is time to, at the end of an optimiser step."""
+        # An epoch is saved after the first step of the next one, when validation, early stopping
+        # and logging are done with it: from there Lightning goes on exactly.
+        first = batch_idx == 0 and trainer.current_epoch > 0
+        due = first or time.monotonic() - self._saved_at >= self._seconds
+        if trainer.world_size > 1:  # all processes take part in saving, or none
+            due = trainer.strategy.broadcast(due)
+        # Gradients that are being accumulated are in no checkpoint.
+        between_steps = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
+        if due and between_steps and _inside_epoch(trainer):
+            self._save(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save at the end, which may lie in the middle of an epoch."""
@@ -95,15 +124,29 @@ class LastCheckpoint(Callback):
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        """Save what there is when training is interrupted or fails."""
-        self._save(trainer)
+        """Save what there is when training is interrupted."""
+        if isinstance(exception, KeyboardInterrupt) and not isinstance(exception, StopAtOnce):
+            self._save(trainer)
 
     def _save(self, trainer: Trainer) -> None:
         started = trainer.global_step > 0 and trainer.state.fn == "fit"
-        if not started or trainer.global_step == self._saved_step:
+        if not started or trainer.global_step == self.saved_step:
             return
+        if trainer.is_global_zero and self.path.is_file():
+            self._keep_previous()
         trainer.save_checkpoint(self.path)
-        self._saved_step = trainer.global_step
+        self.saved_step = trainer.global_step
+        self._saved_at = time.monotonic()
+
+    def _keep_previous(self) -> None:
+        """Give the file a second name, so that it is there under one of them at any moment."""
+        previous, link = self.path.with_name(PREVIOUS), self.path.with_name(f".{PREVIOUS}.link")
+        link.unlink(missing_ok=True)
+        try:
+            os.link(self.path, link)
+        except OSError:  # a file system without links
+            shutil.copyfile(self.path, link)
+        os.replace(link, previous)
 
 
 class ValidateAtTheEnd(Callback):
@@ -120,45 +163,52 @@ class ValidateAtTheEnd(Callback):
             trainer.should_stop = True
 
 
+def _inside_epoch(trainer: Trainer) -> bool:
+    """Whether a batch of the epoch is left; epochs of a single batch have no inside."""
+    return not trainer.is_last_batch or trainer.num_training_batches == 1
+
+
+class StopAtOnce(KeyboardInterrupt):
+    """A second Ctrl-C: training may be in the middle of a step, which is not to be saved."""
+
+
 class StopBetweenSteps(Callback):
-    """Lets Ctrl-C take effect between two optimiser steps; a second Ctrl-C acts at once.
+    """Lets Ctrl-C and SIGTERM take effect between two optimiser steps; a second one acts at once.
 
     In the middle of a step some parameters would be updated and others not, and a resumed run
-    would not continue the same training. At the last step of an epoch the validation comes first.
+    would not continue the same training. At the last step of an epoch the validation and one
+    more step come first; the last epoch ends training anyway.
     """
 
     def __init__(self) -> None:
         self._asked = False
-        self._previous: Any = None
+        self._previous: dict[int, Any] = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take over Ctrl-C."""
-        try:
-            self._previous = signal.signal(signal.SIGINT, self._ask)
-        except ValueError:  # not in the main thread: Ctrl-C does not arrive here anyway
-            self._previous = None
+        """Take over the signals."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._previous[number] = signal.signal(number, self._ask)
+            except ValueError:  # not in the main thread: signals do not arrive here anyway
+                return
 
     def _ask(self, number: int, frame: Any) -> None:
         if self._asked:
-            raise KeyboardInterrupt
+            raise StopAtOnce
         self._asked = True
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Stop here if Ctrl-C was pressed."""
-        if self._asked and not trainer.is_last_batch:
-            raise KeyboardInterrupt
-
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stop here if Ctrl-C was pressed."""
-        if self._asked:
+        """Stop here if it was asked for."""
+        if self._asked and _inside_epoch(trainer):
             raise KeyboardInterrupt
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Give Ctrl-C back."""
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
+        """Give the signals back."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()
 
 
 class StopWhenDiverged(Callback):

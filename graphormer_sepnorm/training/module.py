@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor
+from torchmetrics import MeanMetric
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
@@ -28,6 +29,9 @@ from graphormer_sepnorm.training.randomness import stable_seed
 from graphormer_sepnorm.training.schedule import learning_rate_at, warmup_in_steps
 
 log = logging.getLogger(__name__)
+
+# Where a checkpoint keeps the sum of the losses of the epoch so far, and their number.
+EPOCH_LOSS = "epoch_loss"
 
 
 class GraphormerModule(LightningModule):
@@ -126,6 +130,8 @@ class GraphormerModule(LightningModule):
         self.save_hyperparameters(logger=False)
         self.facts: dict[str, Any] = {}
         self.metrics: torch.nn.ModuleDict = torch.nn.ModuleDict()
+        # A loss that is not a number stays visible in the mean.
+        self.epoch_loss = MeanMetric(nan_strategy="disable")
 
     @property
     def task(self) -> Task:
@@ -193,6 +199,7 @@ class GraphormerModule(LightningModule):
             name: float(value) for name, value in values.items() if name.startswith("validation_")
         }
         checkpoint[KEY] = {**self.facts, "validation": validation}
+        checkpoint[EPOCH_LOSS] = [float(self.epoch_loss.mean_value), float(self.epoch_loss.weight)]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Build the network for the vocabulary and the task of the checkpoint."""
@@ -202,6 +209,10 @@ class GraphormerModule(LightningModule):
         if self._trainer is not None:
             self._compare_data(facts)
         self._build(facts)
+        if EPOCH_LOSS in checkpoint:
+            total, weight = checkpoint[EPOCH_LOSS]
+            self.epoch_loss.mean_value = torch.tensor(total)
+            self.epoch_loss.weight = torch.tensor(weight)
 
     def _compare_data(self, facts: dict[str, Any]) -> None:
         """Notice that the data are not those that the checkpoint was trained on."""
@@ -232,7 +243,10 @@ class GraphormerModule(LightningModule):
 
     def on_train_epoch_start(self) -> None:
         """Choose the epoch's order; Lightning tells it to samplers, not to batch samplers."""
-        self.trainer.train_dataloader.batch_sampler.set_epoch(self.current_epoch)  # type: ignore
+        order = self.trainer.train_dataloader.batch_sampler  # type: ignore[union-attr]
+        order.set_epoch(self.current_epoch)
+        if order.first_batch == 0:
+            self.epoch_loss.reset()
 
     def training_step(self, batch: GraphBatch, batch_idx: int) -> Tensor:
         """Return the loss of a batch, with dropout seeded for exactly this batch."""
@@ -240,14 +254,10 @@ class GraphormerModule(LightningModule):
             stable_seed(self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank)
         )
         loss = self.loss(self.model(batch), batch.targets, batch.weights)
-        self.log(
-            "train_loss",
-            loss.detach(),
-            on_step=True,
-            on_epoch=True,
-            batch_size=batch.num_graphs,
-            sync_dist=True,
-        )
+        # Our own mean over the epoch: Lightning's forgets the steps before a resume. Log files are
+        # written by `LogTraining`, before the checkpoint that counts their rows.
+        self.epoch_loss.update(loss.detach(), batch.num_graphs)
+        self.log("train_loss_epoch", self.epoch_loss, on_step=False, on_epoch=True, logger=False)
         return loss
 
     def validation_step(self, batch: GraphBatch, batch_idx: int) -> None:

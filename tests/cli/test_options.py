@@ -19,12 +19,14 @@ from graphormer_sepnorm.training.module import GraphormerModule
 
 OPTIONS = {
     "baselines",
+    "checkpoint_minutes",
     "ckpt_path",
     "config",
     "early_stopping",
     "help",
     "output",
     "print_config",
+    "resume",
     "seed_everything",
     "data",
     "data.attention_blocks",

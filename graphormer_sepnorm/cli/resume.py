@@ -1,0 +1,97 @@
+"""Continuing a run in its own directory: ``train.py fit --resume RUN``."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.inference.checkpoint import LAST, PREVIOUS, read_checkpoint
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ResumedRun:
+    """A run that is continued.
+
+    Attributes:
+        directory: Where it is.
+        arguments: Verb and options that continue it.
+        step: Optimiser steps already taken.
+        message: What is said about it.
+    """
+
+    directory: Path
+    arguments: list[str]
+    step: int
+    message: str
+
+
+def find_resumed(arguments: list[str]) -> ResumedRun | None:
+    """Return the run that ``--resume`` names; None without this option.
+
+    The newest checkpoint that is whole is taken. A run that was stopped before its first one begins
+    again.
+
+    Args:
+        arguments: Verb and options.
+
+    Raises:
+        ConfigError: There is no such run, or other options contradict it.
+    """
+    named = _named(arguments)
+    if named is None:
+        return None
+    rest, directory = named
+    config = directory / "config.yaml"
+    if not config.is_file():
+        raise ConfigError(
+            f"{directory} is no run directory: there is no config.yaml in it; --resume takes a "
+            "directory that train.py fit has made"
+        )
+    for option in ("-c", "--config", "--ckpt_path", "--output"):
+        if any(word.partition("=")[0] == option for word in rest):
+            raise ConfigError(f"--resume and {option}: leave {option} out, the run has its own")
+    checkpoint, step, message = _newest_checkpoint(directory)
+    found = [] if checkpoint is None else ["--ckpt_path", str(checkpoint)]
+    return ResumedRun(directory, [rest[0], "-c", str(config), *found, *rest[1:]], step, message)
+
+
+def _named(arguments: list[str]) -> tuple[list[str], Path] | None:
+    """Return the other arguments and the directory that ``--resume`` names."""
+    for place, word in enumerate(arguments):
+        name, equals, value = word.partition("=")
+        if name != "--resume":
+            continue
+        rest = arguments[:place] + arguments[place + (1 if equals else 2) :]
+        directory = value if equals else "".join(arguments[place + 1 : place + 2])
+        if not directory or directory.startswith("-"):
+            raise ConfigError("--resume needs the directory of a run")
+        if arguments[0] != "fit":
+            raise ConfigError(f"--resume is for fit, not for {arguments[0]}")
+        return rest, Path(directory).expanduser()
+    return None
+
+
+def _newest_checkpoint(directory: Path) -> tuple[Path | None, int, str]:
+    """Return the newest checkpoint that is whole, its step, and what to say."""
+    damaged = []
+    for name in (LAST, PREVIOUS):
+        path = directory / "checkpoints" / name
+        if not path.is_file():
+            continue
+        try:
+            step = int(read_checkpoint(path)["global_step"])
+        except (CheckpointError, KeyError) as error:
+            damaged.append(str(error))
+            continue
+        if damaged:
+            log.warning("%s; going on from %s, the one before it", damaged[0], path)
+        return path, step, f"run    {directory}, continued from step {step:,}"
+    if damaged:
+        raise CheckpointError(
+            f"{damaged[0]}, and there is no whole one before it: begin the run again"
+        )
+    return None, 0, f"run    {directory}, from the beginning: there is no checkpoint in it"

@@ -1,0 +1,238 @@
+"""A run that is killed and continued is the run that was never killed, bit by bit."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_run import TINY
+
+from graphormer_sepnorm.cli.train import main
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.resources import sample_path
+
+REPOSITORY = Path(__file__).parents[2]
+STEPS = 42
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()
+    path = tmp_path_factory.mktemp("resume") / "mine.csv"
+    path.write_text("\n".join(lines[:141]))
+    return path
+
+
+def options(table: Path, norm: str) -> list[str]:
+    tiny = [option for option in TINY if "max_" not in option]
+    return [
+        *("-c", "table_regression", *tiny, "--data.table", str(table), "--data.split", "random"),
+        *("--data.root", str(table.parent / "root"), "--data.batch_size", "16"),
+        *("--trainer.max_steps", str(STEPS), "--trainer.max_epochs", "-1"),
+        *("--model.norm", norm, "--model.dropout", "0.2", "--checkpoint_minutes", "0.0001"),
+        *("--trainer.enable_progress_bar", "false", "--early_stopping", "20"),
+    ]
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(REPOSITORY / "train.py"), "fit", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, error = process.communicate(timeout=300)
+    return process.returncode, error
+
+
+def saved_step(run: Path) -> int:
+    """Step of the newest checkpoint; -1 if there is none."""
+    try:
+        return int(read_checkpoint(run / "checkpoints" / "last.ckpt")["global_step"])
+    except Exception:
+        return -1  # none yet
+
+
+def stop(process: subprocess.Popen[str], run: Path, step: int, number: int) -> int:
+    """Send a signal once the run is at a step or beyond; return the step it was at."""
+    last = run / "checkpoints" / "last.ckpt"
+    while process.poll() is None:
+        if last.exists() and (reached := saved_step(run)) >= step:
+            process.send_signal(number)
+            return reached
+        time.sleep(0.005)
+    raise AssertionError(f"it ended too early: {finish(process)}")
+
+
+def equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return one == other
+
+
+def assert_same_run(straight: Path, killed: Path) -> None:
+    for name in ("last.ckpt", "best.ckpt"):
+        ours = read_checkpoint(straight / "checkpoints" / name)
+        theirs = read_checkpoint(killed / "checkpoints" / name)
+        for part in ("state_dict", "optimizer_states", "lr_schedulers", "global_step", "epoch"):
+            assert equal(ours[part], theirs[part]), (name, part)
+        curve = next(key for key in ours["callbacks"] if "LearningCurve" in key)
+        assert ours["callbacks"][curve] == theirs["callbacks"][curve]
+    logs = [(run / "metrics.csv").read_text() for run in (straight, killed)]
+    assert logs[0] == logs[1]
+    assert len(list(csv.DictReader(logs[0].splitlines()))) > STEPS
+    results = [json.loads((run / "result.json").read_text()) for run in (straight, killed)]
+    assert results[0]["test_mae"] == results[1]["test_mae"]
+    assert results[0]["steps"] == results[1]["steps"] == STEPS
+
+
+# All arms: RESUME_NORMS=shared-ln,shared-bn,bn+ln,bn+bn,ln+ln,ln+bn; forty seconds each.
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", os.environ.get("RESUME_NORMS", "bn+ln").split(","))
+def test_killed_run_continues_bit_by_bit(norm: str, table: Path, tmp_path: Path) -> None:
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    first = start(*options(table, norm), "--output", str(straight))
+    status, error = finish(first)
+    assert (status, error) == (0, ""), error
+    process = start(*options(table, norm), "--output", str(killed))
+    generator = random.Random(norm)
+    at = []
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        place = (at[-1] if at else 0) + generator.randint(1, 10)
+        at.append(stop(process, killed, place, number))
+        status, error = finish(process)
+        if number == signal.SIGKILL:
+            assert status == -signal.SIGKILL
+        else:
+            assert status == 130
+            assert f"continue with: python train.py fit --resume {killed}" in error
+        process = start("--resume", str(killed))
+    status, error = finish(process)
+    assert (status, error) == (0, ""), error
+    print(f"{norm}: stopped at steps {at} of {STEPS}")
+    assert at[0] < at[2] < STEPS
+    assert_same_run(straight, killed)
+
+
+@pytest.fixture(scope="module")
+def finished(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("finished") / "run"
+    assert main(["fit", *options(table, "bn+ln"), "--output", str(run)]) == 0
+    return run
+
+
+def test_damaged_last_checkpoint_falls_back_to_the_one_before(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    before = read_checkpoint(run / "checkpoints" / "previous.ckpt")["global_step"]
+    assert 0 < before < STEPS
+    last = run / "checkpoints" / "last.ckpt"
+    content = bytearray(last.read_bytes())
+    content[len(content) // 2] ^= 1  # torch itself does not notice one bit
+    last.write_bytes(content)
+    assert main(["fit", "--resume", str(run)]) == 0
+    assert "last.ckpt" in caplog.text
+    assert "going on from" in caplog.text
+    assert f"continued from step {before:,}" in capsys.readouterr().out
+    assert_same_run(finished, run)
+
+
+def test_run_without_a_whole_checkpoint(finished: Path, tmp_path: Path, capsys) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    for name in ("last.ckpt", "previous.ckpt"):
+        (run / "checkpoints" / name).write_bytes(b"damaged")
+    assert main(["fit", "--resume", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert "there is no whole one before it" in error
+    assert error.count("\n") == 1
+    shutil.rmtree(run / "checkpoints")
+    (run / "metrics.csv").unlink()
+    assert main(["fit", "--resume", str(run)]) == 0
+    assert "from the beginning" in capsys.readouterr().out
+    assert_same_run(finished, run)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("fit --resume", "--resume needs the directory of a run"),
+        ("fit --resume nowhere", "nowhere is no run directory"),
+        ("test --resume {run}", "--resume is for fit, not for test"),
+        ("fit --resume {run} -c quickstart", "--resume and -c: leave -c out"),
+        ("fit --resume {run} --output x", "--resume and --output"),
+        ("fit --resume={run} --model.layers=5", "--model.layers is 5 here and 2"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: str, said: str, finished: Path, capsys) -> None:
+    words = arguments.format(run=finished).split(" ")
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_full_disk_keeps_the_old_checkpoint(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    from graphormer_sepnorm.training import saving
+
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    for name in ("last.ckpt",):
+        (run / "checkpoints" / name).unlink()
+    kept = (run / "checkpoints" / "previous.ckpt").read_bytes()
+
+    def full(checkpoint: object, file: Any) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(saving.torch, "save", full)
+    assert main(["fit", "--resume", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert "No space left on device" in error
+    assert "--resume" in error
+    assert error.count("\n") == 1
+    assert (run / "checkpoints" / "previous.ckpt").read_bytes() == kept
+    assert not list((run / "checkpoints").glob(".*partial"))
+
+
+def test_full_disk_of_the_logs_is_one_line(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    from graphormer_sepnorm.training.logs import _ContinuedWriter
+
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (run / "checkpoints" / "last.ckpt").unlink()
+
+    def full(self: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_ContinuedWriter, "save", full)
+    assert main(["fit", "--resume", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert "there is no room on the disk" in error
+    assert error.count("\n") == 1
