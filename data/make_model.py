@@ -25,7 +25,7 @@ LARGEST_BYTES = 4_000_000
 
 def main(run: str, name: str, purpose: str) -> None:
     """Write the file and show what it says about itself."""
-    result = json.loads((Path(run) / "result.json").read_text(encoding="utf-8"))
+    result = json.loads((Path(run) / "summary.json").read_text(encoding="utf-8"))
     tests = [
         f"{key.removeprefix('test_')} {value:.4f}"
         for key, value in result.items()

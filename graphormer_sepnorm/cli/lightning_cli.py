@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import time
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,19 +24,21 @@ from graphormer_sepnorm.cli.run_directory import new_run_directory
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_checkpoint
+from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks import (
     LastCheckpoint,
     LearningCurve,
     StopBetweenSteps,
-    StopWhenDiverged,
     Throughput,
     ValidateAtTheEnd,
     checkpoint_callbacks,
 )
+from graphormer_sepnorm.training.divergence import StopWhenDiverged
 from graphormer_sepnorm.training.logs import ContinueMetrics, LogTraining, MetricsFile
-from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 from graphormer_sepnorm.training.progress import TrainingProgress
 from graphormer_sepnorm.training.report import ModelTable
+from graphormer_sepnorm.training.run_record import RunRecord
 from graphormer_sepnorm.training.saving import DurableCheckpointIO
 
 TRAINER_DEFAULTS = {
@@ -85,7 +87,6 @@ class TrainCLI(LightningCLI):
 
     Attributes:
         run_directory: Where a run is kept; set by `fit` before training.
-        started: When the command was started, by `time.perf_counter`.
     """
 
     run_directory: Path
@@ -95,7 +96,6 @@ class TrainCLI(LightningCLI):
     ) -> None:
         self.config_name = config_name
         self.resumed = resumed
-        self.started = time.perf_counter()
         # Errors are raised, and printed by cli/main.py; abbreviations would hide a mistyped option.
         parsing = {"exit_on_error": False, "allow_abbrev": False}
         super().__init__(
@@ -148,6 +148,13 @@ class TrainCLI(LightningCLI):
             help="Time between two checkpoints inside an epoch (fit); every epoch ends with one.",
         )
         parser.add_argument(
+            "--ema_decay",
+            type=float,
+            default=0.0,
+            help="Validate, save and test an exponential moving average of the weights (fit): the "
+            "share that is kept at each step, as 0.999; 0 takes the weights as they are.",
+        )
+        parser.add_argument(
             "--early_stopping",
             type=int,
             default=0,
@@ -186,10 +193,13 @@ class TrainCLI(LightningCLI):
         file = find_checkpoint(options.ckpt_path)
         if verb == "fit" and Path(options.ckpt_path).is_dir() and file.with_name(LAST).is_file():
             file = file.with_name(LAST)  # training goes on where it was, not where it was best
+        checkpoint = read_checkpoint(file)
         with explain(self._subcommand_parsers, args):
             self.config = adopt_checkpoint(
-                parser, self._subcommand_parsers[verb], verb, args, file, read_checkpoint(file)
+                parser, self._subcommand_parsers[verb], verb, args, file, checkpoint
             )
+        if verb == "fit" and TRAINED_WEIGHTS in checkpoint and not self.config[verb].ema_decay:
+            raise ConfigError(f"{file} holds averaged weights: give --ema_decay to go on with them")
         self.config[verb].ckpt_path = str(file)
 
     def _set_seed(self) -> None:
@@ -214,13 +224,16 @@ class TrainCLI(LightningCLI):
         given = self._get(self.config_init, "trainer")
         callbacks = [
             *(given["callbacks"] or []),
-            LogTraining(),  # before what stops and what saves
+            # First what belongs to a step, then what may stop after it, then what saves.
+            *([AveragedWeights(options.ema_decay)] if options.ema_decay else []),
+            LogTraining(),
+            StopWhenDiverged(self.run_directory),
             StopBetweenSteps(),
-            StopWhenDiverged(),
             ValidateAtTheEnd(),
             LearningCurve(self.run_directory / "learning_curve.png", metric),
             Throughput(),
             ModelTable(),
+            RunRecord(self.run_directory, [Path(sys.argv[0]).name, *sys.argv[1:]]),
             *checkpoint_callbacks(
                 self.run_directory, metric, options.early_stopping, options.checkpoint_minutes
             ),

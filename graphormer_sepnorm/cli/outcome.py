@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from graphormer_sepnorm.inference.checkpoint import BEST, LAST
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.training.callbacks import Throughput
 from graphormer_sepnorm.training.report import METRIC_NAMES, format_table, units, write_json
+from graphormer_sepnorm.training.run_record import RunRecord
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.cli.lightning_cli import TrainCLI
@@ -54,7 +54,7 @@ def report_evaluation(cli: TrainCLI, split: str, checkpoint: str) -> None:
 
 
 def report_fit(cli: TrainCLI, run_directory: Path) -> None:
-    """Test the best checkpoint of a finished run; print the table, write ``result.json``."""
+    """Test the best checkpoint of a finished run; print the table, write ``summary.json``."""
     trainer: Any = cli.trainer
     module = cli.model
     if trainer.fast_dev_run:
@@ -73,20 +73,23 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     if not trainer.is_global_zero:
         return
     throughput = next(call for call in trainer.callbacks if isinstance(call, Throughput))
+    record = next(call for call in trainer.callbacks if isinstance(call, RunRecord))
     result = {
         "dataset": cli.datamodule.dataset,
         "norm": module.model.config.norm,
         "seed": module.hparams["seed"],
+        "dataset_fingerprint": cli.datamodule.splits.fingerprint,
         **{name: float(value) for name, value in values.items()},
         f"best_validation_{metric}": None if best_value is None else float(best_value),
         "epochs": epochs,
         "steps": steps,
         "parameters": count_parameters(module.model),
-        "seconds": round(time.perf_counter() - cli.started, 1),
+        "seconds": record.seconds,
+        "training_seconds": round(throughput.seconds, 1),
         "graphs_per_second": round(throughput.graphs_per_second * trainer.world_size, 1),
         "checkpoint": str(best),
     }
-    write_json(run_directory / "result.json", result)
+    write_json(run_directory / "summary.json", result, indent=None)
     name, unit = METRIC_NAMES[metric], units(module)
     rows = [(f"Graphormer, {module.model.config.norm}", f"{values[f'test_{metric}']:.4f}{unit}")]
     rows = [*_baseline_rows(cli, unit), *rows]

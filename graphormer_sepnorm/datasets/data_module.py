@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,6 +130,7 @@ class MoleculeDataModule(LightningDataModule):
         self.attention_blocks = attention_blocks
         self._splits: DatasetSplits | None = None
         self._store: GraphStore | None = None
+        self._labels: np.ndarray | None = None
         self._position = (0, 0)
 
     @classmethod
@@ -281,14 +283,34 @@ class MoleculeDataModule(LightningDataModule):
 
         Of the epoch in which a resumed run stopped, the batches that are left.
         """
+        batches = EpochBatches(self.indices("train"), self.batch_size, self.seed)
+        return self._loader(TrainingOrder(batches, self._position, *self._processes()))
+
+    def _processes(self) -> tuple[int, int]:
+        """Number of this process, and how many there are."""
         trainer = self.trainer
-        return self._loader(
-            TrainingOrder(
-                EpochBatches(self.indices("train"), self.batch_size, self.seed),
-                self._position,
-                rank=trainer.global_rank if trainer else 0,
-                world_size=trainer.world_size if trainer else 1,
-            )
+        return (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
+
+    def labels_per_graph(self) -> np.ndarray:
+        """How many labels each graph of the store has, int64 ``[G]``."""
+        if self._labels is None:
+            self._labels = np.asarray((~np.isnan(self.store.targets)).sum(axis=1))
+        return self._labels
+
+    def statistics_batches(self, graphs: int) -> Iterable[GraphBatch]:
+        """Give random training graphs on which BatchNorm's statistics can be measured.
+
+        The same ones each time; several processes share each batch.
+
+        Args:
+            graphs: How many; all training graphs if there are fewer.
+        """
+        train = self.indices("train")
+        chosen = np.random.default_rng([self.seed, len(train)]).permutation(train)[:graphs]
+        batches = EpochBatches(chosen, min(self.batch_size, len(chosen)), self.seed)
+        order = TrainingOrder(batches, (0, 0), *self._processes())
+        return make_loader(
+            self.store, self._vocabulary(), order, attention_blocks=self.attention_blocks
         )
 
     def state_dict(self) -> dict[str, int]:
@@ -310,11 +332,14 @@ class MoleculeDataModule(LightningDataModule):
 
     def val_dataloader(self) -> DataLoader:
         """Validation graphs, each once."""
-        return self._loader(in_order(self.indices("validation"), self.eval_batch_size))
+        return self._loader(self._evaluation_batches("validation"))
 
     def test_dataloader(self) -> DataLoader:
         """Test graphs, each once."""
-        return self._loader(in_order(self.indices("test"), self.eval_batch_size))
+        return self._loader(self._evaluation_batches("test"))
+
+    def _evaluation_batches(self, split: str) -> list[list[int]]:
+        return in_order(self.indices(split), self.eval_batch_size, *self._processes())
 
     def transfer_batch_to_device(
         self, batch: GraphBatch, device: torch.device, dataloader_idx: int

@@ -74,11 +74,19 @@ class TrainingOrder(Sampler[list[int]]):
         position: Epoch and batch at which training starts.
         rank: Number of this process.
         world_size: Number of processes.
+
+    Raises:
+        DataError: A batch has fewer graphs than there are processes.
     """
 
     def __init__(
         self, batches: EpochBatches, position: tuple[int, int], rank: int = 0, world_size: int = 1
     ) -> None:
+        if len(batches.indices) // len(batches) < world_size:
+            raise DataError(
+                f"training batches of {len(batches.indices) // len(batches)} graphs cannot be "
+                f"shared by {world_size} processes: give a larger --data.batch_size"
+            )
         self.batches = batches
         self.position = position
         self.rank = rank
@@ -99,6 +107,17 @@ class TrainingOrder(Sampler[list[int]]):
         epoch, batch = self.position
         return batch if self.batches.epoch == epoch else 0
 
+    def counts(self, of_graphs: np.ndarray) -> np.ndarray:
+        """Sum of a number per graph over each batch of the epoch, those of all processes together.
+
+        Args:
+            of_graphs: The number of each graph of the store, ``[G]``.
+
+        Returns:
+            ``[batches]``, of the whole epoch.
+        """
+        return np.array([of_graphs[numbers].sum() for numbers in self.batches])
+
     def __iter__(self) -> Iterator[list[int]]:
         for numbers in itertools.islice(self.batches, self.first_batch, None):
             yield numbers[self.rank :: self.world_size]
@@ -117,9 +136,29 @@ class _Numbers(torch.utils.data.Dataset):
         return number
 
 
-def in_order(indices: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
-    """Return batches for evaluation: each graph once, in the order given, the last one smaller."""
-    numbers = np.asarray(indices, dtype=np.int64).tolist()
+def in_order(
+    indices: Sequence[int] | np.ndarray, batch_size: int, rank: int = 0, world_size: int = 1
+) -> list[list[int]]:
+    """Return batches for evaluation: each graph once, in the order given, the last one smaller.
+
+    Several processes share the graphs, none of which is evaluated twice; the numbers of their
+    batches differ by one at most.
+
+    Args:
+        indices: Numbers of the graphs.
+        batch_size: Largest size of a batch, of all processes together.
+        rank: Number of this process.
+        world_size: Number of processes.
+
+    Raises:
+        DataError: There are fewer graphs than processes.
+    """
+    if len(indices) < world_size:
+        raise DataError(
+            f"{len(indices)} graphs cannot be shared by {world_size} processes: use fewer devices"
+        )
+    numbers = np.asarray(indices, dtype=np.int64)[rank::world_size].tolist()
+    batch_size = max(1, batch_size // world_size)
     return [numbers[first : first + batch_size] for first in range(0, len(numbers), batch_size)]
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
-from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import BEST, LAST, PREVIOUS
+from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
 
 # How the main metric is compared; the key is `Task.metric`.
 MODES = {"mae": "min", "auroc": "max"}
@@ -106,15 +106,14 @@ class LastCheckpoint(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Save if it is time to, at the end of an optimiser step."""
+        step = step_in_epoch(trainer, batch_idx)
+        if step is None or not inside_epoch(trainer):
+            return  # gradients that are being accumulated are in no checkpoint
         # An epoch is saved after the first step of the next one, when validation, early stopping
         # and logging are done with it: from there Lightning goes on exactly.
-        first = batch_idx == 0 and trainer.current_epoch > 0
-        due = first or time.monotonic() - self._saved_at >= self._seconds
-        if trainer.world_size > 1:  # all processes take part in saving, or none
-            due = trainer.strategy.broadcast(due)
-        # Gradients that are being accumulated are in no checkpoint.
-        between_steps = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
-        if due and between_steps and _inside_epoch(trainer):
+        first = step == 0 and trainer.current_epoch > 0
+        overdue = time.monotonic() - self._saved_at >= self._seconds
+        if first or any_process(trainer, overdue, step):
             self._save(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -163,11 +162,6 @@ class ValidateAtTheEnd(Callback):
             trainer.should_stop = True
 
 
-def _inside_epoch(trainer: Trainer) -> bool:
-    """Whether a batch of the epoch is left; epochs of a single batch have no inside."""
-    return not trainer.is_last_batch or trainer.num_training_batches == 1
-
-
 class StopAtOnce(KeyboardInterrupt):
     """A second Ctrl-C: training may be in the middle of a step, which is not to be saved."""
 
@@ -201,7 +195,10 @@ class StopBetweenSteps(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Stop here if it was asked for."""
-        if self._asked and _inside_epoch(trainer):
+        step = step_in_epoch(trainer, batch_idx)
+        if step is None or not inside_epoch(trainer):
+            return
+        if any_process(trainer, self._asked, step):
             raise KeyboardInterrupt
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -211,30 +208,12 @@ class StopBetweenSteps(Callback):
         self._previous.clear()
 
 
-class StopWhenDiverged(Callback):
-    """Ends a training whose loss is no longer a number, instead of letting it run for hours."""
-
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Check the mean loss of the epoch, which is nan if that of any step was.
-
-        Raises:
-            ConfigError: The loss is not finite.
-        """
-        loss = trainer.callback_metrics.get("train_loss_epoch")
-        if loss is not None and not math.isfinite(float(loss)):
-            raise ConfigError(
-                f"training diverged in epoch {trainer.current_epoch + 1} (the loss is "
-                f"{float(loss)}): lower --model.learning_rate or --trainer.gradient_clip_val; the "
-                "best checkpoint so far is kept"
-            )
-
-
 class Throughput(Callback):
     """Measures training time, validation not counted.
 
     Attributes:
-        graphs: Training graphs seen in this process since the run was started.
-        seconds: Time spent in training epochs.
+        graphs: Training graphs that this process has seen, before a resume too.
+        seconds: Time that training them took.
     """
 
     def __init__(self) -> None:
@@ -267,6 +246,14 @@ class Throughput(Callback):
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Stop the clock."""
         self._since = None
+
+    def state_dict(self) -> dict[str, float]:
+        """Keep the measurement of a run that is resumed."""
+        return {"graphs": self.graphs, "seconds": self.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, float]) -> None:
+        """Continue it."""
+        self.graphs, self.seconds = int(state_dict["graphs"]), state_dict["seconds"]
 
 
 class LearningCurve(Callback):

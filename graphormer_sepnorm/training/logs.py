@@ -11,6 +11,8 @@ from lightning.fabric.loggers.csv_logs import _ExperimentWriter
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
 
+from graphormer_sepnorm.training.steps import step_in_epoch
+
 
 class _ContinuedWriter(_ExperimentWriter):
     """Lightning's writer, but it keeps the file that is there and never leaves half of it."""
@@ -90,10 +92,11 @@ class LogTraining(Callback):
     ) -> None:
         """Log a step, as often as the trainer's log_every_n_steps says."""
         every = trainer.log_every_n_steps  # type: ignore[attr-defined]
-        stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch
-        if not stepped or not every or trainer.global_step % every:
+        accumulating = step_in_epoch(trainer, batch_idx) is None
+        if accumulating or not every or trainer.global_step % every:
             return
-        loss = trainer.strategy.reduce(outputs["loss"].detach(), reduce_op="mean")
+        own: Any = pl_module.step_loss
+        loss = trainer.strategy.reduce(own.clone(), reduce_op="sum")
         rate = trainer.optimizers[0].param_groups[0]["lr"]
         self._log(trainer, {"train_loss_step": float(loss), "learning_rate": rate})
 

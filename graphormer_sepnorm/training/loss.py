@@ -44,12 +44,26 @@ def choose_loss(name: Literal["auto", "l1", "mse", "bce"], task: Task) -> LossNa
 def masked_loss(
     name: LossName, outputs: Tensor, targets: Tensor, weights: Tensor | None = None
 ) -> Tensor:
-    """Mean loss over the labels that are present.
+    """Mean loss over the labels that are present; 0 with zero gradients where there is none.
 
-    The mean is over labels, not first over graphs: a graph with ten labels weighs ten times one
-    with a single label. A batch without any label gives 0 with zero gradients. A weighted sum is
-    divided by the number of labels too, not by the sum of the weights of this batch: so a graph of
-    weight 2 counts twice as much as one of weight 1 whichever batches they are in.
+    Arguments as for `summed_loss`.
+
+    Returns:
+        A scalar, in float32 or wider whatever the precision of `outputs`.
+    """
+    total, labels = summed_loss(name, outputs, targets, weights)
+    return total / labels.clamp(min=1)
+
+
+def summed_loss(
+    name: LossName, outputs: Tensor, targets: Tensor, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Sum of the losses of the labels that are present, and their number.
+
+    The mean is one over labels, not first over graphs: a graph with ten labels weighs ten times one
+    with a single label. A weighted sum is divided by the number of labels too, not by the sum of
+    the weights of this batch: so a graph of weight 2 counts twice as much as one of weight 1
+    whichever batches they are in.
 
     Args:
         name: Which loss.
@@ -59,7 +73,7 @@ def masked_loss(
             graphs; None: 1 for all.
 
     Returns:
-        A scalar, in float32 or wider whatever the precision of `outputs`.
+        Two scalars, the sum in float32 or wider whatever the precision of `outputs`.
     """
     outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
     present = ~targets.isnan()
@@ -68,4 +82,4 @@ def masked_loss(
     losses = losses.where(present, 0.0)
     if weights is not None:
         losses = losses * weights[:, None].to(losses.dtype)
-    return losses.sum() / present.sum().clamp(min=1)
+    return losses.sum(), present.sum()

@@ -64,6 +64,33 @@ def _has_both_classes(targets: Tensor) -> Tensor:
     return (targets == 0).any(dim=0) & (targets == 1).any(dim=0)
 
 
+class MeanLoss(torchmetrics.Metric):
+    """Mean of a loss over the labels of many batches, of all processes.
+
+    torchmetrics' own mean forgets the weights when it is told to let nan through, and a loss that
+    is not a number must stay visible.
+    """
+
+    full_state_update = False
+    total: Tensor
+    labels: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("total", "labels"):
+            zero = torch.tensor(0.0, dtype=torch.float64)
+            self.add_state(name, default=zero, dist_reduce_fx="sum")
+
+    def update(self, total: Tensor, labels: Tensor) -> None:
+        """Add a batch: the sum of its losses and the number of its labels."""
+        self.total = self.total + total.detach()
+        self.labels = self.labels + labels
+
+    def compute(self) -> Tensor:
+        """Return the mean, float64; 0 where there is no label."""
+        return self.total / self.labels.clamp(min=1)
+
+
 class SplitMetrics(torchmetrics.Metric):
     """Collects the predictions of one split and evaluates them once at its end.
 

@@ -10,10 +10,10 @@ import logging
 import math
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor
-from torchmetrics import MeanMetric
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
@@ -22,16 +22,19 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY, package_versions
 from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
-from graphormer_sepnorm.training.loss import LossName, choose_loss, masked_loss
-from graphormer_sepnorm.training.metrics import SplitMetrics, why_undefined
+from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
+from graphormer_sepnorm.training.loss import LossName, choose_loss, summed_loss
+from graphormer_sepnorm.training.metrics import MeanLoss, SplitMetrics, why_undefined
 from graphormer_sepnorm.training.optimiser import make_optimiser
 from graphormer_sepnorm.training.randomness import stable_seed
 from graphormer_sepnorm.training.schedule import learning_rate_at, warmup_in_steps
 
 log = logging.getLogger(__name__)
 
-# Where a checkpoint keeps the sum of the losses of the epoch so far, and their number.
+# Where a checkpoint keeps the sum of the losses of the epoch so far and the number of labels.
 EPOCH_LOSS = "epoch_loss"
+# Where it keeps the weights that training goes on with, if those of the model are an average.
+TRAINED_WEIGHTS = "trained_weights"
 
 
 class GraphormerModule(LightningModule):
@@ -68,6 +71,8 @@ class GraphormerModule(LightningModule):
         schedule: linear or cosine decay after the warm-up.
         betas: AdamW's decay rates of the running moments.
         eps: AdamW's guard against division by zero.
+        batch_norm_graphs: Training graphs on which BatchNorm's statistics are measured before each
+            validation; 0 keeps the running averages of training. Costs their forward pass.
         seed: Decides the initial parameters and dropout. Set by seed_everything.
     """
 
@@ -100,6 +105,7 @@ class GraphormerModule(LightningModule):
         schedule: Literal["linear", "cosine"] = "linear",
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
+        batch_norm_graphs: int = 2048,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -126,17 +132,39 @@ class GraphormerModule(LightningModule):
                 raise ConfigError(f"--model.{name} is {value}: it must be positive")
         if warmup_steps < 0:
             raise ConfigError(f"--model.warmup_steps is {warmup_steps}: it must not be negative")
+        if batch_norm_graphs < 0 or batch_norm_graphs == 1:
+            raise ConfigError(
+                f"--model.batch_norm_graphs is {batch_norm_graphs}: it must be 0, or 2 or more"
+            )
         # logger=False: the exact configuration lies beside the checkpoint already.
         self.save_hyperparameters(logger=False)
         self.facts: dict[str, Any] = {}
         self.metrics: torch.nn.ModuleDict = torch.nn.ModuleDict()
-        # A loss that is not a number stays visible in the mean.
-        self.epoch_loss = MeanMetric(nan_strategy="disable")
+        self.epoch_loss = MeanLoss()
+        self.losses = torch.nn.ModuleDict({split: MeanLoss() for split in ("validation", "test")})
+        # The loss of the newest optimiser step, as far as this process contributes to it.
+        self.step_loss = torch.tensor(0.0)
+        self._labels_per_step = np.empty(0)
+        self._labels_epoch = -1
+        self._statistics_batches: list[GraphBatch] = []
+        self._optimiser_options: list[dict[str, Any]] = []
 
     @property
     def task(self) -> Task:
         """What is predicted; known once the network is built."""
         return Task.from_plain(self.facts["task"])
+
+    def setup(self, stage: str) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            ConfigError: The trainer would convert whole batches to another precision.
+        """
+        if str(self.trainer.precision).endswith("-true") and self.trainer.precision != "32-true":
+            raise ConfigError(
+                f"--trainer.precision {self.trainer.precision} is not supported: use 32-true, "
+                "bf16-mixed or 16-mixed"
+            )
 
     def configure_model(self) -> None:
         """Build the network for the data of the trainer; Lightning calls it after the set-up."""
@@ -199,7 +227,11 @@ class GraphormerModule(LightningModule):
             name: float(value) for name, value in values.items() if name.startswith("validation_")
         }
         checkpoint[KEY] = {**self.facts, "validation": validation}
-        checkpoint[EPOCH_LOSS] = [float(self.epoch_loss.mean_value), float(self.epoch_loss.weight)]
+        if self._trainer is not None:
+            # Only the sums of all processes together are the same for any number of them.
+            sums = torch.stack([self.epoch_loss.total, self.epoch_loss.labels])
+            total = self.trainer.strategy.reduce(sums, reduce_op="sum")
+            checkpoint[EPOCH_LOSS] = total.tolist()  # type: ignore[union-attr]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Build the network for the vocabulary and the task of the checkpoint."""
@@ -209,10 +241,9 @@ class GraphormerModule(LightningModule):
         if self._trainer is not None:
             self._compare_data(facts)
         self._build(facts)
-        if EPOCH_LOSS in checkpoint:
-            total, weight = checkpoint[EPOCH_LOSS]
-            self.epoch_loss.mean_value = torch.tensor(total)
-            self.epoch_loss.weight = torch.tensor(weight)
+        if EPOCH_LOSS in checkpoint and self.global_rank == 0:
+            sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
+            self.epoch_loss.total, self.epoch_loss.labels = sums
 
     def _compare_data(self, facts: dict[str, Any]) -> None:
         """Notice that the data are not those that the checkpoint was trained on."""
@@ -236,10 +267,17 @@ class GraphormerModule(LightningModule):
 
         Weights ``[B]`` are those of the graphs; None counts all the same.
         """
+        total, labels = self._summed_loss(outputs, targets, weights)
+        return total / labels.clamp(min=1)
+
+    def _summed_loss(
+        self, outputs: Tensor, targets: Tensor, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The sum of the losses of the labels that are present, and their number."""
         scaled = (targets - self.target_mean) / self.target_std
         if weights is not None:
             weights = weights * self.facts.get("weight_scale", 1.0)
-        return masked_loss(self.loss_name, outputs, scaled, weights)
+        return summed_loss(self.loss_name, outputs, scaled, weights)
 
     def on_train_epoch_start(self) -> None:
         """Choose the epoch's order; Lightning tells it to samplers, not to batch samplers."""
@@ -249,16 +287,74 @@ class GraphormerModule(LightningModule):
             self.epoch_loss.reset()
 
     def training_step(self, batch: GraphBatch, batch_idx: int) -> Tensor:
-        """Return the loss of a batch, with dropout seeded for exactly this batch."""
+        """Return what a batch adds to the loss of its optimiser step.
+
+        The loss of a step is the sum over the graphs of all processes and all accumulated batches,
+        divided by the number of labels of all of them, as if they were one batch. Dropout is seeded
+        for exactly this batch.
+        """
         torch.manual_seed(
             stable_seed(self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank)
         )
-        loss = self.loss(self.model(batch), batch.targets, batch.weights)
+        total, labels = self._summed_loss(self.model(batch), batch.targets, batch.weights)
+        accumulated = self.trainer.accumulate_grad_batches
+        step, first = divmod(batch_idx, accumulated)
+        loss = total / self._labels_of_step(step)
+        self.step_loss = loss.detach() + (0 if first == 0 else self.step_loss)
         # Our own mean over the epoch: Lightning's forgets the steps before a resume. Log files are
         # written by `LogTraining`, before the checkpoint that counts their rows.
-        self.epoch_loss.update(loss.detach(), batch.num_graphs)
+        self.epoch_loss.update(total, labels)
         self.log("train_loss_epoch", self.epoch_loss, on_step=False, on_epoch=True, logger=False)
-        return loss
+        # Gradients are averaged over processes, and Lightning averages over accumulated batches.
+        return loss * (self.trainer.world_size * accumulated)
+
+    def _labels_of_step(self, step: int) -> int:
+        """Number of labels in all batches of an optimiser step, at least 1.
+
+        Known beforehand: no process has to ask the others, nor wait for accumulated batches.
+        """
+        if self._labels_epoch != self.current_epoch:
+            self._labels_epoch = self.current_epoch
+            trainer: Any = self.trainer
+            order = trainer.train_dataloader.batch_sampler
+            labels = order.counts(trainer.datamodule.labels_per_graph())
+            labels = labels[: int(trainer.num_training_batches)]
+            steps = np.arange(0, len(labels), trainer.accumulate_grad_batches)
+            self._labels_per_step = np.add.reduceat(labels, steps)
+        return max(1, int(self._labels_per_step[step]))
+
+    def on_train_start(self) -> None:
+        """Let the options of this run count, where a checkpoint brought those of an earlier one."""
+        for optimiser, scheduler in zip(
+            self.trainer.optimizers, self.trainer.lr_scheduler_configs, strict=True
+        ):
+            schedule: Any = scheduler.scheduler
+            for group, options in zip(optimiser.param_groups, self._optimiser_options, strict=True):
+                group.update(options)
+                group["initial_lr"] = options["lr"]
+            schedule.base_lrs = [options["lr"] for options in self._optimiser_options]
+            for group, base, factor in zip(
+                optimiser.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
+            ):
+                group["lr"] = base * factor(schedule.last_epoch)
+
+    def on_validation_epoch_start(self) -> None:
+        """Measure BatchNorm's statistics for the weights that are about to be validated."""
+        if self.trainer.state.fn == "fit" and not self.trainer.sanity_checking:
+            self.measure_batch_norm()
+
+    def measure_batch_norm(self) -> None:
+        """Measure BatchNorm's statistics on training graphs, see `batch_statistics`."""
+        graphs = self.hparams["batch_norm_graphs"]
+        if not graphs or not batch_norms(self.model):
+            return
+        if not self._statistics_batches:
+            data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+            self._statistics_batches = list(data.statistics_batches(graphs))
+        with self.trainer.precision_plugin.forward_context():
+            measure_batch_norm(
+                self.model, (batch.to(self.device) for batch in self._statistics_batches)
+            )
 
     def validation_step(self, batch: GraphBatch, batch_idx: int) -> None:
         """Collect the predictions of a batch."""
@@ -281,8 +377,10 @@ class GraphormerModule(LightningModule):
         self._metrics_of(split).update(
             outputs.double() * self.target_std + self.target_mean, batch.targets, batch.graph_ids
         )
-        loss = self.loss(outputs, batch.targets)
-        self.log(f"{split}_loss", loss, batch_size=batch.num_graphs, sync_dist=True)
+        total, labels = self._summed_loss(outputs, batch.targets, None)
+        mean = cast(MeanLoss, self.losses[split])
+        mean.update(total, labels)
+        self.log(f"{split}_loss", mean, on_step=False, on_epoch=True)
 
     def _metrics_of(self, split: str) -> SplitMetrics:
         return cast(SplitMetrics, self.metrics[split])
@@ -294,7 +392,8 @@ class GraphormerModule(LightningModule):
         if math.isnan(metrics[self.task.metric]):
             log.warning(why_undefined(self.task, split))
         values = {f"{split}_{name}": value for name, value in metrics.items()}
-        self.log_dict(values, sync_dist=True)  # the same in every process already
+        # The same in every process already; a mean over them would round.
+        self.log_dict(values, sync_dist=True, reduce_fx="max")
 
     def configure_optimizers(self) -> Any:
         """Return AdamW and its schedule, stepped after every optimiser step.
@@ -321,6 +420,11 @@ class GraphormerModule(LightningModule):
         optimiser = make_optimiser(
             self.model, peak, options["weight_decay"], tuple(options["betas"]), options["eps"]
         )
+
+        self._optimiser_options = [
+            {name: value for name, value in group.items() if name != "params"}
+            for group in optimiser.param_groups
+        ]
 
         def factor(step: int) -> float:
             rate = learning_rate_at(

@@ -43,14 +43,24 @@ def format_table(rows: list[tuple[str, str]]) -> str:
     return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: dict[str, Any], indent: int | None = 2) -> None:
     """Write a JSON file under a temporary name and rename it.
 
-    A number that is not finite becomes null, since JSON has no such numbers.
+    A number that is not finite becomes null, since JSON has no such numbers. Without `indent` it is
+    a single line.
     """
     partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(json.dumps(_plain(content), indent=2) + "\n", encoding="utf-8")
+    partial.write_text(json.dumps(_plain(content), indent=indent) + "\n", encoding="utf-8")
     os.replace(partial, path)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read what `write_json` wrote; None if there is no such file or it is not whole."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
 
 
 def _plain(value: Any) -> Any:

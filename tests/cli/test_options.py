@@ -23,6 +23,7 @@ OPTIONS = {
     "ckpt_path",
     "config",
     "early_stopping",
+    "ema_decay",
     "help",
     "output",
     "print_config",
@@ -53,6 +54,7 @@ OPTIONS = {
     "model",
     "model.atom_rows",
     "model.attention_dropout",
+    "model.batch_norm_graphs",
     "model.betas",
     "model.bond_rows",
     "model.degree_rows",
@@ -181,9 +183,9 @@ def test_own_file_comes_before_a_shipped_one(
 
 def test_run_directories_are_numbered_not_overwritten(tmp_path: Path) -> None:
     first = new_run_directory(tmp_path / "runs" / "a")
-    (first / "result.json").write_text("{}")
+    (first / "summary.json").write_text("{}")
     second = new_run_directory(tmp_path / "runs" / "a")
-    (second / "result.json").write_text("{}")
+    (second / "summary.json").write_text("{}")
     names = [first.name, second.name, new_run_directory(tmp_path / "runs" / "a").name]
     assert names == ["a", "a-2", "a-3"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import itertools
 import json
 import os
 import random
@@ -25,6 +26,11 @@ from graphormer_sepnorm.resources import sample_path
 
 REPOSITORY = Path(__file__).parents[2]
 STEPS = 42
+# What a checkpoint says about training itself.
+PARTS = (
+    *("state_dict", "trained_weights", "optimizer_states", "lr_schedulers", "epoch_loss"),
+    *("global_step", "epoch"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +49,7 @@ def options(table: Path, norm: str) -> list[str]:
         *("--trainer.max_steps", str(STEPS), "--trainer.max_epochs", "-1"),
         *("--model.norm", norm, "--model.dropout", "0.2", "--checkpoint_minutes", "0.0001"),
         *("--trainer.enable_progress_bar", "false", "--early_stopping", "20"),
+        *("--ema_decay", "0.9"),
     ]
 
 
@@ -94,14 +101,21 @@ def assert_same_run(straight: Path, killed: Path) -> None:
     for name in ("last.ckpt", "best.ckpt"):
         ours = read_checkpoint(straight / "checkpoints" / name)
         theirs = read_checkpoint(killed / "checkpoints" / name)
-        for part in ("state_dict", "optimizer_states", "lr_schedulers", "global_step", "epoch"):
+        for part in (
+            "state_dict",
+            "trained_weights",
+            "optimizer_states",
+            "lr_schedulers",
+            "global_step",
+            "epoch",
+        ):
             assert equal(ours[part], theirs[part]), (name, part)
         curve = next(key for key in ours["callbacks"] if "LearningCurve" in key)
         assert ours["callbacks"][curve] == theirs["callbacks"][curve]
     logs = [(run / "metrics.csv").read_text() for run in (straight, killed)]
     assert logs[0] == logs[1]
     assert len(list(csv.DictReader(logs[0].splitlines()))) > STEPS
-    results = [json.loads((run / "result.json").read_text()) for run in (straight, killed)]
+    results = [json.loads((run / "summary.json").read_text()) for run in (straight, killed)]
     assert results[0]["test_mae"] == results[1]["test_mae"]
     assert results[0]["steps"] == results[1]["steps"] == STEPS
 
@@ -132,6 +146,13 @@ def test_killed_run_continues_bit_by_bit(norm: str, table: Path, tmp_path: Path)
     print(f"{norm}: stopped at steps {at} of {STEPS}")
     assert at[0] < at[2] < STEPS
     assert_same_run(straight, killed)
+    sessions = json.loads((killed / "run.json").read_text())["sessions"]
+    assert [session["end"] for session in sessions] == [None, "interrupted", None, "trained"]
+    assert sessions[0]["from_step"] == 0
+    assert sessions[-1]["to_step"] == STEPS
+    for before, after in itertools.pairwise(sessions):
+        # The record is written a moment before the checkpoint, and the kill may fall between.
+        assert 0 < before["to_step"] <= after["from_step"] + 1 < STEPS
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from tiny_run import TINY, Run
 
@@ -65,7 +66,8 @@ def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
         "config.yaml",
         "learning_curve.png",
         "metrics.csv",
-        "result.json",
+        "run.json",
+        "summary.json",
         "tensorboard",
     }
     assert {path.name for path in (run.directory / "checkpoints").iterdir()} == {
@@ -79,7 +81,7 @@ def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
 
 
 def test_result_and_final_table(run: Run) -> None:
-    result = json.loads((run.directory / "result.json").read_text())
+    result = json.loads((run.directory / "summary.json").read_text())
     assert result["dataset"] == "sample"
     assert result["norm"] == "bn+ln"
     assert result["steps"] == 4
@@ -91,8 +93,26 @@ def test_result_and_final_table(run: Run) -> None:
     assert f'python predict.py {run.directory} "CCO"' in run.out
 
 
+def test_run_can_be_accounted_for_without_this_code(run: Run) -> None:
+    assert (run.directory / "summary.json").read_text().count("\n") == 1
+    summary = json.loads((run.directory / "summary.json").read_text())
+    record = json.loads((run.directory / "run.json").read_text())
+    assert record["dataset_fingerprint"] == summary["dataset_fingerprint"]
+    assert record["seed"] == summary["seed"] == 0
+    (session,) = record["sessions"]
+    assert (session["from_step"], session["to_step"], session["end"]) == (0, 4, "trained")
+    assert session["started"] <= session["ended"]
+    assert session["packages"]["torch"] == torch.__version__
+    assert session["machine"]["processes"] == 1
+    assert session["machine"]["cores"] > 0
+    head = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    commit = subprocess.run(head, capture_output=True, text=True, check=False).stdout.strip()
+    assert (session["commit"] or "").partition("+")[0] == commit
+    assert summary["seconds"] > summary["training_seconds"] > 0
+
+
 def test_model_is_explained_before_training(run: Run) -> None:
-    total = json.loads((run.directory / "result.json").read_text())["parameters"]
+    total = json.loads((run.directory / "summary.json").read_text())["parameters"]
     assert f"{total:,}" in run.out.partition("test MAE")[0]
     assert "5,600 / 700 / 700 molecules" in run.out
 
@@ -120,11 +140,11 @@ def test_saved_configuration_repeats_the_run_elsewhere(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The same --output is in it: the earlier run is kept, the new one is numbered.
-    before = (run.directory / "result.json").read_text()
+    before = (run.directory / "summary.json").read_text()
     assert main(["fit", "-c", str(run.directory / "config.yaml")]) == 0
     again = run.directory.with_name("run-2")
-    assert (run.directory / "result.json").read_text() == before
-    result = json.loads((again / "result.json").read_text())
+    assert (run.directory / "summary.json").read_text() == before
+    result = json.loads((again / "summary.json").read_text())
     assert result["test_mae"] == json.loads(before)["test_mae"]
     assert str(again) in capsys.readouterr().out
 
@@ -135,7 +155,7 @@ def test_test_reproduces_the_number_of_the_fit(
 ) -> None:
     arguments = ["--ckpt_path", str(run.directory / where), "--data.root", str(run.root)]
     assert main(["test", *arguments]) == 0
-    result = json.loads((run.directory / "result.json").read_text())
+    result = json.loads((run.directory / "summary.json").read_text())
     captured = capsys.readouterr()
     assert f"test_mae   {result['test_mae']:.6g}" in captured.out
     assert captured.err == ""
@@ -145,7 +165,7 @@ def test_validate_reproduces_the_best_validation(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["validate", "--ckpt_path", str(run.directory), "--data.root", str(run.root)]) == 0
-    result = json.loads((run.directory / "result.json").read_text())
+    result = json.loads((run.directory / "summary.json").read_text())
     assert f"validation_mae   {result['best_validation_mae']:.6g}" in capsys.readouterr().out
 
 
@@ -184,7 +204,7 @@ def test_run_goes_on_from_its_last_checkpoint(
     where = ["--data.root", str(run.root), "--output", str(tmp_path / "more")]
     longer = ["--trainer.max_steps=6", "--trainer.max_epochs=-1", "--trainer.accelerator=cpu"]
     assert main(["fit", "--ckpt_path", str(run.directory), *where, *longer]) == 0
-    result = json.loads((tmp_path / "more" / "result.json").read_text())
+    result = json.loads((tmp_path / "more" / "summary.json").read_text())
     assert result["steps"] == 6
     assert result["dataset"] == "sample"
     config = yaml.safe_load((tmp_path / "more" / "config.yaml").read_text())

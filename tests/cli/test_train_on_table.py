@@ -96,7 +96,7 @@ def test_test_needs_no_options(
     table_run: TableRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = json.loads((table_run.directory / "result.json").read_text())
+    result = json.loads((table_run.directory / "summary.json").read_text())
     root = ["--data.root", str(table_run.root)]
     assert train(["test", "--ckpt_path", str(table_run.directory), *root]) == 0
     assert f"{result['test_mae']:.6g}" in capsys.readouterr().out
@@ -123,7 +123,7 @@ def test_bundled_kind_of_file_is_tested_on_a_table_that_is_named(
     options = ["--data.table", str(table_run.table), "--data.root", str(table_run.root)]
     options += ["--data.target_columns", "logX", "--data.weight_column", "weight"]
     assert train(["test", "--ckpt_path", str(tmp_path / "slim.ckpt"), *options]) == 0
-    result = json.loads((table_run.directory / "result.json").read_text())
+    result = json.loads((table_run.directory / "summary.json").read_text())
     assert f"{result['test_mae']:.6g}" in capsys.readouterr().out
 
 
@@ -137,7 +137,7 @@ def test_predicting_gives_the_test_error_of_training(table_run: TableRun, tmp_pa
     source = write(tmp_path / "test.csv", [header, *chosen])
     arguments = [str(table_run.directory), "-i", str(source), "-o", str(tmp_path / "out.csv")]
     assert predict([*arguments, "--evaluate", "logX", "--quiet"]) == 0
-    result = json.loads((table_run.directory / "result.json").read_text())
+    result = json.loads((table_run.directory / "summary.json").read_text())
     said = capsys.readouterr().out
     error = float(said.split("MAE ")[1].split()[0])
     assert error == pytest.approx(result["test_mae"], abs=2e-4)
@@ -166,7 +166,7 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     assert train([*arguments, "--output", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().out
     assert "logistic regression on Morgan fingerprints" in said
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    result = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert 0 <= result["test_auroc"] <= 1
     source = write(tmp_path / "new.csv", [["smiles"], ["CCO"], ["c1ccccc1"]])
     assert predict([str(tmp_path / "run"), "-i", str(source), "--quiet"]) == 0

@@ -19,7 +19,6 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
 from graphormer_sepnorm.training.callbacks import (
     LearningCurve,
-    StopWhenDiverged,
     ValidateAtTheEnd,
     checkpoint_callbacks,
 )
@@ -407,15 +406,6 @@ def test_run_that_ends_inside_an_epoch_is_validated(
     assert (tmp_path / "checkpoints" / "last.ckpt").is_file()
 
 
-def test_diverged_training_stops_with_advice(
-    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
-) -> None:
-    module = make_module(norm="ln+ln", learning_rate=1e25, warmup_steps=0)
-    trainer = make_trainer(max_epochs=50, callbacks=[StopWhenDiverged()])
-    with pytest.raises(ConfigError, match=r"training diverged in epoch .* lower --model\.learning"):
-        trainer.fit(module, make_data())
-
-
 def test_gradients_are_accumulated_and_clipped_by_the_trainers_flags(
     make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
 ) -> None:
@@ -430,6 +420,13 @@ def test_bfloat16_trains(
     trainer = make_trainer(max_epochs=1, precision="bf16-mixed")
     trainer.fit(make_module(), make_data())
     assert trainer.callback_metrics["train_loss_epoch"].isfinite()
+
+
+def test_precision_that_converts_batches_is_refused(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    with pytest.raises(ConfigError, match="64-true is not supported: use 32-true, bf16-mixed"):
+        make_trainer(precision="64-true").fit(make_module(), make_data())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,12 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.training.metrics import SplitMetrics, area_under_roc, why_undefined
+from graphormer_sepnorm.training.metrics import (
+    MeanLoss,
+    SplitMetrics,
+    area_under_roc,
+    why_undefined,
+)
 
 TWO_BINARY = Task("binary", ("a", "b"), ("", ""), "auroc")
 TWO_VALUES = Task("regression", ("a", "b"), ("eV", "eV"), "mae")
@@ -99,3 +104,13 @@ def test_auroc_equals_ogbs_evaluator(real_data_root: object) -> None:
     scores = torch.randn(len(labels)) + labels
     ours = area_under_roc(scores[:, None], labels[:, None]).item()
     assert ours == pytest.approx(ogb_rocauc(labels.numpy(), scores.numpy()), abs=1e-7)
+
+
+def test_mean_loss_is_over_labels_and_keeps_nan() -> None:
+    mean = MeanLoss()
+    mean.update(torch.tensor(6.0), torch.tensor(3))
+    mean.update(torch.tensor(1.0), torch.tensor(1))
+    mean.update(torch.tensor(0.0), torch.tensor(0))
+    assert mean.compute() == 7 / 4
+    mean.update(torch.tensor(torch.nan), torch.tensor(1))
+    assert mean.compute().isnan()

@@ -1,0 +1,144 @@
+"""An exponential moving average (EMA) of the weights, evaluated and saved in their place.
+
+Lightning's own callback keeps its average on the CPU while the model is on a GPU, gives no chance
+to measure BatchNorm's statistics for the average, and ends by overwriting what a later run would
+have to go on from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.training.batch_statistics import batch_norms
+from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
+
+
+class AveragedWeights(Callback):
+    """Keeps ``average ← d · average + (1 - d) · weights``, taken after every optimiser step.
+
+    Validation, the best checkpoint and thereby test and prediction use the average, with BatchNorm
+    statistics measured for it. Training goes on with the weights themselves; checkpoints hold both,
+    so that a run can be resumed. Early on d is smaller, ``(1 + t) / (10 + t)`` after t steps, so
+    that the initial weights are soon forgotten.
+
+    Args:
+        decay: d, above 0 and below 1. The average reaches back about 1 / (1 - d) steps.
+
+    Raises:
+        ConfigError: The decay is out of range, or the model has BatchNorms whose statistics are
+            not measured (``batch_norm_graphs`` 0): those that training keeps are of other weights.
+    """
+
+    def __init__(self, decay: float) -> None:
+        if not 0 < decay < 1:
+            raise ConfigError(f"--ema_decay is {decay}: it must be above 0 and below 1")
+        self._decay = decay
+        self._steps = 0
+        # Parameters and buffers of the network. Its buffers are those of the last validation.
+        self._average: dict[str, Tensor] = {}
+        self._pairs: tuple[list[Tensor], list[Tensor]] = ([], [])
+        self._exchanged = False
+        self._measured = False
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin with the weights as they are, unless a checkpoint gave an average."""
+        model = _network(pl_module)
+        if batch_norms(model) and not pl_module.hparams["batch_norm_graphs"]:
+            raise ConfigError(
+                "--ema_decay needs --model.batch_norm_graphs: BatchNorm's statistics have to be "
+                "measured for the averaged weights"
+            )
+        if not self._average:
+            self._average = {name: value.clone() for name, value in model.state_dict().items()}
+        self._average = {name: value.to(pl_module.device) for name, value in self._average.items()}
+        self._steps = self._steps or trainer.global_step
+        parameters = dict(model.named_parameters())
+        self._pairs = [self._average[name] for name in parameters], list(parameters.values())
+
+    @torch.no_grad()
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Take in the weights after an optimiser step."""
+        if trainer.global_step == self._steps:
+            return  # gradients are being accumulated
+        self._steps = trainer.global_step
+        decay = min(self._decay, (1 + self._steps) / (10 + self._steps))
+        get_ema_multi_avg_fn(decay)(*self._pairs, self._steps)
+        self._measured = False
+
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Put the average in the place of the weights."""
+        if self._average and trainer.state.fn == "fit":
+            self._exchange(pl_module)
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Put the weights back; the average keeps the statistics measured for it."""
+        if self._exchanged:
+            self._exchange(pl_module)
+            self._measured = True
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Measure statistics for the average where no validation has done it."""
+        if self._measured:
+            return
+        self._exchange(pl_module)
+        pl_module.measure_batch_norm()  # type: ignore[operator]
+        self._exchange(pl_module)
+        self._measured = True
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Put the weights back if training was interrupted in a validation."""
+        if self._exchanged:
+            self._exchange(pl_module)
+
+    @torch.no_grad()
+    def _exchange(self, module: LightningModule) -> None:
+        self._exchanged = not self._exchanged
+        model = _network(module)
+        for name, value in model.state_dict().items():
+            kept = value.clone()
+            value.copy_(self._average[name])
+            self._average[name].copy_(kept)
+
+    def state_dict(self) -> dict[str, int]:
+        """Count the steps in the average."""
+        return {"steps": self._steps}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Go on counting."""
+        self._steps = state_dict["steps"]
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Save the average as the weights of the model, and the weights beside it."""
+        if not self._average:
+            return
+        weights = checkpoint["state_dict"]
+        checkpoint[TRAINED_WEIGHTS] = dict(weights)
+        for name, value in self._average.items():
+            weights[f"model.{name}"] = value
+
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Go on with both, in training; a checkpoint without an average begins one."""
+        if trainer.state.fn == "fit" and TRAINED_WEIGHTS in checkpoint:
+            model = _network(pl_module)
+            self._average = {name: value.clone() for name, value in model.state_dict().items()}
+            pl_module.load_state_dict(checkpoint[TRAINED_WEIGHTS])
+
+
+def _network(module: LightningModule) -> Graphormer:
+    assert isinstance(module, GraphormerModule)
+    return module.model

@@ -1,0 +1,119 @@
+"""Training whose loss is no longer a number is stopped, and what it met is kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.training.report import write_json
+from graphormer_sepnorm.training.steps import step_in_epoch
+
+# Looking at a loss makes a GPU, or the other processes, wait for it; so it is done for several.
+_LOOK_EVERY = 16
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An optimiser step whose loss has not been looked at yet."""
+
+    step: int
+    epoch: int
+    batch: int
+    learning_rate: float
+
+
+class StopWhenDiverged(Callback):
+    """Ends a training whose loss is nan or infinite, before a checkpoint can hold its weights.
+
+    Args:
+        directory: The run directory. ``diverged.json`` is written there: the step, its learning
+            rate and the molecules of its batch. None writes nothing.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
+        self._steps: list[_Step] = []
+        self._losses: list[Tensor] = []
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Note the loss of a step; look at it soon."""
+        if step_in_epoch(trainer, batch_idx) is None:
+            return
+        rate = trainer.optimizers[0].param_groups[0]["lr"]
+        self._steps.append(_Step(trainer.global_step, trainer.current_epoch, batch_idx, rate))
+        self._losses.append(pl_module.step_loss)  # type: ignore[arg-type]
+        at_once = trainer.world_size == 1 and pl_module.device.type == "cpu"
+        if at_once or len(self._losses) == _LOOK_EVERY:
+            self._look(trainer, pl_module)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Look before the validation is believed."""
+        self._look(trainer, pl_module)
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Look before anything is saved."""
+        self._look(trainer, pl_module)
+
+    def _look(self, trainer: Trainer, module: LightningModule) -> None:
+        """Look at the losses noted since the last time.
+
+        Raises:
+            ConfigError: One is not finite.
+        """
+        if not self._losses:
+            return
+        noted = torch.stack([loss.to(module.device) for loss in self._losses])
+        losses = trainer.strategy.reduce(noted, reduce_op="sum").tolist()  # type: ignore[union-attr]
+        steps, self._steps, self._losses = self._steps, [], []
+        for step, loss in zip(steps, losses, strict=True):
+            if not math.isfinite(loss):
+                raise ConfigError(self._advice(step, loss, trainer, module))
+
+    def _advice(self, at: _Step, loss: float, trainer: Trainer, module: LightningModule) -> str:
+        what = (
+            f"training diverged at step {at.step:,} (epoch {at.epoch + 1}, learning rate "
+            f"{at.learning_rate:.3g}): the loss is {loss}"
+        )
+        lower = f"--model.learning_rate {module.hparams['learning_rate'] / 2:g}"
+        if self._directory is None:
+            return f"{what}; lower --model.learning_rate or clip gradients"
+        path = self._directory / "diverged.json"
+        if trainer.is_global_zero:
+            record = {**asdict(at), "loss": str(loss), "molecules": _molecules(at, trainer)}
+            write_json(path, record)
+        return (
+            f"{what}; its batch is in {path}; go on before it with a lower learning rate: "
+            f"python train.py fit --resume {self._directory} {lower}"
+        )
+
+
+def _molecules(at: _Step, trainer: Trainer) -> list[dict[str, Any]]:
+    """The training molecules of a step, of all processes."""
+    data: Any = trainer.datamodule  # type: ignore[attr-defined]
+    loader: Any = trainer.train_dataloader
+    batches = list(loader.batch_sampler.batches)
+    first = at.batch - at.batch % trainer.accumulate_grad_batches
+    numbers = [number for batch in batches[first : at.batch + 1] for number in batch]
+    smiles = (data.splits.smiles or {}).get("train")
+    atoms = data.store.num_atoms(np.array(numbers))
+    return [
+        {
+            "number": number,  # in the training split, from 0
+            "smiles": None if smiles is None else smiles[number],
+            "atoms": int(count),
+            "targets": data.store.targets[number].tolist(),
+        }
+        for number, count in zip(numbers, atoms, strict=True)
+    ]

@@ -1,0 +1,146 @@
+"""What a run was made with and where, kept in its directory as ``run.json``."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from graphormer_sepnorm.inference.checkpoint import package_versions
+from graphormer_sepnorm.training.report import read_json, write_json
+
+
+class RunRecord(Callback):
+    """Writes ``run.json``: data, versions, commit, and each session with its machine and time.
+
+    A run that was resumed has several sessions. One that was killed has no ``ended``; its step and
+    time are those of its last checkpoint.
+
+    Args:
+        directory: The run directory.
+        command: What started this session, as a list of words.
+    """
+
+    def __init__(self, directory: Path, command: list[str]) -> None:
+        self._path = directory / "run.json"
+        self._command = command
+        self._started = time.perf_counter()
+        self._record: dict[str, Any] = {}
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time of all sessions, start-up and evaluation included."""
+        self._note_time()
+        return sum(session["seconds"] for session in self._record["sessions"])
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin a session."""
+        splits = trainer.datamodule.splits  # type: ignore[attr-defined]
+        earlier = read_json(self._path) or {}
+        self._record = {
+            "dataset": splits.name,
+            "dataset_fingerprint": splits.fingerprint,
+            "feature_version": splits.feature_version,
+            "seed": pl_module.hparams["seed"],
+            "sessions": [
+                *earlier.get("sessions", []),
+                {
+                    "started": _now(),
+                    "ended": None,
+                    "from_step": trainer.global_step,
+                    "to_step": trainer.global_step,
+                    "seconds": 0.0,
+                    "end": None,
+                    "command": self._command,
+                    "commit": _commit(),
+                    "python": platform.python_version(),
+                    "packages": package_versions(),
+                    "machine": _machine(trainer, pl_module),
+                },
+            ],
+        }
+        self._write(trainer)
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Note how far the session has come."""
+        self._write(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Note that training is done."""
+        self._end(trainer, "trained")
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Note why the session ended."""
+        interrupted = isinstance(exception, KeyboardInterrupt)
+        self._end(trainer, "interrupted" if interrupted else f"failed: {exception}")
+
+    def _end(self, trainer: Trainer, how: str) -> None:
+        if self._record:
+            self._record["sessions"][-1] |= {"ended": _now(), "end": how}
+            self._write(trainer)
+
+    def _note_time(self) -> None:
+        seconds = round(time.perf_counter() - self._started, 1)
+        self._record["sessions"][-1]["seconds"] = seconds
+
+    def _write(self, trainer: Trainer) -> None:
+        if not self._record or trainer.state.fn != "fit" or not trainer.is_global_zero:
+            return
+        self._note_time()
+        self._record["sessions"][-1]["to_step"] = trainer.global_step
+        write_json(self._path, self._record)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _commit() -> str | None:
+    """The commit of this code, with ``+changes`` if files differ from it; None outside git."""
+    code = Path(__file__).parent
+    try:
+        commit = _git(code, "rev-parse", "HEAD")
+        return commit + ("+changes" if _git(code, "status", "--porcelain", "--", "..") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=10
+    ).stdout.strip()
+
+
+def _machine(trainer: Trainer, module: LightningModule) -> dict[str, Any]:
+    on_gpu = module.device.type == "cuda"
+    return {
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name(module.device) if on_gpu else module.device.type,
+        "processes": trainer.world_size,
+        "precision": str(trainer.precision),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

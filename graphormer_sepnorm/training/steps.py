@@ -1,0 +1,36 @@
+"""Where a batch stands: callbacks act between optimiser steps, and all processes alike."""
+
+from __future__ import annotations
+
+from lightning.pytorch import Trainer
+
+# Several processes ask each other at the first step of an epoch and at every n-th after it: asking
+# makes a GPU wait.
+_ASK_EVERY = 16
+
+
+def step_in_epoch(trainer: Trainer, batch_idx: int) -> int | None:
+    """Return which optimiser step of the epoch a batch has ended, from 0; None if it ended none."""
+    accumulated = trainer.accumulate_grad_batches
+    if (batch_idx + 1) % accumulated and not trainer.is_last_batch:
+        return None
+    return batch_idx // accumulated
+
+
+def inside_epoch(trainer: Trainer) -> bool:
+    """Whether a step of the epoch is left; epochs of a single step have no inside."""
+    single = trainer.num_training_batches <= trainer.accumulate_grad_batches
+    return single or not trainer.is_last_batch
+
+
+def any_process(trainer: Trainer, wish: bool, step: int) -> bool:
+    """Whether a process has a wish: all processes act on it at the same step, or none.
+
+    Args:
+        trainer: Of this process.
+        wish: What this process wishes; if it is not granted now, it has to be wished again.
+        step: Step of the epoch, from `step_in_epoch`.
+    """
+    if trainer.world_size == 1:
+        return wish
+    return step % _ASK_EVERY == 0 and trainer.strategy.reduce_boolean_decision(wish, all=False)

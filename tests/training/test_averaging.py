@@ -1,0 +1,184 @@
+"""The average of the weights is what is validated, saved and predicted with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.training.averaging import AveragedWeights
+from graphormer_sepnorm.training.callbacks import LastCheckpoint, checkpoint_callbacks
+from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
+
+
+class History(Callback):
+    """Records the weights after every optimiser step, and those that are validated."""
+
+    def __init__(self) -> None:
+        self.trained: list[dict[str, torch.Tensor]] = []
+        self.validated: list[dict[str, torch.Tensor]] = []
+
+    def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
+        if len(self.trained) < trainer.global_step:
+            self.trained.append(clone(module))
+
+    def on_validation_batch_start(self, trainer: Trainer, module: Any, *_: Any) -> None:
+        self.validated.append(clone(module))
+
+
+def clone(module: GraphormerModule) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in module.model.named_parameters()}
+
+
+def literal_average(
+    start: dict[str, torch.Tensor], steps: list[dict[str, torch.Tensor]], decay: float
+) -> dict[str, torch.Tensor]:
+    average = {name: value.double() for name, value in start.items()}
+    for number, weights in enumerate(steps, start=1):
+        kept = min(decay, (1 + number) / (10 + number))
+        average = {
+            name: kept * value + (1 - kept) * weights[name].double()
+            for name, value in average.items()
+        }
+    return average
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_average_follows_its_formula_and_is_validated(
+    accumulated: int, make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    module, history = make_module(dropout=0.1), History()
+    starts: list[dict[str, torch.Tensor]] = []
+
+    class Start(Callback):
+        def on_train_start(self, trainer: Trainer, module: Any) -> None:
+            starts.append(clone(module))
+
+    trainer = make_trainer(
+        max_epochs=3,
+        callbacks=[AveragedWeights(0.5), Start(), history],
+        accumulate_grad_batches=accumulated,
+    )
+    trainer.fit(module, make_data())
+    steps = {1: 15, 2: 9}[accumulated]
+    assert len(history.trained) == steps
+    for epoch, validated in enumerate(history.validated[::2], start=1):
+        expected = literal_average(starts[0], history.trained[: steps // 3 * epoch], 0.5)
+        for name, value in validated.items():
+            torch.testing.assert_close(value.double(), expected[name], rtol=1e-5, atol=1e-6)
+    # Training goes on with the weights themselves, and leaves them.
+    for name, value in clone(module).items():
+        assert torch.equal(value, history.trained[-1][name])
+
+
+def test_training_is_the_same_with_and_without(
+    make_module: Callable, make_data: Callable, make_trainer: Callable, losses: Callable
+) -> None:
+    recorders = []
+    for callbacks in ([], [AveragedWeights(0.9)]):
+        recorders.append(losses())
+        trainer = make_trainer(callbacks=[*callbacks, recorders[-1]], max_epochs=3)
+        trainer.fit(make_module(norm="bn+bn", dropout=0.2), make_data())
+    assert recorders[0].values == recorders[1].values
+
+
+@pytest.mark.parametrize("norm", ["bn+ln", "shared-ln"])
+def test_what_is_validated_is_what_is_saved(
+    norm: str, tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    callbacks = [AveragedWeights(0.8), *checkpoint_callbacks(tmp_path, "mae", 0)]
+    trainer = make_trainer(max_epochs=3, callbacks=callbacks, enable_checkpointing=True)
+    module, data = make_module(norm=norm), make_data()
+    trainer.fit(module, data)
+    best = tmp_path / "checkpoints" / "best.ckpt"
+    reported = float(trainer.checkpoint_callback.best_model_score)
+    again = trainer.validate(
+        make_module(norm=norm), data, ckpt_path=best, verbose=False, weights_only=True
+    )
+    assert again[0]["validation_mae"] == pytest.approx(reported, rel=1e-6)
+    # The weights that training goes on with are others, and give another error.
+    checkpoint = read_checkpoint(best)
+    raw = make_module(norm=norm)
+    raw.on_load_checkpoint(checkpoint)
+    raw.load_state_dict(checkpoint[TRAINED_WEIGHTS])
+    other = make_trainer().validate(raw, data, verbose=False)[0]["validation_mae"]
+    assert other != pytest.approx(reported, rel=1e-3)
+
+
+def test_test_after_fit_uses_the_average(
+    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    callbacks = [AveragedWeights(0.8), *checkpoint_callbacks(tmp_path, "mae", 0)]
+    trainer = make_trainer(max_epochs=2, callbacks=callbacks, enable_checkpointing=True)
+    module, data = make_module(), make_data()
+    trainer.fit(module, data)
+    best = tmp_path / "checkpoints" / "best.ckpt"
+    options = {"ckpt_path": best, "verbose": False, "weights_only": True}
+    here = trainer.test(module, data, **options)
+    elsewhere = make_trainer().test(make_module(), data, **options)
+    assert here == elsewhere
+
+
+def test_last_checkpoint_without_a_validation_has_statistics(
+    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    """The statistics in a checkpoint belong to the average in it, not to nothing at all."""
+    last = LastCheckpoint(tmp_path / "last.ckpt")
+    trainer = make_trainer(
+        max_epochs=2, callbacks=[AveragedWeights(0.8), last], limit_val_batches=0
+    )
+    module, data = make_module(norm="bn+ln"), make_data()
+    trainer.fit(module, data)
+    saved = read_checkpoint(tmp_path / "last.ckpt")
+    averaged = make_module(norm="bn+ln")
+    averaged.on_load_checkpoint(saved)
+    averaged.load_state_dict(saved["state_dict"])
+    kept = {name: value.clone() for name, value in averaged.model.state_dict().items()}
+    from graphormer_sepnorm.training.batch_statistics import measure_batch_norm
+
+    measure_batch_norm(averaged.model, data.statistics_batches(2048))
+    for name, value in averaged.model.state_dict().items():
+        torch.testing.assert_close(value, kept[name])
+
+
+class Interrupt(Callback):
+    """Presses Ctrl-C in the middle of a validation."""
+
+    def on_validation_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        if trainer.global_step == 10:
+            raise KeyboardInterrupt
+
+
+def test_interruption_of_a_validation_does_not_swap_the_weights(
+    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    history = History()
+    last = LastCheckpoint(tmp_path / "last.ckpt")
+    trainer = make_trainer(
+        max_epochs=3, callbacks=[AveragedWeights(0.8), history, Interrupt(), last]
+    )
+    with pytest.raises(SystemExit):
+        trainer.fit(make_module(), make_data())
+    saved = read_checkpoint(tmp_path / "last.ckpt")
+    for name, value in history.trained[9].items():
+        assert torch.equal(saved[TRAINED_WEIGHTS][f"model.{name}"], value)
+
+
+@pytest.mark.parametrize("decay", [-0.1, 0.0, 1.0, float("nan")])
+def test_impossible_decay_is_refused(decay: float) -> None:
+    with pytest.raises(ConfigError, match="--ema_decay is"):
+        AveragedWeights(decay)
+
+
+def test_statistics_must_be_measured(
+    make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    module = make_module(norm="bn+ln", batch_norm_graphs=0)
+    with pytest.raises(ConfigError, match=r"--ema_decay needs --model\.batch_norm_graphs"):
+        make_trainer(callbacks=[AveragedWeights(0.9)]).fit(module, make_data())

@@ -1,0 +1,96 @@
+"""Training that diverges stops at once, says where, and keeps what it met."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.training.callbacks import LastCheckpoint
+from graphormer_sepnorm.training.divergence import StopWhenDiverged
+
+
+class Poison(Callback):
+    """Makes the loss of one step infinite or nan."""
+
+    def __init__(self, step: int, value: float) -> None:
+        self.step = step
+        self.value = value
+
+    def on_train_batch_start(self, trainer: Trainer, module: Any, *_: Any) -> None:
+        if trainer.global_step == self.step:
+            torch.nn.init.constant_(module.model.readout.bias, self.value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_step_rate_and_batch_are_told(
+    value: float, tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    met: list[Any] = []
+
+    class Meet(Callback):
+        def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, *_: Any) -> None:
+            met.append(batch)
+
+    data, last = make_data(), LastCheckpoint(tmp_path / "last.ckpt", minutes=0)
+    callbacks = [Poison(7, value), Meet(), StopWhenDiverged(tmp_path), last]
+    trainer = make_trainer(max_epochs=5, callbacks=callbacks)
+    with pytest.raises(ConfigError) as caught:
+        trainer.fit(make_module(), data)
+    record = json.loads((tmp_path / "diverged.json").read_text())
+    assert (record["step"], record["epoch"], record["batch"]) == (8, 1, 2)
+    assert f"diverged at step 8 (epoch 2, learning rate {record['learning_rate']:.3g})" in str(
+        caught.value
+    )
+    assert f"--resume {tmp_path} --model.learning_rate 0.0015" in str(caught.value)
+    batch = met[-1]
+    assert [molecule["number"] for molecule in record["molecules"]] == batch.graph_ids.tolist()
+    targets = [molecule["targets"] for molecule in record["molecules"]]
+    assert np.allclose(targets, batch.targets.numpy())
+    assert sum(molecule["atoms"] for molecule in record["molecules"]) == len(batch.atom_rows)
+    # Nothing that is not a number was saved: the newest checkpoint is from before.
+    checkpoint = read_checkpoint(tmp_path / "last.ckpt")
+    assert checkpoint["global_step"] == 7
+    assert all(
+        value.isfinite().all()
+        for value in checkpoint["state_dict"].values()
+        if value.is_floating_point()
+    )
+
+
+def test_nothing_is_saved_where_the_loss_is_looked_at_later(
+    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable, monkeypatch
+) -> None:
+    """As on a GPU, where 16 losses are looked at together."""
+    watch = StopWhenDiverged(tmp_path)
+    noticed = watch._look
+    monkeypatch.setattr(watch, "_look", lambda *_: None)
+
+    def look(trainer: Trainer, module: Any, checkpoint: dict[str, Any]) -> None:
+        noticed(trainer, module)
+
+    monkeypatch.setattr(watch, "on_save_checkpoint", look)
+    last = LastCheckpoint(tmp_path / "last.ckpt", minutes=0)
+    trainer = make_trainer(max_epochs=5, callbacks=[Poison(3, float("nan")), watch, last])
+    with pytest.raises(ConfigError, match="diverged at step 4 "):
+        trainer.fit(make_module(), make_data())
+    assert read_checkpoint(tmp_path / "last.ckpt")["global_step"] == 3
+
+
+def test_divergence_of_the_training_itself(
+    make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    module = make_module(norm="ln+ln", learning_rate=1e25, warmup_steps=0)
+    trainer = make_trainer(max_epochs=50, callbacks=[StopWhenDiverged()])
+    with pytest.raises(
+        ConfigError, match=r"diverged at step .* lower --model\.learning_rate or clip"
+    ):
+        trainer.fit(module, make_data())
