@@ -17,7 +17,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.main import Interrupted
-from graphormer_sepnorm.cli.options import adopt_checkpoint, explain
+from graphormer_sepnorm.cli.options import CHANGEABLE, adopt_checkpoint, explain
 from graphormer_sepnorm.cli.outcome import report_data, report_evaluation, report_fit
 from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed
 from graphormer_sepnorm.cli.run_directory import new_run_directory
@@ -196,7 +196,13 @@ class TrainCLI(LightningCLI):
         checkpoint = read_checkpoint(file)
         with explain(self._subcommand_parsers, args):
             self.config = adopt_checkpoint(
-                parser, self._subcommand_parsers[verb], verb, args, file, checkpoint
+                parser,
+                self._subcommand_parsers[verb],
+                verb,
+                args,
+                file,
+                checkpoint,
+                changeable=CHANGEABLE if self.resumed else (),
             )
         if verb == "fit" and TRAINED_WEIGHTS in checkpoint and not self.config[verb].ema_decay:
             raise ConfigError(f"{file} holds averaged weights: give --ema_decay to go on with them")
@@ -266,17 +272,25 @@ class TrainCLI(LightningCLI):
             return Path(os.environ.get(RUN_DIRECTORY, wanted))
         if self.resumed is not None:
             print(self.resumed.message, flush=True)
+            if self.resumed.changed:  # also for the next time that the run is resumed
+                self._save_config(self.resumed.directory)
             return self.resumed.directory
         directory = new_run_directory(wanted)
         os.environ[RUN_DIRECTORY] = str(directory)
-        self._parser("fit").save(
-            self.config["fit"], directory / "config.yaml", skip_none=False, overwrite=True
-        )
+        self._save_config(directory)
         print(f"run    {directory}", flush=True)
         report = self.datamodule.splits.report
         if report is not None:
             report_data(report, directory)
         return directory
+
+    def _save_config(self, directory: Path) -> None:
+        config = self.config["fit"].clone()
+        if self.resumed is not None:
+            config.ckpt_path = None  # a resumed run finds its own
+        partial = directory / ".config.yaml.partial"
+        self._parser("fit").save(config, partial, skip_none=False, overwrite=True)
+        os.replace(partial, directory / "config.yaml")
 
     def _wanted_directory(self) -> Path:
         options = self.config["fit"]

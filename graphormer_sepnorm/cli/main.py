@@ -40,7 +40,9 @@ def run(name: str, command: Callable[[list[str]], None], argv: list[str] | None 
             raise
         return _fail(name, str(error), EXIT_USER_ERROR)
     except Interrupted as error:
-        return _fail(name, str(error), EXIT_INTERRUPTED)
+        # Of several processes, all of which are interrupted, the first one says so.
+        others = os.environ.get("LOCAL_RANK", "0") != "0"
+        return EXIT_INTERRUPTED if others else _fail(name, str(error), EXIT_INTERRUPTED)
     except KeyboardInterrupt:
         return _fail(name, "interrupted; nothing was saved", EXIT_INTERRUPTED)
     except BrokenPipeError:

@@ -17,6 +17,14 @@ from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.model.token_norm import norm_name
 
+# How training goes on, which a resumed run may change; not what is trained.
+CHANGEABLE = tuple(
+    f"model.{name}"
+    for name in (
+        *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
+        *("betas", "eps", "dropout", "attention_dropout", "input_dropout", "batch_norm_graphs"),
+    )
+)
 # Set by other options (see TrainCLI.add_arguments_to_parser), so not options of their own.
 LINKED = ("model.seed", "data.seed", "data.max_path_length")
 
@@ -78,14 +86,16 @@ def adopt_checkpoint(
     arguments: ArgsType,
     file: Path,
     checkpoint: dict[str, Any],
+    changeable: tuple[str, ...] = (),
 ) -> Namespace:
     """Parse again with the checkpoint's values as defaults.
 
     So a value that the user did not give is the checkpoint's, and one that differs from it must
-    have been given, on the command line or in a configuration file.
+    have been given, on the command line or in a configuration file. Those named `changeable` may
+    differ.
 
     Raises:
-        ConfigError: Such a value contradicts the checkpoint; it names both.
+        ConfigError: Another value contradicts the checkpoint; it names both.
     """
     options = set(option_names(verb_parser))
     hyper_parameters = checkpoint.get("hyper_parameters", {})
@@ -105,7 +115,7 @@ def adopt_checkpoint(
     contradictions = [
         f"--{name} is {given} here and {value} in the checkpoint"
         for name, value in known.items()
-        if _differ(name, given := config[verb][name], value)
+        if name not in changeable and _differ(name, given := config[verb][name], value)
     ]
     if contradictions:
         raise ConfigError(

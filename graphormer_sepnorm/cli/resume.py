@@ -19,12 +19,14 @@ class ResumedRun:
     Attributes:
         directory: Where it is.
         arguments: Verb and options that continue it.
+        changed: Whether other options were given, which count from now on.
         step: Optimiser steps already taken.
         message: What is said about it.
     """
 
     directory: Path
     arguments: list[str]
+    changed: bool
     step: int
     message: str
 
@@ -56,7 +58,8 @@ def find_resumed(arguments: list[str]) -> ResumedRun | None:
             raise ConfigError(f"--resume and {option}: leave {option} out, the run has its own")
     checkpoint, step, message = _newest_checkpoint(directory)
     found = [] if checkpoint is None else ["--ckpt_path", str(checkpoint)]
-    return ResumedRun(directory, [rest[0], "-c", str(config), *found, *rest[1:]], step, message)
+    words = [rest[0], "-c", str(config), *found, *rest[1:]]
+    return ResumedRun(directory, words, len(rest) > 1, step, message)
 
 
 def _named(arguments: list[str]) -> tuple[list[str], Path] | None:

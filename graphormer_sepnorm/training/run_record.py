@@ -38,8 +38,11 @@ class RunRecord(Callback):
     @property
     def seconds(self) -> float:
         """Wall-clock time of all sessions, start-up and evaluation included."""
-        self._note_time()
-        return sum(session["seconds"] for session in self._record["sessions"])
+        if self._record:
+            self._note_time()
+        # A run that was finished when it was resumed has no new session.
+        record = self._record or read_json(self._path) or {}
+        return round(sum(session["seconds"] for session in record.get("sessions", [])), 1)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin a session."""

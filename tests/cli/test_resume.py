@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from tiny_run import TINY
 
 from graphormer_sepnorm.cli.train import main
@@ -180,6 +181,18 @@ def test_damaged_last_checkpoint_falls_back_to_the_one_before(
     assert_same_run(finished, run)
 
 
+def test_finished_run_is_tested_again_and_stays_the_same(finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (run / "summary.json").unlink()
+    assert main(["fit", "--resume", str(run)]) == 0
+    summaries = [json.loads((path / "summary.json").read_text()) for path in (finished, run)]
+    for summary in summaries:
+        summary.pop("checkpoint")
+        assert summary.pop("seconds") > 0
+    assert summaries[0] == summaries[1]
+
+
 def test_run_without_a_whole_checkpoint(finished: Path, tmp_path: Path, capsys) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished, run)
@@ -194,6 +207,23 @@ def test_run_without_a_whole_checkpoint(finished: Path, tmp_path: Path, capsys) 
     assert main(["fit", "--resume", str(run)]) == 0
     assert "from the beginning" in capsys.readouterr().out
     assert_same_run(finished, run)
+
+
+def test_learning_rate_can_be_lowered_from_here_on(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (run / "checkpoints" / "last.ckpt").unlink()
+    before = read_checkpoint(run / "checkpoints" / "previous.ckpt")["global_step"]
+    lower = ["--model.learning_rate", "1e-9", "--model.final_learning_rate", "1e-9"]
+    assert main(["fit", "--resume", str(run), *lower]) == 0
+    assert yaml.safe_load((run / "config.yaml").read_text())["model"]["learning_rate"] == 1e-9
+    rows = csv.DictReader((run / "metrics.csv").read_text().splitlines())
+    rates = {int(row["step"]): float(row["learning_rate"]) for row in rows if row["learning_rate"]}
+    assert all(rate > 1e-6 for step, rate in rates.items() if 0 < step < before)
+    assert all(rate < 1.1e-9 for step, rate in rates.items() if step >= before)
+    assert max(rates) == STEPS - 1
 
 
 @pytest.mark.parametrize(
