@@ -1,7 +1,9 @@
 """``molecule-1``: nine categories of an atom and three of a bond, those of OGB.
 
 The categories are those of the Open Graph Benchmark (Hu et al. 2020, arXiv 2005.00687); the codes
-equal those of ogb 1.3.6.
+equal those of ogb 1.3.6. One of them is taken from another place: RDKit's tag of a stereo centre
+(clockwise or not) is relative to the order in which its neighbours happen to stand in the text, so
+it is read from the canonical SMILES; two spellings of a molecule then have the same codes.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from rdkit import Chem
+from rdkit import Chem, rdBase
 
 from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
 from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
@@ -76,10 +78,11 @@ BOND_TABLES = (
 
 
 def _featurise_molecule_1(molecule: Chem.Mol) -> MolecularGraph:
+    chirality = _chirality(molecule)
     atom_rows = [
         (
             atom.GetAtomicNum(),
-            atom.GetChiralTag(),
+            chirality[atom.GetIdx()],
             atom.GetTotalDegree(),
             atom.GetFormalCharge(),
             atom.GetTotalNumHs(),
@@ -103,6 +106,23 @@ def _featurise_molecule_1(molecule: Chem.Mol) -> MolecularGraph:
         edge_index=np.array(ends, dtype=np.int64).reshape(-1, 2).T.copy(),
         bond_codes=_codes("bond", bond_rows),
     )
+
+
+def _chirality(molecule: Chem.Mol) -> list[Chem.ChiralType]:
+    """Return the tag of each atom as its canonical SMILES gives it, in the molecule's order."""
+    atoms = map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms()))
+    tags = [atom.GetChiralTag() for atom in atoms]
+    if all(tag == Chem.ChiralType.CHI_UNSPECIFIED for tag in tags):
+        return tags
+    with rdBase.BlockLogs():
+        canonical = Chem.MolFromSmiles(Chem.MolToSmiles(molecule))
+    # Which atom of the molecule each atom of that text is.
+    order = list(molecule.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
+    if canonical is None or canonical.GetNumAtoms() != len(order):
+        return tags
+    for number, atom in enumerate(order):
+        tags[atom] = canonical.GetAtomWithIdx(number).GetChiralTag()
+    return tags
 
 
 def _elements(molecule: Chem.Mol) -> list[str]:

@@ -121,3 +121,34 @@ def test_molecular_graph_refuses_what_does_not_fit():
         MolecularGraph(atoms, edges, np.zeros((2, 3), dtype=np.int64))
     with pytest.raises(DataError, match=r"\[E, K\]"):
         MolecularGraph(atoms, edges, np.zeros((3, 3), dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    "smiles",
+    [
+        "CC[C@H](C)O",
+        "C[C@H]1CC[C@@H](C)CC1",
+        "OC[C@H]1O[C@@H](O)[C@H](O)[C@@H](O)[C@@H]1O",
+        "C[C@]12CC[C@H]3[C@@H](CCc4cc(O)ccc34)[C@@H]1CC[C@@H]2O",
+        "C[S@](=O)c1ccccc1",
+        r"F/C=C/[C@H](O)/C=C\F",
+    ],
+)
+def test_stereo_centres_do_not_depend_on_the_spelling(smiles: str) -> None:
+    molecule = Chem.MolFromSmiles(smiles)
+    featurise = get_featuriser("molecule-1").featurise
+    seen = set()
+    for seed in range(20):
+        spelling = Chem.MolToRandomSmilesVect(molecule, 1, randomSeed=seed + 1)[0]
+        graph = featurise(Chem.MolFromSmiles(spelling))
+        seen.add(tuple(sorted(map(tuple, graph.atom_codes.tolist()))))
+    assert len(seen) == 1
+
+
+def test_mirror_images_are_told_apart() -> None:
+    featurise = get_featuriser("molecule-1").featurise
+    left, right = (
+        featurise(Chem.MolFromSmiles(text)).atom_codes.tolist()
+        for text in ("C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O")
+    )
+    assert left != right
