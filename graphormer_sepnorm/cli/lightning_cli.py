@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
@@ -24,6 +25,7 @@ from graphormer_sepnorm.cli.run_directory import new_run_directory
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_checkpoint
+from graphormer_sepnorm.resources import config_names
 from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks import (
     LastCheckpoint,
@@ -56,8 +58,23 @@ def run_verb(arguments: list[str]) -> None:
     resumed = find_resumed(arguments)
     if resumed is not None:
         arguments = resumed.arguments
+    _require_data(arguments)
     arguments, config_name = resolve_in_arguments(arguments)
-    TrainCLI(arguments, config_name, resumed)
+    try:
+        TrainCLI(arguments, config_name, resumed)
+    except MisconfigurationException as error:  # as Lightning calls a mistake in its own options
+        raise ConfigError(" ".join(str(error).split())) from error
+
+
+def _require_data(arguments: list[str]) -> None:
+    """Refuse to begin, and perhaps to download, the default data set without being asked to."""
+    names = {word.partition("=")[0] for word in arguments[1:]}
+    enough = {"-c", "--config", "--ckpt_path", "--data", "--help", "-h", "--print_config"}
+    if arguments[0] == "fit" and not any(n in enough or n.startswith("--data.") for n in names):
+        raise ConfigError(
+            "which data? Give a configuration, for example -c quickstart (there are "
+            f"{', '.join(config_names())}), or --data.table FILE"
+        )
 
 
 @contextmanager
@@ -131,8 +148,8 @@ class TrainCLI(LightningCLI):
             "--output",
             type=str | None,
             default=None,
-            help="Directory of the run (fit). Default: runs/<config>/<norm>-seed<seed>. If it is "
-            "taken, a number is added; nothing is overwritten.",
+            help="Directory of the run (fit). Default: runs/<config, or name of your table>/"
+            "<norm>-seed<seed>. If it is taken, a number is added; nothing is overwritten.",
         )
         parser.add_argument(
             "--resume",
@@ -223,7 +240,10 @@ class TrainCLI(LightningCLI):
             return super().instantiate_trainer(
                 logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs
             )
-        metric = self.datamodule.splits.task.metric
+        task = self.datamodule.splits.task
+        metric = task.metric
+        # A mean of errors in several units is not one; the loss is of standardised values.
+        monitored = "loss" if task.kind == "regression" and len(task.targets) > 1 else metric
         _ = self.datamodule.store
         options = self.config["fit"]
         self.run_directory = self._make_run_directory()
@@ -241,7 +261,7 @@ class TrainCLI(LightningCLI):
             ModelTable(),
             RunRecord(self.run_directory, [Path(sys.argv[0]).name, *sys.argv[1:]]),
             *checkpoint_callbacks(
-                self.run_directory, metric, options.early_stopping, options.checkpoint_minutes
+                self.run_directory, monitored, options.early_stopping, options.checkpoint_minutes
             ),
         ]
         if given["enable_progress_bar"] is not False:
@@ -286,6 +306,10 @@ class TrainCLI(LightningCLI):
 
     def _save_config(self, directory: Path) -> None:
         config = self.config["fit"].clone()
+        # A run can be resumed from another folder than it was started in.
+        for name in ("root", "table", "validation_table", "test_table"):
+            if config.data[name] is not None:
+                config.data[name] = str(Path(config.data[name]).expanduser().resolve())
         if self.resumed is not None:
             config.ckpt_path = None  # a resumed run finds its own
         partial = directory / ".config.yaml.partial"

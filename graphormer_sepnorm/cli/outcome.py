@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ import numpy as np
 
 from graphormer_sepnorm.datasets.data_module import SPLITS
 from graphormer_sepnorm.datasets.data_report import DataReport
-from graphormer_sepnorm.inference.checkpoint import BEST, LAST
+from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, read_checkpoint
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.training.callbacks import Throughput
 from graphormer_sepnorm.training.report import METRIC_NAMES, format_table, units, write_json
@@ -66,7 +68,8 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
         return
     metric = module.task.metric
     epochs, steps = trainer.current_epoch, trainer.global_step
-    best_value = trainer.checkpoint_callback.best_model_score
+    validation = read_checkpoint(best)[KEY]["validation"]
+    best_value = validation.get(f"validation_{metric}", math.nan)
     values = trainer.test(
         module, datamodule=cli.datamodule, ckpt_path=str(best), verbose=False, weights_only=True
     )[0]
@@ -80,7 +83,7 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
         "seed": module.hparams["seed"],
         "dataset_fingerprint": cli.datamodule.splits.fingerprint,
         **{name: float(value) for name, value in values.items()},
-        f"best_validation_{metric}": None if best_value is None else float(best_value),
+        f"best_validation_{metric}": best_value,
         "epochs": epochs,
         "steps": steps,
         "parameters": count_parameters(module.model),
@@ -93,16 +96,21 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     name, unit = METRIC_NAMES[metric], units(module)
     rows = [(f"Graphormer, {module.model.config.norm}", f"{values[f'test_{metric}']:.4f}{unit}")]
     rows = [*_baseline_rows(cli, unit), *rows]
+    if len(module.task.targets) > 1:
+        rows += [
+            (f"  {target}", f"{values[f'test_{metric}_{target}']:.4f}{f' {unit}' * bool(unit)}")
+            for target, unit in zip(module.task.targets, module.task.units, strict=True)
+        ]
     print(f"\ntest {name}")
     print(format_table([(f"  {label}", value) for label, value in rows]))
     print(
-        f"\nbest validation {name} {float('nan') if best_value is None else best_value:.4f}; "
+        f"\nbest validation {name} {best_value:.4f}; "
         f"{epochs} epochs, {steps:,} steps, {result['parameters']:,} parameters, "
         f"{result['seconds']:.0f} s, {result['graphs_per_second']:.0f} graphs/s"
     )
     print(f"checkpoint  {best}")
     if module.facts["featuriser"] is not None:
-        print(f'try         python predict.py {run_directory} "CCO"')
+        print(f'try         python predict.py {shlex.quote(str(run_directory))} "CCO"')
 
 
 def _baseline_rows(cli: TrainCLI, unit: str) -> list[tuple[str, str]]:

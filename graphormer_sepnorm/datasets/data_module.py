@@ -373,5 +373,12 @@ class MoleculeDataModule(LightningDataModule):
 
 
 def _listed(names: list[str] | str | None) -> list[str] | None:
-    """One name may be given without the brackets of a list."""
-    return [names] if isinstance(names, str) else names
+    """One name may be given without the brackets of a list.
+
+    Names that YAML takes for something else, as in ``[720,721]`` or ``[on]``, arrive as one text.
+    """
+    if not isinstance(names, str):
+        return names
+    if names.startswith("[") and names.endswith("]"):
+        return [name.strip().strip("'\"") for name in names[1:-1].split(",")]
+    return [names]

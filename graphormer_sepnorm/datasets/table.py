@@ -150,6 +150,12 @@ def _split(options: TableOptions, tables: Sequence[TableContents]) -> dict[str, 
     empty = [name for name in SPLITS if not parts[name]]
     if empty:
         sizes = ", ".join(f"{len(part):,} {name}" for name, part in parts.items())
+        invalid = tables[0].invalid
+        if len(invalid) > len(rows):  # then the split is not what is wrong
+            advice = (
+                f"{len(invalid):,} of {len(invalid) + len(rows):,} rows cannot be used; the first, "
+                f"{invalid[0].place}: {invalid[0].reason}"
+            )
         raise DataError(
             f"{options.path}: the {split} split leaves no molecule for {' and '.join(empty)} "
             f"({sizes}); {advice}"

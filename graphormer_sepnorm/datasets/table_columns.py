@@ -100,10 +100,22 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
             f"{where}: {len(names)} columns hold numbers ({_listed(names)}): say which are the "
             f"labels, for example --data.target_columns '[{names[0]}]'"
         )
+    commas = sum("decimal comma" in _why_no_number(row) for row in sample)
+    hint = " (there are numbers with a decimal comma, which has to be a point)" if commas else ""
     raise DataError(
-        f"{where}: no column holds numbers that could be labels (columns: {_listed(columns)}): "
-        "name the labels with --data.target_columns '[COLUMN]'"
+        f"{where}: no column holds numbers that could be labels{hint} (columns: "
+        f"{_listed(columns)}): name the labels with --data.target_columns '[COLUMN]'"
     )
+
+
+def _why_no_number(row: Row) -> str:
+    reasons = []
+    for cell in row.cells:
+        try:
+            parse_number(cell)
+        except ValueError as error:
+            reasons.append(str(error))
+    return " ".join(reasons)
 
 
 def _spaced(name: str) -> str:

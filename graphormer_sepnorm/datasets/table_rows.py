@@ -221,8 +221,9 @@ class _RowReader:
 def _number(cell: object, kind: str, what: str) -> float:
     try:
         value = parse_number(cell)
-    except ValueError:
-        raise _Unusable(kind, f"{what} is {_shorten(str(cell))!r}: not a number") from None
+    except ValueError as error:
+        why = str(error).rpartition(" is ")[2]  # "not a number", "not finite", and advice
+        raise _Unusable(kind, f"{what} is {_shorten(str(cell))!r}: {why}") from None
     if abs(value) > _LARGEST:
         raise _Unusable(kind, f"{what} is {value:.6g}: too large")
     return value

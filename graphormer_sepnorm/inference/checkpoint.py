@@ -26,6 +26,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pickle
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -108,10 +109,11 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
             f"{file} is not a checkpoint of this package, or is damaged: it holds more than plain "
             "values and tensors and was not opened"
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except Exception as error:  # what is no checkpoint can fail in nearly any way
+        reason = getattr(error, "strerror", None) or _first_line(error)
+        words = f" ({reason})" if re.search("[a-z]{3}", reason) else ""
         raise CheckpointError(
-            f"{file} cannot be read ({_first_line(error)}): it is damaged, truncated or not a "
-            "checkpoint"
+            f"{file} cannot be read{words}: it is damaged, truncated or not a checkpoint"
         ) from error
     if not isinstance(checkpoint, dict) or KEY not in checkpoint:
         raise CheckpointError(

@@ -24,6 +24,7 @@ class Evaluation:
         self._predictions = [array("d") for _ in task.targets]
         self._unpredicted = [0] * len(task.targets)
         self._unusable = [0] * len(task.targets)
+        self._example = [""] * len(task.targets)
 
     def add(self, target: int, cell: object, prediction: float) -> None:
         """Add one row.
@@ -35,10 +36,11 @@ class Evaluation:
         """
         try:
             label = parse_number(cell)
+            usable = self.task.kind != "binary" or math.isnan(label) or label in (0, 1)
         except ValueError:
-            label = math.nan
-            self._unusable[target] += 1
-        if self.task.kind == "binary" and not math.isnan(label) and label not in (0, 1):
+            label, usable = math.nan, False
+        if not usable:
+            self._example[target] = self._example[target] or " ".join(str(cell).split())[:40]
             self._unusable[target] += 1
             return
         if math.isnan(label):
@@ -91,7 +93,10 @@ class Evaluation:
                 counts.append(f"{int(labels.sum()):,} of class 1")
             for count, what in (
                 (self._unpredicted[number], "with a label but no prediction"),
-                (self._unusable[number], "with a label that cannot be used"),
+                (
+                    self._unusable[number],
+                    f"with a label that cannot be used, such as {self._example[number]!r}",
+                ),
             ):
                 if count:
                     counts.append(f"{count:,} {what}")

@@ -30,6 +30,7 @@ from graphormer_sepnorm.tables.columns import (
     find_column,
     find_smiles_column,
     free_name,
+    is_smiles_name,
     parse_number,
 )
 from graphormer_sepnorm.tables.progress import TableProgress
@@ -169,12 +170,29 @@ def _evaluate(outcome: Outcome, columns: _Columns, row: Row, values: Sequence[fl
             outcome.evaluation.add(target, row.cells[position], values[target])
 
 
+def _refuse_headless(reader: TableReader, job: TableJob) -> None:
+    """Notice a list of SMILES whose first molecule would be lost as the name of its column.
+
+    Raises:
+        DataError: The only column is called by a SMILES, and the user did not name it.
+    """
+    if len(reader.columns) != 1 or job.smiles_column or reader.format in ("smi", "sdf"):
+        return
+    name = reader.columns[0]
+    if not is_smiles_name(name) and parse_smiles(name).readable:
+        raise DataError(
+            f"{reader.name}: the first line is {name!r}, which is a molecule and not the name of a "
+            f"column: put a line 'smiles' above it, or if it is the name, --smiles_column {name!r}"
+        )
+
+
 def _columns(
     reader: TableReader, predictor: Predictor, job: TableJob, outcome: Outcome
 ) -> _Columns:
     """Find the columns that are read and name those that are added."""
     smiles = None
     if reader.format != "sdf" or job.smiles_column is not None:
+        _refuse_headless(reader, job)
         smiles = find_smiles_column(
             reader.columns, job.smiles_column, reader.name, "--smiles_column"
         )

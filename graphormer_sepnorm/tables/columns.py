@@ -25,6 +25,7 @@ _SMILES_NAMES = (
 )
 _WORDS = re.compile(r"[A-Za-z][\w .-]*")
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(e[-+]?\d+)?")
 _TRUTH = {"true": 1.0, "false": 0.0}
 
 
@@ -126,7 +127,12 @@ def parse_number(cell: object) -> float:
         return _TRUTH[text]
     if "_" in text:  # Python takes 1_000 for a number; a table does not
         raise ValueError(f"{cell!r} is not a number")
-    number = float(text)
+    if _DECIMAL_COMMA.fullmatch(text):
+        raise ValueError(f"{cell!r} is not a number: a decimal comma has to be a point")
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"{cell!r} is not a number") from None
     if math.isinf(number):
         raise ValueError(f"{cell!r} is not finite")
     return number

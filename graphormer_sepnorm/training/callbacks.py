@@ -16,8 +16,8 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from graphormer_sepnorm.inference.checkpoint import BEST, LAST, PREVIOUS
 from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
 
-# How the main metric is compared; the key is `Task.metric`.
-MODES = {"mae": "min", "auroc": "max"}
+# How the main metric (`Task.metric`) is compared, or the loss.
+MODES = {"mae": "min", "auroc": "max", "loss": "min"}
 
 
 def checkpoint_callbacks(
@@ -27,7 +27,7 @@ def checkpoint_callbacks(
 
     Args:
         run_directory: Checkpoints go to ``checkpoints/`` in it.
-        metric: Main metric of the task, ``mae`` or ``auroc``.
+        metric: What decides on the validation split: ``mae``, ``auroc`` or ``loss``.
         patience: Validations without improvement after which training stops; 0 never stops.
         minutes: Time between two checkpoints inside an epoch.
     """

@@ -49,8 +49,10 @@ class TrainingProgress(ProgressBar):
         self._started = self._last_shown = time.monotonic()
         self._first_step = trainer.global_step
         self._graphs = 0
-        best = getattr(trainer.checkpoint_callback, "best_model_score", None)
-        if best is not None:  # a resumed run
+        keeper = trainer.checkpoint_callback
+        best = getattr(keeper, "best_model_score", None)
+        same = getattr(keeper, "monitor", "") == f"validation_{self.metric}"
+        if best is not None and same:  # a resumed run
             self._best = float(best)
 
     def on_train_batch_end(

@@ -176,6 +176,7 @@ MISTAKES = {
     "no column 'smile' (did you mean 'SMILES'?)": [
         *("{model}", "-i", "{table}", "--smiles_column", "smile")
     ],
+    "the first line is 'CCO', which is a molecule": ["{model}", "-i", "{headless}"],
     "no column 'y'": ["{model}", "-i", "{table}", "--evaluate", "y"],
     "names 2 columns, the model has 1": [
         *("{model}", "-i", "{table}", "--evaluate", "id", "--evaluate", "id")
@@ -196,11 +197,20 @@ def test_mistakes_are_one_line_and_status_2(said, model, tmp_path, capsys, monke
     source = table(tmp_path)
     before = source.read_bytes(), model.read_bytes()
     names = {"model": model, "table": source, "folder": tmp_path, "out": tmp_path / "out.csv"}
+    names["headless"] = model.parent / "headless.csv"
+    names["headless"].write_text("CCO\nCCC\n")
     arguments = [word.format(**names) for word in MISTAKES[said]]
     assert main(arguments) == 2
     assert said in one_line(capsys)
     assert (source.read_bytes(), model.read_bytes()) == before
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_a_column_may_be_called_like_a_molecule(model, tmp_path, capsys):
+    source = tmp_path / "in.csv"
+    source.write_text("CN\nCCC\n")
+    assert main([str(model), "-i", str(source), "--smiles_column", "CN", "--quiet"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("CCC,")
 
 
 def test_an_output_through_a_link_to_the_input_is_refused(model, tmp_path, capsys):

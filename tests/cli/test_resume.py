@@ -193,6 +193,29 @@ def test_finished_run_is_tested_again_and_stays_the_same(finished: Path, tmp_pat
     assert summaries[0] == summaries[1]
 
 
+def test_run_is_extended_from_another_folder(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(table.parent)
+    words = options(table, "bn+ln")
+    words[words.index(str(table))] = table.name
+    words[words.index("--trainer.max_steps") + 1] = "6"
+    assert main(["fit", *words, "--output", str(tmp_path / "run")]) == 0
+    monkeypatch.chdir(tmp_path)
+    assert main(["fit", "--resume", "run", "--trainer.max_steps", "9"]) == 0
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert config["trainer"]["max_steps"] == 9
+    assert config["data"]["table"] == str(table)
+    (tmp_path / "run" / "summary.json").unlink()
+    capsys.readouterr()
+    assert main(["fit", "--resume", "run", "--trainer.max_epochs", "0"]) == 2
+    error = capsys.readouterr().err
+    assert "max_epochs" in error
+    assert error.count("\n") == 1
+    assert main(["fit", "--resume", "run", "--trainer.max_epochs", "-1"]) == 0
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 9
+
+
 def test_run_without_a_whole_checkpoint(finished: Path, tmp_path: Path, capsys) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished, run)

@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -174,6 +175,45 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     assert header == ["smiles", "pred_active", "pred_long", "warning", "error"]
     values = np.array([row[1:3] for row in rows if not row[4]], dtype=float)
     assert ((values > 0) & (values < 1)).all()
+
+
+def test_several_targets_of_different_scale(tmp_path, capsys) -> None:
+    rows = [[smiles, value, str(1000 * len(smiles))] for smiles, value in sample_rows(60)]
+    # YAML takes these names for numbers.
+    table = write(tmp_path / "assays.csv", [["smiles", "720", "721"], *rows])
+    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
+    options += ["--data.target_columns", "[720,721]", "--data.split", "random"]
+    options += ["--data.units", "[eV,'']", "--output", str(tmp_path / "run")]
+    assert train(["fit", "-c", "table_regression", *TINY, *options]) == 0
+    said = capsys.readouterr().out
+    result = json.loads((tmp_path / "run" / "summary.json").read_text())
+    errors = [result[f"test_mae_{name}"] for name in ("720", "721")]
+    assert result["test_mae"] == pytest.approx(sum(errors) / 2)
+    assert re.search(rf"^ +720 +{errors[0]:.4f} eV$", said, re.MULTILINE)
+    assert re.search(rf"^ +721 +{errors[1]:.4f}$", said, re.MULTILINE)
+    best = read_checkpoint(tmp_path / "run")
+    kept = next(value for key, value in best["callbacks"].items() if "BestCheckpoint" in key)
+    # The small target would have no say in a mean of raw errors.
+    assert kept["monitor"] == "validation_loss"
+
+
+@pytest.mark.parametrize(
+    ("cells", "options", "said"),
+    [
+        ("-1,5", [], "no column holds numbers that could be labels (there are numbers with a dec"),
+        ("-1,5", ["--data.target_columns", "dG"], "59 of 60 rows cannot be used; the first"),
+    ],
+)
+def test_decimal_commas_are_named(cells: str, options: list[str], said: str, tmp_path, capsys):
+    rows = [[smiles, cells] for smiles, _ in sample_rows(60)]
+    rows[7][1] = "-2"
+    table = write(tmp_path / "comma.csv", [["smiles", "dG"], *rows])
+    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root"), *options]
+    assert train(["fit", "-c", "table_regression", *TINY, *options]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "decimal comma" in error
+    assert error.count("\n") == 1
 
 
 def test_weights_change_training_and_their_scale_does_not(tmp_path: Path) -> None:

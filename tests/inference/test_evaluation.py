@@ -46,3 +46,4 @@ def test_rows_that_do_not_count_are_counted():
     predictions = [0.5, 0.5, 0.5, 0.5, math.nan, 0.5, 0.5, 0.5]
     text = evaluation("binary", cells, predictions).text()
     assert "(3 rows; 2 of class 1; 1 with a label but no prediction; 2 with a label" in text
+    assert "cannot be used, such as '2')" in text

@@ -90,6 +90,12 @@ def test_what_is_no_finite_number_is_refused(cell: object) -> None:
         parse_number(cell)
 
 
+@pytest.mark.parametrize("cell", ["1,5", "-11,01", "+0,5e-3"])
+def test_a_decimal_comma_is_named(cell: str) -> None:
+    with pytest.raises(ValueError, match="a decimal comma has to be a point"):
+        parse_number(cell)
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_float_survives_as_text(number: float) -> None:
