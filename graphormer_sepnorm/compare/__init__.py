@@ -1,0 +1,1 @@
+"""Comparison of norm arms: how their models differ in error and in geometry."""

@@ -1,0 +1,491 @@
+"""The geometry of clouds against closed forms, literal restatements and other libraries."""
+
+from __future__ import annotations
+
+import math
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.spatial.distance import pdist
+from scipy.special import gammaln, hyp0f1, i0
+
+from graphormer_sepnorm.compare.geometry import (
+    PROBE_PENALTIES,
+    cosine_to,
+    effective_rank,
+    feature_histograms,
+    linear_probe,
+    log_singular_values,
+    participation_ratio,
+    singular_values,
+    uniformity,
+    uniformity_floor,
+)
+
+EXACT = 1e-12
+few = settings(deadline=None, max_examples=25)
+
+
+def cloud(n: int, width: int, seed: int = 0) -> np.ndarray:
+    """Directions of a standard normal are even over the sphere."""
+    return np.random.default_rng(seed).standard_normal((n, width))
+
+
+def rotation(width: int, seed: int = 0) -> np.ndarray:
+    return np.linalg.qr(cloud(width, width, seed + 1000))[0]
+
+
+def literal_uniformity(rows: np.ndarray) -> float:
+    """Eq. 4 as it is printed."""
+    total, count = 0.0, len(rows)
+    for m in range(count):
+        for n in range(m):
+            difference = rows[n] / np.linalg.norm(rows[n]) - rows[m] / np.linalg.norm(rows[m])
+            total += math.exp(-2 * np.linalg.norm(difference) ** 2)
+    return math.log(2 / (count * (count - 1)) * total)
+
+
+# Uniformity
+
+
+def test_collapsed_cloud_is_0():
+    row = cloud(1, 7)
+    assert uniformity(np.repeat(row, 5, 0)) == pytest.approx(0, abs=1e-14)
+    # Lengths do not matter, only directions.
+    assert uniformity(row * np.geomspace(1e-3, 1e3, 9)[:, None]) == pytest.approx(0, abs=1e-14)
+    assert uniformity(row * np.ones((2000, 1))) <= 0
+
+
+@pytest.mark.parametrize("n", [2, 3, 40])
+def test_orthogonal_directions(n):
+    """Every squared distance is 2."""
+    assert uniformity(rotation(n) * 3) == pytest.approx(-4, rel=EXACT)
+
+
+def test_two_directions_at_any_angle():
+    """|u - v|^2 = 2 - 2 cos(angle): -8 for antipodes."""
+    for angle in np.linspace(0, math.pi, 13):
+        pair = np.array([[1.0, 0.0], [5 * math.cos(angle), 5 * math.sin(angle)]])
+        assert uniformity(pair) == pytest.approx(-4 + 4 * math.cos(angle), rel=EXACT, abs=1e-14)
+
+
+@pytest.mark.parametrize("width", [1, 2, 10, 700])
+def test_axes_and_their_antipodes(width):
+    """Of the d (2 d - 1) pairs d are antipodes, the others orthogonal; 700 fills two blocks."""
+    axes = np.concatenate([np.eye(width), -np.eye(width)])
+    truth = (math.exp(-8) + (2 * width - 2) * math.exp(-4)) / (2 * width - 1)
+    assert uniformity(axes) == pytest.approx(math.log(truth), rel=EXACT)
+
+
+@few
+@given(n=st.integers(2, 14), width=st.integers(1, 6), seed=st.integers(0, 99))
+def test_uniformity_as_printed(n, width, seed):
+    rows = cloud(n, width, seed)
+    assert uniformity(rows) == pytest.approx(literal_uniformity(rows), rel=1e-11, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [1023, 1024, 1025, 2500])
+def test_uniformity_of_several_blocks(n):
+    rows = cloud(n, 5) + 0.5
+    directions = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    truth = math.log(np.exp(-2 * pdist(directions, "sqeuclidean")).mean())
+    assert uniformity(rows) == pytest.approx(truth, rel=1e-11)
+
+
+@few
+@given(seed=st.integers(0, 99), n=st.integers(2, 30), power=st.integers(-300, 300))
+def test_uniformity_knows_neither_rotation_scale_nor_order(seed, n, power):
+    rows = cloud(n, 4, seed)
+    truth = uniformity(rows)
+    rng = np.random.default_rng(seed)
+    for other in (
+        rows @ rotation(4, seed),
+        rows * 10.0**power,
+        rows * rng.uniform(0.1, 10, (n, 1)),
+        rng.permutation(rows),
+        -rows,
+    ):
+        assert uniformity(other) == pytest.approx(truth, rel=1e-11, abs=1e-12)
+
+
+@pytest.mark.parametrize("width", [8, 80])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_even_cloud_lies_at_the_floor(width, seed):
+    """The standard error of a mean over pairs is exact here.
+
+    On an even sphere the expected kernel at a fixed direction is the same for all of them, so
+    pairs are uncorrelated and the variance of the mean is Var(k) / pairs, where
+    E exp(a u) = 0F1(; d/2; a^2 / 4) gives E k^2 and (E k)^2. Five standard errors.
+    """
+    n = 2000
+    relative = hyp0f1(width / 2, 16) / hyp0f1(width / 2, 4) ** 2 - 1
+    tolerance = 5 * math.sqrt(relative * 2 / (n * (n - 1)))
+    assert tolerance < 0.01
+    difference = uniformity(cloud(n, width, seed)) - uniformity_floor(width)
+    assert abs(difference) < tolerance
+    # Enough to see a cloud that is off centre by a fifth of its spread.
+    assert uniformity(cloud(n, width, seed) + 0.2) - uniformity_floor(width) > 2 * tolerance
+
+
+@pytest.mark.parametrize(
+    ("width", "truth"),
+    [
+        (1, math.log((1 + math.exp(-8)) / 2)),  # the two ends of a line
+        (2, math.log(i0(4)) - 4),  # a circle
+        (3, math.log(math.sinh(4) / 4) - 4),  # Archimedes: u is even between -1 and 1
+    ],
+)
+def test_floor_in_closed_form(width, truth):
+    assert uniformity_floor(width) == pytest.approx(truth, rel=EXACT)
+
+
+@pytest.mark.parametrize("width", [4, 8, 80, 768])
+def test_floor_by_integration(width):
+    """The angle to an axis has a density proportional to sin^(d - 2)."""
+    log_area = gammaln(width / 2) - gammaln((width - 1) / 2) - math.log(math.pi) / 2
+
+    def term(angle: float) -> float:
+        sine = (width - 2) * math.log(math.sin(angle)) if 0 < angle < math.pi else -math.inf
+        return math.exp(4 * math.cos(angle) - 4 + log_area + sine)
+
+    mean, _ = quad(term, 0, math.pi, points=[1.4, math.pi / 2], limit=200)
+    assert uniformity_floor(width) == pytest.approx(math.log(mean), abs=1e-9)
+
+
+def test_floor_of_wide_clouds():
+    for width in (80, 768, 10_000):
+        assert uniformity_floor(width) == pytest.approx(-4 + 8 / width, abs=10 / width**2)
+    assert -3.91 < uniformity_floor(80) < -3.90
+    with pytest.raises(ValueError, match="at least one channel"):
+        uniformity_floor(0)
+
+
+@few
+@given(seed=st.integers(0, 99), n=st.integers(2, 40), width=st.integers(1, 5))
+def test_no_cloud_lies_below_its_bound(seed, n, width):
+    """The kernel is positive definite: all n^2 pairs have at least the mean of an even sphere."""
+    rows = cloud(n, width, seed)
+    if seed % 2:  # far more even than chance: antipodes
+        rows[n // 2 :] = -rows[: n - n // 2]
+    bound = (n * math.exp(uniformity_floor(width)) - 1) / (n - 1)
+    assert math.exp(uniformity(rows)) >= bound - 1e-12
+
+
+def test_ten_thousand_in_bounded_memory():
+    """All pairs at once would take 800 MB."""
+    rows = cloud(10_000, 16).astype(np.float32)
+    tracemalloc.start()
+    start = time.perf_counter()
+    value = uniformity(rows)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6
+    assert time.perf_counter() - start < 30
+    assert value == pytest.approx(uniformity_floor(16), abs=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_tensors_are_taken_as_they_are(dtype):
+    tensor = torch.from_numpy(cloud(20, 6)).to(dtype).requires_grad_()
+    array = tensor.detach().double().numpy()
+    assert uniformity(tensor) == uniformity(array)
+    assert np.array_equal(singular_values(tensor), singular_values(array))
+    assert tensor.requires_grad
+
+
+def test_a_cloud_is_left_as_it_is():
+    rows = cloud(30, 4)
+    before = rows.copy()
+    uniformity(rows)
+    singular_values(rows, centred=True)
+    feature_histograms(rows)
+    cosine_to(rows, rows, np.arange(30))
+    linear_probe(rows, rows[:, 0], rows, rows[:, 0])
+    assert np.array_equal(rows, before)
+
+
+def test_what_has_no_uniformity():
+    rows = cloud(5, 3)
+    with pytest.raises(ValueError, match="pairs"):
+        uniformity(rows[:1])
+    with pytest.raises(ValueError, match=r"\[n, d\]"):
+        uniformity(rows[0])
+    with pytest.raises(ValueError, match=r"\[n, d\]"):
+        uniformity(rows[:0])
+    rows[3] = 0
+    with pytest.raises(ValueError, match="1 of 5 embeddings, the first in row 3: all zero"):
+        uniformity(rows)
+    rows[2:, 1] = math.nan
+    with pytest.raises(ValueError, match="3 of 5 embeddings, the first in row 2: not finite"):
+        uniformity(rows)
+
+
+# Spectrum
+
+
+def of_spectrum(values: list[float], n: int, width: int) -> np.ndarray:
+    """A cloud with these singular values."""
+    left, right = rotation(n)[:, : len(values)], rotation(width, 1)[:, : len(values)]
+    return (left * values) @ right.T
+
+
+@pytest.mark.parametrize(("n", "width"), [(9, 4), (4, 9), (6, 6)])
+def test_known_singular_values(n, width):
+    values = singular_values(of_spectrum([5.0, 2.0, 0.25], n, width))
+    assert values == pytest.approx([5, 2, 0.25] + [0] * (min(n, width) - 3), rel=1e-10)
+    logs = log_singular_values(of_spectrum([5.0, 2.0, 0.25], n, width))
+    assert logs[:3] == pytest.approx(np.log([5, 2, 0.25]), rel=1e-10)
+    assert np.isneginf(logs[3:]).all()
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_singular_values_are_roots_of_eigenvalues(centred):
+    rows = cloud(500, 12) * np.geomspace(0.01, 1, 12) + 3
+    part = rows - rows.mean(0) if centred else rows
+    truth = np.sqrt(np.linalg.eigvalsh(part.T @ part)[::-1])
+    assert singular_values(rows, centred=centred) == pytest.approx(truth, rel=1e-7)
+    assert log_singular_values(rows, centred=centred) == pytest.approx(np.log(truth), abs=1e-7)
+
+
+def test_centring_takes_the_mean_away():
+    rows = cloud(300, 5) @ rotation(5)
+    shifted = rows + 100
+    assert singular_values(shifted, centred=True) == pytest.approx(
+        singular_values(rows, centred=True), rel=1e-9
+    )
+    assert singular_values(shifted)[0] == pytest.approx(100 * math.sqrt(5 * 300), rel=0.01)
+    # Divided by n their squares are the variances; their sum is the total.
+    total = (singular_values(rows, centred=True) ** 2).sum() / 300
+    assert total == pytest.approx(rows.var(0).sum())
+
+
+@pytest.mark.parametrize("offset", [0.1, 1e6])
+def test_collapsed_cloud_has_no_spectrum(offset):
+    """Only rounding errors remain after centring."""
+    values = singular_values(np.full((1000, 8), offset), centred=True)
+    assert (values == 0).all()
+    assert effective_rank(values) == participation_ratio(values) == 0
+    assert effective_rank(singular_values(np.full((1000, 8), offset))) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_rank_of_equal_values_is_their_number(count):
+    spectrum = np.array([3.0] * count + [0.0] * 4)
+    assert effective_rank(spectrum) == pytest.approx(count, rel=EXACT)
+    assert participation_ratio(spectrum) == pytest.approx(count, rel=EXACT)
+
+
+def test_ranks_of_two_values():
+    """Shares 3/4 and 1/4; variances 9 and 1."""
+    spectrum = np.array([3.0, 1.0])
+    assert effective_rank(spectrum) == pytest.approx(4 / 3**0.75, rel=EXACT)
+    assert participation_ratio(spectrum) == pytest.approx(100 / 82, rel=EXACT)
+
+
+@few
+@given(values=st.lists(st.floats(0, 1e6), min_size=1, max_size=9), power=st.integers(-200, 200))
+def test_order_of_the_ranks(values, power):
+    """Rényi entropies fall with their order, and squares are less even than values."""
+    spectrum = np.array(values)
+    if not spectrum.any():
+        return
+    rank, ratio = effective_rank(spectrum), participation_ratio(spectrum)
+    assert 1 - 1e-9 <= ratio <= rank * (1 + 1e-9)
+    assert rank <= np.count_nonzero(spectrum) * (1 + 1e-9)
+    if spectrum[spectrum > 0].min() > 1e-6:
+        scaled = spectrum * 10.0**power
+        assert effective_rank(scaled) == pytest.approx(rank)
+        assert participation_ratio(scaled) == pytest.approx(ratio)
+
+
+def test_ranks_know_neither_rotation_nor_scale():
+    rows = cloud(50, 6) * np.arange(1, 7)
+    for other in (rows @ rotation(6), rows * 1e-9, rows[::-1]):
+        for measure in (effective_rank, participation_ratio):
+            truth = measure(singular_values(rows, centred=True))
+            assert measure(singular_values(other, centred=True)) == pytest.approx(truth)
+
+
+@pytest.mark.parametrize("wrong", [np.eye(2), [], [1.0, -1.0], [math.inf]])
+@pytest.mark.parametrize("measure", [effective_rank, participation_ratio])
+def test_what_is_no_spectrum(measure, wrong):
+    with pytest.raises(ValueError, match="a spectrum is a vector"):
+        measure(np.array(wrong))
+
+
+# Histograms
+
+
+@few
+@given(n=st.integers(1, 60), width=st.integers(1, 5), bins=st.integers(1, 9))
+def test_histograms_are_those_of_numpy(n, width, bins):
+    rows = cloud(n, width, n)
+    counts, edges = feature_histograms(rows, 3, bins)
+    assert counts.shape == (min(width, 3), bins)
+    assert (edges[0], edges[-1]) == pytest.approx((rows[:, :3].min(), rows[:, :3].max())) or n == 1
+    for feature, row in enumerate(counts):
+        assert np.array_equal(row, np.histogram(rows[:, feature], edges)[0])
+
+
+def test_histograms_with_edges_of_another_cloud():
+    """What lies outside is not lost."""
+    rows = np.array([[-9.0, 0.5], [0.0, 1.0], [1.0, 2.0], [7.0, 1.999]])
+    counts, edges = feature_histograms(rows, bins=np.array([0.0, 1.0, 2.0]))
+    assert counts.tolist() == [[2, 2], [1, 3]]
+    assert edges.tolist() == [0, 1, 2]
+
+
+def test_histograms_of_a_constant():
+    counts, edges = feature_histograms(np.ones((5, 2)), bins=3)
+    assert (counts.sum(1) == 5).all()
+    assert (np.diff(edges) > 0).all()
+
+
+@pytest.mark.parametrize("bins", [0, np.array([1.0]), np.array([0.0, 0.0]), np.eye(2)])
+def test_wrong_bins(bins):
+    with pytest.raises(ValueError, match="bins"):
+        feature_histograms(cloud(3, 2), bins=bins)
+    with pytest.raises(ValueError, match="features"):
+        feature_histograms(cloud(3, 2), features=0)
+
+
+# Cosines
+
+
+def test_cosine_by_loop():
+    rng = np.random.default_rng(0)
+    token, atoms = cloud(7, 5), cloud(2500, 5, 1)
+    graph = rng.choice([0, 1, 2, 4, 6], 2500)  # in any order, and not of every graph
+    values = cosine_to(token, atoms, graph)
+    for g in range(7):
+        cosines = [
+            float(token[g] @ atom / np.linalg.norm(token[g]) / np.linalg.norm(atom))
+            for atom, of in zip(atoms, graph, strict=True)
+            if of == g
+        ]
+        if cosines:
+            assert values[g] == pytest.approx(np.mean(cosines), rel=1e-10)
+        else:
+            assert math.isnan(values[g])
+
+
+def test_cosine_of_known_directions():
+    token = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    atoms = torch.tensor([[3.0, 0.0], [-1.0, 0.0], [0.0, 9.0], [5.0, 0.0]])
+    values = cosine_to(token, atoms, torch.tensor([0, 0, 1, 2]))
+    assert values == pytest.approx([0, 1, math.sqrt(0.5)])
+    assert cosine_to(cloud(4, 9), cloud(4, 9) * -7, np.arange(4)) == pytest.approx(-1)
+    assert (np.abs(cosine_to(cloud(4, 9), cloud(4, 9), np.arange(4))) <= 1).all()
+
+
+def test_wrong_cosines():
+    token, atoms = cloud(2, 3), cloud(4, 3)
+    for graph, message in (
+        ([0, 0, 1], r"must be \[G, d\]"),
+        ([0, 0, 1, 2], "from 0 to 2"),
+        ([0, 0, -1, 1], "from -1 to 1"),
+        ([0.0, 0.0, 1.0, 1.0], "instead of integers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            cosine_to(token, atoms, np.array(graph))
+    with pytest.raises(ValueError, match=r"must be \[G, d\]"):
+        cosine_to(token, cloud(4, 5), np.zeros(4, int))
+    atoms[2] = 0
+    with pytest.raises(ValueError, match="row 2: all zero"):
+        cosine_to(token, atoms, np.zeros(4, int))
+
+
+# Probes
+
+
+def test_probe_reads_what_is_linear():
+    x, weights = cloud(600, 10) * np.geomspace(1e-3, 1e3, 10) + 5, cloud(10, 1)[:, 0]
+    y = (x / x.std(0)) @ weights
+    assert linear_probe(x[:400], y[:400], x[400:], y[400:]) > 0.999999
+    # Half of the variance is noise that no probe can read: R^2 0.5 less the cost of estimating.
+    noisy = y + np.random.default_rng(1).normal(0, y.std(), 600)
+    assert linear_probe(x[:400], noisy[:400], x[400:], noisy[400:]) == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_probe_reads_nothing_from_noise(seed):
+    """Not even with as many channels as rows: the penalty is chosen large enough."""
+    y = np.random.default_rng(seed).standard_normal(600)
+    for width in (10, 300):
+        x = cloud(600, width, seed + 10)
+        assert -0.1 < linear_probe(x[:300], y[:300], x[300:], y[300:]) < 0.05
+
+
+def test_probe_by_leaving_each_row_out():
+    """The penalty that a loop over rows prefers, and R^2 from its definition."""
+    rng = np.random.default_rng(3)
+    x, other = cloud(24, 6) * 4 + 1, cloud(15, 6, 1) * 4 + 1
+    weights = rng.standard_normal(6)
+    y, other_y = (part @ weights + rng.normal(0, 9, len(part)) for part in (x, other))
+    mean, deviation = x.mean(0), x.std(0)
+
+    def predict(rows, labels, new, penalty):
+        centre = rows.mean(0)
+        gram = (rows - centre).T @ (rows - centre) + penalty * np.eye(6)
+        slope = np.linalg.solve(gram, (rows - centre).T @ (labels - labels.mean()))
+        return labels.mean() + (new - centre) @ slope
+
+    standard, new = (x - mean) / deviation, (other - mean) / deviation
+    errors = [
+        sum(
+            (predict(np.delete(standard, i, 0), np.delete(y, i), standard[i], penalty) - y[i]) ** 2
+            for i in range(24)
+        )
+        for penalty in PROBE_PENALTIES
+    ]
+    best = int(np.argmin(errors))
+    assert 0 < best < len(PROBE_PENALTIES) - 1
+    residuals = other_y - predict(standard, y, new, PROBE_PENALTIES[best])
+    truth = 1 - (residuals**2).sum() / ((other_y - other_y.mean()) ** 2).sum()
+    assert linear_probe(x, y, other, other_y) == pytest.approx(truth, rel=1e-8)
+
+
+def test_probe_knows_no_units():
+    x, y = cloud(200, 5), cloud(200, 1, 7)[:, 0]
+    y += x @ np.arange(5)
+    truth = linear_probe(x[:120], y[:120], x[120:], y[120:])
+    scaled, shifted = x * np.geomspace(1e-6, 1e6, 5) - 3e-6, 1000 - 7 * y
+    for features, labels in ((scaled, y), (x, shifted), (torch.from_numpy(x), torch.from_numpy(y))):
+        again = linear_probe(features[:120], labels[:120], features[120:], labels[120:])
+        assert again == pytest.approx(truth, rel=1e-6)
+
+
+def test_probe_misses_a_length_that_was_normalised_away():
+    """The reading of SepNorm that the probes are made for: a size kept in the length of [CLS]."""
+    rng = np.random.default_rng(0)
+    size = rng.integers(5, 40, 900)
+    x = size[:, None] * (np.ones(8) + 0.1 * rng.standard_normal((900, 8)))
+    normalised = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
+    assert linear_probe(x[:600], size[:600], x[600:], size[600:]) > 0.95
+    assert linear_probe(normalised[:600], size[:600], normalised[600:], size[600:]) < 0.05
+
+
+def test_probe_with_constants():
+    x, y = cloud(40, 3), np.arange(40.0)
+    x[:, 1] = 4
+    assert math.isfinite(linear_probe(x[:20], y[:20], x[20:], y[20:]))
+    assert math.isnan(linear_probe(x[:20], y[:20], x[20:], np.ones(20)))
+    assert linear_probe(x[:20], np.ones(20), x[20:], y[20:]) < 0
+
+
+def test_wrong_probes():
+    x, y = cloud(10, 3), np.arange(10.0)
+    for arguments, message in (
+        ((x, y[:9], x, y), "must be"),
+        ((x, y, cloud(10, 4), y), "3 channels in training, 4"),
+        ((x[:1], y[:1], x, y), "at least 2 rows"),
+        ((x, np.where(y > 7, math.nan, y), x, y), "2 labels are not finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            linear_probe(*arguments)

@@ -1,0 +1,207 @@
+"""DeLong's test and the bootstrap, against loops over all pairs, scikit-learn and closed forms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import roc_auc_score
+
+from graphormer_sepnorm.compare.roc_statistics import (
+    auc_standard_error,
+    delong,
+    paired_bootstrap_auc,
+)
+
+
+def delong_by_loops(labels, *scores) -> tuple[np.ndarray, np.ndarray]:
+    """Areas and their covariance, equations 1 to 6 of DeLong et al. (1988) word for word."""
+    positives = [i for i, label in enumerate(labels) if label == 1]
+    negatives = [i for i, label in enumerate(labels) if label == 0]
+
+    def psi(x: float, y: float) -> float:
+        return 1.0 if x > y else 0.5 if x == y else 0.0
+
+    v10 = [[np.mean([psi(s[i], s[j]) for j in negatives]) for i in positives] for s in scores]
+    v01 = [[np.mean([psi(s[i], s[j]) for i in positives]) for j in negatives] for s in scores]
+    areas = np.array([np.mean(row) for row in v10])
+    covariance = np.zeros((len(scores), len(scores)))
+    for r in range(len(scores)):
+        for s in range(len(scores)):
+            for v in (v10, v01):
+                products = [
+                    (a - areas[r]) * (b - areas[s]) for a, b in zip(v[r], v[s], strict=True)
+                ]
+                covariance[r, s] += sum(products) / (len(products) - 1) / len(products)
+    return areas, covariance
+
+
+def correlated_scores(seed: int, p: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels and two scores, both normal, and larger by 1 on average for positives."""
+    generator = np.random.default_rng(seed)
+    labels = generator.permutation(np.repeat([1, 0], [p, n]))
+    shared = generator.normal(size=p + n) + labels
+    noise = generator.normal(scale=0.5, size=(2, p + n))
+    return labels, shared + noise[0], shared + noise[1]
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 9])
+@pytest.mark.parametrize(("p", "n"), [(2, 2), (5, 40), (23, 17)])
+def test_delong_is_the_sum_over_all_pairs(decimals: int, p: int, n: int) -> None:
+    labels, a, b = correlated_scores(5, p, n)
+    a, b = a.round(decimals), b.round(decimals)  # few decimals make many ties
+    areas, covariance = delong_by_loops(labels, a, b)
+    variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
+    result = delong(labels, a, b)
+    assert (result.auc_a, result.auc_b) == pytest.approx(tuple(areas))
+    assert result.difference == pytest.approx(areas[1] - areas[0])
+    assert result.standard_error == pytest.approx(math.sqrt(max(variance, 0)), abs=1e-9)
+    assert auc_standard_error(labels, a) == pytest.approx(math.sqrt(covariance[0, 0]), abs=1e-9)
+
+
+def test_delongs_interval_and_p_value_are_normal() -> None:
+    labels, a, b = correlated_scores(2, 30, 70)
+    result = delong(labels, a, b, confidence=0.9)
+    low, high = stats.norm.interval(0.9, result.difference, result.standard_error)
+    assert (result.low, result.high, result.confidence) == pytest.approx((low, high, 0.9))
+    z = abs(result.difference) / result.standard_error
+    assert result.p_value == pytest.approx(2 * stats.norm.sf(z))
+
+
+def test_an_area_worked_by_hand() -> None:
+    # Positives 3 and 1, negatives 2 and 0: V10 = (1, 1/2), V01 = (1/2, 1), each of variance 1/8.
+    assert auc_standard_error([1, 1, 0, 0], [3, 1, 2, 0]) == pytest.approx(math.sqrt(1 / 8))
+
+
+def test_the_standard_error_of_molhiv_is_near_two_and_a_half_points() -> None:
+    # Exponential scores have a variance in closed form (Hanley & McNeil 1982, Radiology 143:29).
+    p, n, area = 130, 3983, 0.77
+    pairs_1, pairs_2 = area / (2 - area), 2 * area**2 / (1 + area)
+    variance = area * (1 - area) + (p - 1) * (pairs_1 - area**2) + (n - 1) * (pairs_2 - area**2)
+    truth = math.sqrt(variance / (p * n))
+    assert truth == pytest.approx(0.025, abs=0.002)
+    generator = np.random.default_rng(0)
+    labels = np.repeat([1, 0], [p, n])
+    scale = np.where(labels == 1, area / (1 - area), 1.0)
+    squares = [auc_standard_error(labels, generator.exponential(scale)) ** 2 for _ in range(60)]
+    assert math.sqrt(np.mean(squares)) == pytest.approx(truth, rel=0.03)
+
+
+def test_delong_covers_as_often_as_it_says() -> None:
+    runs = 600
+    results = []
+    for seed in range(runs):
+        labels, a, b = correlated_scores(seed, 40, 60)
+        results.append(delong(labels, a, b))
+    covered = sum(result.low <= 0 <= result.high for result in results) / runs
+    assert covered == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / runs))
+    # The p-value is dual to the interval.
+    assert covered == sum(result.p_value >= 0.05 for result in results) / runs
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=4, max_size=25),
+    st.integers(2, 23),
+)
+def test_areas_swap_and_units_do_not_matter(scores: list[tuple[int, int]], p: int) -> None:
+    a, b = (np.array(column, dtype=float) for column in zip(*scores, strict=True))
+    labels = np.arange(len(a)) < min(p, len(a) - 2)
+    result, swapped = delong(labels, a, b), delong(labels, b, a)
+    assert result.auc_a == pytest.approx(roc_auc_score(labels, a))
+    assert result.auc_b == pytest.approx(roc_auc_score(labels, b))
+    assert swapped.difference == -result.difference
+    assert swapped.standard_error == result.standard_error
+    assert repr(delong(labels, np.exp(a), 3 * b - 100)) == repr(result)
+
+
+def test_scores_of_the_same_order_do_not_differ() -> None:
+    labels, a, _ = correlated_scores(0, 20, 30)
+    result = delong(labels, a, np.exp(a))
+    assert (result.difference, result.standard_error, result.p_value) == (0.0, 0.0, 1.0)
+    bootstrap = paired_bootstrap_auc(labels, a, np.exp(a), samples=50)
+    assert (bootstrap.low, bootstrap.high, bootstrap.p_value) == (0.0, 0.0, 1.0)
+
+
+def test_nothing_is_claimed_where_the_variance_vanishes() -> None:
+    labels = [0, 0, 0, 1, 1]
+    right = delong(labels, [1, 2, 3, 4, 5], [1, 2, 3, 5, 4])
+    assert (right.difference, right.p_value) == (0.0, 1.0)
+    wrong = delong(labels, [1, 2, 3, 4, 5], [5, 4, 3, 2, 1])
+    assert (wrong.difference, wrong.standard_error) == (-1.0, 0.0)
+    assert all(math.isnan(value) for value in (wrong.low, wrong.high, wrong.p_value))
+    single = delong([0, 0, 1], [1, 2, 3], [1, 3, 2])
+    assert single.difference == -0.5
+    assert math.isnan(single.standard_error)
+    assert math.isnan(single.p_value)
+
+
+def test_infinite_scores_are_the_largest() -> None:
+    result = delong([1, 1, 0, 0], [math.inf, 0, 0, -math.inf], [2, 1, 1, 0])
+    assert result.auc_a == result.auc_b == 0.875
+
+
+def test_the_bootstrap_is_scikit_learns_area_of_the_drawn_molecules() -> None:
+    labels, a, b = correlated_scores(4, 12, 30)
+    a = a.round(1)
+    result = paired_bootstrap_auc(labels, a, b, samples=40, seed=7)
+    positives, negatives = np.flatnonzero(labels == 1), np.flatnonzero(labels == 0)
+    generator = np.random.default_rng(7)
+    differences = []
+    for _ in range(40):
+        drawn_p = positives[generator.integers(12, size=12)]
+        drawn = np.concatenate([drawn_p, negatives[generator.integers(30, size=30)]])
+        first, second = (roc_auc_score(labels[drawn], s[drawn]) for s in (a, b))
+        differences.append(second - first)
+    assert result.difference == pytest.approx(roc_auc_score(labels, b) - roc_auc_score(labels, a))
+    assert result.standard_error == pytest.approx(np.std(differences, ddof=1))
+    assert (result.low, result.high) == pytest.approx(
+        tuple(np.percentile(differences, [2.5, 97.5]))
+    )
+    tail = min(np.less_equal(differences, 0).sum(), np.greater_equal(differences, 0).sum())
+    assert result.p_value == pytest.approx(min(1.0, 2 * (tail + 1) / 41))
+
+
+def test_the_bootstrap_agrees_with_delong() -> None:
+    labels, a, b = correlated_scores(6, 130, 1000)
+    b = b + 0.3 * labels
+    exact, sampled = delong(labels, a, b), paired_bootstrap_auc(labels, a, b)
+    assert (sampled.auc_a, sampled.auc_b) == pytest.approx((exact.auc_a, exact.auc_b))
+    assert sampled.standard_error == pytest.approx(exact.standard_error, rel=0.08)
+    assert sampled.low == pytest.approx(exact.low, abs=0.3 * exact.standard_error)
+    assert sampled.high == pytest.approx(exact.high, abs=0.3 * exact.standard_error)
+    assert sampled == paired_bootstrap_auc(labels, a, b)
+    assert sampled != paired_bootstrap_auc(labels, a, b, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "a", "b", "message"),
+    [
+        ([1, 1], [1, 2], [1, 2], "needs molecules of both classes"),
+        ([], [], [], "needs molecules of both classes"),
+        ([1, 2], [1, 2], [1, 2], "a label is neither 0 nor 1"),
+        ([1, math.nan], [1, 2], [1, 2], "a label is neither 0 nor 1"),
+        ([[1, 0]], [[1, 2]], [[1, 2]], "labels: a list of numbers is needed"),
+        ([1, 0], [1, 2, 3], [1, 2], "scores_a: one score per label is needed"),
+        ([1, 0], [1, 2], [math.nan, 2], "scores_b: a score is nan"),
+    ],
+)
+@pytest.mark.parametrize("compare", [delong, paired_bootstrap_auc])
+def test_what_has_no_area_is_refused_in_one_line(compare, labels, a, b, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        compare(labels, a, b)
+    assert "\n" not in str(caught.value)
+
+
+def test_options_out_of_range_are_refused() -> None:
+    labels, a, b = correlated_scores(0, 3, 3)
+    with pytest.raises(ValueError, match="confidence"):
+        delong(labels, a, b, confidence=95)
+    with pytest.raises(ValueError, match="confidence"):
+        paired_bootstrap_auc(labels, a, b, confidence=0)
+    with pytest.raises(ValueError, match="2 samples or more"):
+        paired_bootstrap_auc(labels, a, b, samples=1)

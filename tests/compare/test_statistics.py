@@ -1,0 +1,304 @@
+"""Paired comparisons over seeds and over molecules, against scipy and literal restatements."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from graphormer_sepnorm.compare.statistics import (
+    DRAWS,
+    holm,
+    mean_sd,
+    paired_difference,
+    paired_errors,
+    sign_flip_p,
+)
+
+BASELINE = [0.301, 0.312, 0.295, 0.304, 0.299, 0.318]
+TREATMENT = [0.287, 0.305, 0.297, 0.281, 0.288, 0.301]
+
+# Whole numbers over 8 are exact in float64, so that a literal restatement has the same ties.
+eighths = st.integers(-40, 40).map(lambda number: number / 8)
+
+
+def flipped_p_by_loops(differences: list[float], statistic=sum) -> float:
+    observed = abs(statistic(differences))
+    reached = [
+        abs(statistic([s * d for s, d in zip(signs, differences, strict=True)])) >= observed
+        for signs in itertools.product((1, -1), repeat=len(differences))
+    ]
+    return sum(reached) / len(reached)
+
+
+def flipped_p_by_counting(differences: list[int]) -> float:
+    """Count the assignments of signs by their sum, one difference after the other."""
+    counts = {0: 1}
+    for difference in differences:
+        following: dict[int, int] = {}
+        for total, count in counts.items():
+            for signed in (total + difference, total - difference):
+                following[signed] = following.get(signed, 0) + count
+        counts = following
+    observed = abs(sum(differences))
+    reached = sum(count for total, count in counts.items() if abs(total) >= observed)
+    return reached / 2 ** len(differences)
+
+
+def holm_by_its_statement(p_values: list[float]) -> list[float]:
+    """The smallest level at which the step-down procedure of Holm (1979) rejects each."""
+    adjusted = []
+    ascending = sorted(p_values)
+    for p in p_values:
+        before = [other for other in ascending if other <= p]
+        steps = [(len(p_values) - i) * other for i, other in enumerate(before)]
+        adjusted.append(min(1.0, max(steps)))
+    return adjusted
+
+
+def test_mean_and_sd_of_seeds() -> None:
+    mean, sd = mean_sd([2.0, 4.0, 9.0])
+    assert mean == 5.0
+    assert sd == pytest.approx(math.sqrt((9 + 1 + 16) / 2))
+    mean, sd = mean_sd([0.3])
+    assert mean == 0.3
+    assert math.isnan(sd)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
+def test_the_interval_is_that_of_scipys_paired_t_test(confidence: float) -> None:
+    result = paired_difference(BASELINE, TREATMENT, confidence)
+    expected = stats.ttest_rel(TREATMENT, BASELINE).confidence_interval(confidence)
+    assert result.low == pytest.approx(expected.low, rel=1e-9)
+    assert result.high == pytest.approx(expected.high, rel=1e-9)
+    assert result.confidence == confidence
+
+
+def test_the_p_value_is_that_of_scipys_permutation_test() -> None:
+    expected = stats.permutation_test(
+        (TREATMENT, BASELINE),
+        lambda x, y, axis: np.mean(x - y, axis=axis),
+        permutation_type="samples",
+        n_resamples=2**6,
+        vectorized=True,
+    )
+    assert paired_difference(BASELINE, TREATMENT).p_value == pytest.approx(expected.pvalue)
+
+
+def test_the_summary_of_a_comparison() -> None:
+    result = paired_difference([10.0, 12.0, 14.0], [9.0, 9.0, 12.0])
+    assert (result.seeds, result.baseline_mean, result.treatment_mean) == (3, 12.0, 10.0)
+    assert (result.mean, result.sd) == (-2.0, 1.0)
+    assert result.relative_percent == pytest.approx(-100 / 6)
+    half = 4.302652729911275 / math.sqrt(3)  # Student's t with 2 degrees of freedom, tables
+    assert (result.low, result.high) == pytest.approx((-2 - half, -2 + half))
+    assert not result.resolved
+    assert result.p_value == result.smallest_p == 0.25
+
+
+@pytest.mark.parametrize(("seeds", "smallest"), [(1, 1.0), (4, 0.125), (6, 0.03125)])
+def test_the_smallest_p_is_reached_where_all_seeds_agree(seeds: int, smallest: float) -> None:
+    baseline = np.linspace(0.30, 0.31, seeds)
+    result = paired_difference(baseline, baseline - np.geomspace(0.01, 0.02, seeds))
+    assert result.smallest_p == smallest
+    assert result.p_value == smallest
+    assert result.resolved == (seeds > 1)
+
+
+def test_one_seed_has_no_interval() -> None:
+    result = paired_difference([0.30], [0.25])
+    assert result.mean == pytest.approx(-0.05)
+    assert all(math.isnan(value) for value in (result.sd, result.low, result.high))
+    assert not result.resolved
+
+
+def test_arms_that_are_equal_but_for_rounding_do_not_differ() -> None:
+    result = paired_difference([0.3, 0.6, 0.7], [0.1 + 0.2, 0.1 * 6, 0.1 * 7])
+    assert (result.mean, result.sd, result.low, result.high) == (0.0, 0.0, 0.0, 0.0)
+    assert result.p_value == 1.0
+    assert not result.resolved
+
+
+def test_the_same_difference_under_every_seed_is_not_resolved() -> None:
+    # 0.3 - 0.2 and 0.4 - 0.3 differ in float64.
+    result = paired_difference([0.2, 0.3, 0.4], [0.3, 0.4, 0.5])
+    assert result.sd == 0.0
+    assert result.low == result.high == pytest.approx(0.1)
+    assert not result.resolved
+
+
+@pytest.mark.parametrize("offset", [0, 10_000, 123_456, 1_000_000])
+def test_ties_between_sums_are_seen_through_rounding(offset: float) -> None:
+    # The differences are 1, 2, -3 and 4 tenths; 10 of the 16 sums are 4 tenths or more in
+    # magnitude, 4 of them exactly, but for rounding. An offset leaves fewer digits to them.
+    baseline, treatment = np.array([0.1, 0.1, 0.7, 0.3]), np.array([0.2, 0.3, 0.4, 0.7])
+    result = paired_difference(baseline + offset, treatment + offset)
+    assert result.p_value == flipped_p_by_counting([1, 2, -3, 4]) == 10 / 16
+
+
+def test_relative_change_of_a_negative_metric_has_the_sign_of_the_difference() -> None:
+    assert paired_difference([-2.0, -2.0], [-1.0, -2.0]).relative_percent == 25.0
+    assert math.isnan(paired_difference([-1.0, 1.0], [0.0, 1.0]).relative_percent)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "treatment", "message"),
+    [
+        ([0.3, math.nan], [0.2, 0.2], "baseline: the value at position 1 is nan"),
+        ([0.3, 0.3], [math.inf, 0.2], "treatment: the value at position 0 is inf"),
+        ([0.3], [0.2, 0.2], "pairs are needed: 1 values of the baseline, 2 of the treatment"),
+        ([], [], "baseline: a list of numbers is needed"),
+        ([[0.3]], [[0.2]], "baseline: a list of numbers is needed"),
+    ],
+)
+@pytest.mark.parametrize("compare", [paired_difference, paired_errors])
+def test_values_that_are_no_pairs_are_refused_in_one_line(
+    compare, baseline: list, treatment: list, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        compare(baseline, treatment)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0, math.nan])
+def test_a_confidence_is_a_share(confidence: float) -> None:
+    with pytest.raises(ValueError, match="confidence is between 0 and 1"):
+        paired_difference([0.3], [0.2], confidence)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(eighths, min_size=1, max_size=9))
+def test_the_sign_flip_p_is_the_share_of_all_assignments(differences: list[float]) -> None:
+    assert sign_flip_p(differences) == flipped_p_by_loops(differences)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(eighths, min_size=2, max_size=7).filter(lambda column: len(set(column)) > 1))
+def test_flipping_the_mean_and_flipping_the_t_statistic_are_the_same(column: list[float]) -> None:
+    def t_squared_in_monotone_form(flipped: list[float]) -> float:
+        # t^2 = (n - 1) S^2 / (n Q - S^2), which grows with S^2 / Q; Q is computed afresh.
+        return sum(flipped) ** 2 / sum(d * d for d in flipped)
+
+    assert sign_flip_p(column) == flipped_p_by_loops(column, t_squared_in_monotone_form)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(eighths, eighths), min_size=2, max_size=8))
+def test_swapping_the_arms_changes_the_sign_only(pairs: list[tuple[float, float]]) -> None:
+    baseline, treatment = zip(*pairs, strict=True)
+    forward = paired_difference(baseline, treatment)
+    backward = paired_difference(treatment, baseline)
+    assert backward.mean == -forward.mean
+    assert (backward.low, backward.high) == pytest.approx((-forward.high, -forward.low))
+    assert (backward.sd, backward.p_value) == pytest.approx((forward.sd, forward.p_value))
+    assert backward.resolved == forward.resolved
+
+
+def test_twenty_differences_are_still_exact() -> None:
+    differences = np.random.default_rng(1).integers(-9, 12, size=20).tolist()
+    assert sign_flip_p(differences) == flipped_p_by_counting(differences)
+
+
+@pytest.mark.parametrize("n", [21, 24, 37])
+def test_more_are_sampled_close_to_the_exact_value(n: int) -> None:
+    differences = np.random.default_rng(n).integers(-9, 12, size=n).tolist()
+    exact = flipped_p_by_counting(differences)
+    assert 0.001 < exact < 0.999
+    deviation = math.sqrt(exact * (1 - exact) / DRAWS)
+    assert sign_flip_p(differences) == pytest.approx(exact, abs=4 * deviation)
+
+
+def test_a_sampled_p_value_is_never_zero_and_always_the_same() -> None:
+    baseline = np.linspace(1, 2, 60)
+    result = paired_difference(baseline, baseline - np.linspace(0.1, 0.2, 60))
+    assert result.p_value == result.smallest_p == 1 / (DRAWS + 1)
+    assert sign_flip_p(np.zeros(60)) == 1.0
+    differences = np.random.default_rng(0).normal(size=60)
+    assert sign_flip_p(differences) == sign_flip_p(differences)
+
+
+def test_intervals_cover_and_tests_reject_as_often_as_they_say() -> None:
+    generator = np.random.default_rng(0)
+    runs, covered, rejected = 2000, 0, 0
+    for _ in range(runs):
+        shared = generator.normal(size=5)  # what a seed does to both arms
+        result = paired_difference(
+            shared + generator.normal(size=5), shared + generator.normal(size=5) + 0.7
+        )
+        covered += result.low <= 0.7 <= result.high
+        flipped = sign_flip_p(generator.standard_t(3, size=5))
+        rejected += flipped <= 0.125
+    assert covered / runs == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / runs))
+    assert rejected / runs == pytest.approx(0.125, abs=4 * math.sqrt(0.125 * 0.875 / runs))
+
+
+def test_holm_on_known_examples() -> None:
+    # R's p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm"), worked by hand: 4 x 0.005, 3 x 0.01,
+    # 2 x 0.03, then 1 x 0.04 raised to the one before.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.7, 0.6]) == pytest.approx([1.0, 1.0])
+    assert holm([0.02]) == pytest.approx([0.02])
+    assert holm([]).shape == (0,)
+
+
+def test_a_test_that_was_not_made_does_not_count() -> None:
+    adjusted = holm([math.nan, 0.02, 0.01, math.nan])
+    assert np.isnan(adjusted[[0, 3]]).all()
+    assert adjusted[[1, 2]] == pytest.approx(holm([0.02, 0.01]))
+    assert np.isnan(holm([math.nan])).all()
+
+
+@pytest.mark.parametrize("p_values", [[0.5, 1.5], [-0.1], [[0.5]], 0.5])
+def test_what_is_no_list_of_p_values_is_refused(p_values) -> None:
+    with pytest.raises(ValueError, match="p-value"):
+        holm(p_values)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 64).map(lambda number: number / 64), min_size=1, max_size=8))
+def test_holm_is_its_statement(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    assert adjusted.tolist() == holm_by_its_statement(p_values)
+    assert (adjusted >= p_values).all()
+    assert (np.diff(adjusted[np.argsort(p_values)]) >= 0).all()
+
+
+def test_errors_of_molecules_against_scipy() -> None:
+    generator = np.random.default_rng(3)
+    baseline = generator.exponential(size=400)
+    treatment = np.abs(baseline - 0.05 + generator.normal(scale=0.4, size=400))
+    treatment[:40] = baseline[:40]
+    result = paired_errors(baseline, treatment)
+    expected = stats.ttest_rel(treatment, baseline)
+    interval = expected.confidence_interval(0.95)
+    assert result.molecules == 400
+    assert result.mean == pytest.approx((treatment - baseline).mean())
+    assert result.standard_error == pytest.approx(stats.sem(treatment - baseline))
+    assert (result.low, result.high) == pytest.approx((interval.low, interval.high))
+    # With 400 molecules the two tests agree, but for the sampling of signs.
+    assert result.p_value == pytest.approx(expected.pvalue, abs=0.01)
+    assert result.improved == (treatment < baseline).mean()
+    assert result.worsened == (treatment > baseline).mean()
+    assert result.improved + result.worsened == pytest.approx(0.9)
+
+
+def test_errors_that_are_the_same_but_for_rounding_are_ties() -> None:
+    result = paired_errors([0.3, 0.6, 1.0], [0.1 + 0.2, 0.1 * 6, 1.0])
+    assert (result.mean, result.improved, result.worsened, result.p_value) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_one_molecule_has_no_interval() -> None:
+    result = paired_errors([0.5], [0.25])
+    assert (result.mean, result.improved, result.p_value) == (-0.25, 1.0, 1.0)
+    assert math.isnan(result.standard_error)
+    assert math.isnan(result.low)
+
+
+def test_residuals_are_not_absolute_errors() -> None:
+    with pytest.raises(ValueError, match="absolute errors cannot be negative"):
+        paired_errors([0.1, -0.1], [0.1, 0.1])
