@@ -58,7 +58,6 @@ def run_verb(arguments: list[str]) -> None:
     resumed = find_resumed(arguments)
     if resumed is not None:
         arguments = resumed.arguments
-    _require_data(arguments)
     arguments, config_name = resolve_in_arguments(arguments)
     try:
         TrainCLI(arguments, config_name, resumed)
@@ -68,9 +67,9 @@ def run_verb(arguments: list[str]) -> None:
 
 def _require_data(arguments: list[str]) -> None:
     """Refuse to begin, and perhaps to download, the default data set without being asked to."""
-    names = {word.partition("=")[0] for word in arguments[1:]}
-    enough = {"-c", "--config", "--ckpt_path", "--data", "--help", "-h", "--print_config"}
-    if arguments[0] == "fit" and not any(n in enough or n.startswith("--data.") for n in names):
+    names = {word.partition("=")[0] for word in arguments}
+    enough = {"-c", "--config", "--ckpt_path", "--data"}
+    if not any(name in enough or name.startswith("--data.") for name in names):
         raise ConfigError(
             "which data? Give a configuration, for example -c quickstart (there are "
             f"{', '.join(config_names())}), or --data.table FILE"
@@ -111,6 +110,7 @@ class TrainCLI(LightningCLI):
     def __init__(
         self, arguments: list[str], config_name: str | None, resumed: ResumedRun | None = None
     ) -> None:
+        self.arguments = arguments
         self.config_name = config_name
         self.resumed = resumed
         # Errors are raised, and printed by cli/main.py; abbreviations would hide a mistyped option.
@@ -240,6 +240,7 @@ class TrainCLI(LightningCLI):
             return super().instantiate_trainer(
                 logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs
             )
+        _require_data(self.arguments)  # last, so that other mistakes are said first
         task = self.datamodule.splits.task
         metric = task.metric
         # A mean of errors in several units is not one; the loss is of standardised values.

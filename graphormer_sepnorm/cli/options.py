@@ -23,6 +23,7 @@ CHANGEABLE = tuple(
     for name in (
         *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
         *("betas", "eps", "dropout", "attention_dropout", "input_dropout", "batch_norm_graphs"),
+        *("uniformity_weight", "uniformity_on"),
     )
 )
 # Set by other options (see TrainCLI.add_arguments_to_parser), so not options of their own.

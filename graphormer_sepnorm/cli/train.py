@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 
 from graphormer_sepnorm.cli.main import run
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
@@ -56,6 +58,9 @@ def _train(arguments: list[str]) -> None:
             f"unknown verb '{verb}'{did_you_mean(verb, VERBS)}: use {', '.join(VERBS)}; "
             "see train.py --help"
         )
+    # Until training takes the signals over, SIGTERM is answered like Ctrl-C.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     from graphormer_sepnorm.cli.quiet import silence_known_noise
 
     silence_known_noise()

@@ -65,10 +65,9 @@ class MaskedBatchNorm(nn.Module):
             return functional.batch_norm(
                 rows, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
             )
-        distributed = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-        if real is None and not distributed:
+        if real is None and not _several_processes():
             return self._plain(rows)
-        return self._masked(rows, real, distributed)
+        return self._masked(rows, real)
 
     def _plain(self, rows: Tensor) -> Tensor:
         """The fused kernel, where every row counts and there is one process."""
@@ -86,19 +85,19 @@ class MaskedBatchNorm(nn.Module):
             eps=self.eps,
         )
 
-    def _masked(self, rows: Tensor, real: Tensor | None, distributed: bool) -> Tensor:
+    def _masked(self, rows: Tensor, real: Tensor | None) -> Tensor:
         # Numbers near 0 add up with less rounding; the running mean is the same on every process.
         shift = self.running_mean.clone()
         values = rows.to(shift.dtype) - shift
         mask = values.new_ones(len(values), 1, dtype=torch.bool) if real is None else real[:, None]
         # First the mean, then the squares around it: their sum does not cancel, wherever it is.
         own = torch.cat([mask.sum(0).to(values.dtype), torch.where(mask, values, 0).sum(0)])
-        sums = _over_processes(own, distributed)
+        sums = sum_over_processes(own)
         count, mean = sums[:1], sums[1:] / sums[:1]
         if not torch.compiler.is_compiling() and values.device.type == "cpu" and count < 2:
             raise DataError(_TOO_FEW.format(int(count)))
         centred = values - mean
-        squares = _over_processes(torch.where(mask, centred, 0).square().sum(0), distributed)
+        squares = sum_over_processes(torch.where(mask, centred, 0).square().sum(0))
         variance = squares / count
         with torch.no_grad():
             self.num_batches_tracked += 1
@@ -109,8 +108,13 @@ class MaskedBatchNorm(nn.Module):
         return (normalised * self.weight + self.bias).to(rows.dtype)
 
 
-def _over_processes(sums: Tensor, distributed: bool) -> Tensor:
-    return _SumOverProcesses.apply(sums) if distributed else sums  # type: ignore[return-value]
+def sum_over_processes(sums: Tensor) -> Tensor:
+    """Add a tensor up over all processes of torch.distributed; differentiable."""
+    return _SumOverProcesses.apply(sums) if _several_processes() else sums  # type: ignore[return-value]
+
+
+def _several_processes() -> bool:
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 class _SumOverProcesses(torch.autograd.Function):

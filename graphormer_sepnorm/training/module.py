@@ -28,6 +28,7 @@ from graphormer_sepnorm.training.metrics import MeanLoss, SplitMetrics, why_unde
 from graphormer_sepnorm.training.optimiser import make_optimiser
 from graphormer_sepnorm.training.randomness import stable_seed
 from graphormer_sepnorm.training.schedule import learning_rate_at, warmup_in_steps
+from graphormer_sepnorm.training.uniformity import UniformityOn, uniformity_loss
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,9 @@ class GraphormerModule(LightningModule):
         schedule: linear or cosine decay after the warm-up.
         betas: AdamW's decay rates of the running moments.
         eps: AdamW's guard against division by zero.
+        uniformity_weight: Weight of the auxiliary loss that pushes the last embeddings apart
+            (SepNorm's paper, Eq. 8); 0 leaves it out.
+        uniformity_on: Which embeddings it pushes apart: graph_token, atoms or both.
         batch_norm_graphs: Training graphs on which BatchNorm's statistics are measured before each
             validation; 0 keeps the running averages of training. Costs their forward pass.
         seed: Decides the initial parameters and dropout. Set by seed_everything.
@@ -105,6 +109,8 @@ class GraphormerModule(LightningModule):
         schedule: Literal["linear", "cosine"] = "linear",
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
+        uniformity_weight: float = 0.0,
+        uniformity_on: UniformityOn = "graph_token",
         batch_norm_graphs: int = 2048,
         seed: int = 0,
     ) -> None:
@@ -132,6 +138,10 @@ class GraphormerModule(LightningModule):
                 raise ConfigError(f"--model.{name} is {value}: it must be positive")
         if warmup_steps < 0:
             raise ConfigError(f"--model.warmup_steps is {warmup_steps}: it must not be negative")
+        if uniformity_weight < 0:
+            raise ConfigError(
+                f"--model.uniformity_weight is {uniformity_weight}: it must not be negative"
+            )
         if batch_norm_graphs < 0 or batch_norm_graphs == 1:
             raise ConfigError(
                 f"--model.batch_norm_graphs is {batch_norm_graphs}: it must be 0, or 2 or more"
@@ -296,7 +306,9 @@ class GraphormerModule(LightningModule):
         torch.manual_seed(
             stable_seed(self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank)
         )
-        total, labels = self._summed_loss(self.model(batch), batch.targets, batch.weights)
+        graph_token, atoms = self.model.encode(batch)
+        outputs = self.model.readout(graph_token)
+        total, labels = self._summed_loss(outputs, batch.targets, batch.weights)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)
         loss = total / self._labels_of_step(step)
@@ -306,7 +318,12 @@ class GraphormerModule(LightningModule):
         self.epoch_loss.update(total, labels)
         self.log("train_loss_epoch", self.epoch_loss, on_step=False, on_epoch=True, logger=False)
         # Gradients are averaged over processes, and Lightning averages over accumulated batches.
-        return loss * (self.trainer.world_size * accumulated)
+        loss = loss * (self.trainer.world_size * accumulated)
+        weight = self.hparams["uniformity_weight"]
+        if weight:
+            on = self.hparams["uniformity_on"]
+            loss = loss + weight * uniformity_loss(graph_token, atoms, batch, on)
+        return loss
 
     def _labels_of_step(self, step: int) -> int:
         """Number of labels in all batches of an optimiser step, at least 1.

@@ -73,6 +73,8 @@ OPTIONS = {
     "model.path_rows",
     "model.schedule",
     "model.spatial_rows",
+    "model.uniformity_on",
+    "model.uniformity_weight",
     "model.warmup_steps",
     "model.weight_decay",
     "model.width",

@@ -80,8 +80,9 @@ def saved_step(run: Path) -> int:
 def stop(process: subprocess.Popen[str], run: Path, step: int, number: int) -> int:
     """Send a signal once the run is at a step or beyond; return the step it was at."""
     last = run / "checkpoints" / "last.ckpt"
+    before = saved_step(run)  # by the process before this one
     while process.poll() is None:
-        if last.exists() and (reached := saved_step(run)) >= step:
+        if last.exists() and (reached := saved_step(run)) >= step and reached > before:
             process.send_signal(number)
             return reached
         time.sleep(0.005)
@@ -247,6 +248,15 @@ def test_learning_rate_can_be_lowered_from_here_on(
     assert all(rate > 1e-6 for step, rate in rates.items() if 0 < step < before)
     assert all(rate < 1.1e-9 for step, rate in rates.items() if step >= before)
     assert max(rates) == STEPS - 1
+
+
+def test_signal_before_training_is_said(table: Path, tmp_path: Path) -> None:
+    process = start(*options(table, "bn+ln"), "--output", str(tmp_path / "run"))
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    status, error = finish(process)
+    # Python itself may not have been up yet.
+    assert (status, error.count("\n")) in ((130, 1), (-signal.SIGTERM, 0))
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,15 @@ def train(norm: str, way: str, binary: bool, root: Path) -> dict[str, Any]:
     sizes = {"layers": 2, "width": 8, "heads": 2, "ffn_width": 8, "max_path_length": 3}
     dropouts = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}
     module = DoubleModule(
-        norm=norm, learning_rate=3e-3, warmup_steps=2, batch_norm_graphs=30, **sizes, **dropouts
+        norm=norm,
+        learning_rate=3e-3,
+        warmup_steps=2,
+        batch_norm_graphs=30,
+        # What BatchNorm has centred has no gradient here, and Adam would follow its rounding.
+        uniformity_weight=0.1 if way == "accumulated" and "bn" not in norm else 0.0,
+        uniformity_on="both",
+        **sizes,
+        **dropouts,
     )
     data = MoleculeDataModule.from_splits(
         make_splits(binary), root=str(root), batch_size=8, max_path_length=3

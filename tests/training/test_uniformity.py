@@ -1,0 +1,68 @@
+"""The auxiliary loss that pushes embeddings apart, against all pairs one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from graphormer_sepnorm.compare.geometry import uniformity
+from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.training.uniformity import mean_inner_product
+
+
+def literal_mean(rows: torch.Tensor) -> torch.Tensor:
+    terms = [rows[i] @ rows[j] for i in range(len(rows)) for j in range(len(rows)) if i != j]
+    return torch.stack(terms).mean()
+
+
+def test_mean_over_all_pairs() -> None:
+    rows = torch.randn(13, 5, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(mean_inner_product(rows), literal_mean(rows))
+    (gradient,) = torch.autograd.grad(mean_inner_product(rows), rows)
+    (expected,) = torch.autograd.grad(literal_mean(rows), rows)
+    torch.testing.assert_close(gradient, expected)
+
+
+def test_single_embedding_has_no_pair() -> None:
+    assert mean_inner_product(torch.ones(1, 3)) == 0
+
+
+@pytest.fixture
+def same_label(splits: DatasetSplits) -> DatasetSplits:
+    """Graphs that a model has no other reason to tell apart."""
+    for part in splits.parts.values():
+        for graph in part:
+            graph.y[:] = 1.0
+    return splits
+
+
+@pytest.mark.parametrize("on", ["graph_token", "atoms", "both"])
+def test_it_pushes_apart_what_it_is_told_to(
+    on: str,
+    same_label: DatasetSplits,
+    make_module: Callable,
+    make_data: Callable,
+    make_trainer: Callable,
+) -> None:
+    spread: dict[float, dict[str, float]] = {}
+    for weight in (0.0, 1.0):
+        # BatchNorm would have taken away the mean of the batch, and with it the products, already.
+        module = make_module(norm="ln+ln", uniformity_weight=weight, uniformity_on=on)
+        data = make_data(batch_size=37)
+        make_trainer(max_epochs=30).fit(module, data)
+        (batch,) = data.statistics_batches(37)
+        with torch.no_grad():
+            clouds = module.model.eval().encode(batch)
+        names = ("graph_token", "atoms")
+        spread[weight] = {n: uniformity(cloud) for n, cloud in zip(names, clouds, strict=True)}
+    for name in ("graph_token", "atoms"):
+        if on in (name, "both"):
+            assert spread[1.0][name] < spread[0.0][name] - 0.1
+
+
+def test_negative_weight_is_refused(make_module: Callable) -> None:
+    with pytest.raises(ConfigError, match="uniformity_weight is -1"):
+        make_module(uniformity_weight=-1.0)
