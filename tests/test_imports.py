@@ -63,6 +63,9 @@ ONLY_LIBRARIES = {
 LAZY = {
     "cli/main.py": {"torch", "lightning", "numpy"},
     "cli/train.py": {"torch", "lightning", "numpy"},
+    "cli/compare.py": {"torch", "lightning", "numpy", "rich"},
+    "cli/geometry.py": {"torch", "lightning", "numpy", "rdkit"},
+    "compare/leash.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "tables/parquet.py": {"pyarrow"},
     "inference/evaluation.py": {"sklearn"},

@@ -17,24 +17,26 @@ class Interrupted(Exception):
     """Ctrl-C during a run; the message says what was saved."""
 
 
-def run(name: str, command: Callable[[list[str]], None], argv: list[str] | None = None) -> int:
+def run(
+    name: str, command: Callable[[list[str]], int | None], argv: list[str] | None = None
+) -> int:
     """Run a command and turn what goes wrong into a message and an exit status.
 
     Args:
         name: Name of the command, put before messages.
-        command: Takes the arguments without ``--debug``.
+        command: Takes the arguments without ``--debug``; may return an exit status.
         argv: Arguments; those of the process if None.
 
     Returns:
-        0; 2 after a user's mistake (one line on stderr); 130 after Ctrl-C. Any other exception is
-        a defect of the program and passes through with its traceback. With ``--debug`` a
-        user's mistake shows its traceback too.
+        What the command returns, or 0; 2 after a user's mistake (one line on stderr); 130 after
+        Ctrl-C. Any other exception is a defect of the program and passes through with its
+        traceback. With ``--debug`` a user's mistake shows its traceback too.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        command(arguments)
+        return command(arguments) or 0
     except (GraphormerError, argparse.ArgumentError) as error:
         if debug:
             raise

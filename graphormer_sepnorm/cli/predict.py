@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 USAGE = """\
 predict.py MODEL SMILES [SMILES ...]
        predict.py MODEL -i FILE [-o FILE] [options]
-       predict.py info MODEL"""
+       predict.py info MODEL
+       predict.py geometry MODEL -i FILE [-o FILE.json]"""
 
 DESCRIPTION = """\
 Predict molecular properties. MODEL is a checkpoint file, a run directory of train.py (its best
@@ -48,6 +49,11 @@ def main(argv: list[str] | None = None) -> int:
 def _predict(arguments: list[str]) -> None:
     if arguments[:1] == ["info"]:
         _info(arguments[1:])
+        return
+    if arguments[:1] == ["geometry"]:
+        from graphormer_sepnorm.cli.geometry import geometry
+
+        geometry(arguments[1:])
         return
     options = _parse(arguments)
     if options.input is None:

@@ -6,13 +6,16 @@ import signal
 import sys
 import threading
 
+from graphormer_sepnorm.cli.compare import compare
 from graphormer_sepnorm.cli.main import run
+from graphormer_sepnorm.compare.leash import end_with_the_command
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 
 VERBS = {
     "fit": "train a model, then test its best checkpoint",
     "validate": "evaluate a checkpoint on the validation split",
     "test": "evaluate a checkpoint on the test split",
+    "compare": "train several arms with several seeds and report what differs",
 }
 
 HELP = """\
@@ -28,6 +31,7 @@ examples:
   train.py fit -c configs/zinc_subset.yaml --data.root DIR --model.norm sepnorm
   train.py test --ckpt_path RUN                    a run directory means its best checkpoint
   train.py fit --resume RUN                        continue a run that was interrupted
+  train.py compare -c configs/quickstart.yaml --arms sharenorm,sepnorm -o DIR
 
 `train.py VERB --help` lists all options; --debug shows the traceback of an error.
 Configurations that are shipped are found by name: {configs}
@@ -40,18 +44,19 @@ def main(argv: list[str] | None = None) -> int:
     Args:
         argv: Arguments; those of the process if None.
     """
+    end_with_the_command()
     return run("train.py", _train, argv)
 
 
-def _train(arguments: list[str]) -> None:
+def _train(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_help(), end="")
-        return
+        return 0
     if arguments[0] == "--version":
         from graphormer_sepnorm import __version__
 
         print(__version__)
-        return
+        return 0
     verb = arguments[0]
     if verb not in VERBS:
         raise ConfigError(
@@ -61,12 +66,15 @@ def _train(arguments: list[str]) -> None:
     # Until training takes the signals over, SIGTERM is answered like Ctrl-C.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if verb == "compare":  # not a method of Lightning's Trainer, as the others are
+        return compare(arguments[1:])
     from graphormer_sepnorm.cli.quiet import silence_known_noise
 
     silence_known_noise()
     from graphormer_sepnorm.cli.lightning_cli import run_verb
 
     run_verb(arguments)
+    return 0
 
 
 def _help() -> str:

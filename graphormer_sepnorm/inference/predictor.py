@@ -62,6 +62,8 @@ class Predictor:
 
     Attributes:
         task: What is predicted.
+        model: The network, in evaluation mode.
+        vocabulary: The codes of atoms and bonds that it knows.
         facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
 
     Raises:
@@ -85,15 +87,15 @@ class Predictor:
                 f"the model takes features that this version does not make ({error}): use the "
                 "version of graphormer_sepnorm that wrote it"
             ) from error
-        self._vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
-        self._unseen = UnseenCodes(self._featuriser, self._vocabulary)
+        self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
+        self._unseen = UnseenCodes(self._featuriser, self.vocabulary)
         atoms = (self.facts.get("training_summary") or {}).get("atoms")
         self._largest_seen = atoms["max"] if atoms else None
         self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
         try:
-            self._model = Graphormer(GraphormerConfig(**self.facts["model"]))
-            self._model.load_state_dict(model_weights(checkpoint))
+            self.model = Graphormer(GraphormerConfig(**self.facts["model"]))
+            self.model.load_state_dict(model_weights(checkpoint))
         except (TypeError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:200]
             raise CheckpointError(
@@ -104,7 +106,7 @@ class Predictor:
 
     def _place(self) -> None:
         try:
-            self._model.to(self.device).eval()
+            self.model.to(self.device).eval()
         except (RuntimeError, AssertionError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(f"device {self.device!r} cannot be used ({reason})") from error
@@ -167,6 +169,26 @@ class Predictor:
     ) -> Predictions:
         """Predict the properties of molecules that are parsed already; see `predict`."""
         values = np.full((len(molecules), len(self.task.targets)), np.nan)
+        graphs, errors, warnings = self.featurise(molecules, max_atoms)
+        for places in _batches(
+            {place: graph.num_atoms for place, graph in graphs.items()}, batch_size
+        ):
+            values[places] = self._values([graphs[place] for place in places])
+        for place in graphs:
+            if not np.isfinite(values[place]).all():
+                values[place], warnings[place] = np.nan, ""
+                errors[place] = "the model gives no finite value for it"
+        return Predictions(tuple(smiles), values, tuple(errors), tuple(warnings))
+
+    def featurise(
+        self, molecules: Sequence[ParsedMolecule], max_atoms: int = MAX_ATOMS
+    ) -> tuple[dict[int, MolecularGraph], list[str], list[str]]:
+        """Return the graphs that the model understands, by the place of their molecule.
+
+        Returns:
+            The graphs; for each molecule the reason why it has none, or the empty string; and what
+            to know about those that have.
+        """
         errors = [parsed.reason for parsed in molecules]
         warnings = [""] * len(molecules)
         graphs: dict[int, MolecularGraph] = {}
@@ -188,15 +210,7 @@ class Predictor:
                 continue
             remarks = [unseen, self._featuriser.remarks(parsed.molecule), self._size(atoms)]
             warnings[place] = "; ".join(remark for remark in remarks if remark)
-        for places in _batches(
-            {place: graph.num_atoms for place, graph in graphs.items()}, batch_size
-        ):
-            values[places] = self._values([graphs[place] for place in places])
-        for place in graphs:
-            if not np.isfinite(values[place]).all():
-                values[place], warnings[place] = np.nan, ""
-                errors[place] = "the model gives no finite value for it"
-        return Predictions(tuple(smiles), values, tuple(errors), tuple(warnings))
+        return graphs, errors, warnings
 
     def _size(self, atoms: int) -> str:
         if self._largest_seen is None or atoms <= self._largest_seen:
@@ -205,9 +219,9 @@ class Predictor:
 
     @torch.inference_mode()
     def _values(self, graphs: list[MolecularGraph]) -> np.ndarray:
-        store = GraphStore.from_graphs(graphs, self._model.config.max_path_length)
-        batch = Collator(store, self._vocabulary)(list(range(len(graphs)))).to(self.device)
-        outputs = self._model(batch).double()
+        store = GraphStore.from_graphs(graphs, self.model.config.max_path_length)
+        batch = Collator(store, self.vocabulary)(list(range(len(graphs)))).to(self.device)
+        outputs = self.model(batch).double()
         if self.task.kind == "binary":
             return outputs.sigmoid().cpu().numpy()
         return outputs.cpu().numpy() * self._std + self._mean

@@ -15,22 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.chem.molecules import (
-    ParsedMolecule,
-    canonical_smiles,
-    parse_molblock,
-    parse_smiles,
-)
+from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.evaluation import Evaluation
 from graphormer_sepnorm.inference.predictor import CHUNK_ROWS, Predictor
 from graphormer_sepnorm.inference.resume import earlier_progress, identify, save_progress
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+from graphormer_sepnorm.inference.table_molecules import find_molecules, parse_row
 from graphormer_sepnorm.tables.columns import (
     find_column,
-    find_smiles_column,
     free_name,
-    is_smiles_name,
     parse_number,
 )
 from graphormer_sepnorm.tables.progress import TableProgress
@@ -114,7 +108,7 @@ def _predict_rows(
     progress = TableProgress(reader, "predicted", job.quiet, outcome.rows)
     try:
         while chunk := list(itertools.islice(rows, CHUNK_ROWS)):
-            molecules = [_parse(row, columns) for row in chunk]
+            molecules = [parse_row(row, columns.smiles) for row in chunk]
             predictions = predictor.predict_molecules(molecules, (), job.batch_size, job.max_atoms)
             added = []
             for number, parsed in enumerate(molecules):
@@ -137,14 +131,6 @@ def _predict_rows(
             progress.show(outcome.rows)
     finally:
         progress.finish()
-
-
-def _parse(row: Row, columns: _Columns) -> ParsedMolecule:
-    if row.problem:
-        return ParsedMolecule(None, row.problem)
-    if columns.smiles is None:
-        return parse_molblock(row.record)
-    return parse_smiles(row.cells[columns.smiles])
 
 
 def _canonical(parsed: ParsedMolecule) -> str:
@@ -170,32 +156,11 @@ def _evaluate(outcome: Outcome, columns: _Columns, row: Row, values: Sequence[fl
             outcome.evaluation.add(target, row.cells[position], values[target])
 
 
-def _refuse_headless(reader: TableReader, job: TableJob) -> None:
-    """Notice a list of SMILES whose first molecule would be lost as the name of its column.
-
-    Raises:
-        DataError: The only column is called by a SMILES, and the user did not name it.
-    """
-    if len(reader.columns) != 1 or job.smiles_column or reader.format in ("smi", "sdf"):
-        return
-    name = reader.columns[0]
-    if not is_smiles_name(name) and parse_smiles(name).readable:
-        raise DataError(
-            f"{reader.name}: the first line is {name!r}, which is a molecule and not the name of a "
-            f"column: put a line 'smiles' above it, or if it is the name, --smiles_column {name!r}"
-        )
-
-
 def _columns(
     reader: TableReader, predictor: Predictor, job: TableJob, outcome: Outcome
 ) -> _Columns:
     """Find the columns that are read and name those that are added."""
-    smiles = None
-    if reader.format != "sdf" or job.smiles_column is not None:
-        _refuse_headless(reader, job)
-        smiles = find_smiles_column(
-            reader.columns, job.smiles_column, reader.name, "--smiles_column"
-        )
+    smiles = find_molecules(reader, job.smiles_column)
     task = predictor.task
     if job.evaluate:
         if len(job.evaluate) != len(task.targets):

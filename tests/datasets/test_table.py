@@ -163,7 +163,7 @@ BAD_ROWS = {
     "CC,,1": ("no label", "no label in value"),
     "CC,NA,1": ("no label", "no label in value"),
     "CC,>10,1": ("unusable label", "value is '>10': not a number"),
-    "CC,inf,1": ("unusable label", "value is 'inf': not a number"),
+    "CC,inf,1": ("unusable label", "value is 'inf': not finite"),
     "CC,1e300,1": ("unusable label", "value is 1e+300: too large"),
     "CC,1,": ("unusable weight", "the weight is missing"),
     "CC,1,-0.5": ("unusable weight", "the weight is -0.5: it must be 0 or more"),

@@ -1,0 +1,272 @@
+"""The verb compare: trains every arm with every seed, then reports what differs."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from graphormer_sepnorm.cli.main import Interrupted
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.cli.fit_check import CheckedFit
+    from graphormer_sepnorm.compare.comparison import Comparison
+    from graphormer_sepnorm.compare.runner import Run
+
+USAGE = "train.py compare -c CONFIG.yaml --arms ARMS --seeds SEEDS -o DIR [options of fit]"
+
+DESCRIPTION = """\
+Train every arm with every seed, each run a process of its own, and report what differs.
+
+The same seed gives all arms the same initial values, order of training and dropout. Options that
+are not listed here go to fit, for all arms: see train.py fit --help.
+"""
+
+EPILOG = """\
+The same command again continues: finished runs stay, interrupted and failed ones go on from their
+last checkpoint. -o DIR alone is enough for that. Seeds and arms can be added in this way.
+
+exit status: 0 all runs are finished, 1 some have failed, 130 interrupted
+
+examples:
+  train.py compare -c configs/zinc_subset.yaml --arms sharenorm,sepnorm -o runs/zinc-compare
+  train.py compare -c configs/quickstart.yaml --arms arms.yaml --seeds 0,1,2 -o runs/mine
+  train.py compare -o runs/mine --seeds 3,4,5
+"""
+
+SEEDS = "0,1,2,3"
+_OWN_NAMES = ("arms", "seeds", "jobs", "baseline", "report-only")
+_EXIT_FAILED = 1
+
+
+def compare(arguments: list[str]) -> int:
+    """Run ``train.py compare`` with the words after the verb; return the exit status.
+
+    Raises:
+        GraphormerError: A user's mistake; nothing has been started.
+        Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
+    """
+    options, fit_options = _parse(arguments)
+    directory = Path(options.output).expanduser()
+    from graphormer_sepnorm.compare.comparison import FILE, Comparison
+
+    kept = Comparison.read(directory)
+    if options.report_only:
+        if kept is None:
+            raise ConfigError(f"there is no comparison in {directory}: no {FILE} is there")
+        if options.baseline:
+            _with_baseline(kept, options.baseline).write(directory)
+        make_report(directory)
+        return 0
+    comparison = _asked(options, fit_options, kept)
+    return _train(comparison, kept, directory, options.jobs)
+
+
+def make_report(directory: Path) -> None:
+    """Collect the results of the runs in a directory and write the report on them."""
+    from graphormer_sepnorm.compare.report import write_report
+    from graphormer_sepnorm.compare.results import collect
+
+    collect(directory)
+    write_report(directory)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage; `run` makes one line of it."""
+        raise ConfigError(f"{message}; see train.py compare --help")
+
+
+def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options of the comparison, and the words that are for ``fit``.
+
+    Raises:
+        ConfigError: Options are missing or make no sense here.
+    """
+    parser = _Parser(
+        prog="train.py compare",
+        usage=USAGE,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--arms",
+        metavar="ARMS",
+        help="names of norms, as sharenorm,sepnorm, or a YAML file {arm: {option: value}} in which "
+        "each arm overrides options of fit",
+    )
+    parser.add_argument("--seeds", metavar="SEEDS", help=f"default: {SEEDS}")
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="directory of the comparison, with all its runs"
+    )
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=int,
+        help="processes side by side; default: one on each GPU, without one one for two cores. The "
+        "cores are shared equally, unless OMP_NUM_THREADS is set",
+    )
+    parser.add_argument(
+        "--baseline", metavar="ARM", help="arm that the others are compared with; default: first"
+    )
+    parser.add_argument(
+        "--report-only",
+        action="store_true",
+        help="train nothing, report on what there is, unfinished runs too",
+    )
+    options, rest = parser.parse_known_args(arguments)
+    if options.output is None:
+        raise ConfigError("compare needs -o DIR, the directory of the comparison")
+    if options.jobs is not None and options.jobs < 1:
+        raise ConfigError(f"--jobs is {options.jobs}: it must be 1 or more")
+    if options.report_only and (rest or options.arms or options.seeds):
+        extra = rest[0] if rest else "--arms" if options.arms else "--seeds"
+        raise ConfigError(f"--report-only trains nothing: leave {extra} out")
+    return options, rest
+
+
+def _asked(
+    options: argparse.Namespace, fit_options: list[str], kept: Comparison | None
+) -> Comparison:
+    """Return what is to be compared: what was kept and what is added to it.
+
+    Raises:
+        ConfigError: It makes no sense, or contradicts what was kept.
+    """
+    from graphormer_sepnorm.compare.arms import OWN_OPTIONS, parse_arms
+    from graphormer_sepnorm.compare.comparison import Comparison
+    from graphormer_sepnorm.inference.checkpoint import package_versions
+
+    for word in fit_options:
+        name = word.partition("=")[0].removeprefix("--")
+        if word.startswith("--") and name in OWN_OPTIONS:
+            raise ConfigError(f"--{name} is not for compare: {OWN_OPTIONS[name]}")
+        close = difflib.get_close_matches(name, _OWN_NAMES, n=1, cutoff=0.8)
+        if word.startswith("--") and close and name != "baselines":  # which is an option of fit
+            raise ConfigError(f"unknown option --{name} (did you mean '--{close[0]}'?)")
+    arms = parse_arms(options.arms) if options.arms is not None else ()
+    seeds = _seeds(options.seeds) if options.seeds is not None else ()
+    if kept is not None:
+        # Other words may say the same, and a configuration may lie elsewhere now.
+        base = tuple(fit_options) or kept.base_options
+        comparison = dataclasses.replace(kept.with_more(arms, seeds), base_options=base)
+    elif not arms:
+        raise ConfigError("compare needs --arms, for example --arms sharenorm,sepnorm")
+    else:
+        comparison = Comparison(
+            base_options=tuple(fit_options),
+            arms=arms,
+            seeds=seeds or _seeds(SEEDS),
+            baseline=arms[0].name,
+            command=(Path(sys.argv[0]).name, *sys.argv[1:]),
+            packages=package_versions(),
+        )
+    if len(comparison.arms) < 2:
+        raise ConfigError("--arms names one arm: two or more can be compared")
+    return _with_baseline(comparison, options.baseline) if options.baseline else comparison
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if not (word.isascii() and word.isdigit() and int(word) < 2**32):
+            raise ConfigError(
+                f"--seeds '{text}': '{word}' is no seed; give integers from 0 to {2**32 - 1} with "
+                "commas between, as 0,1,2"
+            )
+        if words.count(word) > 1:
+            raise ConfigError(f"--seeds '{text}': {word} is there twice")
+    return tuple(map(int, words))
+
+
+def _with_baseline(comparison: Comparison, name: str) -> Comparison:
+    names = [arm.name for arm in comparison.arms]
+    if name not in names:
+        raise ConfigError(
+            f"--baseline {name} is no arm{did_you_mean(name, names)}: use {', '.join(names)}"
+        )
+    return dataclasses.replace(comparison, baseline=name)
+
+
+def _train(
+    comparison: Comparison, kept: Comparison | None, directory: Path, jobs: int | None
+) -> int:
+    """Check everything, train what is not finished, report; return the exit status."""
+    from graphormer_sepnorm.cli.fit_check import check_fit
+    from graphormer_sepnorm.cli.quiet import silence_known_noise
+    from graphormer_sepnorm.compare.leash import locked
+    from graphormer_sepnorm.compare.runner import Runner, planned_runs
+
+    silence_known_noise()
+    runs = planned_runs(comparison, directory)
+    prepare = not all(run.finished for run in runs)
+    checked = check_fit(comparison.base_options, comparison.arms, prepare)
+    if kept is None:
+        comparison = dataclasses.replace(comparison, configuration=checked.configuration)
+    elif differences := comparison.differences(checked.configuration):
+        raise ConfigError(
+            f"{directory} was begun with other options: {'; '.join(differences)}; leave them out "
+            "to continue, or begin in another directory"
+        )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make {directory} ({error.strerror})") from error
+    with locked(directory) as lock:
+        comparison.write(directory)
+        unfinished = [run for run in runs if not run.finished]
+        if unfinished:
+            from graphormer_sepnorm.compare.live_table import choose_display
+
+            places = _places(jobs, checked, len(unfinished))
+            display = choose_display(runs, checked.metric, checked.steps, len(places))
+            whole = Runner(unfinished, places, display, lock).run()
+            unfinished = [run for run in runs if not run.finished]
+            if not whole and unfinished:
+                raise Interrupted(
+                    f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} runs are finished; "
+                    f"continue with: python train.py compare -o {directory}"
+                )
+        if len(unfinished) < len(runs):
+            make_report(directory)
+            print(f"report  {directory / 'report.html'}", flush=True)
+    return _say_failed(unfinished, len(runs), directory)
+
+
+def _places(jobs: int | None, checked: CheckedFit, runs: int) -> list[dict[str, str]]:
+    """Return the environments of the processes that run side by side."""
+    import torch
+
+    from graphormer_sepnorm.compare.runner import default_jobs, environments
+
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    accelerator, devices = checked.devices
+    gpus: list[str] = []
+    if accelerator in ("auto", "gpu", "cuda"):
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        count = torch.cuda.device_count()
+        gpus = visible[:count] if len(visible) >= count else [str(n) for n in range(count)]
+    if gpus and devices not in ("auto", "1"):
+        # A run takes several GPUs, or names its own: then runs take turns.
+        return environments(min(jobs or 1, runs), cores)
+    jobs = min(jobs or default_jobs(len(gpus), cores), runs)
+    return environments(jobs, cores, gpus if len(gpus) > 1 else ())
+
+
+def _say_failed(failed: list[Run], runs: int, directory: Path) -> int:
+    if not failed:
+        return 0
+    print(
+        f"train.py: {len(failed)} of {runs} runs have failed: "
+        f"{', '.join(run.name for run in failed)}; to try them again: "
+        f"python train.py compare -o {directory}",
+        file=sys.stderr,
+    )
+    return _EXIT_FAILED

@@ -1,0 +1,161 @@
+"""Checking options of ``fit`` without training, for several arms at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphormer_sepnorm.cli.configs import resolve_in_arguments
+from graphormer_sepnorm.cli.lightning_cli import TrainCLI
+from graphormer_sepnorm.cli.options import explain
+from graphormer_sepnorm.compare.arms import Arm
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import ConfigError, GraphormerError
+from graphormer_sepnorm.graphs.loading import EpochBatches
+
+# They belong to a run and not to what is compared.
+_OF_A_RUN = ("seed_everything", "output", "resume", "ckpt_path")
+
+
+class FitOptions(TrainCLI):
+    """The options of ``fit``, parsed with the same parser and the same checks, and no more.
+
+    Args:
+        arguments: Options that all arms share.
+    """
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        words, _ = resolve_in_arguments(["fit", *arguments])
+        super().__init__(words, None)
+        self._shared = words
+
+    def _set_seed(self) -> None:
+        """Leave this process as it is."""
+
+    def instantiate_classes(self) -> None:
+        """Make nothing yet: options may be whole only with those of an arm."""
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        """Do not train."""
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the shared options as sections, defaults too."""
+        self._dump_config()
+        return {
+            name: {key: value for key, value in section.items() if key != "seed"}
+            if isinstance(section, dict)
+            else section
+            for name, section in self.config_dump.items()
+            if name not in _OF_A_RUN
+        }
+
+    def check(self, arm: Arm) -> tuple[Any, MoleculeDataModule]:
+        """Make the model and the data module of an arm; return its options and its data.
+
+        Raises:
+            ConfigError: An option is unknown or has no fitting value.
+        """
+        words, _ = resolve_in_arguments([*self._shared, *arm.arguments])
+        with explain(self._subcommand_parsers, words):
+            config = self.parser.parse_args(words)
+        return config.fit, self.parser.instantiate_classes(config)["fit"]["data"]
+
+
+@dataclass(frozen=True)
+class CheckedFit:
+    """What is known before training.
+
+    Attributes:
+        configuration: The options that all arms share, defaults too.
+        metric: Main metric of the task; empty if the data were not prepared.
+        steps: Optimiser steps of each arm.
+        devices: Accelerator and number of devices of a run, as the options say.
+    """
+
+    configuration: dict[str, Any]
+    metric: str
+    steps: dict[str, int]
+    devices: tuple[str, str]
+
+
+def check_fit(base: Sequence[str], arms: Sequence[Arm], prepare: bool) -> CheckedFit:
+    """Check what is to be trained, and prepare the data for all processes.
+
+    Args:
+        base: Options that all arms share.
+        arms: With their own.
+        prepare: Whether there is something to train.
+
+    Raises:
+        ConfigError: Something in the options cannot work, or arms have different data.
+        DataError: The data are not there or cannot be used.
+    """
+    options = FitOptions(base)
+    checked = _check_arms(options, arms)
+    trainer = checked[arms[0].name][0].trainer
+    steps: dict[str, int] = {}
+    metric = ""
+    if prepare:
+        for name, (config, data) in _prepared(checked).items():
+            batches = len(EpochBatches(data.indices("train"), config.data.batch_size, 0))
+            steps[name] = planned_steps(config.trainer, batches)
+            metric = data.splits.task.metric
+    devices = (str(trainer.accelerator), str(trainer.devices))
+    return CheckedFit(options.configuration(), metric, steps, devices)
+
+
+def _check_arms(
+    options: FitOptions, arms: Sequence[Arm]
+) -> dict[str, tuple[Any, MoleculeDataModule]]:
+    checked, errors = {}, {}
+    for arm in arms:
+        try:
+            checked[arm.name] = options.check(arm)
+        except GraphormerError as error:
+            errors[arm.name] = error
+    if errors:
+        name, error = next(iter(errors.items()))
+        shared = len(errors) == len(arms) and len({str(one) for one in errors.values()}) == 1
+        raise error if shared else type(error)(f"arm '{name}': {error}")
+    return checked
+
+
+def _prepared(
+    checked: dict[str, tuple[Any, MoleculeDataModule]],
+) -> dict[str, tuple[Any, MoleculeDataModule]]:
+    """Prepare the data, the same only once, since reading a table can take a while."""
+    known: dict[str, MoleculeDataModule] = {}
+    prepared = {}
+    for name, (config, data) in checked.items():
+        key = json.dumps(config.data.as_dict() | {"batch_size": 0}, sort_keys=True, default=str)
+        data = known.setdefault(key, data)
+        _ = data.store
+        prepared[name] = (config, data)
+    first, (_, reference) = next(iter(prepared.items()))
+    for name, (_, data) in prepared.items():
+        if data.splits.fingerprint != reference.splits.fingerprint:
+            raise ConfigError(
+                f"arms '{first}' and '{name}' have different data ({reference.splits.name}, "
+                f"{data.splits.name}) or splits: only arms with the same molecules can be compared"
+            )
+    return prepared
+
+
+def planned_steps(trainer: Any, batches: int) -> int:
+    """Return the optimiser steps of a whole run, as Lightning counts them.
+
+    Args:
+        trainer: Options of Lightning's Trainer.
+        batches: Of an epoch.
+    """
+    limit = trainer.limit_train_batches
+    if limit is not None:
+        batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
+    limits = [trainer.max_steps] if trainer.max_steps >= 0 else []
+    # Lightning's own default, where neither is given.
+    epochs = 1000 if trainer.max_epochs is None and not limits else trainer.max_epochs
+    if epochs is not None and epochs >= 0:
+        limits.append(-(-batches // trainer.accumulate_grad_batches) * epochs)
+    return min(limits, default=0)

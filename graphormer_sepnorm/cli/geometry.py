@@ -1,0 +1,175 @@
+"""The verb geometry of predict.py: how the embeddings of a model lie, layer by layer."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from graphormer_sepnorm.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from graphormer_sepnorm.graphs.store import GraphStore
+    from graphormer_sepnorm.inference.predictor import Predictor
+
+USAGE = "predict.py geometry MODEL -i FILE [-o FILE.json]"
+
+DESCRIPTION = """\
+Measure how the embeddings of [CLS] (the graph token) and of the atoms lie after each layer of a
+model, for the molecules of a table.
+
+uniformity   L_U of Chen et al. 2023, Eq. 4: 0 is one direction for all, the floor an even spread
+rank         effective rank once the mean is taken away: how many directions are used
+cosine       mean cosine of [CLS] to the atoms of its molecule
+atoms, rings R2 with which ridge regression reads these numbers from [CLS], on every fifth
+             molecule, fitted to the others
+"""
+
+_MOLECULES = 10_000
+_HELD_OUT = 5  # every so manieth molecule is one that the probes are tested on
+_BATCH_SIZE = 64
+
+
+def geometry(arguments: list[str]) -> None:
+    """Run ``predict.py geometry`` with the words after the verb.
+
+    Raises:
+        GraphormerError: A user's mistake.
+    """
+    options = _parse(arguments)
+    from graphormer_sepnorm.inference.predictor import Predictor
+
+    predictor = Predictor.load(options.model, options.device)
+    store, left_out = _read(predictor, options)
+    clouds = _measure(predictor, store)
+    if options.output is not None:
+        from graphormer_sepnorm.training.report import write_json
+
+        result = {
+            "model": str(options.model),
+            "table": options.input,
+            "molecules": store.num_graphs,
+        }
+        try:
+            write_json(Path(options.output), {**result, "clouds": clouds}, indent=1)
+        except OSError as error:
+            raise DataError(f"{options.output} cannot be written ({error.strerror})") from error
+    print(_table(clouds))
+    note = f"{store.num_graphs:,} molecules"
+    if left_out:
+        note += f"; {left_out:,} rows left out, which predict.py -i {options.input} explains"
+    print(note, file=sys.stderr)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage; `run` makes one line of it."""
+        raise ConfigError(f"{message}; see predict.py geometry --help")
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = _Parser(
+        prog="predict.py geometry",
+        usage=USAGE,
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
+    parser.add_argument(
+        "-i", "--input", metavar="FILE", required=True, help="table of molecules; - reads stdin"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="JSON file for all numbers, spectra and histograms"
+    )
+    parser.add_argument("--smiles_column", metavar="NAME", help="default: found by its name")
+    parser.add_argument("--input_format", metavar="FORMAT", help="default: by the name of the file")
+    parser.add_argument(
+        "--molecules",
+        metavar="N",
+        type=int,
+        default=_MOLECULES,
+        help=f"so many from the top of the table ({_MOLECULES:,})",
+    )
+    parser.add_argument("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
+    options = parser.parse_args(arguments)
+    if options.molecules < 2:
+        raise ConfigError(f"--molecules is {options.molecules}: it must be 2 or more")
+    if options.output is not None:
+        output = Path(options.output)
+        if output.exists():
+            raise ConfigError(f"{output} is there already: name another file")
+        if not output.parent.is_dir():
+            raise ConfigError(f"{output} cannot be written: there is no folder {output.parent}")
+    return options
+
+
+def _read(predictor: Predictor, options: argparse.Namespace) -> tuple[GraphStore, int]:
+    """Return the graphs of the molecules that the model understands, and how many it does not."""
+    from graphormer_sepnorm.graphs.store import GraphStore
+    from graphormer_sepnorm.inference.table_molecules import find_molecules, parse_row
+    from graphormer_sepnorm.tables.reader import open_table
+
+    with open_table(options.input, options.input_format) as reader:
+        smiles = find_molecules(reader, options.smiles_column)
+        rows = itertools.islice(reader, options.molecules)
+        graphs, errors, _ = predictor.featurise([parse_row(row, smiles) for row in rows])
+    if len(graphs) < 2:
+        reason = next((error for error in errors if error), "it has too few rows")
+        raise DataError(
+            f"{options.input}: {len(graphs)} of its molecules can be used, 2 are needed ({reason})"
+        )
+    path_length = predictor.model.config.max_path_length
+    return GraphStore.from_graphs(graphs.values(), path_length), len(errors) - len(graphs)
+
+
+def _measure(predictor: Predictor, store: GraphStore) -> list[dict[str, Any]]:
+    import numpy as np
+
+    from graphormer_sepnorm.compare.embeddings import collect_embeddings
+    from graphormer_sepnorm.compare.model_geometry import geometry_per_layer, ring_counts
+    from graphormer_sepnorm.graphs.loading import in_order, make_loader
+
+    numbers = np.arange(store.num_graphs)
+    loader = make_loader(store, predictor.vocabulary, in_order(numbers, _BATCH_SIZE))
+    embeddings = collect_embeddings(predictor.model, loader)
+    properties: dict[str, np.ndarray] = {
+        "atoms": embeddings.num_atoms,
+        "rings": ring_counts(store, embeddings.graph_ids),
+    }
+    held_out = embeddings.graph_ids % _HELD_OUT == 0
+    return geometry_per_layer(embeddings, properties, held_out, histograms=True)
+
+
+def _table(clouds: list[dict[str, Any]]) -> str:
+    """Return one line per layer, [CLS] and the atoms side by side."""
+    rows = [
+        ["", "uniformity", "", "rank", "", "cosine", "atoms", "rings"],
+        ["", "[CLS]", "atoms", "[CLS]", "atoms", "", "R2", "R2"],
+    ]
+    for token, atoms in zip(clouds[::2], clouds[1::2], strict=True):
+        numbers = [
+            *((one["uniformity"], 2) for one in (token, atoms)),
+            *((one["effective_rank_centred"], 1) for one in (token, atoms)),
+            (token["cosine_to_atoms"], 2),
+            *((token["probes"][name], 3) for name in ("atoms", "rings")),
+        ]
+        rows.append([token["layer"], *(_number(value, digits) for value, digits in numbers)])
+    floor = _number(clouds[0]["uniformity_floor"], 2)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]  # numbers by last digit
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join([*lines, f"floor of the uniformity in this width: {floor}"])
+
+
+def _number(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}" if math.isfinite(value) else "-"

@@ -1,0 +1,152 @@
+"""The arms of a comparison: norms by name, or a YAML file in which each arm overrides options."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.model.token_norm import norm_name
+
+NORM = "model.norm"
+
+# Options of `fit` that belong to the comparison, and what to use in their place.
+OWN_OPTIONS = {
+    "output": "the directory of the comparison is given by -o",
+    "resume": "start the same command again, it continues what is unfinished",
+    "ckpt_path": "all arms start from the beginning, so that they can be compared",
+    "seed_everything": "the seeds are given by --seeds",
+}
+_FOLDERS = ("figures",)  # of the report, beside those of the arms
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train.
+
+    Attributes:
+        name: Also the name of its folder.
+        options: Options of ``fit`` that this arm overrides, without dashes, to their values as they
+            would be typed.
+    """
+
+    name: str
+    options: dict[str, str]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The options as words of a command line."""
+        return [f"--{name}={value}" for name, value in self.options.items()]
+
+
+def parse_arms(text: str) -> tuple[Arm, ...]:
+    """Read the arms that ``--arms`` names.
+
+    Args:
+        text: Names of norms with commas between, or a YAML file: ``{arm: {option: value}}``. An
+            option may also be written in sections, as in a configuration.
+
+    Raises:
+        ConfigError: There is no such norm or file, it is of another form, or two arms have the same
+            name or train the same.
+    """
+    path = Path(text).expanduser()
+    if path.is_file() or path.suffix in (".yaml", ".yml"):
+        arms = _read(path)
+    else:
+        names = [name.strip() for name in text.split(",")]
+        if not all(names):
+            raise ConfigError(
+                f"--arms '{text}' has an arm without a name: give names of norms with commas "
+                "between, as sharenorm,sepnorm, or a YAML file"
+            )
+        for name in names:
+            norm_name(name)  # raises if there is none
+        arms = [Arm(name, {NORM: name}) for name in names]
+    check_arms(arms)
+    return tuple(arms)
+
+
+def check_arms(arms: Iterable[Arm]) -> None:
+    """Refuse arms that cannot be told apart.
+
+    Raises:
+        ConfigError: Two have the same name or the same options, or a name is no folder's.
+    """
+    names: dict[str, str] = {}
+    trained: dict[tuple[tuple[str, str], ...], str] = {}
+    for arm in arms:
+        if not re.fullmatch(r"\w[\w.+-]*", arm.name) or arm.name.lower() in _FOLDERS:
+            raise ConfigError(
+                f"'{arm.name}' cannot be the name of an arm: its folder has the same name; use "
+                f"letters, digits and . _ + - (not {' or '.join(_FOLDERS)})"
+            )
+        # Some file systems do not tell capitals from small letters.
+        if arm.name.lower() in names:
+            raise ConfigError(f"arm '{arm.name}' is there twice: name it once")
+        names[arm.name.lower()] = arm.name
+        same = tuple(sorted((name, _canonical(name, arm.options[name])) for name in arm.options))
+        if same in trained:
+            raise ConfigError(
+                f"arms '{trained[same]}' and '{arm.name}' are the same: leave one of them out"
+            )
+        trained[same] = arm.name
+
+
+def _canonical(name: str, value: str) -> str:
+    return norm_name(value) if name == NORM else value
+
+
+def _read(path: Path) -> list[Arm]:
+    # The nodes and not the values: YAML would keep the last of two arms of the same name, and
+    # values are to reach `fit` as they were typed.
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{path}{line}: the arms cannot be read ({problem})") from error
+    if not isinstance(root, yaml.MappingNode) or not root.value:
+        raise ConfigError(
+            f"{path}: expected arms, each with its options: {{arm: {{option: value}}}}"
+        )
+    return [
+        Arm(str(name.value), dict(_options(path, str(name.value), "", options)))
+        for name, options in root.value
+    ]
+
+
+def _options(path: Path, arm: str, section: str, node: yaml.Node) -> list[tuple[str, str]]:
+    """Return the options of an arm, those in sections with the section's name before theirs."""
+    where = f"{path}, line {node.start_mark.line + 1}, arm '{arm}'"
+    if not section and isinstance(node, yaml.ScalarNode) and node.value in ("", "null", "~"):
+        return []  # an arm that overrides nothing
+    if not isinstance(node, yaml.MappingNode):
+        raise ConfigError(f"{where}: expected options, as {{model.norm: sepnorm}}")
+    found: list[tuple[str, str]] = []
+    for key, value in node.value:
+        name = section + str(key.value).lstrip("-")
+        if name in OWN_OPTIONS:
+            raise ConfigError(f"{where}: --{name} is not for an arm: {OWN_OPTIONS[name]}")
+        if isinstance(value, yaml.MappingNode):
+            found += _options(path, arm, f"{name}.", value)
+        else:
+            found.append((name, _typed(value)))
+    twice = {name for name, _ in found if [other for other, _ in found].count(name) > 1}
+    if twice:
+        raise ConfigError(f"{where}: {min(twice)} is there twice: give it once")
+    return found
+
+
+def _typed(node: yaml.Node) -> str:
+    """Return a value as it would be typed on the command line."""
+    if isinstance(node, yaml.SequenceNode):
+        parts = [json.dumps(part.value) if part.style else _typed(part) for part in node.value]
+        return f"[{', '.join(parts)}]"
+    return str(node.value)

@@ -1,0 +1,130 @@
+"""What a comparison was asked to do, kept as ``compare.yaml`` in its directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from graphormer_sepnorm.compare.arms import Arm, check_arms
+from graphormer_sepnorm.errors import ConfigError
+
+FILE = "compare.yaml"
+_FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Arms, seeds and the options that all arms share.
+
+    Attributes:
+        base_options: Words of the command line for ``fit``, of all arms.
+        arms: What is compared.
+        seeds: Each arm is trained once with each.
+        baseline: Name of the arm that the others are compared with.
+        command: The words of the command that began it.
+        configuration: All options of ``fit`` as `base_options` set them, defaults too; by these
+            a later command is held against the first.
+        packages: Versions that it was begun with.
+    """
+
+    base_options: tuple[str, ...]
+    arms: tuple[Arm, ...]
+    seeds: tuple[int, ...]
+    baseline: str
+    command: tuple[str, ...] = ()
+    configuration: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    packages: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def read(cls, directory: Path) -> Comparison | None:
+        """Read what is kept in a directory; None if no comparison was begun there.
+
+        Raises:
+            ConfigError: The file is damaged.
+        """
+        path = directory / FILE
+        if not path.is_file():
+            return None
+        try:
+            kept = yaml.safe_load(path.read_text(encoding="utf-8"))
+            arms = tuple(Arm(str(name), dict(kept["arms"][name])) for name in kept["arms"])
+            return cls(
+                base_options=tuple(kept["base_options"]),
+                arms=arms,
+                seeds=tuple(int(seed) for seed in kept["seeds"]),
+                baseline=str(kept["baseline"]),
+                command=tuple(kept["command"]),
+                configuration=kept["configuration"],
+                packages=kept["packages"],
+            )
+        except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"{path} is damaged: begin in another directory") from error
+
+    def write(self, directory: Path) -> None:
+        """Keep it in a directory."""
+        content = {
+            "format_version": _FORMAT_VERSION,
+            "command": list(self.command),
+            "base_options": list(self.base_options),
+            "arms": {arm.name: arm.options for arm in self.arms},
+            "seeds": list(self.seeds),
+            "baseline": self.baseline,
+            "packages": dict(self.packages),
+            "configuration": dict(self.configuration),
+        }
+        path = directory / FILE
+        partial = path.with_name(f"{FILE}.partial")
+        partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        os.replace(partial, path)
+
+    def with_more(self, arms: tuple[Arm, ...], seeds: tuple[int, ...]) -> Comparison:
+        """Return this with arms and seeds added that it does not have yet.
+
+        Raises:
+            ConfigError: An arm is there with other options.
+        """
+        known = {arm.name: arm for arm in self.arms}
+        for arm in arms:
+            if arm.name in known and arm.options != known[arm.name].options:
+                raise ConfigError(
+                    f"arm '{arm.name}' is {_said(arm)} here and {_said(known[arm.name])} in {FILE}:"
+                    " give it another name, or begin in another directory"
+                )
+        more = tuple(arm for arm in arms if arm.name not in known)
+        check_arms([*self.arms, *more])
+        seeds = (*self.seeds, *(seed for seed in seeds if seed not in self.seeds))
+        return dataclasses.replace(self, arms=(*self.arms, *more), seeds=seeds)
+
+    def differences(self, configuration: Mapping[str, Any]) -> list[str]:
+        """Say which options are others in another configuration.
+
+        An option that only one of the two knows is of another version, and not a difference.
+        """
+        kept, given = dict(_flat(self.configuration)), dict(_flat(configuration))
+        return [
+            f"--{name} is {_plain(given[name])} here and {_plain(kept[name])} in {FILE}"
+            for name in kept
+            if name in given and given[name] != kept[name]
+        ]
+
+
+def _flat(options: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{section}{name}.")
+        else:
+            yield section + name, value
+
+
+def _plain(value: Any) -> str:
+    return "not given" if value is None else str(value)
+
+
+def _said(arm: Arm) -> str:
+    return " ".join(arm.arguments) or "without options"

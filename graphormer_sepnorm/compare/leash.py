@@ -1,0 +1,72 @@
+"""One command at work in a directory, and no run that outlives its command.
+
+A run holds on to the lock of its command, so the directory is free only when both are gone. And it
+has the reading end of a pipe as standard input, whose writing end only the command has: when the
+command is gone, however that came, the pipe ends and the run with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from graphormer_sepnorm.errors import ConfigError
+
+# Tells a process that its standard input ends with the one that started it.
+LEASH = "GRAPHORMER_ENDS_WITH_STDIN"
+_LOCK = ".lock"
+_PATIENCE = 20.0  # seconds; runs whose command was killed are gone much sooner
+
+
+def end_with_the_command() -> None:
+    """End this process when the comparison that started it does; does nothing in any other.
+
+    At once and without saving: the next command may continue this run already. What is on disk is
+    whole at any moment.
+    """
+    # Taken away, so that processes started from here (for other devices) do not read it too.
+    if os.environ.pop(LEASH, None) is None:
+        return
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@contextmanager
+def locked(directory: Path, patience: float = _PATIENCE) -> Iterator[int]:
+    """Keep other commands out of a directory.
+
+    Args:
+        directory: It is there.
+        patience: Seconds to wait for a command or its runs to end.
+
+    Yields:
+        The file descriptor that holds the lock, to be handed to the runs.
+
+    Raises:
+        ConfigError: Another command is at work there.
+    """
+    # In append mode, so that what the holder has written stays.
+    with (directory / _LOCK).open("a+") as file:
+        end = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise ConfigError(
+                        f"another train.py compare is at work in {directory}: wait for it, or "
+                        "stop it first"
+                    ) from None
+                time.sleep(0.1)
+        yield file.fileno()

@@ -1,0 +1,251 @@
+"""Figures of the predictions for the test molecules: where the arms err, and where they differ."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from graphormer_sepnorm.chem.drawing import molecules_png
+from graphormer_sepnorm.compare.curves import roc_curve, wilson
+from graphormer_sepnorm.compare.figures import (
+    Style,
+    add_legend,
+    label_y,
+    new_axes,
+    new_figure,
+    panel_grid,
+    set_panel_title,
+    styles,
+    without_marker,
+)
+from graphormer_sepnorm.compare.report_data import Predictions, Results
+
+_BINS = 10
+MOLECULES = 12
+# Share of the residuals within the vertical axis; the rest is drawn at its edge.
+_WITHIN = 0.995
+
+
+def predicted_against_true(results: Results, predictions: Predictions) -> Figure:
+    """One panel per arm, all with the same axes, and the diagonal."""
+    figure, (panels,) = panel_grid(list(predictions.arms), 1, 3.0)
+    both = np.concatenate([predictions.target, *predictions.arms.values()])
+    low, high = float(both.min()), float(both.max())
+    margin = 0.03 * (high - low or 1)
+    for name, predicted in predictions.arms.items():
+        axes = panels[name]
+        axes.plot([low, high], [low, high], color="0.3", linewidth=0.9)
+        _cloud(axes, predictions.target, predicted, styles(results)[name])
+        axes.set(xlim=(low - margin, high + margin), ylim=(low - margin, high + margin))
+        axes.set_box_aspect(1)
+        error = predictions.errors(name).mean()
+        set_panel_title(axes, f"{name}: MAE {error:.4g}")
+        axes.set_xlabel(f"true{_unit(results)}")
+    label_y(panels, f"predicted{_unit(results)}")
+    return figure
+
+
+def residuals(results: Results, predictions: Predictions) -> Figure:
+    """Predicted minus true of each arm against the number of atoms and against the target."""
+    figure, kinds = panel_grid(list(predictions.arms), 2, 2.4)
+    all_residuals = np.abs([column - predictions.target for column in predictions.arms.values()])
+    edge = 1.1 * float(np.quantile(all_residuals, _WITHIN)) or 1.0
+    quantities = (predictions.atoms, "number of atoms"), (predictions.target, "target")
+    for panels, (x, label) in zip(kinds, quantities, strict=True):
+        for name, predicted in predictions.arms.items():
+            axes = panels[name]
+            residual = predicted - predictions.target
+            style = styles(results)[name]
+            inside = np.abs(residual) <= edge
+            _cloud(axes, x[inside], residual[inside], style)
+            for sign, marker in ((1, "^"), (-1, "v")):
+                beyond = ~inside & (residual * sign > 0)
+                axes.scatter(
+                    x[beyond],
+                    np.full(beyond.sum(), sign * edge),
+                    16,
+                    color=style.colour,
+                    marker=marker,
+                )
+            axes.axhline(0, color="0.3", linewidth=0.9)
+            axes.plot(*_binned_mean(x, residual), color="black", linewidth=1.6)
+            axes.set_xlabel(f"{label}{_unit(results)}" if x is predictions.target else label)
+            axes.set_ylim(-1.07 * edge, 1.07 * edge)
+            set_panel_title(axes, name)
+        label_y(panels, f"predicted minus true{_unit(results)}")
+    return figure
+
+
+def error_by_size(results: Results, predictions: Predictions) -> Figure | None:
+    """Mean absolute error in each tenth of the molecules by size, and its change."""
+    group, labels = _size_groups(predictions.atoms)
+    if len(labels) < 2:
+        return None
+    shown = {name: styles(results)[name] for name in predictions.arms}
+    baseline = results["baseline"]
+    others = [name for name in shown if name != baseline] if baseline in shown else []
+    figure = new_figure(5.0 if others else 3.0)
+    grid = new_axes(figure, 2 if others else 1, 1, sharex=True)[:, 0]
+    places = np.arange(len(labels))
+    shift = min(0.17, 0.8 / len(shown))
+    for number, (name, style) in enumerate(shown.items()):
+        offset = (number - (len(shown) - 1) / 2) * shift
+        _draw_groups(grid[0], places + offset, style, predictions.errors(name), group)
+        if name in others:
+            change = predictions.errors(name) - predictions.errors(baseline)
+            _draw_groups(grid[1], places + offset, style, change, group)
+    grid[0].set_ylabel(f"mean |error|{_unit(results)}")
+    grid[0].set_ylim(bottom=0)
+    if others:
+        grid[1].axhline(0, color="0.3", linewidth=1)
+        grid[1].set_ylabel(f"change from {baseline}{_unit(results)}")
+    grid[-1].set_xticks(places, labels)
+    grid[-1].set_xlabel("number of atoms (in brackets: how many molecules)")
+    add_legend(figure, shown, lines=False)
+    return figure
+
+
+def roc_and_precision(results: Results, predictions: Predictions) -> Figure | None:
+    """ROC and precision-recall curves of the seed-averaged probabilities."""
+    positive = predictions.target == 1
+    if positive.all() or not positive.any():
+        return None
+    shown = {name: styles(results)[name] for name in predictions.arms}
+    figure = new_figure(4.2)
+    left, right = new_axes(figure, 1, 2)[0]
+    left.plot([0, 1], [0, 1], color="0.6", linewidth=0.9)
+    right.axhline(positive.mean(), color="0.6", linewidth=0.9)
+    for name, style in shown.items():
+        false_rate, recall, precision = roc_curve(positive, predictions.arms[name])
+        plain = {"color": style.colour, "linestyle": style.line, "linewidth": 1.6}
+        left.plot(false_rate, recall, **plain)
+        right.step(recall[1:], precision[1:], where="pre", **plain)
+    left.set(xlabel="false positive rate", ylabel="true positive rate", title="ROC")
+    right.set(xlabel="recall", ylabel="precision", title="Precision and recall")
+    for axes in (left, right):
+        axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        axes.set_box_aspect(1)
+    chance = Line2D([], [], color="0.6", linewidth=0.9, label="chance")
+    add_legend(figure, {name: without_marker(style) for name, style in shown.items()}, [chance])
+    return figure
+
+
+def calibration(results: Results, predictions: Predictions) -> Figure:
+    """Share of positives against the predicted probability, in ten groups of equal size."""
+    figure, (panels,) = panel_grid(list(predictions.arms), 1, 3.2)
+    largest = 0.0
+    for name, predicted in predictions.arms.items():
+        axes = panels[name]
+        style = styles(results)[name]
+        order = np.argsort(predicted, kind="stable")
+        groups = [part for part in np.array_split(order, _BINS) if len(part)]
+        expected = np.array([predicted[part].mean() for part in groups])
+        counts = np.array([len(part) for part in groups])
+        share = np.array([predictions.target[part].mean() for part in groups])
+        low, high = wilson(share, counts)
+        # Rounding may leave a limit on the wrong side of the share by 1e-17.
+        errors = [np.maximum(share - low, 0), np.maximum(high - share, 0)]
+        axes.errorbar(
+            expected,
+            share,
+            errors,
+            color=style.colour,
+            fmt=style.marker,
+            markersize=5,
+            capsize=2.5,
+            linewidth=1.1,
+        )
+        largest = max(largest, float(expected.max()), float(high.max()))
+        score = ((predicted - predictions.target) ** 2).mean()
+        set_panel_title(axes, f"{name}: Brier score {score:.4g}")
+        axes.set_xlabel("predicted probability")
+    for axes in panels.values():
+        axes.plot([0, 1], [0, 1], color="0.3", linewidth=0.9)
+        axes.set(xlim=(-0.03 * largest, 1.05 * largest), ylim=(-0.03 * largest, 1.05 * largest))
+        axes.set_box_aspect(1)
+    label_y(panels, "share of positives")
+    return figure
+
+
+def largest_changes(results: Results, predictions: Predictions, arm: str) -> bytes | None:
+    """Draw the molecules whose absolute error an arm changes most, as a PNG.
+
+    None if neither has a SMILES, or if there is no baseline to differ from.
+    """
+    baseline = results["baseline"]
+    if not any(predictions.smiles) or not {arm, baseline} <= predictions.arms.keys():
+        return None
+    changes = predictions.errors(arm) - predictions.errors(baseline)
+    order = np.argsort(-np.abs(changes), kind="stable")[:MOLECULES].tolist()
+    legends = []
+    for place in order:
+        columns = (changes, predictions.target, predictions.arms[baseline], predictions.arms[arm])
+        change, true, before, after = (float(column[place]) for column in columns)
+        known = f"{true:g}" if results["task"]["kind"] == "binary" else _short(true)
+        legends.append(
+            f"{predictions.numbers[place]}: true {known}, "
+            f"{'better' if change < 0 else 'worse'} by {_short(abs(change))}\n"
+            f"{baseline} {_short(before)}, {arm} {_short(after)}"
+        )
+    return molecules_png([predictions.smiles[place] for place in order], legends)
+
+
+def _cloud(axes: Axes, x: np.ndarray, y: np.ndarray, style: Style) -> None:
+    opacity = float(np.clip(250 / max(len(x), 1), 0.08, 0.7))
+    axes.scatter(x, y, 9, color=style.colour, linewidths=0, alpha=opacity)
+
+
+def _binned_mean(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of x and of y in ten groups of about equal size, equal x in one group."""
+    edges = np.unique(np.quantile(x, np.linspace(0, 1, _BINS + 1)[1:-1]))
+    group = np.searchsorted(edges, x, side="left")
+    present = np.unique(group)
+    return (
+        np.array([x[group == one].mean() for one in present]),
+        np.array([y[group == one].mean() for one in present]),
+    )
+
+
+def _size_groups(atoms: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Tenths by size, fewer if many molecules are of one size: group of each, and labels."""
+    edges = np.unique(np.quantile(atoms, np.linspace(0, 1, _BINS + 1)[1:-1]))
+    group = np.unique(np.searchsorted(edges, atoms, side="left"), return_inverse=True)[1]
+    labels = []
+    for one in range(group.max() + 1):
+        sizes = atoms[group == one]
+        low, high = int(sizes.min()), int(sizes.max())
+        labels.append(
+            f"{low} to {high}\n({len(sizes)})" if high > low else f"{low}\n({len(sizes)})"
+        )
+    return group, labels
+
+
+def _draw_groups(
+    axes: Axes, places: np.ndarray, style: Style, values: np.ndarray, group: np.ndarray
+) -> None:
+    """Draw the mean of each group with its normal 95 % interval."""
+    parts = [values[group == one] for one in range(len(places))]
+    half_widths = [
+        1.96 * part.std(ddof=1) / len(part) ** 0.5 if len(part) > 1 else 0 for part in parts
+    ]
+    axes.errorbar(
+        places,
+        [part.mean() for part in parts],
+        half_widths,
+        fmt=style.marker,
+        color=style.colour,
+        markersize=5,
+        capsize=2.5,
+        linewidth=1.1,
+    )
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}" if 0.01 <= abs(value) < 1000 or value == 0 else f"{value:.2g}"
+
+
+def _unit(results: Results) -> str:
+    unit = str(results["task"]["units"][0])
+    return f" ({unit})" if unit else ""

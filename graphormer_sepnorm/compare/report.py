@@ -1,0 +1,333 @@
+"""The report of a comparison: Markdown, one self-contained HTML page, a LaTeX table and figures.
+
+Made from results.json and predictions.csv alone, so it can be made again at any time, and from
+partial results too, which it marks.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from graphormer_sepnorm.compare import figures, geometry_figures, prediction_figures
+from graphormer_sepnorm.compare.report_blocks import (
+    Block,
+    Heading,
+    Paragraph,
+    Picture,
+    Table,
+    to_html,
+    to_markdown,
+)
+from graphormer_sepnorm.compare.report_data import (
+    Predictions,
+    Results,
+    arm_names,
+    read_predictions,
+    runs_of,
+)
+from graphormer_sepnorm.compare.report_latex import to_latex
+from graphormer_sepnorm.compare.report_tables import (
+    areas_table,
+    arms_table,
+    cost_table,
+    differences_table,
+    geometry_table,
+    molecules_table,
+    precision_table,
+    seeds_table,
+)
+from graphormer_sepnorm.compare.report_text import answers, cautions, method, unfinished
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.training.report import read_json
+
+FIGURES = "figures"
+_ARMS_DRAWN = 3  # arms whose molecules are drawn: these are the largest pictures
+
+
+def write_report(directory: Path) -> None:
+    """Write ``report.md``, ``report.html``, ``report.tex`` and ``figures/`` of a comparison.
+
+    Args:
+        directory: Where its ``results.json`` lies, with ``predictions.csv`` if there is one.
+
+    Raises:
+        DataError: There is no results.json, or it cannot be read.
+    """
+    results = read_json(directory / "results.json")
+    if results is None:
+        raise DataError(f"{directory} has no results.json that can be read: compare the arms first")
+    predictions = read_predictions(directory / "predictions.csv", results)
+    (directory / FIGURES).mkdir(exist_ok=True)
+    blocks = [
+        *_answer(results),
+        *_numbers(results, predictions),
+        *_training(results, directory),
+        *_errors(results, predictions, directory),
+        *_geometry(results, directory),
+        *_repeating(results),
+    ]
+    for name, text in (
+        ("report.md", to_markdown(blocks)),
+        ("report.html", to_html(blocks, directory)),
+        ("report.tex", to_latex(results)),
+    ):
+        (directory / name).write_text(text, encoding="utf-8")
+
+
+def _answer(results: Results) -> Iterator[Block]:
+    names = arm_names(results)
+    title = f"{' and '.join(names[1:])} against {names[0]}" if len(names) > 1 else names[0]
+    yield Heading(f"{title} on {results['dataset']}", level=1)
+    for text in unfinished(results):
+        yield Paragraph(text, "warning")
+    for text in answers(results):
+        yield Paragraph(text, "answer")
+    for text in cautions(results):
+        yield Paragraph(text, "warning")
+
+
+def _numbers(results: Results, predictions: Predictions | None) -> Iterator[Block]:
+    yield Heading("Results")
+    yield Paragraph(method(results))
+    tables = [
+        arms_table(results),
+        differences_table(results),
+        seeds_table(results),
+        molecules_table(results),
+        areas_table(results),
+    ]
+    if predictions is not None and results["task"]["kind"] == "binary":
+        tables.append(precision_table(predictions))
+    yield from (table for table in tables if table is not None)
+
+
+def _training(results: Results, directory: Path) -> Iterator[Block]:
+    yield from _picture(
+        directory,
+        "paired_seeds",
+        figures.paired_seeds(results),
+        "The test metric of each seed",
+        "Left: a grey line joins the runs of one seed, a bar is the mean of an arm. Right: the "
+        "difference of each seed to the baseline, beside it the mean with its t interval; an "
+        "interval across the line at 0 leaves the effect unresolved.",
+    )
+    yield Heading("Training and its cost")
+    yield from _picture(
+        directory,
+        "learning_curves",
+        figures.learning_curves(results),
+        "Learning curves",
+        "Mean over the finished runs of an arm, the band from the least to the greatest of them; "
+        "thin lines are runs that are not finished, or went on for longer than another seed.",
+    )
+    yield cost_table(results)
+
+
+def _errors(results: Results, predictions: Predictions | None, directory: Path) -> Iterator[Block]:
+    yield Heading("Where the arms err")
+    if predictions is None:
+        yield Paragraph("There are no predictions to show: predictions.csv is missing or empty.")
+        return
+    text = (
+        "From the predictions for the test molecules, averaged over the finished seeds of an arm; "
+        "the error of such an average is smaller than that of its runs."
+    )
+    if predictions.target_name:
+        text += (
+            f" Of {len(results['task']['targets'])} targets the first one, "
+            f"{predictions.target_name}, is shown."
+        )
+    without = [name for name in arm_names(results) if name not in predictions.arms]
+    if len({len(runs_of(results, name)) for name in predictions.arms}) > 1:
+        text += " The arms have not finished equally many, which alone makes their errors differ."
+    if without:
+        text += f" Without predictions, so not shown: {', '.join(without)}."
+    yield Paragraph(text)
+    kind = _class_pictures if results["task"]["kind"] == "binary" else _value_pictures
+    yield from kind(results, predictions, directory)
+    yield from _picture(
+        directory,
+        "error_by_size",
+        prediction_figures.error_by_size(results, predictions),
+        "Error by size of the molecule",
+        "Each place holds about a tenth of the test molecules, smallest on the left. Above: mean "
+        "absolute error (of a probability: its distance from 0 or 1); below: its paired change "
+        "from the baseline, negative where the arm helps. Bars are 95 % intervals over molecules, "
+        "for these models.",
+    )
+    yield from _molecules(results, predictions, directory)
+
+
+def _value_pictures(results: Results, predictions: Predictions, directory: Path) -> Iterator[Block]:
+    yield from _picture(
+        directory,
+        "predicted_against_true",
+        prediction_figures.predicted_against_true(results, predictions),
+        "Predicted against true values",
+        "One point per test molecule; a perfect model has all of them on the line. The MAE above "
+        "a panel is that of the seed-averaged predictions.",
+    )
+    yield from _picture(
+        directory,
+        "residuals",
+        prediction_figures.residuals(results, predictions),
+        "Residuals against size and against the target",
+        "The black line joins the means of ten equal groups: away from 0 the model is biased for "
+        "such molecules. Triangles at the edge are residuals beyond it.",
+    )
+
+
+def _class_pictures(results: Results, predictions: Predictions, directory: Path) -> Iterator[Block]:
+    yield from _picture(
+        directory,
+        "roc_and_precision",
+        prediction_figures.roc_and_precision(results, predictions),
+        "ROC curve and precision against recall",
+        "Higher is better in both. With few positives the left end of the right panel rests on a "
+        "handful of molecules.",
+    )
+    yield from _picture(
+        directory,
+        "calibration",
+        prediction_figures.calibration(results, predictions),
+        "Calibration",
+        "Ten groups of equal size by predicted probability, with Wilson's 95 % interval of the "
+        "share of positives: on the line a probability means what it says, below it is too high.",
+    )
+
+
+def _molecules(results: Results, predictions: Predictions, directory: Path) -> Iterator[Block]:
+    if not any(predictions.smiles):
+        yield Paragraph(
+            "The molecules that change most are not drawn: this data set holds graphs without "
+            "SMILES."
+        )
+        return
+    others = arm_names(results)[1:]
+    for number, name in enumerate(others[:_ARMS_DRAWN], start=1):
+        png = prediction_figures.largest_changes(results, predictions, name)
+        if png is None:
+            continue
+        # Numbered, because the name of an arm may hold what a file's name cannot.
+        path = f"{FIGURES}/molecules_{number}.png"
+        figures.save_png(png, directory / path)
+        yield Picture(
+            path,
+            f"The molecules whose error changes most from {results['baseline']} to {name}",
+            "In order of the change; each with its number in predictions.csv, the true value, and "
+            "what both arms predict. Extremes are picked, so read them for what they have in "
+            "common, not for how large they are.",
+        )
+    if len(others) > _ARMS_DRAWN:
+        yield Paragraph(f"Molecules are drawn for the first {_ARMS_DRAWN} of these arms only.")
+
+
+def _geometry(results: Results, directory: Path) -> Iterator[Block]:
+    yield Heading("Geometry of [CLS]")
+    table = geometry_table(results)
+    if table is None:
+        yield Paragraph("The embeddings of no finished run have been analysed.")
+        return
+    yield Paragraph(
+        "Embeddings of [CLS] (the graph token) and of a sample of atoms, from the best checkpoint "
+        "of each run, after each layer and at the output (out); mean over the seeds, the band from "
+        "the least to the greatest. With norms before the sublayers a layer leaves the residual "
+        "stream, which no norm has touched; the output is what the last norm makes of it. The "
+        "claim to be tested: a norm shared with the atoms squeezes "
+        "[CLS] into a small area of the sphere, and LayerNorm erases its length, which carries "
+        "what grows with the molecule."
+    )
+    yield table
+    for name, draw, title, reading in (
+        (
+            "uniformity",
+            geometry_figures.uniformity_per_layer,
+            "Uniformity per layer",
+            "L_U of Chen et al. 2023, Eq. 4: 0 is a cloud collapsed to one direction, the dotted "
+            "floor one spread evenly over the sphere in this many channels; lower is more even.",
+        ),
+        (
+            "effective_rank",
+            geometry_figures.effective_rank_per_layer,
+            "Effective rank per layer",
+            "About how many directions the cloud fills once its mean is taken away (exp of the "
+            "entropy of its singular values): 1 is a line, the width of the model the most.",
+        ),
+        (
+            "singular_values",
+            geometry_figures.singular_values_at_output,
+            "Singular values at the output",
+            "The largest 100 of the embeddings as they are, not centred: a flat curve uses all "
+            "directions alike, a steep one only a few; the first value is mostly the mean.",
+        ),
+        (
+            "cosine",
+            geometry_figures.cosine_per_layer,
+            "Cosine of [CLS] to the atoms of its molecule",
+            "1: [CLS] points where its atoms point; 0: it is at right angles to them, so that it "
+            "holds something of its own.",
+        ),
+        (
+            "features",
+            geometry_figures.feature_heat_maps,
+            "Histograms of the first 50 features at the output",
+            "One row per feature, first seed; dark where many embeddings lie. Narrow dark patches "
+            "off centre are features that hardly vary between molecules.",
+        ),
+        (
+            "probes",
+            geometry_figures.probes_per_layer,
+            "What a linear probe reads from [CLS]",
+            "R² of a ridge regression on molecules it was not fitted to: 1 is all, 0 no more than "
+            "the mean tells; values below \N{MINUS SIGN}0.2 are drawn there. If LayerNorm erases "
+            "the length of [CLS], the number of atoms is harder to read behind it than behind "
+            "BatchNorm.",
+        ),
+    ):
+        yield from _picture(directory, name, draw(results), title, reading)
+
+
+def _picture(
+    directory: Path, name: str, figure: Figure | None, title: str, reading: str
+) -> Iterator[Block]:
+    if figure is not None:
+        path = f"{FIGURES}/{name}.png"
+        figures.save(figure, directory / path)
+        yield Picture(path, title, reading)
+
+
+def _repeating(results: Results) -> Iterator[Block]:
+    yield Heading("To repeat it")
+    yield Paragraph("The command:")
+    yield Paragraph(shlex.join(results["command"]), "code")
+    yield Paragraph("What all runs were started with, before the options of their arm (Table 1):")
+    yield Paragraph(shlex.join(results["base_options"]), "code")
+    yield Paragraph(
+        "The configuration of each run in full is config.yaml in its directory, with its versions "
+        "and its machine in run.json there. All numbers of this report are in results.json."
+    )
+    environment = results.get("environment") or {}
+    sizes = [f"{part} {size:,}" for part, size in results["molecules"].items() if size is not None]
+    packages = (environment.get("packages") or {}).items()
+    machine = (environment.get("machine") or {}).items()
+    yield Table(
+        "Data, code and machine (those of the first finished run).",
+        ["what", "value"],
+        [
+            ["data set", results["dataset"]],
+            ["fingerprint of the data", str(results["dataset_fingerprint"])],
+            ["molecules", ", ".join(sizes)],
+            ["targets", ", ".join(results["task"]["targets"])],
+            ["seeds", ", ".join(map(str, results["seeds"]))],
+            ["baseline", results["baseline"]],
+            ["commit", str(environment.get("commit") or "not known")],
+            ["Python", str(environment.get("python") or "not known")],
+            ["packages", ", ".join(f"{name} {version}" for name, version in packages)],
+            ["machine", ", ".join(f"{name}: {value}" for name, value in machine)],
+        ],
+        labels=2,
+    )

@@ -1,0 +1,305 @@
+"""Trains the runs of a comparison, each (arm, seed) as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from graphormer_sepnorm.compare.comparison import Comparison
+from graphormer_sepnorm.compare.leash import LEASH
+from graphormer_sepnorm.inference.checkpoint import LAST, PREVIOUS
+
+FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
+_LOOK_EVERY = 0.1  # seconds
+_SHOW_EVERY = 1.0
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One arm with one seed.
+
+    Attributes:
+        arm: Name of the arm.
+        seed: Of initial values, order and dropout.
+        directory: Where ``fit`` keeps it.
+        arguments: Options of ``fit`` that begin it.
+    """
+
+    arm: str
+    seed: int
+    directory: Path
+    arguments: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """How it is called in messages."""
+        return f"{self.arm} seed {self.seed}"
+
+    @property
+    def log(self) -> Path:
+        """What its processes print, one after the other."""
+        return self.directory.with_name(f"{self.directory.name}.log")
+
+    @property
+    def failure(self) -> Path:
+        """Why its last process failed, if it did."""
+        return self.directory.with_name(f"{self.directory.name}.failed")
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is trained and tested."""
+        return (self.directory / "summary.json").is_file()
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a checkpoint to continue from."""
+        folder = self.directory / "checkpoints"
+        return any((folder / name).is_file() for name in (LAST, PREVIOUS))
+
+
+def planned_runs(comparison: Comparison, directory: Path) -> list[Run]:
+    """Return all runs of a comparison, seed by seed, so that what is finished early is paired."""
+    return [
+        Run(
+            arm.name,
+            seed,
+            place := directory / arm.name / f"seed{seed}",
+            (
+                *comparison.base_options,
+                *arm.arguments,
+                f"--seed_everything={seed}",
+                f"--output={place}",
+            ),
+        )
+        for seed in comparison.seeds
+        for arm in comparison.arms
+    ]
+
+
+def default_jobs(gpus: int, cores: int) -> int:
+    """How many processes run side by side if nobody says.
+
+    One on each GPU. Without one, one for two cores: molecules make small matrices, with which more
+    threads have less to do than several processes have.
+    """
+    return gpus or max(1, cores // 2)
+
+
+def environments(jobs: int, cores: int, gpus: Sequence[str] = ()) -> list[dict[str, str]]:
+    """What the processes at work side by side find in their environment, beside that of this one.
+
+    Args:
+        jobs: How many.
+        cores: Shared equally, unless OMP_NUM_THREADS is set already.
+        gpus: Names of the GPUs to give to them in turn.
+    """
+    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // jobs))
+    return [
+        {"OMP_NUM_THREADS": threads}
+        | ({"CUDA_VISIBLE_DEVICES": gpus[job % len(gpus)]} if gpus else {})
+        for job in range(jobs)
+    ]
+
+
+class Display(Protocol):
+    """Shows how the runs are doing."""
+
+    def started(self, run: Run) -> None:
+        """A process of the run begins."""
+
+    def finished(self, run: Run, seconds: float) -> None:
+        """It is trained and tested."""
+
+    def failed(self, run: Run, why: str) -> None:
+        """It ended otherwise."""
+
+    def stopping(self, running: Sequence[Run]) -> None:
+        """The processes at work have been asked to stop."""
+
+    def stopped(self, run: Run) -> None:
+        """One of them has."""
+
+    def refresh(self) -> None:
+        """Time has passed."""
+
+    def close(self) -> None:
+        """Nothing more happens."""
+
+
+@dataclass(frozen=True)
+class _Process:
+    """A process at work, its place among those side by side, and where its part of the log is."""
+
+    run: Run
+    popen: subprocess.Popen[bytes]
+    place: int
+    log_start: int
+    started: float
+
+
+class Runner:
+    """Trains what is not finished yet.
+
+    Args:
+        runs: In their order.
+        environments: One for each process that runs side by side with the others.
+        display: Is told what happens.
+        lock: File descriptor that the processes hold on to.
+        program: What a process is started with.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        environments: Sequence[Mapping[str, str]],
+        display: Display,
+        lock: int,
+        program: Sequence[str] = FIT,
+    ) -> None:
+        self._waiting = [run for run in runs if not run.finished]
+        self._environments = environments
+        self._display = display
+        self._lock = lock
+        self._program = program
+        self._running: list[_Process] = []
+        # How often this process was asked to stop, and how much of that its processes know.
+        self._asked = self._passed_on = 0
+
+    def run(self) -> bool:
+        """Train until all runs have ended; return False if that was interrupted.
+
+        A run that fails does not stop the others. Ctrl-C, SIGTERM and SIGHUP ask the processes to
+        save and end, and wait for it; a second one ends them at once.
+        """
+        shown = 0.0
+        with self._signals():
+            try:
+                while self._running or (self._waiting and not self._asked):
+                    self._pass_on()
+                    while self._waiting and not self._asked and self._free() is not None:
+                        self._start(self._waiting.pop(0))
+                    for process in list(self._running):
+                        if process.popen.poll() is not None:
+                            self._end(process)
+                    if time.monotonic() - shown >= _SHOW_EVERY:
+                        shown = time.monotonic()
+                        self._display.refresh()
+                    time.sleep(_LOOK_EVERY)
+            finally:  # whatever went wrong here, no process is left behind
+                for process in self._running:
+                    process.popen.kill()
+                    process.popen.wait()
+                self._display.close()
+        return not self._asked
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        previous: dict[int, Any] = {}
+        for name in _SIGNALS:
+            number = getattr(signal, name)
+            # What is ignored stays so: SIGHUP under nohup, SIGINT in the background.
+            if signal.getsignal(number) != signal.SIG_IGN:
+                previous[number] = signal.signal(number, self._stop)
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, frame: Any) -> None:
+        # Only noted: this may be in the middle of anything.
+        self._asked += 1
+
+    def _pass_on(self) -> None:
+        """Tell the processes what this one has been asked."""
+        if self._asked == self._passed_on:
+            return
+        for process in self._running:
+            process.popen.send_signal(signal.SIGKILL if self._passed_on else signal.SIGTERM)
+        if not self._passed_on:
+            self._display.stopping([process.run for process in self._running])
+        self._passed_on = self._asked
+
+    def _free(self) -> int | None:
+        taken = {process.place for process in self._running}
+        return next((n for n in range(len(self._environments)) if n not in taken), None)
+
+    def _start(self, run: Run) -> None:
+        place = self._free()
+        assert place is not None
+        if run.begun:
+            options = ["--resume", str(run.directory)]
+        else:
+            # Stopped before its first checkpoint: `fit` would take another directory beside it.
+            shutil.rmtree(run.directory, ignore_errors=True)
+            options = list(run.arguments)
+        run.log.parent.mkdir(parents=True, exist_ok=True)
+        run.failure.unlink(missing_ok=True)
+        with run.log.open("ab") as log:
+            popen = subprocess.Popen(
+                [*self._program, *options],
+                stdin=subprocess.PIPE,  # never written to, see leash.py
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment() | dict(self._environments[place]),
+                pass_fds=(self._lock,),
+                # Ctrl-C in a terminal goes to all processes of a session: it is for this one, which
+                # asks the others once.
+                start_new_session=True,
+            )
+            self._running.append(_Process(run, popen, place, log.tell(), time.monotonic()))
+        self._display.started(run)
+
+    def _end(self, process: _Process) -> None:
+        self._running.remove(process)
+        assert process.popen.stdin is not None
+        process.popen.stdin.close()
+        run, status = process.run, process.popen.returncode
+        if run.finished:
+            self._display.finished(run, time.monotonic() - process.started)
+        elif self._passed_on:
+            self._display.stopped(run)
+        else:
+            if status < 0:
+                # Such a process could not say so itself; often there was no memory left.
+                with run.log.open("a", encoding="utf-8") as log:
+                    log.write(f"\nkilled by {signal.Signals(-status).name}\n")
+            why = last_line(run.log, process.log_start) or f"status {status}"
+            run.failure.write_text(f"{why}\n", encoding="utf-8")
+            self._display.failed(run, why)
+
+
+def last_line(log: Path, start: int = 0) -> str:
+    """Return the last line with something in it; empty if there is none.
+
+    Args:
+        log: Text file.
+        start: Byte from which it counts.
+    """
+    with log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(start, size - 10_000))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _environment() -> dict[str, str]:
+    """The environment of all processes: this code, whatever directory they are started in."""
+    package = Path(__file__).resolve().parents[2]
+    path = os.pathsep.join(part for part in (str(package), os.environ.get("PYTHONPATH")) if part)
+    return os.environ | {
+        LEASH: "1",
+        "PYTHONPATH": path,
+        "PYTHONSAFEPATH": "1",  # or another checkout in the working directory would come first
+        "PYTHONUNBUFFERED": "1",  # so that what is said last stands last in the log
+    }

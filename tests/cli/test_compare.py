@@ -1,0 +1,469 @@
+"""The command train.py compare: runs, continuing, failures, and what it refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+import yaml
+from tiny_run import TINY
+
+from graphormer_sepnorm.cli import compare as command
+from graphormer_sepnorm.cli import fit_check
+from graphormer_sepnorm.cli.train import main
+from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.resources import sample_path
+
+REPOSITORY = Path(__file__).parents[2]
+STEPS = 24
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The directories that would have been reported on."""
+    directories: list[Path] = []
+    monkeypatch.setattr(command, "make_report", directories.append)
+    return directories
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()
+    path = tmp_path_factory.mktemp("compare") / "mine.csv"
+    path.write_text("\n".join(lines[:101]))
+    return path
+
+
+def options(table: Path) -> list[str]:
+    return [
+        *("-c", "table_regression", *(option for option in TINY if "max_" not in option)),
+        *("--data.table", str(table), "--data.root", str(table.parent / "root")),
+        *("--data.split", "random", "--data.batch_size", "16", "--model.dropout", "0.1"),
+        *("--trainer.max_steps", str(STEPS), "--trainer.max_epochs", "-1"),
+        *("--checkpoint_minutes", "0.0001", "--ema_decay", "0.9"),
+    ]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison that has ended."""
+
+    directory: Path
+    status: int
+    out: str
+    err: str
+
+    @property
+    def results(self) -> dict:
+        return json.loads((self.directory / "results.json").read_text())
+
+
+def compare(directory: Path, *arguments: str) -> Compared:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(["compare", *arguments, "-o", str(directory), "--jobs", "1"])
+    return Compared(directory, status, out.getvalue(), err.getvalue())
+
+
+ARMS = ("--arms", "sharenorm,sepnorm")
+SEEDS = ("--seeds", "0,1")
+
+
+@pytest.fixture(scope="module")
+def straight(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    """Two arms with two seeds, not interrupted."""
+    directory = tmp_path_factory.mktemp("straight") / "out"
+    return compare(directory, *options(table), *ARMS, *SEEDS)
+
+
+def saved(directory: Path) -> int:
+    """When a run saved its newest checkpoint; 0 before the first."""
+    last = directory / "checkpoints" / "last.ckpt"
+    return last.stat().st_mtime_ns if last.exists() else 0
+
+
+def kill_after_saving(directory: Path, run: str, *arguments: str) -> None:
+    """Start the command in a process of its own and kill it once a run has saved something."""
+    before = saved(directory / run)
+    with subprocess.Popen(
+        [sys.executable, str(REPOSITORY / "train.py"), "compare", *arguments, "-o", str(directory)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    ) as process:
+        end = time.monotonic() + 200
+        while saved(directory / run) == before:
+            assert process.poll() is None, process.communicate()[1].decode()
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        process.kill()
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not (directory / run / "summary.json").exists()
+
+
+@pytest.fixture(scope="module")
+def killed(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    """The same, killed twice and then continued."""
+    directory = tmp_path_factory.mktemp("killed") / "out"
+    arguments = [*options(table), *ARMS, *SEEDS]
+    kill_after_saving(directory, "sharenorm/seed0", *arguments)
+    kill_after_saving(directory, "sepnorm/seed0", *arguments)
+    return compare(directory)
+
+
+@pytest.fixture(scope="module")
+def failed(killed: Compared, tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    """An arm is added, and its training diverges: after a step the loss is no number any more."""
+    arms = tmp_path_factory.mktemp("failed") / "arms.yaml"
+    arms.write_text("hot: {model: {learning_rate: 1e30, warmup_steps: 1}}\n")
+    return compare(killed.directory, "--arms", str(arms))
+
+
+@pytest.mark.slow
+def test_comparison_leaves_a_run_for_each_arm_and_seed(straight: Compared) -> None:
+    assert straight.status == 0, straight.err
+    lines = straight.err.splitlines()
+    assert [line for line in lines if line.endswith(": started")] == [
+        f"{arm} seed {seed}: started" for seed in (0, 1) for arm in ("sharenorm", "sepnorm")
+    ]
+    assert len(lines) == 8
+    assert straight.err.isascii()
+    assert straight.out == f"report  {straight.directory / 'report.html'}\n"
+    run = straight.directory / "sepnorm" / "seed1"
+    words = json.loads((run / "run.json").read_text())["sessions"][0]["command"]
+    assert words[:2] == ["train.py", "fit"]
+    assert "--seed_everything=1" in words
+    assert "test MAE" in run.with_name("seed1.log").read_text()
+
+
+@pytest.mark.slow
+def test_results_are_those_of_the_runs(straight: Compared, table: Path) -> None:
+    results = straight.results
+    assert results["complete"] is True
+    assert results["molecules"] == {"train": 80, "validation": 10, "test": 10}
+    assert (results["metric"], results["better"], results["baseline"]) == (
+        *("mae", "lower", "sharenorm"),
+    )
+    seen = set()
+    for arm in results["arms"]:
+        for run in arm["runs"]:
+            directory = straight.directory / run["directory"]
+            summary = json.loads((directory / "summary.json").read_text())
+            assert run["status"] == "finished"
+            assert run["test"] == summary["test_mae"]
+            assert run["validation"] == summary["best_validation_mae"]
+            assert arm["parameters"] == summary["parameters"]
+            assert run["steps"] == STEPS == run["curve"][-1]["step"]
+            # The best validation is one of the curve.
+            assert run["validation"] in [point.get("validation") for point in run["curve"]]
+            seen.add((run["test"], run["validation"]))
+    assert len(seen) == 4
+
+
+@pytest.mark.slow
+def test_differences_are_those_of_the_runs(straight: Compared) -> None:
+    values = {
+        (arm["name"], split): np.array([run[split] for run in arm["runs"]])
+        for arm in straight.results["arms"]
+        for split in ("validation", "test")
+    }
+    (comparison,) = straight.results["comparisons"]
+    assert (comparison["arm"], comparison["seeds"]) == ("sepnorm", [0, 1])
+    for split in ("validation", "test"):
+        differences = values["sepnorm", split] - values["sharenorm", split]
+        found = comparison[split]
+        low, high = scipy.stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+        assert found["mean"] == pytest.approx(differences.mean(), rel=1e-12)
+        assert [found["low"], found["high"]] == pytest.approx([low, high], rel=1e-9)
+    # Two arms: the only p-value is Holm's, and two seeds cannot give less than 1/2.
+    assert comparison["holm_p"] == comparison["test"]["p_value"] >= 0.5
+    assert comparison["smallest_holm_p"] == 0.5
+
+
+@pytest.mark.slow
+def test_predictions_are_the_mean_over_seeds_of_predict(straight: Compared, table: Path) -> None:
+    with (straight.directory / "predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["number"] for row in rows] == [str(n) for n in range(10)]
+    smiles = [row["smiles"] for row in rows]
+    targets = np.array([float(row["target"]) for row in rows])
+    for arm in ("sharenorm", "sepnorm"):
+        runs = [straight.directory / arm / f"seed{seed}" for seed in (0, 1)]
+        values = np.stack([Predictor.load(run).predict(smiles).values[:, 0] for run in runs])
+        shown = [float(row[arm]) for row in rows]
+        assert shown == pytest.approx(values.mean(axis=0), rel=1e-4, abs=1e-4)
+        # What is shown of a run beside it is of the same checkpoint.
+        (entry,) = (one for one in straight.results["arms"] if one["name"] == arm)
+        errors = np.abs(values - targets).mean(axis=1)
+        assert errors == pytest.approx([run["test"] for run in entry["runs"]], abs=1e-4)
+
+
+@pytest.mark.slow
+def test_geometry_is_that_of_the_best_checkpoints(straight: Compared) -> None:
+    for arm in straight.results["arms"]:
+        for run in arm["runs"]:
+            places = [(one["layer"], one["what"]) for one in run["geometry"]]
+            assert places == [
+                (layer, what)
+                for layer in ("layer 1", "layer 2", "output")
+                for what in ("graph token", "atoms")
+            ]
+            for one in run["geometry"]:
+                assert one["uniformity_floor"] - 0.3 < one["uniformity"] <= 0
+                assert 1 <= one["effective_rank"] <= 16
+                assert ((one["histogram"] is None) == (one["layer"] == "layer 1")) or run["seed"]
+                if one["what"] == "graph token":
+                    assert set(one["probes"]) == {"atoms", "rings", "target"}
+                    assert -1 <= one["cosine_to_atoms"] <= 1
+
+
+def repeatable(compared: Compared) -> dict:
+    """The results without times, which are never the same."""
+    results = compared.results
+    for name in ("command", "environment"):
+        del results[name]
+    for arm in results["arms"]:
+        for run in arm["runs"]:
+            for name in ("seconds", "training_seconds", "graphs_per_second", "ms_per_step"):
+                assert run.pop(name) > 0
+    return results
+
+
+@pytest.mark.slow
+def test_killed_comparison_gives_the_report_of_one_that_was_not(
+    straight: Compared, killed: Compared
+) -> None:
+    assert killed.status == 0, killed.err
+    assert killed.err.splitlines()[:2] == [
+        "1 of 4 runs are finished already",
+        "sepnorm seed 0: continued",
+    ]
+    for run in ("sharenorm/seed0", "sepnorm/seed0"):
+        record = json.loads((killed.directory / run / "run.json").read_text())
+        assert [session["end"] for session in record["sessions"]] == [None, "trained"]
+        steps = [session["from_step"] for session in record["sessions"]]
+        assert 0 == steps[0] < steps[1] < STEPS
+    assert repeatable(killed) == repeatable(straight)
+    for name in ("predictions.csv", "report.tex", "figures/predicted_against_true.png"):
+        assert (killed.directory / name).read_bytes() == (straight.directory / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_report_says_the_answer_first(straight: Compared) -> None:
+    text = (straight.directory / "report.md").read_text()
+    (comparison,) = straight.results["comparisons"]
+    answer = text.splitlines()[2]
+    assert "over 2 paired seeds" in answer
+    assert ("Not resolved" in answer) is not comparison["test"]["resolved"]
+    pictures = set(re.findall(r"\((figures/\w+\.png)\)", text))
+    assert pictures == {f"figures/{path.name}" for path in straight.directory.glob("figures/*")}
+    assert len(pictures) == 12
+
+
+@pytest.mark.slow
+def test_what_was_asked_is_kept(straight: Compared, table: Path) -> None:
+    kept = yaml.safe_load((straight.directory / "compare.yaml").read_text())
+    assert kept["base_options"] == options(table)
+    assert kept["arms"] == {
+        "sharenorm": {"model.norm": "sharenorm"},
+        "sepnorm": {"model.norm": "sepnorm"},
+    }
+    assert kept["seeds"] == [0, 1]
+    assert kept["baseline"] == "sharenorm"
+    assert kept["configuration"]["model"]["layers"] == 2
+    assert "torch" in kept["packages"]
+
+
+@pytest.mark.slow
+def test_arm_that_fails_leaves_the_others_alone(failed: Compared) -> None:
+    assert failed.status == 1
+    log = failed.directory / "hot" / "seed0.log"
+    lines = failed.err.splitlines()
+    assert lines[0] == "4 of 6 runs are finished already"
+    assert lines[2] == f"hot seed 0: failed, {log.read_text().splitlines()[-1]} ({log})"
+    assert "train.py: training diverged at step " in lines[2]
+    assert lines[-1].startswith(
+        "train.py: 2 of 6 runs have failed: hot seed 0, hot seed 1; to try them again"
+    )
+    results = failed.results
+    assert results["complete"] is False
+    assert [arm["name"] for arm in results["arms"]] == ["sharenorm", "sepnorm", "hot"]
+    for run in results["arms"][2]["runs"]:
+        assert (run["status"], run["test"]) == ("failed", None)
+        assert run["error"].startswith("train.py: training diverged")
+    text = (failed.directory / "report.md").read_text()
+    assert "Partial results: 4 of 6 runs are finished" in text
+    assert "hot seed 0 failed: train.py: training diverged" in text.replace("\\", "")
+
+
+@pytest.mark.slow
+def test_nothing_is_left_to_do(
+    straight: Compared, table: Path, reports: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [path for path in straight.directory.glob("*/*/**/*") if path.is_file()]
+    before = {path: path.stat().st_mtime_ns for path in files}
+    # The same in other words, a seed less: what is there is the comparison.
+    same = [option.replace("--model.layers=2", "--model.layers=02") for option in options(table)]
+    arguments = ["--arms=sharenorm,sepnorm", "--seeds", "1", "--baseline", "sepnorm"]
+    assert main(["compare", *same, *arguments, "-o", str(straight.directory)]) == 0
+    assert capsys.readouterr().err == ""
+    assert reports == [straight.directory]
+    assert {path: path.stat().st_mtime_ns for path in files} == before
+    kept = yaml.safe_load((straight.directory / "compare.yaml").read_text())
+    assert (kept["baseline"], kept["seeds"]) == ("sepnorm", [0, 1])
+
+
+@pytest.mark.slow
+def test_report_only_trains_nothing(straight: Compared, reports: list[Path]) -> None:
+    before = sorted(straight.directory.rglob("*"))
+    assert main(["compare", "--report-only", "-o", str(straight.directory)]) == 0
+    assert reports == [straight.directory]
+    assert sorted(straight.directory.rglob("*")) == before
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before the first process."""
+
+    def started(*arguments: object, **options: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["compare", *words]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("train.py: ")
+    assert captured.err.count("\n") == 1, captured.err
+    return captured.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--model.layers=3", "--model.layers is 3 here and 2 in compare.yaml; leave them out"),
+        ("--early_stopping 3", "--early_stopping is 3 here and 0 in compare.yaml"),
+        ("--arms sepnorm,bn+ln", "arms 'sepnorm' and 'bn+ln' are the same"),
+        ("--arms bn+ln", "arms 'sepnorm' and 'bn+ln' are the same"),
+        ("--baseline sepnrom", "--baseline sepnrom is no arm (did you mean 'sepnorm'?)"),
+    ],
+)
+@pytest.mark.usefixtures("nothing_starts")
+def test_other_options_in_the_same_directory(
+    words: str, said: str, straight: Compared, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (straight.directory / "compare.yaml").read_text()
+    given = [*options(table), *words.split(), "-o", str(straight.directory)]
+    assert said in refused(capsys, *given)
+    assert (straight.directory / "compare.yaml").read_text() == before
+
+
+BOTH = "--arms sharenorm,sepnorm"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "compare needs --arms"),
+        ("--arms sepnorm", "--arms names one arm"),
+        ("--arms sepnorm,sepnrom", "unknown norm 'sepnrom' (did you mean 'sepnorm'?)"),
+        (f"{BOTH} --seeds 0,1,0", "--seeds '0,1,0': 0 is there twice"),
+        (f"{BOTH} --seeds 0-3", "'0-3' is no seed"),
+        (f"{BOTH} --seeds=-1", "'-1' is no seed"),
+        (f"{BOTH} --jobs 0", "--jobs is 0: it must be 1 or more"),
+        (f"{BOTH} --jobs two", "invalid int value: 'two'; see train.py compare --help"),
+        (f"{BOTH} --baseline ln", "--baseline ln is no arm"),
+        (f"{BOTH} --seed 3", "unknown option --seed (did you mean '--seeds'?)"),
+        (f"{BOTH} --seed_everything 3", "--seed_everything is not for compare: the seeds are"),
+        (f"{BOTH} --ckpt_path=x", "--ckpt_path is not for compare: all arms start from"),
+        (f"{BOTH} --resume x", "--resume is not for compare: start the same command again"),
+        (f"{BOTH} --model.layer 3", "unknown option --model.layer (did you mean '--model.layers'"),
+        (f"{BOTH} --model.layers three", "--model.layers: Expected a <class 'int'>"),
+        (f"{BOTH} --data.batch_size 1", "train.py: --data.batch_size is 1"),
+        (f"{BOTH} -c nowhere.yaml", "configuration file nowhere.yaml does not exist"),
+        (f"{BOTH} --data.table nowhere.csv", "nowhere.csv"),
+        ("--arms {arms}", "arm 'b': unknown option --model.widht (did you mean '--model.width'?)"),
+        ("--arms {other} -c table_regression --data.table {table}", "arms 'a' and 'b' have diff"),
+        ("--report-only", "there is no comparison in"),
+        ("--report-only --model.layers=3", "--report-only trains nothing: leave --model.layers=3"),
+    ],
+)
+@pytest.mark.usefixtures("nothing_starts")
+def test_mistakes_are_one_line_and_nothing_is_started(
+    words: str, said: str, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "arms.yaml").write_text("a: {}\nb: {model.widht: 8}\n")
+    (tmp_path / "other.yaml").write_text("a:\nb: {data: {split_fractions: [0.6, 0.2, 0.2]}}\n")
+    places = {"arms": tmp_path / "arms.yaml", "other": tmp_path / "other.yaml", "table": table}
+    words = words.format(**places)
+    output = tmp_path / "out"
+    root = [] if "report-only" in words else ["--data.root", str(table.parent / "root")]
+    assert said in refused(capsys, *words.split(), *root, "-o", str(output))
+    assert not output.exists()
+
+
+def test_directory_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "compare needs -o DIR" in refused(capsys, *BOTH.split())
+
+
+@pytest.fixture(scope="module")
+def fit_options() -> fit_check.FitOptions:
+    return fit_check.FitOptions([])
+
+
+@pytest.mark.parametrize(
+    ("trainer", "batches", "steps"),
+    [
+        ("max_steps=7", 3, 7),
+        ("max_steps=7,max_epochs=2", 3, 6),
+        ("max_epochs=2", 3, 6),
+        ("max_epochs=-1,max_steps=50", 3, 50),
+        ("", 3, 3000),
+        ("max_epochs=2,accumulate_grad_batches=2", 3, 4),
+        ("max_epochs=2,limit_train_batches=2", 3, 4),
+        ("max_epochs=2,limit_train_batches=0.5", 8, 8),
+    ],
+)
+def test_steps_are_foreseen(
+    trainer: str, batches: int, steps: int, fit_options: fit_check.FitOptions
+) -> None:
+    given = [f"--trainer.{option}" for option in trainer.split(",") if option]
+    parsed = fit_options.parser.parse_args(["fit", *given]).fit.trainer
+    assert fit_check.planned_steps(parsed, batches) == steps
+
+
+def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def places(jobs: int | None, runs: int, *devices: str) -> list[str | None]:
+        checked = fit_check.CheckedFit({}, "mae", {}, devices or ("auto", "auto"))
+        return [place.get("CUDA_VISIBLE_DEVICES") for place in command._places(jobs, checked, runs)]
+
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert places(None, 8) == ["0", "1", "2"]
+    assert places(4, 8) == ["0", "1", "2", "0"]
+    assert places(None, 2) == ["0", "1"]
+    # A run that takes two has them all before it.
+    assert places(None, 8, "gpu", "2") == [None]
+    assert None in places(None, 8, "cpu", "auto")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6,7")
+    assert places(None, 8) == ["5", "6", "7"]
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    assert places(2, 8) == [None, None]

@@ -1,0 +1,294 @@
+"""The figures of a report: what is drawn is what the results say."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+from example_results import LAYERS, binary, incomplete, regression
+from matplotlib import image
+from sklearn.metrics import average_precision_score
+from sklearn.metrics import roc_curve as reference_roc_curve
+
+from graphormer_sepnorm.chem.drawing import molecules_png
+from graphormer_sepnorm.compare import figures, geometry_figures, prediction_figures
+from graphormer_sepnorm.compare.curves import average_precision, roc_curve, wilson
+from graphormer_sepnorm.compare.report_data import Predictions, read_predictions
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("values")
+    results = regression(directory, molecules=200)
+    return results, read_predictions(directory / "predictions.csv", results)
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("classes")
+    results = binary(directory, molecules=400)
+    return results, read_predictions(directory / "predictions.csv", results)
+
+
+def line_of(axes, results, name):
+    """The curve of an arm."""
+    colour = figures.styles(results)[name].colour
+    return next(line for line in axes.lines if line.get_color() == colour)
+
+
+def test_learning_curves_are_means_and_bands_of_extremes(values):
+    results, _ = values
+    figure = figures.learning_curves(results)
+    runs = results["arms"][1]["runs"]
+    curves = np.array([[point["validation"] for point in run["curve"]] for run in runs])
+    line = line_of(figure.axes[1], results, "sepnorm")
+    assert line.get_ydata() == pytest.approx(curves.mean(0))
+    band = figure.axes[1].collections[1].get_paths()[0].vertices
+    assert band[:, 1].max() == pytest.approx(curves.max())
+    assert figure.axes[2].get_xlim()[0] > 12
+
+
+def test_a_seed_that_ended_early_does_not_bend_the_mean(values):
+    results = copy.deepcopy(values[0])
+    runs = results["arms"][0]["runs"]
+    runs[0]["curve"] = runs[0]["curve"][:10]
+    axes = figures.learning_curves(results).axes[1]
+    first, *rest = [line for line in axes.lines if line.get_color() == "#0072B2"]
+    assert list(first.get_xdata()) == list(range(1, 11))
+    assert [list(line.get_xdata()) for line in rest] == [list(range(11, 25))] * 2
+
+
+def test_a_wide_range_is_logarithmic(values):
+    results = copy.deepcopy(values[0])
+    assert figures.learning_curves(results).axes[1].get_yscale() == "linear"
+    results["arms"][0]["runs"][0]["curve"][0]["validation"] = 1000.0
+    assert figures.learning_curves(results).axes[1].get_yscale() == "log"
+
+
+def test_paired_seeds_show_each_run_and_the_interval(values):
+    results, _ = values
+    left, right = figures.paired_seeds(results).axes
+    dots = [tuple(map(tuple, one.get_offsets())) for one in left.collections[::2]]
+    assert [len(of_arm) for of_arm in dots] == [3, 3, 3]
+    tests = [run["test"] for run in results["arms"][1]["runs"]]
+    assert [y for _, y in dots[1]] == pytest.approx(tests)
+    comparison = results["comparisons"][0]["test"]
+    (interval,) = right.containers[0].lines[2][0].get_segments()
+    assert interval[:, 1] == pytest.approx([comparison["low"], comparison["high"]])
+    assert "lower is better" in left.get_ylabel()
+
+
+def test_figures_of_partial_results(tmp_path):
+    results = incomplete(tmp_path)
+    assert len(figures.paired_seeds(results).axes) == 2
+    assert figures.learning_curves(results) is not None
+    assert geometry_figures.uniformity_per_layer(results) is not None
+
+
+def test_without_results_nothing_is_drawn(values):
+    results = copy.deepcopy(values[0])
+    for arm in results["arms"]:
+        for run in arm["runs"]:
+            run |= {"test": None, "curve": [], "geometry": []}
+    results["comparisons"] = []
+    draws = [figures.learning_curves, figures.paired_seeds]
+    draws += [geometry_figures.uniformity_per_layer, geometry_figures.effective_rank_per_layer]
+    draws += [geometry_figures.singular_values_at_output, geometry_figures.cosine_per_layer]
+    draws += [geometry_figures.feature_heat_maps, geometry_figures.probes_per_layer]
+    assert [draw(results) for draw in draws] == [None] * len(draws)
+
+
+def test_uniformity_per_layer_marks_the_floor(values):
+    results, _ = values
+    figure = geometry_figures.uniformity_per_layer(results)
+    floor = results["arms"][0]["runs"][0]["geometry"][0]["uniformity_floor"]
+    token, atoms = figure.axes
+    for axes, what in ((token, "graph token"), (atoms, "atoms")):
+        assert any(list(line.get_ydata()) == [floor, floor] for line in axes.lines)
+        found = np.array(
+            [
+                [one["uniformity"] for one in run["geometry"] if one["what"] == what]
+                for run in results["arms"][0]["runs"]
+            ]
+        )
+        assert line_of(axes, results, "sharenorm").get_ydata() == pytest.approx(found.mean(0))
+        assert [text.get_text() for text in axes.get_xticklabels()][-1] == "out"
+    assert len(line_of(token, results, "sharenorm").get_xdata()) == len(LAYERS)
+
+
+def test_null_in_the_geometry_leaves_a_gap_only(values):
+    results = copy.deepcopy(values[0])
+    for run in results["arms"][0]["runs"]:
+        for entry in run["geometry"]:
+            if entry["layer"] == "layer 2":
+                entry |= {"uniformity": None, "effective_rank_centred": None, "probes": None}
+            entry["log_singular_values"][-3:] = [None] * 3
+    figure = geometry_figures.uniformity_per_layer(results)
+    assert 1 not in line_of(figure.axes[0], results, "sharenorm").get_xdata()
+    spectrum = geometry_figures.singular_values_at_output(results).axes[0]
+    assert len(line_of(spectrum, results, "sharenorm").get_xdata()) == 77
+    assert geometry_figures.probes_per_layer(results) is not None
+
+
+def test_a_probe_far_below_zero_stays_in_view(values):
+    results = copy.deepcopy(values[0])
+    for run in results["arms"][0]["runs"]:
+        for entry in run["geometry"]:
+            if entry["probes"]:
+                entry["probes"]["rings"] = -50.0
+    axes = geometry_figures.probes_per_layer(results).axes[1]
+    assert axes.get_title() == "probe for rings"
+    low = axes.get_ylim()[0]
+    assert min(line_of(axes, results, "sharenorm").get_ydata()) > low > -1
+
+
+def test_heat_maps_hold_the_shares_of_the_counts(values):
+    results, _ = values
+    axes = geometry_figures.feature_heat_maps(results).axes[0]
+    output = next(
+        one
+        for one in results["arms"][0]["runs"][0]["geometry"]
+        if one["layer"] == "output" and one["what"] == "graph token"
+    )
+    counts = np.array(output["histogram"]["counts"])
+    shares = axes.collections[0].get_array()
+    assert np.asarray(shares) == pytest.approx(counts / counts.sum(1, keepdims=True))
+    assert axes.yaxis_inverted()
+
+
+def test_panels_have_the_same_axes(values):
+    results, predictions = values
+    axes = prediction_figures.predicted_against_true(results, predictions).axes
+    assert len(axes) == 3
+    assert len({one.get_xlim() for one in axes}) == len({one.get_ylim() for one in axes}) == 1
+    assert axes[0].get_xlim() == axes[0].get_ylim()
+    points = np.asarray(axes[1].collections[0].get_offsets())
+    assert points[:, 1] == pytest.approx(predictions.arms["sepnorm"])
+
+
+def test_no_residual_is_lost_beyond_the_axes(values):
+    results, predictions = values
+    figure = prediction_figures.residuals(results, predictions)
+    assert len(figure.axes) == 6
+    for axes in figure.axes:
+        points = np.concatenate([np.asarray(one.get_offsets()) for one in axes.collections])
+        low, high = axes.get_ylim()
+        assert len(points) == len(predictions.target)
+        assert ((points[:, 1] > low) & (points[:, 1] < high)).all()
+
+
+def test_error_by_size_groups_every_molecule_once(values):
+    results, predictions = values
+    figure = prediction_figures.error_by_size(results, predictions)
+    labels = [text.get_text() for text in figure.axes[-1].get_xticklabels()]
+    assert sum(int(label.partition("(")[2].strip(")")) for label in labels) == 200
+    assert 5 <= len(labels) <= 10
+    same_size = Predictions(
+        "",
+        predictions.target,
+        np.full(200, 7.0),
+        predictions.numbers,
+        predictions.smiles,
+        predictions.arms,
+    )
+    assert prediction_figures.error_by_size(results, same_size) is None
+
+
+def test_the_molecules_drawn_are_those_that_change_most(values, monkeypatch):
+    results, predictions = values
+    drawn = {}
+    monkeypatch.setattr(
+        prediction_figures,
+        "molecules_png",
+        lambda smiles, legends: drawn.update(zip(legends, smiles, strict=True)) or PNG,
+    )
+    assert prediction_figures.largest_changes(results, predictions, "sepnorm") == PNG
+    changes = np.abs(predictions.errors("sepnorm") - predictions.errors("sharenorm"))
+    assert [int(legend.partition(":")[0]) for legend in drawn] == np.argsort(-changes)[:12].tolist()
+    for legend in drawn:
+        number = int(legend.partition(":")[0])
+        better = predictions.errors("sepnorm")[number] < predictions.errors("sharenorm")[number]
+        assert ("better by" in legend) == better
+
+
+def test_a_picture_of_molecules_survives_what_it_cannot_read(tmp_path):
+    png = molecules_png(["CCO", "not a molecule", ""], ["ethanol", "b", "c"])
+    assert png.startswith(PNG)
+    figures.save_png(png, tmp_path / "molecules.png")
+    pixels = image.imread(tmp_path / "molecules.png")
+    width = pixels.shape[1] // 3
+    height = pixels.shape[0]
+    for number in range(3):  # a molecule or a note in each place, and its legend below
+        place = pixels[:, number * width : (number + 1) * width, :3]
+        assert (place[: int(0.7 * height)] < 0.5).any()
+        assert (place[int(0.8 * height) :] < 0.5).any()
+
+
+def test_classification_curves_are_those_of_scikit_learn():
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        positive = random.random(60) < 0.3
+        positive[:2] = True, False
+        scores = random.integers(0, 12, 60) / 12  # many ties
+        false_rate, recall, _ = roc_curve(positive, scores)
+        expected = reference_roc_curve(positive, scores, drop_intermediate=False)
+        assert false_rate == pytest.approx(expected[0])
+        assert recall == pytest.approx(expected[1])
+        ap = average_precision(positive, scores)
+        assert ap == pytest.approx(average_precision_score(positive, scores))
+
+
+def test_wilson_interval_of_a_textbook():
+    """15 of 148 (Newcombe 1998, Statistics in Medicine 17:857-872, Table I): 0.0624 to 0.1605."""
+    low, high = wilson(np.array([15 / 148, 0.0]), np.array([148, 20]))
+    assert (low[0], high[0]) == pytest.approx((0.0624, 0.1605), abs=5e-5)
+    assert (low[1], high[1]) == pytest.approx((0.0, 0.1611), abs=5e-5)
+
+
+def test_figures_of_a_classification(classes):
+    results, predictions = classes
+    left, right = prediction_figures.roc_and_precision(results, predictions).axes
+    assert line_of(left, results, "sepnorm").get_ydata()[-1] == 1
+    assert right.lines[0].get_ydata()[0] == predictions.target.mean()
+    assert len(prediction_figures.calibration(results, predictions).axes) == 2
+    one_class = Predictions(
+        "",
+        np.zeros(400),
+        predictions.atoms,
+        predictions.numbers,
+        predictions.smiles,
+        predictions.arms,
+    )
+    assert prediction_figures.roc_and_precision(results, one_class) is None
+    assert prediction_figures.calibration(results, one_class) is not None
+
+
+def test_of_several_targets_the_first_is_read_and_gaps_are_left_out(tmp_path):
+    results = regression(tmp_path, molecules=60)
+    results["task"]["targets"] = ["gap", "homo"]
+    header = "number,smiles,atoms,target_gap,target_homo,sharenorm_gap,sharenorm_homo"
+    rows = ["0,C,1,0.5,9,0.6,9", "1,CC,2,,9,0.6,9", "2,CCC,3,1.5,9,1.0,9"]
+    path = tmp_path / "predictions.csv"
+    path.write_text("\n".join([header, *rows]))
+    predictions = read_predictions(path, results)
+    assert predictions.target_name == "gap"
+    assert predictions.target.tolist() == [0.5, 1.5]
+    assert predictions.numbers == ("0", "2")
+    assert list(predictions.arms) == ["sharenorm"]
+    assert predictions.errors("sharenorm") == pytest.approx([0.1, 0.5])
+    path.write_text(header)
+    assert read_predictions(path, results) is None
+    assert read_predictions(tmp_path / "none.csv", results) is None
+
+
+def test_arms_keep_their_colours_and_many_arms_fit(values):
+    results = copy.deepcopy(values[0])
+    for number in range(6):
+        results["arms"].append(results["arms"][2] | {"name": f"a long name of an arm, {number}"})
+    shown = figures.styles(results)
+    assert len({(style.colour, style.line) for style in shown.values()}) == len(shown) == 9
+    figure = geometry_figures.feature_heat_maps(results)
+    assert len([axes for axes in figure.axes if axes.get_visible()]) == 9 * 2 + 1

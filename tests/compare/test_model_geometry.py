@@ -1,0 +1,93 @@
+"""What reports say of a model's embeddings: the measures of geometry.py, at every layer."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from rdkit import Chem
+from reference.models import small_model, stored
+from reference.molecules import TIE_FREE, TIED, molecule
+
+from graphormer_sepnorm.compare import geometry
+from graphormer_sepnorm.compare.embeddings import collect_embeddings
+from graphormer_sepnorm.compare.model_geometry import (
+    cloud_geometry,
+    geometry_per_layer,
+    ring_counts,
+)
+from graphormer_sepnorm.graphs.batch import Collator
+
+SMILES = ("CCO", "N", *TIED.values(), *TIE_FREE.values(), "C.CC(C)Cl", "C1CC1.c1ccc2ccccc2c1", "F")
+
+
+@pytest.fixture(scope="module")
+def molecules():
+    return stored([molecule(smiles) for smiles in SMILES])
+
+
+@pytest.fixture(scope="module")
+def embeddings(molecules):
+    model = small_model(molecules[1], norm="bn+ln")
+    return collect_embeddings(model, [Collator(*molecules)(list(range(len(SMILES))))])
+
+
+def test_rings_are_those_of_rdkit(molecules):
+    numbers = np.arange(len(SMILES))
+    expected = [Chem.GetSSSR(Chem.MolFromSmiles(smiles)) for smiles in SMILES]
+    assert ring_counts(molecules[0], numbers).tolist() == [len(rings) for rings in expected]
+    assert ring_counts(molecules[0], numbers[::-3]).tolist() == [
+        len(rings) for rings in expected[::-3]
+    ]
+
+
+def test_each_place_has_its_own_measures(embeddings):
+    values = np.array([*range(len(SMILES) - 1), np.nan])
+    held_out = np.arange(len(SMILES)) % 3 == 0
+    clouds = geometry_per_layer(embeddings, {"number": values}, held_out, histograms=True)
+    names = [layer.name for layer in embeddings.layers]
+    assert [(one["layer"], one["what"]) for one in clouds] == [
+        (name, what) for name in names for what in ("graph token", "atoms")
+    ]
+    for place, token, atoms in zip(embeddings.layers, clouds[::2], clouds[1::2], strict=True):
+        for one, rows in ((token, place.graph_token), (atoms, place.atoms)):
+            assert one["embeddings"] == len(rows)
+            assert one["uniformity"] == geometry.uniformity(rows)
+            centred = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
+            spectrum = np.linalg.svd(centred, compute_uv=False)
+            assert one["effective_rank_centred"] == pytest.approx(geometry.effective_rank(spectrum))
+            first = np.log(np.linalg.norm(rows, 2))
+            assert one["log_singular_values"][0] == pytest.approx(first, rel=1e-5)
+        cosines = geometry.cosine_to(place.graph_token, place.atoms, place.graph_of_atom)
+        assert token["cosine_to_atoms"] == pytest.approx(cosines.mean())
+        # The molecule whose value is not known takes part in neither half.
+        learn, check = ~held_out, held_out.copy()
+        learn[-1] = check[-1] = False
+        assert token["probes"]["number"] == geometry.linear_probe(
+            place.graph_token[learn], values[learn], place.graph_token[check], values[check]
+        )
+    assert [one["histogram"] is not None for one in clouds] == [
+        one["layer"] in names[-2:] for one in clouds
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cloud", "rank"),
+    [(np.zeros((5, 4)), 0), (np.ones((5, 4)), 1), (np.full((5, 4), np.nan), 0)],
+)
+def test_clouds_without_spread_are_measured_as_far_as_they_can_be(cloud, rank):
+    found = cloud_geometry(cloud, histogram=True)
+    assert found["effective_rank"] == pytest.approx(rank)
+    assert found["effective_rank_centred"] == 0
+    collapsed = cloud.all() and np.isfinite(cloud).all()
+    assert found["uniformity"] == pytest.approx(0) if collapsed else math.isnan(found["uniformity"])
+
+
+def test_one_molecule_has_no_pairs(molecules):
+    model = small_model(molecules[1])
+    alone = collect_embeddings(model, [Collator(*molecules)([0])])
+    token = geometry_per_layer(alone, {"atoms": alone.num_atoms}, np.array([True]))[0]
+    assert math.isnan(token["uniformity"])
+    assert math.isnan(token["probes"]["atoms"])
+    assert -1 <= token["cosine_to_atoms"] <= 1

@@ -1,0 +1,413 @@
+"""The report of a comparison: what it says, and that its files are whole."""
+
+from __future__ import annotations
+
+import copy
+import re
+import statistics
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from example_results import binary, incomplete, only, regression
+
+from graphormer_sepnorm.compare.report import write_report
+from graphormer_sepnorm.compare.report_blocks import Heading, Paragraph, Table, to_html, to_markdown
+from graphormer_sepnorm.compare.report_latex import latex, to_latex
+from graphormer_sepnorm.compare.report_text import answers, cautions, number, p_value, signed
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.training.report import read_json, write_json
+
+MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Directories with a report: of a regression, a classification, and partial results."""
+    directories = {}
+    for name, make in (("regression", regression), ("binary", binary), ("incomplete", incomplete)):
+        directories[name] = tmp_path_factory.mktemp(name)
+        make(directories[name])
+        write_report(directories[name])
+    return directories
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory):
+    """Results of a regression, not to be changed."""
+    return regression(tmp_path_factory.mktemp("values"), molecules=50)
+
+
+def with_test(results: dict, **changes: object) -> dict:
+    """Results with one comparison only, some of it changed."""
+    results = copy.deepcopy(results)
+    results["comparisons"] = results["comparisons"][:1]
+    results["comparisons"][0]["test"] |= changes
+    return results
+
+
+def table_in(markdown: str, caption: str) -> dict[str, list[str]]:
+    """The cells of the table whose caption begins so, by their label; markup taken off."""
+    lines = markdown.partition(f".** {caption}")[2].splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("|"))
+    rows = {}
+    for line in [lines[start], *lines[start + 2 :]]:
+        if not line.startswith("|"):
+            break
+        label, *cells = (cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1])
+        rows[label.replace("\\", "")] = [cell.replace("\\", "") for cell in cells]
+    return rows
+
+
+def floats(text: str) -> list[float]:
+    found = re.findall(r"[-+]?\d[\d,]*\.?\d*", text.replace(MINUS, "-"))
+    return [float(one.replace(",", "")) for one in found]
+
+
+def test_the_answer_when_it_is_resolved(values):
+    results = with_test(
+        values,
+        mean=-0.0213,
+        low=-0.0325,
+        high=-0.0101,
+        baseline_mean=0.4756,
+        treatment_mean=0.4543,
+        seeds=3,
+        relative_percent=-4.479,
+        resolved=True,
+    )
+    (text,) = answers(results)
+    assert text == (
+        f"sepnorm is better than sharenorm: the test MAE goes from 0.4756 to 0.4543, a change of "
+        f"{MINUS}0.0213 with a 95 % interval of {MINUS}0.0325 to {MINUS}0.0101 over 3 paired seeds "
+        f"({MINUS}4.5 %; lower is better)."
+    )
+
+
+def test_the_answer_when_it_is_not_resolved(values):
+    results = with_test(
+        values, mean=-0.0041, low=-0.015, high=0.0068, relative_percent=-0.9, resolved=False
+    )
+    (text,) = answers(results)
+    assert text.startswith("Not resolved: sepnorm changes the test MAE of sharenorm by ")
+    assert f"{MINUS}0.0041 over 3 paired seeds" in text
+    assert f"the 95 % interval of {MINUS}0.0150 to +0.0068 includes 0" in text
+    assert f"{MINUS}0.9 %" in text
+    assert "is better than" not in text
+
+
+@pytest.mark.parametrize(
+    ("better", "mean", "word"),
+    [
+        ("lower", -0.02, "better"),
+        ("lower", 0.02, "worse"),
+        ("higher", 0.02, "better"),
+        ("higher", -0.02, "worse"),
+    ],
+)
+def test_which_direction_is_the_better_one(values, better, mean, word):
+    low, high = sorted((0.5 * mean, 1.5 * mean))
+    results = with_test(values, mean=mean, low=low, high=high, resolved=True)
+    results["better"] = better
+    (text,) = answers(results)
+    assert text.startswith(f"sepnorm is {word} than sharenorm")
+    assert f"{better} is better" in text
+
+
+def test_an_area_is_also_given_in_points(values):
+    results = with_test(values, mean=0.0228, resolved=True)
+    results |= {"metric": "auroc", "better": "higher"}
+    assert "+0.0228 (+2.28 points)" in answers(results)[0]
+
+
+def test_a_unit_stands_behind_every_number_that_has_one(values):
+    results = with_test(values, mean=-0.02, low=-0.03, high=-0.01, resolved=True) | {"unit": " eV"}
+    text = answers(results)[0]
+    assert f"{MINUS}0.0200 eV with a 95 % interval of {MINUS}0.0300 to {MINUS}0.0100 eV" in text
+
+
+def test_one_seed_has_no_interval(values):
+    changes = {"seeds": 1, "low": None, "high": None, "sd": None, "resolved": False}
+    (text,) = answers(with_test(values, **changes))
+    assert text.startswith("Not resolved: ")
+    assert "there is no 95 % interval with one seed" in text
+
+
+def test_equal_differences_are_not_an_answer(values):
+    changes = {"sd": 0.0, "mean": -0.01, "low": -0.01, "high": -0.01, "resolved": False}
+    assert "spread has not been measured" in answers(with_test(values, **changes))[0]
+
+
+def test_few_seeds_are_said_aloud(values):
+    (text,) = cautions(values)
+    assert "Only 3 seeds, fewer than 6" in text
+    assert "p cannot be below 0.25, nor Holm's for 2 arms below 0.5." in text
+    enough = with_test(values, seeds=6, smallest_p=1 / 32)
+    assert list(cautions(enough)) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.125, "0.125"),
+        (1 / 32, "0.031"),
+        (0.25, "0.25"),
+        (1.0, "1"),
+        (0.0004, "0.0004"),
+        (1e-5, "< 0.0001"),
+        (None, DASH),
+    ],
+)
+def test_p_values_as_text(value, text):
+    assert p_value(value) == text
+
+
+def test_numbers_as_text():
+    assert number(489481, 0) == "489,481"
+    assert number(-0.00001, 4) == signed(0.00001, 4) == "0.0000"
+    assert signed(-1.5, 2) == f"{MINUS}1.50"
+    assert signed(1.5, 2) == "+1.50"
+    assert number(None, 2) == signed(None, 2) == DASH
+
+
+@pytest.mark.parametrize("name", ["regression", "binary", "incomplete"])
+def test_numbers_in_tables_are_those_of_the_results(written, name):
+    markdown = (written[name] / "report.md").read_text()
+    results = read_json(written[name] / "results.json")
+    arms = table_in(markdown, "The arms.")
+    for arm in results["arms"]:
+        finished = [run for run in arm["runs"] if run["status"] == "finished"]
+        ((options, parameters, *cells),) = [
+            row for label, row in arms.items() if label.split(" (")[0] == arm["name"]
+        ]
+        assert options == f"model.norm={arm['options']['model.norm']}"
+        assert floats(parameters) == [arm["parameters"]]
+        for cell, part in zip(cells, ("validation", "test"), strict=True):
+            column = [run[part] for run in finished]
+            expected = [statistics.mean(column)]
+            expected += [statistics.stdev(column)] if len(column) > 1 else []
+            assert floats(cell) == pytest.approx(expected, abs=5.01e-5)
+    seeds = table_in(markdown, "MAE of each run" if name != "binary" else "AUROC of each run")
+    for arm in results["arms"]:
+        for part in ("validation", "test"):
+            for run, cell in zip(arm["runs"], seeds[f"{arm['name']}, {part}"], strict=True):
+                if run["status"] == "finished":
+                    assert float(cell) == pytest.approx(run[part], abs=5.01e-5)
+                else:
+                    assert cell == run["status"]
+    differences = table_in(markdown, "Difference to sharenorm")
+    for one in results["comparisons"]:
+        test = one["test"]
+        cells = differences[f"{one['arm']}, test"]
+        assert floats(cells[0])[0] == test["seeds"]
+        assert floats(cells[1]) == pytest.approx([test["mean"]], abs=5.01e-5)
+        ends = [end for end in (test["low"], test["high"]) if end is not None]
+        assert floats(cells[2]) == pytest.approx(ends, abs=5.01e-5)
+        assert floats(cells[3]) == pytest.approx([test["relative_percent"]], abs=0.0501)
+        assert floats(cells[4]) == [one["paper_relative_percent"]]
+        assert floats(cells[5]) == pytest.approx([test["p_value"], test["smallest_p"]], abs=5e-4)
+        assert floats(cells[6]) == pytest.approx([one["holm_p"], one["smallest_holm_p"]], abs=5e-4)
+        assert cells[7] == ("yes" if test["resolved"] else "no")
+
+
+def test_the_tests_over_molecules_are_said_to_be_conditional(written):
+    for name, caption in (("regression", "Change of the absolute"), ("binary", "ROC-AUC of the")):
+        markdown = (written[name] / "report.md").read_text()
+        assert "Conditional on these models" in markdown
+        assert table_in(markdown, caption)
+    results = read_json(written["regression"] / "results.json")
+    errors = results["comparisons"][0]["per_molecule"]
+    cells = table_in((written["regression"] / "report.md").read_text(), "Change of the absolute")
+    assert floats(cells["sepnorm"][1]) == pytest.approx([errors["mean"]], abs=5.01e-5)
+    assert floats(cells["sepnorm"][4]) == pytest.approx([100 * errors["improved"]], abs=0.0501)
+    binary_text = (written["binary"] / "report.md").read_text()
+    tests = read_json(written["binary"] / "results.json")["comparisons"][0]["per_molecule"]
+    assert f"{tests['positives']} positives" in binary_text
+    cells = table_in(binary_text, "ROC-AUC of the")["sepnorm, DeLong"]
+    assert floats(cells[2]) == pytest.approx([100 * tests["delong"]["difference"]], abs=5.01e-3)
+    assert table_in(binary_text, "Other measures").keys() == {"arm", "sharenorm", "sepnorm"}
+
+
+def test_the_cost_of_an_arm_is_a_difference_to_the_baseline(written):
+    markdown = (written["regression"] / "report.md").read_text()
+    cost = table_in(markdown, "Cost per run")
+    first, second = read_json(written["regression"] / "results.json")["arms"][:2]
+    steps = [statistics.mean(run["ms_per_step"] for run in arm["runs"]) for arm in (first, second)]
+    assert floats(cost["sepnorm"][0]) == [second["parameters"] - first["parameters"]]
+    assert floats(cost["sepnorm"][2]) == pytest.approx([steps[1] - steps[0]], abs=0.0501)
+    assert cost["sharenorm"][2] == DASH
+
+
+class Page(HTMLParser):
+    """Checks that the elements of a page are closed in order, and keeps what it refers to."""
+
+    VOID = ("meta", "img", "br", "hr")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.sources: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.sources += [value for name, value in attrs if name in ("src", "href", "srcset")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("name", ["regression", "binary", "incomplete"])
+def test_the_page_needs_nothing_but_itself(written, name):
+    text = (written[name] / "report.html").read_text()
+    page = Page(text)
+    assert text.startswith("<!DOCTYPE html>")
+    assert page.open == []
+    assert page.sources
+    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    assert not page.tags & {"script", "link", "iframe"}
+    assert "http" not in re.sub(r"data:[^\"]*", "", text)
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+@pytest.mark.parametrize("name", ["regression", "binary", "incomplete"])
+def test_every_figure_is_there_and_referred_to(written, name):
+    directory = written[name]
+    linked = re.findall(r"!\[.*\]\((.*)\)", (directory / "report.md").read_text())
+    drawn = {path.relative_to(directory).as_posix() for path in directory.glob("figures/*")}
+    assert set(linked) == drawn
+    assert len(linked) == len(drawn) == len(Page((directory / "report.html").read_text()).sources)
+    assert len(drawn) >= (12 if name == "binary" else 13)
+    # Each figure is followed by its title and by how to read it.
+    read = re.findall(r"\*\*Figure \d+\. [^*]+\.\*\* .{40,}", (directory / "report.md").read_text())
+    assert len(read) == len(linked)
+
+
+@pytest.mark.parametrize("name", ["regression", "binary", "incomplete"])
+def test_a_report_is_small(written, name):
+    reports = [*written[name].glob("report.*"), *written[name].glob("figures/*")]
+    assert sum(path.stat().st_size for path in reports) < 2_000_000
+
+
+def test_partial_results_are_marked(written):
+    markdown = (written["incomplete"] / "report.md").read_text()
+    top = markdown.partition("## Results")[0]
+    assert "Partial results: 6 of 9 runs are finished." in top
+    for state in ("sepnorm seed 2 (failed)", "bn+bn seed 1 (missing)", "bn+bn seed 2 (running)"):
+        assert state in top
+    assert "loss is nan" in top
+    assert top.index("Partial results") < top.index("**So far: sepnorm")
+    arms = table_in(markdown, "The arms.")
+    assert "sepnorm (partial: 2 of 3 seeds)" in arms
+    assert f"± {DASH}" in arms["bn+bn (partial: 1 of 3 seeds)"][-1]
+    assert table_in(markdown, "Difference to")["bn+bn, test"][:3:2] == ["1 (partial)", DASH]
+    page = (written["incomplete"] / "report.html").read_text()
+    assert "ValueError: loss is nan | at &lt;step&gt; 12" in page
+    assert "PARTIAL RESULTS" in (written["incomplete"] / "report.tex").read_text()
+    whole = written["regression"]
+    for path in (whole / "report.md", whole / "report.html", whole / "report.tex"):
+        assert "partial" not in path.read_text().lower()
+
+
+@pytest.mark.parametrize(("arms", "seeds"), [(1, 1), (1, 3), (3, 1)])
+def test_one_arm_or_one_seed_is_enough(tmp_path, arms, seeds):
+    only(regression(tmp_path, molecules=60), tmp_path, arms, seeds)
+    write_report(tmp_path)
+    markdown = (tmp_path / "report.md").read_text()
+    assert ("Nothing to compare: sharenorm is the only arm." in markdown) == (arms == 1)
+    if seeds == 1:
+        assert f"± {DASH}" in markdown
+    assert "nan" not in markdown.lower().replace("penalised", "")
+    assert "None" not in markdown
+
+
+def test_before_anything_is_finished(tmp_path):
+    results = regression(tmp_path, molecules=60)
+    (tmp_path / "predictions.csv").unlink()
+    emptied = dict.fromkeys(["validation", "test", "ms_per_step", "seconds", "steps", "epochs"])
+    for arm in results["arms"]:
+        arm["parameters"] = None
+        for run in arm["runs"]:
+            run |= emptied | {"status": "running", "geometry": [], "curve": run["curve"][:1]}
+    results |= {"complete": False, "comparisons": [], "environment": {}}
+    write_json(tmp_path / "results.json", results)
+    write_report(tmp_path)
+    markdown = (tmp_path / "report.md").read_text()
+    assert "No answer yet" in markdown
+    assert "0 of 9 runs are finished" in markdown
+    assert "predictions.csv is missing" in markdown
+    assert "have been analysed" in markdown
+
+
+def test_without_smiles_it_says_why_no_molecule_is_drawn(tmp_path):
+    only(regression(tmp_path, molecules=60), tmp_path, 2, 2)
+    path = tmp_path / "predictions.csv"
+    header, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([header, *(re.sub(",.*?,", ",,", line, count=1) for line in lines)]))
+    write_report(tmp_path)
+    assert "graphs without SMILES" in (tmp_path / "report.md").read_text()
+    assert not list(tmp_path.glob("figures/molecules*"))
+
+
+def test_results_that_cannot_be_read_are_an_error_of_one_line(tmp_path):
+    with pytest.raises(DataError, match=r"has no results\.json"):
+        write_report(tmp_path)
+
+
+def test_latex_balances_and_escapes(values):
+    results = copy.deepcopy(values)
+    results["dataset"] = "50%_of {zinc}"
+    for entries, name in ((results["arms"], "name"), (results["comparisons"], "arm")):
+        next(one for one in entries if one[name] == "sepnorm")[name] = r"[a]_b & c\d #1 ~^$"
+    text = to_latex(results)
+    assert r"{[}a{]}\_b \& c\textbackslash{}d \#1 \textasciitilde{}\textasciicircum{}\$" in text
+    assert r"50\%\_of \{zinc\}" in text
+    plain = re.sub(r"\\[{}]", "", text)
+    depth = 0
+    for character in plain:
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        assert depth >= 0
+    assert depth == 0
+    body = text.partition("\\midrule")[2].partition("\\bottomrule")[0].strip().splitlines()
+    assert len(body) == 3
+    assert all(len(re.findall(r"(?<!\\)&", line)) == 6 for line in body)
+    assert all(line.endswith(r"\\") for line in body)
+    assert text.count(r"\begin") == text.count(r"\end") == 2
+    test = results["comparisons"][0]["test"]
+    assert f"{signed(test['mean'], 4)}".replace(MINUS, "$-$") in body[1]
+
+
+def test_latex_leaves_no_sign_that_it_could_not_set():
+    assert latex(f"{MINUS}1 ± 2 < 3 {DASH}") == r"$-$1 $\pm$ 2 \textless{} 3 --"
+
+
+def test_markup_in_names_stays_text(tmp_path):
+    blocks = [
+        Heading("a < b & *c*", 1),
+        Paragraph("x_y | <b>"),
+        Paragraph("a\n<b>", "code"),
+        Table("t", ["arm", "n"], [["a|b", "1"]]),
+    ]
+    markdown = to_markdown(blocks)
+    assert markdown.startswith("# a \\< b & \\*c\\*\n")
+    assert "| a\\|b | 1 |" in markdown
+    assert "    a\n    <b>" in markdown
+    page = to_html(blocks, tmp_path)
+    assert "<title>a &lt; b &amp; *c*</title>" in page
+    assert "<p>x_y | &lt;b&gt;</p>" in page
+    assert Page(page).open == []
+
+
+def test_the_same_results_give_the_same_report(tmp_path):
+    only(regression(tmp_path, molecules=60), tmp_path, 2, 2)
+    contents = []
+    for _ in range(2):
+        write_report(tmp_path)
+        paths = [*tmp_path.glob("report.*"), *sorted(tmp_path.glob("figures/*"))]
+        contents.append({path: Path(path).read_bytes() for path in paths})
+    assert contents[0] == contents[1]

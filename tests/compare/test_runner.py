@@ -1,0 +1,389 @@
+"""Processes of a comparison, tried with a program that pretends to train."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from graphormer_sepnorm.compare.arms import parse_arms
+from graphormer_sepnorm.compare.comparison import Comparison
+from graphormer_sepnorm.compare.leash import locked
+from graphormer_sepnorm.compare.live_table import Lines, LiveTable, Progress, ProgressReader
+from graphormer_sepnorm.compare.runner import (
+    Run,
+    Runner,
+    default_jobs,
+    environments,
+    last_line,
+    planned_runs,
+)
+from graphormer_sepnorm.errors import ConfigError
+
+REPOSITORY = Path(__file__).parents[2]
+
+# What it does is told by --do, which a run that is continued finds in its directory.
+PROGRAM = """
+import json, os, pathlib, signal, sys, time
+from graphormer_sepnorm.compare.leash import end_with_the_command
+end_with_the_command()
+words = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
+resumed = sys.argv[1] == "--resume"
+run = pathlib.Path(sys.argv[2] if resumed else words["--output"])
+checkpoints = run / "checkpoints"
+checkpoints.mkdir(parents=True, exist_ok=resumed)
+do = (run / "do").read_text() if resumed else words["--do"]
+(run / "do").write_text(do)
+began = time.time()
+print("continued" if resumed else "begun")
+
+def save(*_):
+    (checkpoints / "last.ckpt").write_text("saved")
+    print("interrupted, saved")
+    sys.exit(130)
+
+signal.signal(signal.SIGTERM, save)
+if do == "fail":
+    (checkpoints / "last.ckpt").write_text("saved")
+    sys.exit("\\n  it cannot be done  \\n\\n")
+if do == "die":
+    os.kill(os.getpid(), signal.SIGKILL)
+if do == "hang" or (do == "hang once" and not resumed):
+    (run / "at work").touch()
+    while True:
+        time.sleep(0.05)
+time.sleep(0.2)
+names = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "GRAPHORMER_ENDS_WITH_STDIN")
+environment = {name: os.environ.get(name) for name in names}
+result = {"best_validation_mae": 0.5, "test_mae": 0.25, "environment": environment,
+          "began": began, "ended": time.time()}
+(run / "summary.json").write_text(json.dumps(result))
+"""
+
+
+class Events:
+    """A display that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def started(self, run: Run) -> None:
+        self.events.append(f"started {run.name}")
+
+    def finished(self, run: Run, seconds: float) -> None:
+        self.events.append(f"finished {run.name}")
+
+    def failed(self, run: Run, why: str) -> None:
+        self.events.append(f"failed {run.name}: {why}")
+
+    def stopping(self, running: Sequence[Run]) -> None:
+        self.events.append(f"stopping {', '.join(run.name for run in running)}")
+
+    def stopped(self, run: Run) -> None:
+        self.events.append(f"stopped {run.name}")
+
+    def refresh(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.events.append("closed")
+
+
+class Workplace:
+    """A directory with runs, each told what to do."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.program = directory / "program.py"
+        self.program.write_text(PROGRAM)
+
+    def run(self, arm: str, seed: int = 0, do: str = "work") -> Run:
+        place = self.directory / arm / f"seed{seed}"
+        return Run(arm, seed, place, (f"--do={do}", f"--output={place}"))
+
+    def train(
+        self, runs: Sequence[Run], places: Sequence[Mapping[str, str]] = ({},)
+    ) -> tuple[bool, list[str]]:
+        display = Events()
+        with locked(self.directory) as lock:
+            program = (sys.executable, str(self.program))
+            whole = Runner(runs, places, display, lock, program).run()
+        return whole, display.events
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Workplace:
+    return Workplace(tmp_path)
+
+
+def summary(run: Run) -> dict:
+    return json.loads((run.directory / "summary.json").read_text())
+
+
+def when(condition: Callable[[], bool], then: Callable[[], object]) -> threading.Thread:
+    """Do something in another thread once a condition holds."""
+
+    def wait() -> None:
+        end = time.monotonic() + 120
+        while not condition() and time.monotonic() < end:
+            time.sleep(0.02)
+        then()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_runs_are_planned_seed_by_seed(tmp_path: Path) -> None:
+    arms = parse_arms("sharenorm,bn+bn")
+    comparison = Comparison(("-c", "quickstart"), arms, (3, 1), "sharenorm")
+    runs = planned_runs(comparison, tmp_path)
+    assert [run.name for run in runs] == [
+        *("sharenorm seed 3", "bn+bn seed 3", "sharenorm seed 1", "bn+bn seed 1"),
+    ]
+    place = tmp_path / "bn+bn" / "seed1"
+    # What is given for all arms stands first, so that those of an arm win.
+    assert runs[3].arguments == (
+        *("-c", "quickstart", "--model.norm=bn+bn", "--seed_everything=1", f"--output={place}"),
+    )
+    assert runs[3].log == tmp_path / "bn+bn" / "seed1.log"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cores", "jobs"), [(0, 1, 1), (0, 2, 1), (0, 3, 1), (0, 16, 8), (1, 16, 1), (4, 16, 4)]
+)
+def test_default_number_of_processes(gpus: int, cores: int, jobs: int) -> None:
+    assert default_jobs(gpus, cores) == jobs
+
+
+def test_cores_and_gpus_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert environments(3, 8) == [{"OMP_NUM_THREADS": "2"}] * 3
+    assert environments(4, 2) == [{"OMP_NUM_THREADS": "1"}] * 4
+    gpus = [place["CUDA_VISIBLE_DEVICES"] for place in environments(3, 8, ["4", "5"])]
+    assert gpus == ["4", "5", "4"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert environments(1, 8) == [{"OMP_NUM_THREADS": "5"}]
+
+
+def test_runs_in_order_and_side_by_side(workplace: Workplace) -> None:
+    runs = [workplace.run(arm, seed) for seed in (0, 1) for arm in ("a", "b")]
+    places = environments(2, 2, ["6", "7"])
+    whole, events = workplace.train(runs, places)
+    assert whole
+    started = [event for event in events if event.startswith("started")]
+    assert started == [f"started {run.name}" for run in runs]
+    assert sum(event.startswith("finished") for event in events) == 4
+    found = [summary(run) for run in runs]
+    for one in found:
+        together = [o for o in found if o["began"] < one["ended"] and one["began"] < o["ended"]]
+        assert len({other["environment"]["CUDA_VISIBLE_DEVICES"] for other in together}) == len(
+            together
+        )
+        # Processes that a run starts are not told to end with its standard input.
+        assert one["environment"]["GRAPHORMER_ENDS_WITH_STDIN"] is None
+    assert found[0]["ended"] > found[1]["began"]
+    assert runs[0].log.read_text() == "begun\n"
+
+
+def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
+    workplace: Workplace,
+) -> None:
+    runs = [
+        workplace.run("bad", do="fail"),
+        workplace.run("dead", do="die"),
+        workplace.run("good"),
+        workplace.run("ready"),
+    ]
+    ready = runs[3].directory
+    ready.mkdir(parents=True)
+    (ready / "summary.json").write_text("{}")
+    whole, events = workplace.train(runs)
+    assert whole
+    assert events == [
+        *("started bad seed 0", "failed bad seed 0: it cannot be done"),
+        *("started dead seed 0", "failed dead seed 0: killed by SIGKILL"),
+        *("started good seed 0", "finished good seed 0", "closed"),
+    ]
+    assert last_line(runs[0].log) == "it cannot be done"
+    assert last_line(runs[1].log) == "killed by SIGKILL"
+    assert [path.name for path in ready.iterdir()] == ["summary.json"]
+    before = (runs[2].directory / "summary.json").stat().st_mtime_ns
+    (runs[0].directory / "do").write_text("work")  # mended
+    (runs[1].directory / "left").touch()
+    _, events = workplace.train(runs)
+    assert events == [
+        *("started bad seed 0", "finished bad seed 0"),
+        *("started dead seed 0", "failed dead seed 0: killed by SIGKILL", "closed"),
+    ]
+    # It had saved, so it went on; the other had not, and began with an empty directory.
+    assert runs[0].log.read_text().splitlines()[-1] == "continued"
+    assert runs[1].log.read_text().count("begun") == 2
+    assert not (runs[1].directory / "left").exists()
+    assert (runs[2].directory / "summary.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interruption_lets_the_processes_save(number: int, workplace: Workplace) -> None:
+    # In the background SIGINT is ignored, and stays so.
+    before = signal.signal(number, signal.default_int_handler)
+    runs = [workplace.run("a", do="hang once"), workplace.run("b")]
+    try:
+        thread = when((runs[0].directory / "at work").exists, lambda: os.kill(os.getpid(), number))
+        whole, events = workplace.train(runs)
+        thread.join()
+        assert signal.getsignal(number) == signal.default_int_handler
+    finally:
+        signal.signal(number, before)
+    assert not whole
+    assert events == ["started a seed 0", "stopping a seed 0", "stopped a seed 0", "closed"]
+    assert last_line(runs[0].log) == "interrupted, saved"
+    whole, events = workplace.train(runs)
+    assert whole
+    assert all(run.finished for run in runs)
+    assert "continued" in runs[0].log.read_text()
+
+
+def test_second_interruption_ends_at_once(workplace: Workplace) -> None:
+    run = workplace.run("a", do="hang")
+    # A process that does not end when it is asked to.
+    text = workplace.program.read_text().replace("sys.exit(130)", "(run / 'asked').touch()")
+    workplace.program.write_text(text)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+
+        def interrupt() -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            when((run.directory / "asked").exists, lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+        when((run.directory / "at work").exists, interrupt)
+        whole, events = workplace.train([run])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not whole
+    assert events[-2:] == ["stopped a seed 0", "closed"]
+
+
+def test_one_command_at_work(tmp_path: Path) -> None:
+    said = r"another train\.py compare is at work in"
+    with locked(tmp_path), pytest.raises(ConfigError, match=said):
+        locked(tmp_path, patience=0.2).__enter__()
+    with locked(tmp_path, patience=0.2):
+        pass
+
+
+def test_killed_command_takes_its_processes_along(workplace: Workplace) -> None:
+    run = workplace.run("a", do="hang")
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from pathlib import Path\n"
+        "from test_runner import Workplace\n"
+        f"place = Workplace(Path({str(workplace.directory)!r}))\n"
+        "place.train([place.run('a', do='hang')])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as command:
+        when((run.directory / "at work").exists, command.kill).join()
+    assert command.returncode == -signal.SIGKILL
+    # The process held on to the lock, so a new command waits until it is gone.
+    with locked(workplace.directory, patience=60):
+        pass
+    # It had no time to save.
+    assert last_line(run.log) == "begun"
+    assert not (run.directory / "checkpoints" / "last.ckpt").exists()
+
+
+def test_lock_is_held_by_the_processes_too(tmp_path: Path) -> None:
+    with locked(tmp_path) as lock:
+        orphan = subprocess.Popen(["sleep", "60"], pass_fds=(lock,))
+    try:
+        with pytest.raises(ConfigError):
+            locked(tmp_path, patience=0).__enter__()
+    finally:
+        orphan.kill()
+        orphan.wait()
+    with (tmp_path / ".lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.fixture
+def half_way(workplace: Workplace) -> Run:
+    """A run of 100 steps that took 30 of them in 60 seconds, after 10 of an earlier session."""
+    run = workplace.run("a")
+    run.directory.mkdir(parents=True)
+    rows = ["epoch,step,train_loss_step,validation_mae", "0,9,1.0,", "0,9,,0.8", "1,24,,0.6"]
+    now = time.time()
+    (run.directory / "metrics.csv").write_text("\n".join([*rows, "2,39,,0.7"]))
+    began = datetime.fromtimestamp(now - 60, UTC).isoformat()
+    session = {"started": began, "from_step": 10, "to_step": 35}
+    (run.directory / "run.json").write_text(json.dumps({"sessions": [{}, session]}))
+    for name in ("metrics.csv", "run.json"):
+        os.utime(run.directory / name, (now, now))
+    return run
+
+
+def test_progress_is_read_from_the_run(half_way: Run, tmp_path: Path) -> None:
+    now = (half_way.directory / "metrics.csv").stat().st_mtime
+    reader = ProgressReader(half_way.directory, "mae", 100)
+    assert reader.read(now + 5) == Progress(40, 0.7, 0.6, pytest.approx(115, abs=0.1))
+    assert reader.read(now + 500).left == 0
+    assert ProgressReader(half_way.directory, "auroc", 100).read(now).step == 40
+    nothing = ProgressReader(tmp_path / "nowhere", "mae", 100).read()
+    assert repr(nothing) == repr(Progress())
+    # A file that is being written is not an error.
+    (half_way.directory / "metrics.csv").write_text("epoch,step\n0,")
+    assert reader.read().step == 35
+
+
+def test_table_in_a_terminal(workplace: Workplace, half_way: Run) -> None:
+    runs = [half_way, *(workplace.run(arm, seed) for arm in ("b", "c") for seed in range(4))]
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=90, height=9, color_system=None)
+    table = LiveTable(runs, "mae", dict.fromkeys("abc", 100), 2, console)
+    table.started(half_way)
+    table.started(runs[1])
+    table.failed(runs[1], "it cannot be done")
+    out.truncate(out.seek(0))
+    table.close()
+    said = out.getvalue()
+    (row,) = {line.strip() for line in said.splitlines() if line.startswith("a ")}
+    assert row.split()[:6] == ["a", "0", "runs", "40/100", "0.7000", "0.6000"]
+    assert "validation MAE" in said
+    assert "0 of 9 runs finished, about " in said
+    assert "b seed 0 failed: it cannot be done" in said
+    # What does not fit is what waits longest.
+    assert "c        1" not in said
+
+
+def test_lines_elsewhere(workplace: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = workplace.run("a"), workplace.run("b")
+    done = workplace.run("c")
+    done.directory.mkdir(parents=True)
+    (done.directory / "summary.json").write_text("{}")
+    lines = Lines([good, bad, done])
+    lines.started(good)
+    good.directory.mkdir(parents=True)
+    (good.directory / "summary.json").write_text('{"best_validation_mae": 0.5, "test_mae": 0.25}')
+    lines.finished(good, 61)
+    lines.failed(bad, "a\x1b[1mline")
+    lines.close()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        "1 of 3 runs are finished already",
+        "a seed 0: started",
+        "a seed 0: finished (2 of 3), validation MAE 0.5000, test MAE 0.2500, 0:01:01",
+        f"b seed 0: failed, a [1mline ({bad.log})",
+    ]
