@@ -89,10 +89,10 @@ def planned_runs(comparison: Comparison, directory: Path) -> list[Run]:
 def default_jobs(gpus: int, cores: int) -> int:
     """How many processes run side by side if nobody says.
 
-    One on each GPU. Without one, one for two cores: molecules make small matrices, with which more
-    threads have less to do than several processes have.
+    One on each GPU. Without one, one on each core: molecules make matrices so small that a second
+    thread adds little, where a second process trains as much again.
     """
-    return gpus or max(1, cores // 2)
+    return gpus or cores
 
 
 def environments(jobs: int, cores: int, gpus: Sequence[str] = ()) -> list[dict[str, str]]:

@@ -162,7 +162,7 @@ def test_runs_are_planned_seed_by_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "cores", "jobs"), [(0, 1, 1), (0, 2, 1), (0, 3, 1), (0, 16, 8), (1, 16, 1), (4, 16, 4)]
+    ("gpus", "cores", "jobs"), [(0, 1, 1), (0, 2, 2), (0, 16, 16), (1, 16, 1), (4, 16, 4)]
 )
 def test_default_number_of_processes(gpus: int, cores: int, jobs: int) -> None:
     assert default_jobs(gpus, cores) == jobs
