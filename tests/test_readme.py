@@ -27,6 +27,7 @@ CAP = [
     *("--trainer.limit_val_batches", "2", "--trainer.limit_test_batches", "2"),
     *("--data.batch_size", "16"),
 ]
+SMALL = ["--model.layers", "2", "--model.width", "16", "--model.ffn_width", "16"]
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +80,18 @@ def test_command(command, workspace, request):
     arguments = shlex.split(command.removeprefix("python "))
     if arguments[:2] == ["train.py", "fit"] and not {"--help", "--resume"} & {*arguments}:
         arguments += CAP
+    if arguments[:2] == ["train.py", "compare"] and "--report-only" not in arguments:
+        arguments += [*CAP, *SMALL]
     done = run(arguments, workspace)
     assert done.returncode == 0, done.stdout + done.stderr
     if arguments[1] == "fit" and "--help" not in arguments:
         assert "test " in done.stdout
         assert "best.ckpt" in done.stdout
+    elif arguments[1] == "compare":
+        directory = workspace / arguments[arguments.index("-o") + 1]
+        assert "over 3 paired seeds" in (directory / "report.md").read_text()
+    elif arguments[:2] == ["predict.py", "geometry"]:
+        assert "output" in done.stdout
     elif arguments[:2] == ["predict.py", "info"]:
         assert "predicts" in done.stdout
     elif arguments[0] == "predict.py" and "-o" in arguments:

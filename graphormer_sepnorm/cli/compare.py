@@ -110,8 +110,8 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         "--jobs",
         metavar="N",
         type=int,
-        help="processes side by side; default: one on each GPU, or on each core if there is none. The "
-        "cores are shared equally, unless OMP_NUM_THREADS is set",
+        help="processes side by side; default: one on each GPU, or on each core if there is none. "
+        "The cores are shared equally, unless OMP_NUM_THREADS is set",
     )
     parser.add_argument(
         "--baseline", metavar="ARM", help="arm that the others are compared with; default: first"

@@ -79,7 +79,7 @@ def cloud_geometry(cloud: np.ndarray, histogram: bool = False) -> dict[str, Any]
         "effective_rank_centred": geometry.effective_rank(
             geometry.singular_values(cloud, centred=True)
         ),
-        "log_singular_values": logarithms.tolist(),
+        "log_singular_values": np.round(logarithms, 6).tolist(),
         "histogram": None,
     }
     if histogram:

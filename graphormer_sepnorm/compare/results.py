@@ -313,6 +313,6 @@ def _write_predictions(
         writer.writerow(header)
         for row in range(len(numbers)):
             values = [*targets[row], *(value for mean in means.values() for value in mean[row])]
-            cells = ["" if math.isnan(value) else f"{value:.6g}" for value in values]
+            cells = ["" if math.isnan(value) else f"{value:.9g}" for value in values]
             writer.writerow([row, smiles[row], atoms[row], *cells])
     os.replace(partial, path)

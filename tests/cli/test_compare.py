@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import yaml
+from sklearn.metrics import roc_auc_score
 from tiny_run import TINY
 
 from graphormer_sepnorm.cli import compare as command
@@ -230,6 +231,63 @@ def test_geometry_is_that_of_the_best_checkpoints(straight: Compared) -> None:
                 if one["what"] == "graph token":
                     assert set(one["probes"]) == {"atoms", "rings", "target"}
                     assert -1 <= one["cosine_to_atoms"] <= 1
+
+
+@pytest.fixture(scope="module")
+def binary(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    """Two binary targets, of which some labels are missing, with one seed; the second arm is the
+    baseline."""
+    directory = tmp_path_factory.mktemp("binary")
+    with table.open(newline="") as file:
+        rows = [(row["smiles"], float(row["penalised_logp"])) for row in csv.DictReader(file)]
+    lines = [
+        f"{smiles},{'' if n % 7 == 3 else int(value > 0)},{int(value > 1)}"
+        for n, (smiles, value) in enumerate(rows)
+    ]
+    path = directory / "hits.csv"
+    path.write_text("\n".join(["smiles,active,toxic", *lines]))
+    given = [option for option in options(path) if option not in ("-c", "table_regression")]
+    return compare(
+        directory / "out",
+        *("-c", "table_classification", *given, "--data.target_columns", "[active, toxic]"),
+        *("--data.split_fractions", "[0.6, 0.1, 0.3]", *ARMS, "--seeds", "3"),
+        *("--baseline", "sepnorm"),
+    )
+
+
+@pytest.mark.slow
+def test_binary_targets_with_one_seed(binary: Compared) -> None:
+    assert binary.status == 0, binary.err
+    results = binary.results
+    assert (results["metric"], results["better"], results["baseline"]) == (
+        *("auroc", "higher", "sepnorm"),
+    )
+    (comparison,) = results["comparisons"]
+    assert (comparison["arm"], comparison["seeds"]) == ("sharenorm", [3])
+    test = comparison["test"]
+    assert (test["low"], test["high"], test["p_value"], test["resolved"]) == (None, None, 1, False)
+    with (binary.directory / "predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 30
+    known = [row for row in rows if row["target_active"]]
+    assert 20 < len(known) < 30
+    truth = [float(row["target_active"]) for row in known]
+    areas = {
+        arm: roc_auc_score(truth, [float(row[f"{arm}_active"]) for row in known])
+        for arm in ("sharenorm", "sepnorm")
+    }
+    delong = comparison["per_molecule"]["delong"]
+    assert delong["difference"] == pytest.approx(areas["sharenorm"] - areas["sepnorm"], abs=1e-9)
+    assert comparison["per_molecule"]["positives"] == sum(truth)
+    # The run's own metric is the mean over both targets.
+    second = [float(row["target_toxic"]) for row in rows]
+    for arm in results["arms"]:
+        scores = [float(row[f"{arm['name']}_toxic"]) for row in rows]
+        expected = (areas[arm["name"]] + roc_auc_score(second, scores)) / 2
+        assert arm["runs"][0]["test"] == pytest.approx(expected, abs=1e-7)
+    text = (binary.directory / "report.md").read_text()
+    assert "there is no 95 % interval with one seed" in text
+    assert "figures/calibration.png" in text
 
 
 def repeatable(compared: Compared) -> dict:
