@@ -46,7 +46,7 @@ LIBRARIES = {
     "torch_geometric": {"datasets/"},
     "pandas": {"datasets/"},
     "pyarrow": {"tables/parquet.py"},
-    "sklearn": {"chem/baselines.py", "inference/evaluation.py", "compare/geometry.py"},
+    "sklearn": {"chem/baselines.py", "inference/evaluation.py", "compare/"},
     "matplotlib": {"training/", "compare/", "inference/", "chem/"},
     "torchmetrics": {"training/"},
     "jsonargparse": {"cli/"},

@@ -9,7 +9,7 @@ from rdkit.Chem.Draw import rdMolDraw2D
 
 from graphormer_sepnorm.chem.molecules import parse_smiles
 
-NOT_DRAWN = "not readable"
+_NOT_DRAWN = "not readable"
 
 
 def molecules_png(
@@ -29,6 +29,9 @@ def molecules_png(
 
     Returns:
         A PNG file.
+
+    Raises:
+        ValueError: There are not as many legends as molecules.
     """
     molecules, texts = [], []
     for text, legend in zip(smiles, legends, strict=True):
@@ -53,5 +56,5 @@ def molecules_png(
 def _note() -> Chem.Mol:
     """One atom that is drawn as a note: a molecule without atoms would lose its legend."""
     note = Chem.MolFromSmiles("*")
-    note.GetAtomWithIdx(0).SetProp("_displayLabel", NOT_DRAWN)
+    note.GetAtomWithIdx(0).SetProp("_displayLabel", _NOT_DRAWN)
     return note

@@ -8,10 +8,11 @@ import difflib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from graphormer_sepnorm.cli.main import Interrupted
-from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.cli.parser import OneLineParser
+from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.cli.fit_check import CheckedFit
@@ -60,26 +61,37 @@ def compare(arguments: list[str]) -> int:
         if kept is None:
             raise ConfigError(f"there is no comparison in {directory}: no {FILE} is there")
         if options.baseline:
-            _with_baseline(kept, options.baseline).write(directory)
-        make_report(directory)
+            _with_baseline(kept, options.baseline)
+        make_report(directory, options.baseline)
+        print(f"report  {directory / 'report.html'}", flush=True)
         return 0
     comparison = _asked(options, fit_options, kept)
     return _train(comparison, kept, directory, options.jobs)
 
 
-def make_report(directory: Path) -> None:
-    """Collect the results of the runs in a directory and write the report on them."""
+def make_report(directory: Path, baseline: str | None = None) -> None:
+    """Collect the results of the runs in a directory and write the report on them.
+
+    Where the run directories are gone (they are large), the report is made again from results.json.
+
+    Args:
+        directory: Of the comparison.
+        baseline: Arm that the others are compared with; None: the comparison's own.
+
+    Raises:
+        GraphormerError: There is nothing to report, or what there is cannot be used.
+    """
+    from graphormer_sepnorm.compare.leash import REPORT_LOCK, locked
     from graphormer_sepnorm.compare.report import write_report
-    from graphormer_sepnorm.compare.results import collect
+    from graphormer_sepnorm.compare.results import collect, runs_are_gone
 
-    collect(directory)
-    write_report(directory)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage; `run` makes one line of it."""
-        raise ConfigError(f"{message}; see train.py compare --help")
+    with locked(directory, patience=600, name=REPORT_LOCK):
+        if runs_are_gone(directory):
+            if baseline is not None:
+                raise DataError(f"{directory}: its runs are gone, so --baseline cannot be changed")
+        else:
+            collect(directory, baseline)
+        write_report(directory)
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -88,7 +100,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     Raises:
         ConfigError: Options are missing or make no sense here.
     """
-    parser = _Parser(
+    parser = OneLineParser(
         prog="train.py compare",
         usage=USAGE,
         description=DESCRIPTION,
@@ -142,7 +154,6 @@ def _asked(
     """
     from graphormer_sepnorm.compare.arms import OWN_OPTIONS, parse_arms
     from graphormer_sepnorm.compare.comparison import Comparison
-    from graphormer_sepnorm.inference.checkpoint import package_versions
 
     for word in fit_options:
         name = word.partition("=")[0].removeprefix("--")
@@ -165,8 +176,6 @@ def _asked(
             arms=arms,
             seeds=seeds or _seeds(SEEDS),
             baseline=arms[0].name,
-            command=(Path(sys.argv[0]).name, *sys.argv[1:]),
-            packages=package_versions(),
         )
     if len(comparison.arms) < 2:
         raise ConfigError("--arms names one arm: two or more can be compared")
@@ -181,9 +190,11 @@ def _seeds(text: str) -> tuple[int, ...]:
                 f"--seeds '{text}': '{word}' is no seed; give integers from 0 to {2**32 - 1} with "
                 "commas between, as 0,1,2"
             )
-        if words.count(word) > 1:
-            raise ConfigError(f"--seeds '{text}': {word} is there twice")
-    return tuple(map(int, words))
+    seeds = tuple(map(int, words))
+    for seed in seeds:
+        if seeds.count(seed) > 1:
+            raise ConfigError(f"--seeds '{text}': {seed} is there twice")
+    return seeds
 
 
 def _with_baseline(comparison: Comparison, name: str) -> Comparison:
@@ -201,38 +212,56 @@ def _train(
     """Check everything, train what is not finished, report; return the exit status."""
     from graphormer_sepnorm.cli.fit_check import check_fit
     from graphormer_sepnorm.cli.quiet import silence_known_noise
+    from graphormer_sepnorm.compare.comparison import Comparison
     from graphormer_sepnorm.compare.leash import locked
-    from graphormer_sepnorm.compare.runner import Runner, planned_runs
+    from graphormer_sepnorm.compare.runner import Runner, environments, planned_runs
 
     silence_known_noise()
     runs = planned_runs(comparison, directory)
     prepare = not all(run.finished for run in runs)
     checked = check_fit(comparison.base_options, comparison.arms, prepare)
+    gpus, jobs = _places(jobs, checked, len(runs))
     if kept is None:
-        comparison = dataclasses.replace(comparison, configuration=checked.configuration)
+        comparison = dataclasses.replace(
+            comparison,
+            configuration=checked.configuration,
+            dataset_fingerprint=checked.fingerprint,
+            threads=_threads(jobs),
+        )
     elif differences := comparison.differences(checked.configuration):
         raise ConfigError(
             f"{directory} was begun with other options: {'; '.join(differences)}; leave them out "
             "to continue, or begin in another directory"
+        )
+    elif prepare and checked.fingerprint != kept.dataset_fingerprint:
+        raise ConfigError(
+            f"{directory} was begun with other data than those that are there now (or with another "
+            "split of them): put them back to continue, or begin in another directory"
         )
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot make {directory} ({error.strerror})") from error
     with locked(directory) as lock:
+        if Comparison.read(directory) != kept:
+            raise ConfigError(
+                f"another command has changed what is compared in {directory} meanwhile: start "
+                "this one again"
+            )
         comparison.write(directory)
         unfinished = [run for run in runs if not run.finished]
         if unfinished:
             from graphormer_sepnorm.compare.live_table import choose_display
 
-            places = _places(jobs, checked, len(unfinished))
+            places = environments(min(jobs, len(unfinished)), comparison.threads, gpus)
             display = choose_display(runs, checked.metric, checked.steps, len(places))
             whole = Runner(unfinished, places, display, lock).run()
             unfinished = [run for run in runs if not run.finished]
             if not whole and unfinished:
                 raise Interrupted(
                     f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} runs are finished; "
-                    f"continue with: python train.py compare -o {directory}"
+                    f"continue with: python train.py compare -o {directory} (with --report-only: "
+                    "a report on those that are)"
                 )
         if len(unfinished) < len(runs):
             make_report(directory)
@@ -240,13 +269,22 @@ def _train(
     return _say_failed(unfinished, len(runs), directory)
 
 
-def _places(jobs: int | None, checked: CheckedFit, runs: int) -> list[dict[str, str]]:
-    """Return the environments of the processes that run side by side."""
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _threads(jobs: int) -> int:
+    """Threads of each process: those that the user wants, or an equal share of the cores."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return int(wanted) if wanted.isdigit() and int(wanted) else max(1, _cores() // jobs)
+
+
+def _places(jobs: int | None, checked: CheckedFit, runs: int) -> tuple[list[str], int]:
+    """Return the GPUs to give to processes in turn (none: all see all), and how many there are."""
     import torch
 
-    from graphormer_sepnorm.compare.runner import default_jobs, environments
+    from graphormer_sepnorm.compare.runner import default_jobs
 
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     accelerator, devices = checked.devices
     gpus: list[str] = []
     if accelerator in ("auto", "gpu", "cuda"):
@@ -255,9 +293,9 @@ def _places(jobs: int | None, checked: CheckedFit, runs: int) -> list[dict[str, 
         gpus = visible[:count] if len(visible) >= count else [str(n) for n in range(count)]
     if gpus and devices not in ("auto", "1"):
         # A run takes several GPUs, or names its own: then runs take turns.
-        return environments(min(jobs or 1, runs), cores)
-    jobs = min(jobs or default_jobs(len(gpus), cores), runs)
-    return environments(jobs, cores, gpus if len(gpus) > 1 else ())
+        return [], min(jobs or 1, runs)
+    jobs = min(jobs or default_jobs(len(gpus), _cores()), runs)
+    return (gpus if len(gpus) > 1 else []), jobs
 
 
 def _say_failed(failed: list[Run], runs: int, directory: Path) -> int:

@@ -71,11 +71,13 @@ class CheckedFit:
         configuration: The options that all arms share, defaults too.
         metric: Main metric of the task; empty if the data were not prepared.
         steps: Optimiser steps of each arm.
+        fingerprint: Of the data; empty if they were not prepared.
         devices: Accelerator and number of devices of a run, as the options say.
     """
 
     configuration: dict[str, Any]
     metric: str
+    fingerprint: str
     steps: dict[str, int]
     devices: tuple[str, str]
 
@@ -96,14 +98,14 @@ def check_fit(base: Sequence[str], arms: Sequence[Arm], prepare: bool) -> Checke
     checked = _check_arms(options, arms)
     trainer = checked[arms[0].name][0].trainer
     steps: dict[str, int] = {}
-    metric = ""
+    metric = fingerprint = ""
     if prepare:
         for name, (config, data) in _prepared(checked).items():
             batches = len(EpochBatches(data.indices("train"), config.data.batch_size, 0))
             steps[name] = planned_steps(config.trainer, batches)
-            metric = data.splits.task.metric
+            metric, fingerprint = data.splits.task.metric, data.splits.fingerprint
     devices = (str(trainer.accelerator), str(trainer.devices))
-    return CheckedFit(options.configuration(), metric, steps, devices)
+    return CheckedFit(options.configuration(), metric, fingerprint, steps, devices)
 
 
 def _check_arms(

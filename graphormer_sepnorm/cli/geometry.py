@@ -7,8 +7,9 @@ import itertools
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -66,14 +67,8 @@ def geometry(arguments: list[str]) -> None:
     print(note, file=sys.stderr)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage; `run` makes one line of it."""
-        raise ConfigError(f"{message}; see predict.py geometry --help")
-
-
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = _Parser(
+    parser = OneLineParser(
         prog="predict.py geometry",
         usage=USAGE,
         description=DESCRIPTION,
@@ -142,8 +137,8 @@ def _measure(predictor: Predictor, store: GraphStore) -> list[dict[str, Any]]:
         "atoms": embeddings.num_atoms,
         "rings": ring_counts(store, embeddings.graph_ids),
     }
-    held_out = embeddings.graph_ids % _HELD_OUT == 0
-    return geometry_per_layer(embeddings, properties, held_out, histograms=True)
+    check = embeddings.graph_ids % _HELD_OUT == 0
+    return geometry_per_layer(embeddings, properties, learn=~check, check=check, histograms=True)
 
 
 def _table(clouds: list[dict[str, Any]]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphormer_sepnorm.cli.main import Interrupted, run
+from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -62,16 +63,10 @@ def _predict(arguments: list[str]) -> None:
         _predict_file(options, arguments)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage; `run` makes one line of it."""
-        raise ConfigError(f"{message}; see predict.py --help")
-
-
-def _parser() -> _Parser:
+def _parser() -> OneLineParser:
     from graphormer_sepnorm.resources import model_names
 
-    parser = _Parser(
+    parser = OneLineParser(
         prog="predict.py",
         usage=USAGE,
         description=DESCRIPTION.format(models=", ".join(model_names()) or "none"),

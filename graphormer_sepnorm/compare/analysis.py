@@ -18,14 +18,17 @@ from graphormer_sepnorm.compare.model_geometry import geometry_per_layer, ring_c
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-from graphormer_sepnorm.inference.checkpoint import BEST, KEY, model_weights, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, model_weights, read_checkpoint
 from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
 from graphormer_sepnorm.training.report import read_json, write_json
 
-VERSION = 1
-# Molecules of the training and of the test split that are looked at, at most so many of each:
-# probes learn from the former and are tested on the latter.
-MOLECULES = 2000
+VERSION = 2
+# At most so many test molecules, whose embeddings are measured, and training molecules, from which
+# probes learn.
+TEST_MOLECULES = 10_000
+TRAINING_MOLECULES = 2000
+# Of both, so that some 10,000 are left of the former.
+_ATOMS = 30_000
 _SEED = 0
 
 
@@ -48,18 +51,24 @@ def analyse(run: Path, data: MoleculeDataModule, *, histograms: bool) -> RunAnal
     Args:
         run: The run directory. The result is kept in it and taken from there the next time.
         data: What the run was trained on.
-        histograms: Whether the features' histograms of the last places are wanted.
+        histograms: Whether histograms of the features at the output are wanted.
 
     Raises:
         CheckpointError: The run has no readable checkpoint.
     """
     kept, table = run / "geometry.json", run / "test_predictions.npy"
+    file = _tested(run)
+    wanted = {
+        "version": VERSION,
+        "histograms": histograms,
+        "dataset_fingerprint": data.splits.fingerprint,
+        "checkpoint": f"{file.name} {file.stat().st_mtime_ns}" if file.is_file() else None,
+    }
     earlier = read_json(kept)
-    wanted = {"version": VERSION, "histograms": histograms}
     if earlier is not None and wanted.items() <= earlier.items() and table.is_file():
         return RunAnalysis(np.load(table), earlier["clouds"])
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    checkpoint = read_checkpoint(run / "checkpoints" / BEST, device)
+    checkpoint = read_checkpoint(file, device)
     model = Graphormer(GraphormerConfig(**checkpoint[KEY]["model"]))
     model.load_state_dict(model_weights(checkpoint))
     model.to(device).eval()
@@ -92,23 +101,33 @@ def _predict(
     return outputs * np.array(facts["target_std"]) + np.array(facts["target_mean"])
 
 
+def _tested(run: Path) -> Path:
+    """The checkpoint that ``fit`` tested: the best, or the last if nothing was validated."""
+    folder = run / "checkpoints"
+    return next(
+        (folder / name for name in (BEST, LAST) if (folder / name).is_file()), folder / BEST
+    )
+
+
 def _measure(
     model: Graphormer, data: MoleculeDataModule, vocabulary: GraphVocabulary, histograms: bool
 ) -> list[dict[str, Any]]:
-    train, test = (_some(data.indices(split)) for split in ("train", "test"))
-    numbers = np.concatenate([train, test])
+    test = _some(data.indices("test"), TEST_MOLECULES)
+    numbers = np.concatenate([_some(data.indices("train"), TRAINING_MOLECULES), test])
     loader = make_loader(data.store, vocabulary, in_order(numbers, data.eval_batch_size))
-    embeddings = collect_embeddings(model, loader, seed=_SEED)
+    embeddings = collect_embeddings(model, loader, max_atoms=_ATOMS, seed=_SEED)
     properties = {
         "atoms": embeddings.num_atoms,
         "rings": ring_counts(data.store, embeddings.graph_ids),
         "target": data.store.targets[embeddings.graph_ids, 0],
     }
-    held_out = np.isin(embeddings.graph_ids, test)
-    return geometry_per_layer(embeddings, properties, held_out, histograms=histograms)
+    tested = np.isin(embeddings.graph_ids, test)
+    return geometry_per_layer(
+        embeddings, properties, learn=~tested, check=tested, clouds=tested, histograms=histograms
+    )
 
 
-def _some(indices: np.ndarray) -> np.ndarray:
-    """At most `MOLECULES` of them, the same for every arm, in their order."""
-    chosen = np.random.default_rng(_SEED).permutation(indices)[:MOLECULES]
+def _some(indices: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of them, the same for every arm, in their order."""
+    chosen = np.random.default_rng(_SEED).permutation(indices)[:most]
     return np.sort(chosen)

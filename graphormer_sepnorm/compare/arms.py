@@ -22,7 +22,11 @@ OWN_OPTIONS = {
     "ckpt_path": "all arms start from the beginning, so that they can be compared",
     "seed_everything": "the seeds are given by --seeds",
 }
-_FOLDERS = ("figures",)  # of the report, beside those of the arms
+# Beside the folders of the arms.
+_TAKEN = (
+    *("figures", "compare.yaml", "results.json", "predictions.csv"),
+    *("report.md", "report.html", "report.tex"),
+)
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,10 @@ def check_arms(arms: Iterable[Arm]) -> None:
     names: dict[str, str] = {}
     trained: dict[tuple[tuple[str, str], ...], str] = {}
     for arm in arms:
-        if not re.fullmatch(r"\w[\w.+-]*", arm.name) or arm.name.lower() in _FOLDERS:
+        if not re.fullmatch(r"\w[\w.+-]*", arm.name) or arm.name.lower() in _TAKEN:
             raise ConfigError(
                 f"'{arm.name}' cannot be the name of an arm: its folder has the same name; use "
-                f"letters, digits and . _ + - (not {' or '.join(_FOLDERS)})"
+                f"letters, digits and . _ + - (not {' or '.join(_TAKEN)})"
             )
         # Some file systems do not tell capitals from small letters.
         if arm.name.lower() in names:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from graphormer_sepnorm.compare.arms import Arm, check_arms
+from graphormer_sepnorm.compare.arms import NORM, Arm, check_arms
 from graphormer_sepnorm.errors import ConfigError
 
 FILE = "compare.yaml"
@@ -27,19 +27,20 @@ class Comparison:
         arms: What is compared.
         seeds: Each arm is trained once with each.
         baseline: Name of the arm that the others are compared with.
-        command: The words of the command that began it.
+        threads: Of each process on a CPU: with other numbers of them sums are added up in another
+            order, so they stay the same however the comparison is continued.
+        dataset_fingerprint: Of the data that it was begun with.
         configuration: All options of ``fit`` as `base_options` set them, defaults too; by these
             a later command is held against the first.
-        packages: Versions that it was begun with.
     """
 
     base_options: tuple[str, ...]
     arms: tuple[Arm, ...]
     seeds: tuple[int, ...]
     baseline: str
-    command: tuple[str, ...] = ()
+    threads: int = 1
+    dataset_fingerprint: str = ""
     configuration: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    packages: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def read(cls, directory: Path) -> Comparison | None:
@@ -59,9 +60,9 @@ class Comparison:
                 arms=arms,
                 seeds=tuple(int(seed) for seed in kept["seeds"]),
                 baseline=str(kept["baseline"]),
-                command=tuple(kept["command"]),
+                threads=int(kept["threads"]),
+                dataset_fingerprint=str(kept["dataset_fingerprint"]),
                 configuration=kept["configuration"],
-                packages=kept["packages"],
             )
         except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{path} is damaged: begin in another directory") from error
@@ -70,18 +71,31 @@ class Comparison:
         """Keep it in a directory."""
         content = {
             "format_version": _FORMAT_VERSION,
-            "command": list(self.command),
             "base_options": list(self.base_options),
             "arms": {arm.name: arm.options for arm in self.arms},
             "seeds": list(self.seeds),
             "baseline": self.baseline,
-            "packages": dict(self.packages),
+            "threads": self.threads,
+            "dataset_fingerprint": self.dataset_fingerprint,
             "configuration": dict(self.configuration),
         }
         path = directory / FILE
         partial = path.with_name(f"{FILE}.partial")
         partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
         os.replace(partial, path)
+
+    def command_line(self) -> list[str]:
+        """The words of one command that does all of this, however it was really put together.
+
+        Arms that are not norms stand in a file ``arms.yaml``.
+        """
+        plain = all(arm.options == {NORM: arm.name} for arm in self.arms)
+        arms = ",".join(arm.name for arm in self.arms) if plain else "arms.yaml"
+        baseline = ["--baseline", self.baseline] if self.baseline != self.arms[0].name else []
+        return [
+            *("python", "train.py", "compare", *self.base_options, "--arms", arms),
+            *("--seeds", ",".join(map(str, self.seeds)), *baseline, "-o", "DIR"),
+        ]
 
     def with_more(self, arms: tuple[Arm, ...], seeds: tuple[int, ...]) -> Comparison:
         """Return this with arms and seeds added that it does not have yet.

@@ -30,7 +30,7 @@ from graphormer_sepnorm.compare.report_data import (
     runs_of,
     values_of,
 )
-from graphormer_sepnorm.training.report import METRIC_NAMES
+from graphormer_sepnorm.compare.report_text import metric_name
 
 WIDTH = 8.6  # inches: 946 pixels, the width of the page
 _DPI = 110
@@ -218,7 +218,7 @@ def learning_curves(results: Results) -> Figure | None:
     much less than they have come down together.
     """
     shown = styles(results)
-    metric = METRIC_NAMES.get(results["metric"], results["metric"])
+    metric = metric_name(results)
     figure = new_figure(3.6)
     grid = new_axes(figure, 1, 3)[0]
     for axes, key in zip(grid, ("train_loss", "validation", "validation"), strict=True):
@@ -286,7 +286,7 @@ def paired_seeds(results: Results) -> Figure | None:
     if not any(len(values_of(results, name, "test")) for name in shown):
         return None
     comparisons = made_comparisons(results)
-    metric = METRIC_NAMES.get(results["metric"], results["metric"])
+    metric = metric_name(results)
     figure = new_figure(3.4)
     columns = 2 if comparisons else 1
     axes = new_axes(figure, 1, columns)[0]
@@ -372,5 +372,4 @@ def _name_places(axes: Axes, names: list[str]) -> None:
 
 
 def _unit(results: Results) -> str:
-    unit = results["unit"].strip()
-    return f" in {unit}" if unit else ""
+    return f" in {results['unit']}" if results["unit"] else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from graphormer_sepnorm.errors import ConfigError
 
 # Tells a process that its standard input ends with the one that started it.
 LEASH = "GRAPHORMER_ENDS_WITH_STDIN"
-_LOCK = ".lock"
+TRAINING_LOCK, REPORT_LOCK = ".lock", ".report.lock"
 _PATIENCE = 20.0  # seconds; runs whose command was killed are gone much sooner
 
 
@@ -36,18 +37,24 @@ def end_with_the_command() -> None:
     def wait() -> None:
         while os.read(0, 1):
             pass
+        # With the processes that this one has started for other devices, which are of its group.
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
 
 
 @contextmanager
-def locked(directory: Path, patience: float = _PATIENCE) -> Iterator[int]:
+def locked(
+    directory: Path, patience: float = _PATIENCE, name: str = TRAINING_LOCK
+) -> Iterator[int]:
     """Keep other commands out of a directory.
 
     Args:
         directory: It is there.
         patience: Seconds to wait for a command or its runs to end.
+        name: What is locked: `TRAINING_LOCK` or `REPORT_LOCK`, which do not exclude each other.
 
     Yields:
         The file descriptor that holds the lock, to be handed to the runs.
@@ -56,7 +63,7 @@ def locked(directory: Path, patience: float = _PATIENCE) -> Iterator[int]:
         ConfigError: Another command is at work there.
     """
     # In append mode, so that what the holder has written stays.
-    with (directory / _LOCK).open("a+") as file:
+    with (directory / name).open("a+") as file:
         end = time.monotonic() + patience
         while True:
             try:

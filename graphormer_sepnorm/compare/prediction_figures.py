@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from sklearn.metrics import precision_recall_curve, roc_curve
 
 from graphormer_sepnorm.chem.drawing import molecules_png
-from graphormer_sepnorm.compare.curves import roc_curve, wilson
 from graphormer_sepnorm.compare.figures import (
     Style,
     add_legend,
@@ -20,7 +20,9 @@ from graphormer_sepnorm.compare.figures import (
     styles,
     without_marker,
 )
-from graphormer_sepnorm.compare.report_data import Predictions, Results
+from graphormer_sepnorm.compare.predictions import Predictions
+from graphormer_sepnorm.compare.report_data import Results
+from graphormer_sepnorm.compare.statistics import wilson
 
 _BINS = 10
 MOLECULES = 12
@@ -118,10 +120,13 @@ def roc_and_precision(results: Results, predictions: Predictions) -> Figure | No
     left.plot([0, 1], [0, 1], color="0.6", linewidth=0.9)
     right.axhline(positive.mean(), color="0.6", linewidth=0.9)
     for name, style in shown.items():
-        false_rate, recall, precision = roc_curve(positive, predictions.arms[name])
+        scores = predictions.arms[name]
+        false_rate, true_rate, _ = roc_curve(positive, scores, drop_intermediate=False)
+        precision, recall, _ = precision_recall_curve(positive, scores)
         plain = {"color": style.colour, "linestyle": style.line, "linewidth": 1.6}
-        left.plot(false_rate, recall, **plain)
-        right.step(recall[1:], precision[1:], where="pre", **plain)
+        left.plot(false_rate, true_rate, **plain)
+        # From the highest threshold on, without its end at (0, 1), where nothing is predicted.
+        right.step(recall[-2::-1], precision[-2::-1], where="pre", **plain)
     left.set(xlabel="false positive rate", ylabel="true positive rate", title="ROC")
     right.set(xlabel="recall", ylabel="precision", title="Precision and recall")
     for axes in (left, right):

@@ -10,9 +10,11 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
 from matplotlib.figure import Figure
 
 from graphormer_sepnorm.compare import figures, geometry_figures, prediction_figures
+from graphormer_sepnorm.compare.predictions import Predictions, read_predictions
 from graphormer_sepnorm.compare.report_blocks import (
     Block,
     Heading,
@@ -23,10 +25,8 @@ from graphormer_sepnorm.compare.report_blocks import (
     to_markdown,
 )
 from graphormer_sepnorm.compare.report_data import (
-    Predictions,
     Results,
     arm_names,
-    read_predictions,
     runs_of,
 )
 from graphormer_sepnorm.compare.report_latex import to_latex
@@ -55,12 +55,14 @@ def write_report(directory: Path) -> None:
         directory: Where its ``results.json`` lies, with ``predictions.csv`` if there is one.
 
     Raises:
-        DataError: There is no results.json, or it cannot be read.
+        DataError: There is no results.json, it cannot be read, or the report cannot be written.
     """
     results = read_json(directory / "results.json")
     if results is None:
         raise DataError(f"{directory} has no results.json that can be read: compare the arms first")
-    predictions = read_predictions(directory / "predictions.csv", results)
+    predictions = read_predictions(
+        directory / "predictions.csv", results["task"]["targets"], arm_names(results)
+    )
     (directory / FIGURES).mkdir(exist_ok=True)
     blocks = [
         *_answer(results),
@@ -134,7 +136,7 @@ def _errors(results: Results, predictions: Predictions | None, directory: Path) 
         return
     text = (
         "From the predictions for the test molecules, averaged over the finished seeds of an arm; "
-        "the error of such an average is smaller than that of its runs."
+        "the error of such an average is at most the mean error of its runs, mostly less."
     )
     if predictions.target_name:
         text += (
@@ -176,8 +178,10 @@ def _value_pictures(results: Results, predictions: Predictions, directory: Path)
         "residuals",
         prediction_figures.residuals(results, predictions),
         "Residuals against size and against the target",
-        "The black line joins the means of ten equal groups: away from 0 the model is biased for "
-        "such molecules. Triangles at the edge are residuals beyond it.",
+        "The black line joins the means of ten equal groups. Against the size, away from 0 the "
+        "model is biased for such molecules; against the true value some fall from left to right "
+        "is expected of any model that errs, whose predictions spread less than the truth. "
+        "Triangles at the edge are residuals beyond it.",
     )
 
 
@@ -233,13 +237,13 @@ def _geometry(results: Results, directory: Path) -> Iterator[Block]:
         yield Paragraph("The embeddings of no finished run have been analysed.")
         return
     yield Paragraph(
-        "Embeddings of [CLS] (the graph token) and of a sample of atoms, from the best checkpoint "
-        "of each run, after each layer and at the output (out); mean over the seeds, the band from "
-        "the least to the greatest. With norms before the sublayers a layer leaves the residual "
-        "stream, which no norm has touched; the output is what the last norm makes of it. The "
-        "claim to be tested: a norm shared with the atoms squeezes "
-        "[CLS] into a small area of the sphere, and LayerNorm erases its length, which carries "
-        "what grows with the molecule."
+        "Embeddings of [CLS] (the graph token) of the test molecules, 10,000 at most, and of a "
+        "sample of their atoms, with the tested checkpoint of each run, after each layer and at "
+        "the output (out); mean over the seeds, the band from the least to the greatest. With "
+        "norms before the sublayers a layer leaves the residual stream, which no norm has touched; "
+        "the output is what the last norm makes of it. The claim to be tested: a norm shared with "
+        "the atoms squeezes [CLS] into a small area of the sphere, and LayerNorm erases its "
+        "length, which carries what grows with the molecule."
     )
     yield table
     for name, draw, title, reading in (
@@ -247,8 +251,9 @@ def _geometry(results: Results, directory: Path) -> Iterator[Block]:
             "uniformity",
             geometry_figures.uniformity_per_layer,
             "Uniformity per layer",
-            "L_U of Chen et al. 2023, Eq. 4: 0 is a cloud collapsed to one direction, the dotted "
-            "floor one spread evenly over the sphere in this many channels; lower is more even.",
+            "L_U of Chen et al. 2023, Eq. 4, of at most 2,000 embeddings: 0 is a cloud collapsed "
+            "to one direction, the dotted floor one spread evenly over the sphere in this many "
+            "channels; lower is more even.",
         ),
         (
             "effective_rank",
@@ -282,7 +287,8 @@ def _geometry(results: Results, directory: Path) -> Iterator[Block]:
             "probes",
             geometry_figures.probes_per_layer,
             "What a linear probe reads from [CLS]",
-            "R² of a ridge regression on molecules it was not fitted to: 1 is all, 0 no more than "
+            "R² on the test molecules of a ridge regression fitted to 2,000 training molecules, "
+            "which the model was trained on too: 1 is all, 0 no more than "
             "the mean tells; values below \N{MINUS SIGN}0.2 are drawn there. If LayerNorm erases "
             "the length of [CLS], the number of atoms is harder to read behind it than behind "
             "BatchNorm.",
@@ -302,16 +308,16 @@ def _picture(
 
 def _repeating(results: Results) -> Iterator[Block]:
     yield Heading("To repeat it")
-    yield Paragraph("The command:")
-    yield Paragraph(shlex.join(results["command"]), "code")
-    yield Paragraph("What all runs were started with, before the options of their arm (Table 1):")
-    yield Paragraph(shlex.join(results["base_options"]), "code")
     yield Paragraph(
-        "The configuration of each run in full is config.yaml in its directory, with its versions "
-        "and its machine in run.json there. All numbers of this report are in results.json."
+        "One command that does all of this (it may have been put together in several steps):"
     )
-    environment = results.get("environment") or {}
+    yield Paragraph(shlex.join(results["command"]), "code")
+    if "arms.yaml" in results["command"]:
+        arms = {arm["name"]: arm["options"] for arm in results["arms"]}
+        yield Paragraph("with this arms.yaml:")
+        yield Paragraph(yaml.safe_dump(arms, sort_keys=False).rstrip(), "code")
     sizes = [f"{part} {size:,}" for part, size in results["molecules"].items() if size is not None]
+    environment = results.get("environment") or {}
     packages = (environment.get("packages") or {}).items()
     machine = (environment.get("machine") or {}).items()
     yield Table(
@@ -331,3 +337,13 @@ def _repeating(results: Results) -> Iterator[Block]:
         ],
         labels=2,
     )
+    differing = results.get("environments_differ") or {}
+    for name, values in differing.items():
+        texts = "; ".join(sorted(map(str, values)))
+        yield Paragraph(f"Not all runs had the same {name}: {texts}", "warning")
+    yield Paragraph(
+        "All options of fit that the arms share, defaults too; each run also has its config.yaml, "
+        "and run.json with its versions and machine. All numbers are in results.json."
+    )
+    shared = results.get("configuration") or {}
+    yield Paragraph(yaml.safe_dump(shared, sort_keys=False).rstrip(), "code")

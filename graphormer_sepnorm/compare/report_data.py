@@ -1,4 +1,4 @@
-"""What a report is made from: results.json as a dict, and predictions.csv as columns.
+"""What a report is made from: results.json as a dict.
 
 The schema is that of `graphormer_sepnorm.compare.results`. A number that could not be had is None
 there, and a run that is not finished has no result; everything here copes with both.
@@ -6,84 +6,12 @@ there, and a run that is not finished has no result; everything here copes with 
 
 from __future__ import annotations
 
-import csv
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 Results = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """The test molecules with a known target, and what each arm says about them.
-
-    Attributes:
-        target_name: The target that is shown, empty if there is only one.
-        target: float64 ``[n]``.
-        atoms: Number of atoms, float64 ``[n]``.
-        numbers: What the molecules are called.
-        smiles: Their SMILES; empty where there is none.
-        arms: Seed-averaged prediction of each arm, ``[n]``; only arms that have one.
-    """
-
-    target_name: str
-    target: np.ndarray
-    atoms: np.ndarray
-    numbers: tuple[str, ...]
-    smiles: tuple[str, ...]
-    arms: dict[str, np.ndarray]
-
-    def errors(self, arm: str) -> np.ndarray:
-        """Absolute errors of an arm ``[n]``; for a probability its distance from 0 or 1."""
-        return np.abs(self.arms[arm] - self.target)
-
-
-def read_predictions(path: Path, results: Results) -> Predictions | None:
-    """Read predictions.csv; None if it is missing or holds nothing to show.
-
-    With several targets the first one is read.
-    """
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    except OSError:
-        return None
-    if not rows:
-        return None
-    name = str(results["task"]["targets"][0])
-    several = f"target_{name}" in rows[0]
-    suffix = f"_{name}" if several else ""
-    target = _column(rows, f"target{suffix}")
-    known = np.isfinite(target)
-    arms = {arm: _column(rows, f"{arm}{suffix}")[known] for arm in arm_names(results)}
-    arms = {arm: column for arm, column in arms.items() if np.isfinite(column).all()}
-    if not known.any() or not arms:
-        return None
-    kept = [row for row, keep in zip(rows, known, strict=True) if keep]
-    return Predictions(
-        target_name=name if several else "",
-        target=target[known],
-        atoms=_column(kept, "atoms"),
-        numbers=tuple(row["number"] for row in kept),
-        smiles=tuple(row["smiles"] for row in kept),
-        arms=arms,
-    )
-
-
-def _column(rows: list[dict[str, str]], name: str) -> np.ndarray:
-    return np.array([_float(row.get(name)) for row in rows])
-
-
-def _float(text: str | None) -> float:
-    try:
-        return float(text or "nan")
-    except ValueError:
-        return math.nan
 
 
 def arm_names(results: Results) -> list[str]:

@@ -12,7 +12,6 @@ from graphormer_sepnorm.compare.report_data import (
     values_of,
 )
 from graphormer_sepnorm.compare.report_text import (
-    ENOUGH_SEEDS,
     MINUS,
     NONE,
     arm_label,
@@ -23,6 +22,7 @@ from graphormer_sepnorm.compare.report_text import (
     metric_name,
     number,
     p_value,
+    sign_flip,
     signed,
     spread,
 )
@@ -50,8 +50,7 @@ def latex(text: str) -> str:
 def to_latex(results: Results) -> str:
     """Return a table: each arm with mean and SD, difference with interval, and p-values."""
     decimals = decimals_of(results)
-    unit = results["unit"].strip()
-    of_unit = f" ({unit})" if unit else ""
+    of_unit = f" ({results['unit']})" if results["unit"] else ""
     comparisons = {one["arm"]: one for one in made_comparisons(results)}
     rows = []
     for name in arm_names(results):
@@ -93,15 +92,14 @@ def to_latex(results: Results) -> str:
 
 
 def _caption(results: Results) -> str:
-    partial = not results["complete"]
-    seeds = len(results["seeds"])
+    finished = [len(values_of(results, name, "test")) for name in arm_names(results)]
+    fewest, most = min(finished), max(finished)
+    seeds = count(most, "seed") if fewest == most else f"{fewest} to {count(most, 'seed')}"
     text = (
         f"{metric_name(results)} on {results['dataset']} ({results['better']} is better), mean ± "
-        f"SD over {count(seeds, 'seed')}; difference to {results['baseline']}, "
-        "paired by seed, with its t interval; exact sign-flip p, plain and with Holm's correction."
+        f"SD over {seeds}; difference to {results['baseline']}, paired by seed, with its t "
+        f"interval; {sign_flip(results)} p, plain and with Holm's correction."
     )
-    if partial:
+    if not results["complete"]:
         text = f"PARTIAL RESULTS. {text}"
-    if seeds < ENOUGH_SEEDS:
-        text = " ".join([text, *cautions(results)])
-    return text
+    return " ".join([text, *cautions(results)])

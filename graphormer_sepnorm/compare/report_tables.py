@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import average_precision_score
 
-from graphormer_sepnorm.compare.curves import average_precision
 from graphormer_sepnorm.compare.embeddings import OUTPUT
 from graphormer_sepnorm.compare.model_geometry import ATOMS, GRAPH_TOKEN
+from graphormer_sepnorm.compare.predictions import Predictions
 from graphormer_sepnorm.compare.report_blocks import Table
 from graphormer_sepnorm.compare.report_data import (
-    Predictions,
     Results,
     arm_names,
     arm_of,
@@ -31,6 +31,7 @@ from graphormer_sepnorm.compare.report_text import (
     number,
     p_value,
     percent,
+    sign_flip,
     signed,
     spread,
 )
@@ -38,7 +39,7 @@ from graphormer_sepnorm.compare.report_text import (
 
 def arms_table(results: Results) -> Table:
     """What each arm is, and its metric over the seeds."""
-    decimals, metric = decimals_of(results), f"{metric_name(results)}{results['unit']}"
+    decimals, metric = decimals_of(results), f"{metric_name(results)}{_in_unit(results)}"
     rows = []
     for name in arm_names(results):
         arm = arm_of(results, name)
@@ -72,7 +73,7 @@ def seeds_table(results: Results) -> Table:
             cells = [_cell(runs.get(seed), part, decimals) for seed in results["seeds"]]
             rows.append([f"{name}, {part}", *cells])
     return Table(
-        f"{metric_name(results)}{results['unit']} of each run.",
+        f"{metric_name(results)}{_in_unit(results)} of each run.",
         ["arm", *(f"seed {seed}" for seed in results["seeds"])],
         rows,
     )
@@ -113,15 +114,20 @@ def differences_table(results: Results) -> Table | None:
         return None
     quotable = any(one.get("paper_relative_percent") for one in made_comparisons(results))
     said = PAPER.get(results["dataset"]) if quotable else None
-    quoted = f" The paper reports {said} for this data set, without seeds." if said else ""
+    quoted = (
+        f" The paper reports {said} for this data set: single numbers, of a variant of SepNorm "
+        "that it does not name."
+        if said
+        else ""
+    )
     return Table(
         f"Difference to {results['baseline']}, arm minus baseline, paired by seed: t interval over "
-        "the seeds and two-sided exact sign-flip p; in brackets the smallest p that this number of "
-        f"seeds allows.{quoted}",
+        f"the seeds and two-sided {sign_flip(results)} p; in brackets the smallest p that this "
+        f"number of seeds allows.{quoted}",
         [
             "arm",
             "seeds",
-            f"difference{results['unit']}",
+            f"difference{_in_unit(results)}",
             _level(results),
             "relative",
             "paper",
@@ -131,6 +137,16 @@ def differences_table(results: Results) -> Table | None:
         ],
         rows,
     )
+
+
+def _in_unit(results: Results) -> str:
+    return f" ({results['unit']})" if results["unit"] else ""
+
+
+def _of_target(results: Results) -> str:
+    """Which target is meant, where there are several."""
+    targets = results["task"]["targets"]
+    return f" for {targets[0]}, the first of {len(targets)} targets" if len(targets) > 1 else ""
 
 
 def _level(results: Results) -> str:
@@ -157,8 +173,9 @@ def molecules_table(results: Results) -> Table | None:
     if not rows:
         return None
     return Table(
-        "Change of the absolute error per test molecule, predictions averaged over the seeds; sign-"
-        "flip p over molecules. Conditional on these models: it says whether they differ on "
+        f"Change of the absolute error per test molecule{_of_target(results)}, averaged over the "
+        "runs of an arm (not the error of their averaged predictions, which the figures show); "
+        "sign-flip p over molecules. Conditional on these models: it says whether they differ on "
         "molecules like these, not whether the next training would.",
         ["arm", "molecules", "mean change", _level(results), "p", "improved", "worsened"],
         rows,
@@ -189,10 +206,11 @@ def areas_table(results: Results) -> Table | None:
     if not rows:
         return None
     return Table(
-        "ROC-AUC of the seed-averaged probabilities (an ensemble, so not the mean of the runs), "
+        f"ROC-AUC of the seed-averaged probabilities{_of_target(results)} (an ensemble, so not the "
+        "mean of the runs), "
         "paired by molecule. Conditional on these models: it says whether they differ on molecules "
         f"like these, not whether the next training would. {known[0]['positives']:,} positives: "
-        f"one area has a standard error of {number(known[0]['standard_error'], 1)} points.",
+        f"one area has a standard error of {number(100 * known[0]['standard_error'], 1)} points.",
         ["arm, test", results["baseline"], "arm", "points", _level(results), "p"],
         rows,
     )
@@ -210,7 +228,7 @@ def precision_table(predictions: Predictions) -> Table | None:
         [
             [
                 name,
-                number(average_precision(positive, scores), 4),
+                number(float(average_precision_score(positive, scores)), 4),
                 number(float(((scores - predictions.target) ** 2).mean()), 4),
             ]
             for name, scores in predictions.arms.items()

@@ -17,7 +17,7 @@ from graphormer_sepnorm.compare.report_data import (
     unfinished_runs,
     values_of,
 )
-from graphormer_sepnorm.compare.statistics import mean_sd
+from graphormer_sepnorm.compare.statistics import EXACT_UP_TO, mean_sd
 from graphormer_sepnorm.training.report import METRIC_NAMES
 
 MINUS = "\N{MINUS SIGN}"
@@ -26,9 +26,9 @@ NONE = "\N{EN DASH}"
 ENOUGH_SEEDS = 6
 # Chen et al. 2023, Table 3: single numbers, without seeds.
 PAPER = {
-    "zinc": "0.069 to 0.052 (MAE, \N{MINUS SIGN}24.6 %)",
-    "zinc-subset": "0.164 to 0.144 (MAE, \N{MINUS SIGN}12.2 %)",
-    "ogbg-molhiv": "73.36 % to 75.64 % (ROC-AUC, +2.28 points)",
+    "zinc": "MAE 0.069 to 0.052",
+    "zinc-subset": "MAE 0.164 to 0.144",
+    "ogbg-molhiv": "ROC-AUC 73.36 % to 75.64 %, +2.28 points",
 }
 
 Difference = dict[str, Any]
@@ -37,6 +37,11 @@ Difference = dict[str, Any]
 def metric_name(results: Results) -> str:
     """``MAE``, ``AUROC`` or whatever the metric is called."""
     return METRIC_NAMES.get(results["metric"], str(results["metric"]))
+
+
+def unit_of(results: Results) -> str:
+    """The unit of the metric, to be put behind a number: a blank first, or nothing at all."""
+    return f" {results['unit']}" if results["unit"] else ""
 
 
 def decimals_of(results: Results) -> int:
@@ -109,7 +114,7 @@ def answers(results: Results) -> list[str]:
         if results["complete"]:
             return texts
         return [f"So far: {text.replace('Not resolved', 'not resolved', 1)}" for text in texts]
-    decimals, unit = decimals_of(results), results["unit"]
+    decimals, unit = decimals_of(results), unit_of(results)
     finished = [name for name in arm_names(results) if len(values_of(results, name, "test"))]
     if len(arm_names(results)) > 1 or not finished:
         return ["No answer yet: no seed is finished under both the baseline and another arm."]
@@ -121,7 +126,7 @@ def answers(results: Results) -> list[str]:
 
 
 def _answer(results: Results, comparison: dict[str, Any]) -> str:
-    decimals, unit = decimals_of(results), results["unit"]
+    decimals, unit = decimals_of(results), unit_of(results)
     test, arm, baseline = comparison["test"], comparison["arm"], comparison["baseline"]
     change = f"{signed(test['mean'], decimals)}{unit}"
     if results["metric"] == "auroc":
@@ -135,6 +140,8 @@ def _answer(results: Results, comparison: dict[str, Any]) -> str:
     seeds = count(test["seeds"], "paired seed")
     metric = f"test {metric_name(results)}"
     better = f"{results['better']} is better"
+    if len(made_comparisons(results)) > 1:
+        better += f"; Holm's p over the arms {p_value(comparison['holm_p'])}"
     if test["resolved"]:
         improved = (test["mean"] < 0) == (results["better"] == "lower")
         return (
@@ -170,21 +177,33 @@ def unfinished(results: Results) -> Iterator[str]:
             yield f"{name} seed {run['seed']} failed: {run['error']}"
 
 
+def sign_flip(results: Results) -> str:
+    """How the sign-flip p over seeds was computed."""
+    most = max((one["test"]["seeds"] for one in made_comparisons(results)), default=0)
+    return "exact sign-flip" if most <= EXACT_UP_TO else "sign-flip (of sampled signs)"
+
+
 def cautions(results: Results) -> Iterator[str]:
     """What has to be known before an answer is quoted: with few seeds, what they cannot show."""
     comparisons = made_comparisons(results)
-    few = [one["test"] for one in comparisons if one["test"]["seeds"] < ENOUGH_SEEDS]
+    for one in results["comparisons"]:
+        if one not in comparisons:
+            yield (
+                f"{one['arm']} is not compared: its {metric_name(results)}, or the baseline's, is "
+                "undefined for some seed."
+            )
+    few = [one for one in comparisons if one["test"]["seeds"] < ENOUGH_SEEDS]
     if few:
-        fewest, most = (end(test["seeds"] for test in few) for end in (min, max))
+        fewest, most = (end(one["test"]["seeds"] for one in few) for end in (min, max))
         seeds = count(most, "seed")
         text = (
             f"Only {seeds if fewest == most else f'{fewest} to {seeds}'}, fewer than "
-            f"{ENOUGH_SEEDS}: whatever the effect, the exact sign-flip p cannot be below "
-            f"{p_value(min(test['smallest_p'] for test in few))}"
+            f"{ENOUGH_SEEDS}: whatever the effect, the {sign_flip(results)} p cannot be below "
+            f"{p_value(min(one['test']['smallest_p'] for one in few))}"
         )
         if len(comparisons) > 1:
             text += f", nor Holm's for {len(comparisons)} arms below " + p_value(
-                min(one["smallest_holm_p"] for one in comparisons)
+                min(one["smallest_holm_p"] for one in few)
             )
         yield f"{text}. The interval takes the differences to be normal, which so few cannot show."
 
@@ -194,8 +213,7 @@ def method(results: Results) -> str:
     several = len(made_comparisons(results)) > 1
     return (
         "All arms have the same data, the same seeds and the same options but for those named in "
-        "the first table. Each run's checkpoint is the one that is best on the validation set, and "
-        "the test set is evaluated with it once. Differences are paired: the same seed gives all "
+        f"the first table. {_tested(results)} Differences are paired: the same seed gives all "
         "arms the same initial values of the parameters they share and the same order of the data. "
         "An effect is called resolved if the t interval over the seeds excludes 0"
         + (
@@ -203,6 +221,18 @@ def method(results: Results) -> str:
             if several
             else "."
         )
+    )
+
+
+def _tested(results: Results) -> str:
+    targets = len(results["task"]["targets"])
+    metric = metric_name(results)
+    if targets == 1:
+        return f"Tested is the checkpoint of each run whose validation {metric} is best."
+    chosen = "loss" if results["task"]["kind"] == "regression" else metric
+    return (
+        f"The {metric} is the mean over {targets} targets. Tested is the checkpoint of each run "
+        f"whose validation {chosen} is best."
     )
 
 

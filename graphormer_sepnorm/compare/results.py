@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import logging
 import math
-import os
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,97 +15,151 @@ import numpy as np
 import yaml
 
 from graphormer_sepnorm.compare.analysis import RunAnalysis, analyse
+from graphormer_sepnorm.compare.arm_comparisons import FinishedRun, compare_arms
 from graphormer_sepnorm.compare.comparison import Comparison
-from graphormer_sepnorm.compare.roc_statistics import (
-    auc_standard_error,
-    delong,
-    paired_bootstrap_auc,
-)
+from graphormer_sepnorm.compare.predictions import write_predictions
 from graphormer_sepnorm.compare.runner import Run, planned_runs
-from graphormer_sepnorm.compare.statistics import holm, paired_difference, paired_errors
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.model.token_norm import norm_name
 from graphormer_sepnorm.training.report import read_json, write_json
 
 log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
-# Relative change of the test metric that SepNorm's paper reports for Graphormer, in percent
-# (Chen et al. 2023, table of graph tasks): single numbers, without seeds.
-PAPER_PERCENT = {"zinc": -24.6, "zinc-subset": -12.2, "ogbg-molhiv": 3.1}
+RESULTS, PREDICTIONS = "results.json", "predictions.csv"
+
+Summaries = Mapping[Run, dict[str, Any] | None]
 
 
-def collect(directory: Path) -> dict[str, Any]:
+def collect(directory: Path, baseline: str | None = None) -> dict[str, Any]:
     """Read the runs of a comparison, analyse them, write the results.
 
     Args:
         directory: Of the comparison.
+        baseline: Arm that the others are compared with; None: the comparison's own.
 
     Returns:
         What ``results.json`` holds.
 
     Raises:
-        ConfigError: No comparison was begun there.
-        DataError: No run has finished, or runs that should have the same data have not.
+        DataError: No comparison was begun there, no run has finished, or the data are not those
+            that the runs were trained on.
+        CheckpointError: A finished run has no readable checkpoint.
     """
     comparison = Comparison.read(directory)
     if comparison is None:
         raise DataError(f"{directory} holds no comparison: there is no compare.yaml in it")
+    if baseline is not None:
+        comparison = dataclasses.replace(comparison, baseline=baseline)
     runs = planned_runs(comparison, directory)
     summaries = {run: read_json(run.directory / "summary.json") for run in runs}
     finished = [run for run in runs if summaries[run] is not None]
     if not finished:
         raise DataError(f"{directory}: no run has finished, there is nothing to report yet")
-    _check_same_data(directory, [summaries[run] or {} for run in finished])
-    loaded: dict[str, MoleculeDataModule] = {}
-    data = _data_of(finished[0], loaded)
-    analyses = {}
-    seen: set[str] = set()
-    for place, run in enumerate(finished, start=1):
-        log.info("analysing %s (%d of %d)", run.name, place, len(finished))
-        # Histograms of one run per arm say enough, and are the largest part of the results.
-        analyses[run] = analyse(
-            run.directory, _data_of(run, loaded), histograms=run.arm not in seen
+    data, analyses = _analyse_all(finished, summaries)
+    task, numbers = data.splits.task, data.indices("test")
+    targets = np.asarray(data.store.targets[numbers], dtype=np.float64)
+    metric = task.metric
+    found = {
+        (run.arm, run.seed): FinishedRun(
+            _number(summaries[run], f"best_validation_{metric}"),
+            _number(summaries[run], f"test_{metric}"),
+            analyses[run].predictions,
         )
-        seen.add(run.arm)
-    task = data.splits.task
-    arms = [
-        _arm(arm.name, dict(arm.options), runs, summaries, analyses, task)
-        for arm in comparison.arms
-    ]
-    record = read_json(finished[0].directory / "run.json") or {}
+        for run in finished
+    }
     results = {
         "format_version": FORMAT_VERSION,
         "dataset": data.splits.name,
         "dataset_fingerprint": data.splits.fingerprint,
         "molecules": {name: len(part) for name, part in data.splits.parts.items()},
         "task": task.to_plain(),
-        "metric": task.metric,
-        "better": "lower" if task.metric == "mae" else "higher",
-        "unit": task.units[0] if len(set(task.units)) == 1 and task.metric == "mae" else "",
-        "command": list(comparison.command),
+        "metric": metric,
+        "better": "lower" if metric == "mae" else "higher",
+        "unit": task.units[0] if len(set(task.units)) == 1 and metric == "mae" else "",
+        "command": comparison.command_line(),
         "base_options": list(comparison.base_options),
+        "configuration": dict(comparison.configuration),
         "seeds": list(comparison.seeds),
         "baseline": comparison.baseline,
         "complete": len(finished) == len(runs),
-        "arms": arms,
-        "comparisons": _comparisons(comparison, finished, summaries, analyses, data),
-        "environment": _environment(record),
+        "arms": [
+            _arm(arm.name, dict(arm.options), runs, summaries, analyses, metric)
+            for arm in comparison.arms
+        ],
+        "comparisons": compare_arms(comparison, found, targets, task, data.splits.name),
+        **_environments(finished),
     }
-    _write_predictions(directory / "predictions.csv", comparison, finished, analyses, data)
-    write_json(directory / "results.json", results, indent=1)
+    means = {
+        arm.name: np.mean([analyses[run].predictions for run in own], axis=0)
+        for arm in comparison.arms
+        if (own := [run for run in finished if run.arm == arm.name])
+    }
+    write_predictions(
+        directory / PREDICTIONS,
+        (data.splits.smiles or {}).get("test") or [""] * len(numbers),
+        data.store.num_atoms(numbers).tolist(),
+        _target_names(task),
+        targets,
+        means,
+    )
+    write_json(directory / RESULTS, results, indent=1)
     return results
 
 
-def _check_same_data(directory: Path, summaries: Iterable[dict[str, Any]]) -> None:
-    prints = {summary["dataset_fingerprint"] for summary in summaries}
-    if len(prints) > 1:
+def runs_are_gone(directory: Path) -> bool:
+    """Whether results were collected of finished runs whose directories are no longer there.
+
+    Raises:
+        DataError: Of some they are, of others not.
+    """
+    earlier = read_json(directory / RESULTS) or {}
+    found = [
+        (directory / run["directory"] / "summary.json").is_file()
+        for arm in earlier.get("arms", [])
+        for run in arm["runs"]
+        if run["status"] == "finished"
+    ]
+    if any(found) and not all(found):
         raise DataError(
-            f"{directory}: its runs were trained on {len(prints)} different versions of the data: "
-            "their numbers cannot be compared; remove the runs on the old data and start again"
+            f"{directory}: some of the runs in {RESULTS} are gone, others are there: put them back "
+            f"to report on all, or remove {RESULTS} to report on those that are there"
         )
+    return bool(found) and not any(found)
+
+
+def _target_names(task: Task) -> tuple[str, ...]:
+    return tuple(task.targets) if len(task.targets) > 1 else ("",)
+
+
+def _number(summary: dict[str, Any] | None, key: str) -> float:
+    value = (summary or {}).get(key)
+    return math.nan if value is None else float(value)
+
+
+def _analyse_all(
+    finished: list[Run], summaries: Summaries
+) -> tuple[MoleculeDataModule, dict[Run, RunAnalysis]]:
+    """Return the data of the first run, and what was computed of each."""
+    loaded: dict[str, MoleculeDataModule] = {}
+    analyses: dict[Run, RunAnalysis] = {}
+    with_histograms: set[str] = set()
+    for place, run in enumerate(finished, start=1):
+        data = _data_of(run, loaded)
+        trained_on = (summaries[run] or {}).get("dataset_fingerprint")
+        if data.splits.fingerprint != trained_on:
+            raise DataError(
+                f"{run.directory} was trained on other data than those that are there now (or on "
+                "another split of them): what it predicts for these would mean nothing; put the "
+                "data back, or compare anew in another directory"
+            )
+        log.info("analysing %s (%d of %d)", run.name, place, len(finished))
+        # Histograms of one run per arm say enough, and are the largest part of the results.
+        first = run.arm not in with_histograms
+        with_histograms.add(run.arm)
+        analyses[run] = analyse(run.directory, data, histograms=first)
+    return _data_of(finished[0], loaded), analyses
 
 
 def _data_of(run: Run, loaded: dict[str, MoleculeDataModule]) -> MoleculeDataModule:
@@ -126,9 +179,9 @@ def _arm(
     name: str,
     options: dict[str, str],
     runs: list[Run],
-    summaries: dict[Run, dict[str, Any] | None],
+    summaries: Summaries,
     analyses: dict[Run, RunAnalysis],
-    task: Task,
+    metric: str,
 ) -> dict[str, Any]:
     own = [run for run in runs if run.arm == name]
     sizes = [summary["parameters"] for run in own if (summary := summaries[run]) is not None]
@@ -136,12 +189,12 @@ def _arm(
         "name": name,
         "options": options,
         "parameters": sizes[0] if sizes else None,
-        "runs": [_run(run, summaries[run], analyses.get(run), task) for run in own],
+        "runs": [_run(run, summaries[run], analyses.get(run), metric) for run in own],
     }
 
 
 def _run(
-    run: Run, summary: dict[str, Any] | None, analysis: RunAnalysis | None, task: Task
+    run: Run, summary: dict[str, Any] | None, analysis: RunAnalysis | None, metric: str
 ) -> dict[str, Any]:
     error = None
     if summary is not None:
@@ -158,20 +211,25 @@ def _run(
         "directory": f"{run.arm}/{run.directory.name}",
         "steps": steps,
         "epochs": summary.get("epochs"),
-        "validation": summary.get(f"best_validation_{task.metric}"),
-        "test": summary.get(f"test_{task.metric}"),
+        "validation": summary.get(f"best_validation_{metric}"),
+        "test": summary.get(f"test_{metric}"),
         "seconds": summary.get("seconds"),
         "training_seconds": seconds,
         "graphs_per_second": summary.get("graphs_per_second"),
         "ms_per_step": 1000 * seconds / steps if steps and seconds else None,
-        "curve": learning_curve(run.directory / "metrics.csv", task.metric),
+        "curve": learning_curve(run.directory / "metrics.csv", metric),
         "geometry": analysis.geometry if analysis else [],
         "error": error,
     }
 
 
 def learning_curve(path: Path, metric: str) -> list[dict[str, float]]:
-    """Read the loss and the validation metric of each epoch from ``metrics.csv``."""
+    """Read the loss and the validation metric of each epoch from ``metrics.csv``.
+
+    Returns:
+        Entries with ``epoch`` and ``step`` (from 1) and, where they are known, ``train_loss`` and
+        ``validation``; empty if there is no file.
+    """
     if not path.is_file():
         return []
     columns = {"train_loss": "train_loss_epoch", "validation": f"validation_{metric}"}
@@ -188,131 +246,18 @@ def learning_curve(path: Path, metric: str) -> list[dict[str, float]]:
     return [points[step] for step in sorted(points)]
 
 
-def _comparisons(
-    comparison: Comparison,
-    finished: list[Run],
-    summaries: dict[Run, dict[str, Any] | None],
-    analyses: dict[Run, RunAnalysis],
-    data: MoleculeDataModule,
-) -> list[dict[str, Any]]:
-    """Every arm against the baseline, over the seeds that both have finished."""
-    by_place = {(run.arm, run.seed): run for run in finished}
-    baseline = comparison.baseline
-    found = []
-    for arm in comparison.arms:
-        seeds = [
-            seed
-            for seed in comparison.seeds
-            if (arm.name, seed) in by_place and (baseline, seed) in by_place
-        ]
-        if arm.name == baseline or not seeds:
-            continue
-        pairs = [(by_place[baseline, seed], by_place[arm.name, seed]) for seed in seeds]
-        found.append(
-            {
-                "arm": arm.name,
-                "baseline": baseline,
-                "seeds": seeds,
-                **{
-                    split: _difference(pairs, summaries, key)
-                    for split, key in (
-                        ("validation", f"best_validation_{data.splits.task.metric}"),
-                        ("test", f"test_{data.splits.task.metric}"),
-                    )
-                },
-                "per_molecule": _per_molecule(pairs, analyses, data),
-                "paper_relative_percent": _paper(comparison, arm.name, data.splits.name),
-            }
-        )
-    adjusted = holm([one["test"]["p_value"] if one["test"] else math.nan for one in found])
-    for one, value in zip(found, adjusted.tolist(), strict=True):
-        one["holm_p"] = value
-        smallest = one["test"]["smallest_p"] if one["test"] else math.nan
-        one["smallest_holm_p"] = min(1.0, len(found) * smallest)
-    return found
-
-
-def _difference(
-    pairs: list[tuple[Run, Run]], summaries: dict[Run, dict[str, Any] | None], key: str
-) -> dict[str, Any] | None:
-    values = np.array(
-        [[(summaries[run] or {}).get(key, math.nan) for run in pair] for pair in pairs], dtype=float
-    )
-    if not np.isfinite(values).all():
-        return None  # an AUROC that is undefined
-    difference = paired_difference(values[:, 0], values[:, 1])
-    return asdict(difference) | {"resolved": difference.resolved}
-
-
-def _per_molecule(
-    pairs: list[tuple[Run, Run]], analyses: dict[Run, RunAnalysis], data: MoleculeDataModule
-) -> dict[str, Any] | None:
-    """The first target's errors, or its areas under the ROC, over the test molecules."""
-    targets = np.asarray(data.store.targets[data.indices("test")], dtype=np.float64)[:, 0]
-    known = ~np.isnan(targets)
-    sides = [
-        np.stack([analyses[pair[side]].predictions[known, 0] for pair in pairs]) for side in (0, 1)
+def _environments(finished: Iterable[Run]) -> dict[str, Any]:
+    """Where the runs were trained: the first one's last session, and what differs between them."""
+    names = ("packages", "commit", "machine", "python")
+    sessions = [
+        {name: session.get(name) for name in names}
+        for run in finished
+        for session in (read_json(run.directory / "run.json") or {}).get("sessions") or [{}]
     ]
-    truth = targets[known]
-    if data.splits.task.kind == "regression":
-        before, after = (np.abs(side - truth).mean(axis=0) for side in sides)
-        return asdict(paired_errors(before, after))
-    if len(np.unique(truth)) < 2:
-        return None
-    before, after = (side.mean(axis=0) for side in sides)
-    return {
-        "delong": asdict(delong(truth, before, after)),
-        "bootstrap": asdict(paired_bootstrap_auc(truth, before, after)),
-        "positives": int(truth.sum()),
-        "standard_error": auc_standard_error(truth, before),
+    differing = {
+        name: [json.loads(text) for text in texts]
+        for name in names
+        if len(texts := sorted({json.dumps(session[name], sort_keys=True) for session in sessions}))
+        > 1
     }
-
-
-def _paper(comparison: Comparison, arm: str, dataset: str) -> float | None:
-    """What the paper reports for this comparison, if it is the paper's."""
-    norms = {}
-    for one in comparison.arms:
-        if set(one.options) != {"model.norm"}:
-            return None
-        norms[one.name] = norm_name(one.options["model.norm"])
-    if norms[comparison.baseline] != "shared-ln" or norms[arm] not in ("bn+ln", "bn+bn"):
-        return None
-    return PAPER_PERCENT.get(dataset)
-
-
-def _environment(record: dict[str, Any]) -> dict[str, Any]:
-    session = (record.get("sessions") or [{}])[-1]
-    return {name: session.get(name) for name in ("packages", "commit", "machine", "python")}
-
-
-def _write_predictions(
-    path: Path,
-    comparison: Comparison,
-    finished: list[Run],
-    analyses: dict[Run, RunAnalysis],
-    data: MoleculeDataModule,
-) -> None:
-    """One row per test molecule, with the mean prediction over the seeds of each arm."""
-    numbers = data.indices("test")
-    targets = np.asarray(data.store.targets[numbers], dtype=np.float64)
-    smiles = (data.splits.smiles or {}).get("test") or [""] * len(numbers)
-    several = len(data.splits.task.targets) > 1
-    names = data.splits.task.targets if several else ("",)
-    means = {
-        arm.name: np.mean([analyses[run].predictions for run in own], axis=0)
-        for arm in comparison.arms
-        if (own := [run for run in finished if run.arm == arm.name])
-    }
-    header = ["number", "smiles", "atoms"]
-    header += [f"target_{name}" if several else "target" for name in names]
-    header += [f"{arm}_{name}" if several else arm for arm in means for name in names]
-    atoms = data.store.num_atoms(numbers).tolist()
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        for row in range(len(numbers)):
-            values = [*targets[row], *(value for mean in means.values() for value in mean[row])]
-            cells = ["" if math.isnan(value) else f"{value:.9g}" for value in values]
-            writer.writerow([row, smiles[row], atoms[row], *cells])
-    os.replace(partial, path)
+    return {"environment": sessions[0], "environments_differ": differing}

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -95,17 +95,16 @@ def default_jobs(gpus: int, cores: int) -> int:
     return gpus or cores
 
 
-def environments(jobs: int, cores: int, gpus: Sequence[str] = ()) -> list[dict[str, str]]:
+def environments(jobs: int, threads: int, gpus: Sequence[str] = ()) -> list[dict[str, str]]:
     """What the processes at work side by side find in their environment, beside that of this one.
 
     Args:
         jobs: How many.
-        cores: Shared equally, unless OMP_NUM_THREADS is set already.
+        threads: Of each.
         gpus: Names of the GPUs to give to them in turn.
     """
-    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // jobs))
     return [
-        {"OMP_NUM_THREADS": threads}
+        {"OMP_NUM_THREADS": str(threads)}
         | ({"CUDA_VISIBLE_DEVICES": gpus[job % len(gpus)]} if gpus else {})
         for job in range(jobs)
     ]
@@ -197,7 +196,7 @@ class Runner:
                     time.sleep(_LOOK_EVERY)
             finally:  # whatever went wrong here, no process is left behind
                 for process in self._running:
-                    process.popen.kill()
+                    _kill(process.popen)
                     process.popen.wait()
                 self._display.close()
         return not self._asked
@@ -225,7 +224,10 @@ class Runner:
         if self._asked == self._passed_on:
             return
         for process in self._running:
-            process.popen.send_signal(signal.SIGKILL if self._passed_on else signal.SIGTERM)
+            if self._passed_on:
+                _kill(process.popen)
+            else:
+                process.popen.terminate()
         if not self._passed_on:
             self._display.stopping([process.run for process in self._running])
         self._passed_on = self._asked
@@ -277,6 +279,12 @@ class Runner:
             why = last_line(run.log, process.log_start) or f"status {status}"
             run.failure.write_text(f"{why}\n", encoding="utf-8")
             self._display.failed(run, why)
+
+
+def _kill(popen: subprocess.Popen[bytes]) -> None:
+    """End a process and those that it started, for other devices: they are a group."""
+    with suppress(ProcessLookupError):
+        os.killpg(popen.pid, signal.SIGKILL)
 
 
 def last_line(log: Path, start: int = 0) -> str:

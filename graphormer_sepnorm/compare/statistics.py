@@ -250,6 +250,22 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     return adjusted
 
 
+def wilson(share: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Wilson's 95 % interval of a share; that of 0 of n does not shrink to a point.
+
+    Args:
+        share: Of successes, ``[k]``, 0 to 1.
+        counts: Of trials, ``[k]``, at least 1.
+
+    Returns:
+        Lower and upper ends, each ``[k]``.
+    """
+    z2 = 1.96**2
+    centre = (share + z2 / (2 * counts)) / (1 + z2 / counts)
+    half = np.sqrt(share * (1 - share) * z2 / counts + (z2 / (2 * counts)) ** 2) / (1 + z2 / counts)
+    return centre - half, centre + half
+
+
 def finite_column(values: ArrayLike, name: str) -> np.ndarray:
     """Return values as float64 ``[n]``.
 

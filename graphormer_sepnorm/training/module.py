@@ -73,7 +73,8 @@ class GraphormerModule(LightningModule):
         betas: AdamW's decay rates of the running moments.
         eps: AdamW's guard against division by zero.
         uniformity_weight: Weight of the auxiliary loss that pushes the last embeddings apart
-            (SepNorm's paper, Eq. 8); 0 leaves it out.
+            (SepNorm's paper, Eq. 8); 0 leaves it out. Behind BatchNorm, which centres them already,
+            it acts on that norm's scale and shift alone.
         uniformity_on: Which embeddings it pushes apart: graph_token, atoms or both.
         batch_norm_graphs: Training graphs on which BatchNorm's statistics are measured before each
             validation; 0 keeps the running averages of training. Costs their forward pass.

@@ -19,7 +19,12 @@ def uniformity_loss(
     """Mean inner product of two different embeddings, of the graphs or atoms of a batch.
 
     The paper's Eq. 8 for [CLS]; for atoms the pairs are all atoms of the batch; for both the two
-    means are added. The batch is that of all processes.
+    means are added. The batch is that of all processes. The paper's mean over i and j does not say
+    whether i = j counts; here it does not.
+
+    Behind BatchNorm n rows are centred but for its bias, so there the loss is
+    ``|bias|² - |weight|² / (n - 1)``: it says nothing about directions any more, and has no lower
+    bound. It is meant for a graph token behind LayerNorm.
 
     Args:
         graph_token: Last graph tokens, normalised, ``[B, C]``.

@@ -37,7 +37,11 @@ STEPS = 24
 def reports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The directories that would have been reported on."""
     directories: list[Path] = []
-    monkeypatch.setattr(command, "make_report", directories.append)
+
+    def note(directory: Path, baseline: str | None = None) -> None:
+        directories.append(directory)
+
+    monkeypatch.setattr(command, "make_report", note)
     return directories
 
 
@@ -73,9 +77,14 @@ class Compared:
         return json.loads((self.directory / "results.json").read_text())
 
 
-def compare(directory: Path, *arguments: str) -> Compared:
+def compare(directory: Path, *arguments: str, threads: str = "1") -> Compared:
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        patch.setenv("OMP_NUM_THREADS", threads)
         status = main(["compare", *arguments, "-o", str(directory), "--jobs", "1"])
     return Compared(directory, status, out.getvalue(), err.getvalue())
 
@@ -101,7 +110,10 @@ def kill_after_saving(directory: Path, run: str, *arguments: str) -> None:
     """Start the command in a process of its own and kill it once a run has saved something."""
     before = saved(directory / run)
     with subprocess.Popen(
-        [sys.executable, str(REPOSITORY / "train.py"), "compare", *arguments, "-o", str(directory)],
+        [
+            *(sys.executable, str(REPOSITORY / "train.py"), "compare", *arguments),
+            *("-o", str(directory), "--jobs", "1"),
+        ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -124,7 +136,8 @@ def killed(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Compared:
     arguments = [*options(table), *ARMS, *SEEDS]
     kill_after_saving(directory, "sharenorm/seed0", *arguments)
     kill_after_saving(directory, "sepnorm/seed0", *arguments)
-    return compare(directory)
+    # With other threads sums are added up in another order: those of the beginning are kept.
+    return compare(directory, threads="2")
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +219,7 @@ def test_predictions_are_the_mean_over_seeds_of_predict(straight: Compared, tabl
     for arm in ("sharenorm", "sepnorm"):
         runs = [straight.directory / arm / f"seed{seed}" for seed in (0, 1)]
         values = np.stack([Predictor.load(run).predict(smiles).values[:, 0] for run in runs])
-        shown = [float(row[arm]) for row in rows]
+        shown = [float(row[f"pred_{arm}"]) for row in rows]
         assert shown == pytest.approx(values.mean(axis=0), rel=1e-4, abs=1e-4)
         # What is shown of a run beside it is of the same checkpoint.
         (entry,) = (one for one in straight.results["arms"] if one["name"] == arm)
@@ -227,7 +240,8 @@ def test_geometry_is_that_of_the_best_checkpoints(straight: Compared) -> None:
             for one in run["geometry"]:
                 assert one["uniformity_floor"] - 0.3 < one["uniformity"] <= 0
                 assert 1 <= one["effective_rank"] <= 16
-                assert ((one["histogram"] is None) == (one["layer"] == "layer 1")) or run["seed"]
+                first_output = one["layer"] == "output" and run["seed"] == 0
+                assert (one["histogram"] is not None) == first_output
                 if one["what"] == "graph token":
                     assert set(one["probes"]) == {"atoms", "rings", "target"}
                     assert -1 <= one["cosine_to_atoms"] <= 1
@@ -269,20 +283,20 @@ def test_binary_targets_with_one_seed(binary: Compared) -> None:
     with (binary.directory / "predictions.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 30
-    known = [row for row in rows if row["target_active"]]
+    known = [row for row in rows if row["target:active"]]
     assert 20 < len(known) < 30
-    truth = [float(row["target_active"]) for row in known]
+    truth = [float(row["target:active"]) for row in known]
     areas = {
-        arm: roc_auc_score(truth, [float(row[f"{arm}_active"]) for row in known])
+        arm: roc_auc_score(truth, [float(row[f"pred_{arm}:active"]) for row in known])
         for arm in ("sharenorm", "sepnorm")
     }
     delong = comparison["per_molecule"]["delong"]
     assert delong["difference"] == pytest.approx(areas["sharenorm"] - areas["sepnorm"], abs=1e-9)
     assert comparison["per_molecule"]["positives"] == sum(truth)
     # The run's own metric is the mean over both targets.
-    second = [float(row["target_toxic"]) for row in rows]
+    second = [float(row["target:toxic"]) for row in rows]
     for arm in results["arms"]:
-        scores = [float(row[f"{arm['name']}_toxic"]) for row in rows]
+        scores = [float(row[f"pred_{arm['name']}:toxic"]) for row in rows]
         expected = (areas[arm["name"]] + roc_auc_score(second, scores)) / 2
         assert arm["runs"][0]["test"] == pytest.approx(expected, abs=1e-7)
     text = (binary.directory / "report.md").read_text()
@@ -293,7 +307,7 @@ def test_binary_targets_with_one_seed(binary: Compared) -> None:
 def repeatable(compared: Compared) -> dict:
     """The results without times, which are never the same."""
     results = compared.results
-    for name in ("command", "environment"):
+    for name in ("environment", "environments_differ"):
         del results[name]
     for arm in results["arms"]:
         for run in arm["runs"]:
@@ -344,7 +358,8 @@ def test_what_was_asked_is_kept(straight: Compared, table: Path) -> None:
     assert kept["seeds"] == [0, 1]
     assert kept["baseline"] == "sharenorm"
     assert kept["configuration"]["model"]["layers"] == 2
-    assert "torch" in kept["packages"]
+    assert kept["threads"] == 1
+    assert kept["dataset_fingerprint"] == straight.results["dataset_fingerprint"]
 
 
 @pytest.mark.slow
@@ -392,6 +407,35 @@ def test_report_only_trains_nothing(straight: Compared, reports: list[Path]) -> 
     assert main(["compare", "--report-only", "-o", str(straight.directory)]) == 0
     assert reports == [straight.directory]
     assert sorted(straight.directory.rglob("*")) == before
+
+
+@pytest.mark.slow
+def test_report_is_made_again_without_the_runs(straight: Compared, tmp_path: Path) -> None:
+    place = tmp_path / "kept"
+    place.mkdir()
+    for name in ("compare.yaml", "results.json", "predictions.csv"):
+        (place / name).write_bytes((straight.directory / name).read_bytes())
+    assert main(["compare", "--report-only", "-o", str(place)]) == 0
+    assert (place / "report.md").read_bytes() == (straight.directory / "report.md").read_bytes()
+    assert (place / "results.json").read_bytes() == (
+        straight.directory / "results.json"
+    ).read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("nothing_starts")
+def test_other_data_are_refused(
+    table: Path, straight: Compared, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = table.read_text()
+    table.write_text(before + "\nCCCCO,1.0")
+    try:
+        seed = ["--seeds", "7", "-o", str(straight.directory)]
+        assert "was begun with other data" in refused(capsys, *seed)
+        analysed = ["--report-only", "-o", str(straight.directory)]
+        assert "was trained on other data" in refused(capsys, *analysed)
+    finally:
+        table.write_text(before)
 
 
 @pytest.fixture
@@ -444,6 +488,7 @@ BOTH = "--arms sharenorm,sepnorm"
         ("--arms sepnorm", "--arms names one arm"),
         ("--arms sepnorm,sepnrom", "unknown norm 'sepnrom' (did you mean 'sepnorm'?)"),
         (f"{BOTH} --seeds 0,1,0", "--seeds '0,1,0': 0 is there twice"),
+        (f"{BOTH} --seeds 0,00", "--seeds '0,00': 0 is there twice"),
         (f"{BOTH} --seeds 0-3", "'0-3' is no seed"),
         (f"{BOTH} --seeds=-1", "'-1' is no seed"),
         (f"{BOTH} --jobs 0", "--jobs is 0: it must be 1 or more"),
@@ -509,19 +554,28 @@ def test_steps_are_foreseen(
 
 
 def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def places(jobs: int | None, runs: int, *devices: str) -> list[str | None]:
-        checked = fit_check.CheckedFit({}, "mae", {}, devices or ("auto", "auto"))
-        return [place.get("CUDA_VISIBLE_DEVICES") for place in command._places(jobs, checked, runs)]
+    def places(jobs: int | None, runs: int, *devices: str) -> tuple[list[str], int]:
+        checked = fit_check.CheckedFit({}, "mae", "", {}, devices or ("auto", "auto"))
+        return command._places(jobs, checked, runs)
 
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert places(None, 8) == ["0", "1", "2"]
-    assert places(4, 8) == ["0", "1", "2", "0"]
-    assert places(None, 2) == ["0", "1"]
+    assert places(None, 8) == (["0", "1", "2"], 3)
+    assert places(4, 8) == (["0", "1", "2"], 4)
+    assert places(None, 2) == (["0", "1", "2"], 2)
     # A run that takes two has them all before it.
-    assert places(None, 8, "gpu", "2") == [None]
-    assert None in places(None, 8, "cpu", "auto")
+    assert places(None, 8, "gpu", "2") == ([], 1)
+    monkeypatch.setattr(command, "_cores", lambda: 6)
+    assert places(None, 8, "cpu", "auto") == ([], 6)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6,7")
-    assert places(None, 8) == ["5", "6", "7"]
+    assert places(None, 8) == (["5", "6", "7"], 3)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    assert places(2, 8) == [None, None]
+    assert places(2, 8) == ([], 2)
+
+
+def test_threads_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert [command._threads(jobs) for jobs in (1, 3, 16)] == [8, 2, 1]
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert command._threads(3) == 5

@@ -12,6 +12,7 @@ import numpy as np
 from rdkit import Chem
 
 from graphormer_sepnorm.compare.geometry import uniformity_floor
+from graphormer_sepnorm.compare.predictions import write_predictions
 from graphormer_sepnorm.compare.roc_statistics import (
     auc_standard_error,
     delong,
@@ -115,18 +116,20 @@ def _results(
         "task": {
             "kind": "regression" if metric == "mae" else "binary",
             "targets": ["penalised_logp" if metric == "mae" else "HIV_active"],
-            "units": [unit.strip()],
+            "units": [unit],
             "metric": metric,
         },
         "metric": metric,
         "better": better,
         "unit": unit,
-        "command": ["train.py", "compare", "-c", "configs/zinc_subset.yaml"],
+        "command": ["python", "train.py", "compare", "-c", "configs/zinc_subset.yaml"],
+        "configuration": {"data": {"batch_size": 64}, "model": {"layers": 12}},
         "base_options": ["-c", "configs/zinc_subset.yaml", "--data.batch_size", "64"],
         "seeds": list(range(seeds)),
         "baseline": "sharenorm",
         "complete": True,
         "environment": ENVIRONMENT,
+        "environments_differ": {},
     }
     effects = random.normal(0, 0.004, seeds)  # what a seed does to all arms alike
     results["arms"] = [
@@ -233,15 +236,13 @@ def _write(
                 "delong": asdict(delong(target, baseline, predicted)),
                 "bootstrap": asdict(paired_bootstrap_auc(target, baseline, predicted, 200)),
                 "positives": int(target.sum()),
-                "standard_error": 100 * auc_standard_error(target, baseline),
+                "standard_error": auc_standard_error(target, baseline),
             }
     _compare(results)
     write_json(directory / "results.json", results)
-    with (directory / "predictions.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        table.writerow(["number", "smiles", "atoms", "target", *arms])
-        for row in zip(range(len(target)), smiles, atoms, target, *arms.values(), strict=True):
-            table.writerow(row)
+    columns = {name: predicted[:, None] for name, predicted in arms.items()}
+    path = directory / "predictions.csv"
+    write_predictions(path, smiles, atoms.tolist(), ("",), target[:, None], columns)
 
 
 def _compare(results: dict[str, Any]) -> None:
@@ -265,9 +266,7 @@ def _compare(results: dict[str, Any]) -> None:
         comparison["paper_relative_percent"] = -12.2 if results["metric"] == "mae" else 3.1
         results["comparisons"].append(comparison)
     tests = [one["test"] for one in results["comparisons"]]
-    adjusted = holm([one["p_value"] for one in tests])
-    for one, p in zip(results["comparisons"], adjusted, strict=True):
-        one |= {
-            "holm_p": float(p),
-            "smallest_holm_p": min(1.0, one["test"]["smallest_p"] * len(tests)),
-        }
+    for name, value in (("holm_p", "p_value"), ("smallest_holm_p", "smallest_p")):
+        adjusted = holm([one[value] for one in tests])
+        for one, p in zip(results["comparisons"], adjusted.tolist(), strict=True):
+            one[name] = p

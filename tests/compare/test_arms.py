@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 from pathlib import Path
 from typing import Any
@@ -104,16 +105,23 @@ def test_comparison_is_kept(tmp_path: Path) -> None:
         arms=parse_arms("sharenorm,sepnorm"),
         seeds=(0, 1),
         baseline="sharenorm",
-        command=("train.py", "compare"),
+        threads=3,
+        dataset_fingerprint="abc",
         configuration={"model": {"layers": 2, "betas": [0.9, 0.99]}, "baselines": False},
-        packages={"torch": "2"},
     )
     assert Comparison.read(tmp_path) is None
     begun.write(tmp_path)
     assert Comparison.read(tmp_path) == begun
+    assert begun.command_line()[3:] == [
+        *("-c", "quickstart", "--arms", "sharenorm,sepnorm", "--seeds", "0,1", "-o", "DIR"),
+    ]
     more = begun.with_more(parse_arms("bn+bn,sepnorm"), (1, 5))
     assert [arm.name for arm in more.arms] == ["sharenorm", "sepnorm", "bn+bn"]
     assert more.seeds == (0, 1, 5)
+    other_arm = begun.with_more((Arm("deep", {"model.layers": "24"}),), ())
+    other_baseline = dataclasses.replace(other_arm, baseline="deep")
+    assert "arms.yaml" in other_baseline.command_line()
+    assert other_baseline.command_line()[-4:] == ["--baseline", "deep", "-o", "DIR"]
     with pytest.raises(ConfigError, match=r"arm 'sepnorm' is --model.width=8 here and --model.nor"):
         begun.with_more((Arm("sepnorm", {"model.width": "8"}),), ())
     with pytest.raises(ConfigError, match="are the same"):

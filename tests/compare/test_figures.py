@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from example_results import LAYERS, binary, incomplete, regression
 from matplotlib import image
-from sklearn.metrics import average_precision_score
-from sklearn.metrics import roc_curve as reference_roc_curve
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 from graphormer_sepnorm.chem.drawing import molecules_png
 from graphormer_sepnorm.compare import figures, geometry_figures, prediction_figures
-from graphormer_sepnorm.compare.curves import average_precision, roc_curve, wilson
-from graphormer_sepnorm.compare.report_data import Predictions, read_predictions
+from graphormer_sepnorm.compare.predictions import Predictions, read_predictions
+from graphormer_sepnorm.compare.report_data import arm_names
+from graphormer_sepnorm.compare.statistics import wilson
 
 PNG = b"\x89PNG"
 
@@ -23,14 +23,16 @@ PNG = b"\x89PNG"
 def values(tmp_path_factory):
     directory = tmp_path_factory.mktemp("values")
     results = regression(directory, molecules=200)
-    return results, read_predictions(directory / "predictions.csv", results)
+    path = directory / "predictions.csv"
+    return results, read_predictions(path, results["task"]["targets"], arm_names(results))
 
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory):
     directory = tmp_path_factory.mktemp("classes")
     results = binary(directory, molecules=400)
-    return results, read_predictions(directory / "predictions.csv", results)
+    path = directory / "predictions.csv"
+    return results, read_predictions(path, results["task"]["targets"], arm_names(results))
 
 
 def line_of(axes, results, name):
@@ -227,18 +229,17 @@ def test_a_picture_of_molecules_survives_what_it_cannot_read(tmp_path):
         assert (place[int(0.8 * height) :] < 0.5).any()
 
 
-def test_classification_curves_are_those_of_scikit_learn():
-    random = np.random.default_rng(0)
-    for _ in range(20):
-        positive = random.random(60) < 0.3
-        positive[:2] = True, False
-        scores = random.integers(0, 12, 60) / 12  # many ties
-        false_rate, recall, _ = roc_curve(positive, scores)
-        expected = reference_roc_curve(positive, scores, drop_intermediate=False)
-        assert false_rate == pytest.approx(expected[0])
-        assert recall == pytest.approx(expected[1])
-        ap = average_precision(positive, scores)
-        assert ap == pytest.approx(average_precision_score(positive, scores))
+def test_curves_enclose_the_areas_that_are_reported(classes):
+    results, predictions = classes
+    left, right = prediction_figures.roc_and_precision(results, predictions).axes
+    for name, scores in predictions.arms.items():
+        x, y = line_of(left, results, name).get_data()
+        assert np.trapezoid(y, x) == pytest.approx(roc_auc_score(predictions.target, scores))
+        recall, precision = line_of(right, results, name).get_data()
+        steps = np.diff(np.append(0.0, recall))
+        expected = average_precision_score(predictions.target, scores)
+        assert (steps * precision).sum() == pytest.approx(expected)
+        assert (steps >= 0).all()
 
 
 def test_wilson_interval_of_a_textbook():
@@ -267,21 +268,19 @@ def test_figures_of_a_classification(classes):
 
 
 def test_of_several_targets_the_first_is_read_and_gaps_are_left_out(tmp_path):
-    results = regression(tmp_path, molecules=60)
-    results["task"]["targets"] = ["gap", "homo"]
-    header = "number,smiles,atoms,target_gap,target_homo,sharenorm_gap,sharenorm_homo"
+    header = "number,smiles,atoms,target:gap,target:homo,pred_sharenorm:gap,pred_sharenorm:homo"
     rows = ["0,C,1,0.5,9,0.6,9", "1,CC,2,,9,0.6,9", "2,CCC,3,1.5,9,1.0,9"]
     path = tmp_path / "predictions.csv"
     path.write_text("\n".join([header, *rows]))
-    predictions = read_predictions(path, results)
+    predictions = read_predictions(path, ["gap", "homo"], ["sharenorm", "sepnorm"])
     assert predictions.target_name == "gap"
     assert predictions.target.tolist() == [0.5, 1.5]
     assert predictions.numbers == ("0", "2")
     assert list(predictions.arms) == ["sharenorm"]
     assert predictions.errors("sharenorm") == pytest.approx([0.1, 0.5])
     path.write_text(header)
-    assert read_predictions(path, results) is None
-    assert read_predictions(tmp_path / "none.csv", results) is None
+    assert read_predictions(path, ["gap", "homo"], ["sharenorm", "sepnorm"]) is None
+    assert read_predictions(tmp_path / "none.csv", ["gap"], ["sharenorm"]) is None
 
 
 def test_arms_keep_their_colours_and_many_arms_fit(values):

@@ -121,7 +121,7 @@ def test_an_area_is_also_given_in_points(values):
 
 
 def test_a_unit_stands_behind_every_number_that_has_one(values):
-    results = with_test(values, mean=-0.02, low=-0.03, high=-0.01, resolved=True) | {"unit": " eV"}
+    results = with_test(values, mean=-0.02, low=-0.03, high=-0.01, resolved=True) | {"unit": "eV"}
     text = answers(results)[0]
     assert f"{MINUS}0.0200 eV with a 95 % interval of {MINUS}0.0300 to {MINUS}0.0100 eV" in text
 

@@ -168,19 +168,16 @@ def test_default_number_of_processes(gpus: int, cores: int, jobs: int) -> None:
     assert default_jobs(gpus, cores) == jobs
 
 
-def test_cores_and_gpus_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert environments(3, 8) == [{"OMP_NUM_THREADS": "2"}] * 3
-    assert environments(4, 2) == [{"OMP_NUM_THREADS": "1"}] * 4
-    gpus = [place["CUDA_VISIBLE_DEVICES"] for place in environments(3, 8, ["4", "5"])]
-    assert gpus == ["4", "5", "4"]
-    monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    assert environments(1, 8) == [{"OMP_NUM_THREADS": "5"}]
+def test_gpus_are_given_in_turn() -> None:
+    assert environments(2, 3) == [{"OMP_NUM_THREADS": "3"}] * 2
+    places = environments(3, 1, ["4", "5"])
+    assert [place["CUDA_VISIBLE_DEVICES"] for place in places] == ["4", "5", "4"]
+    assert {place["OMP_NUM_THREADS"] for place in places} == {"1"}
 
 
 def test_runs_in_order_and_side_by_side(workplace: Workplace) -> None:
     runs = [workplace.run(arm, seed) for seed in (0, 1) for arm in ("a", "b")]
-    places = environments(2, 2, ["6", "7"])
+    places = environments(2, 1, ["6", "7"])
     whole, events = workplace.train(runs, places)
     assert whole
     started = [event for event in events if event.startswith("started")]

@@ -1,0 +1,121 @@
+"""The file predictions.csv of a comparison: test molecules and what each arm says of them."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The test molecules with a known target, and what each arm says about them.
+
+    Attributes:
+        target_name: The target that is shown, empty if there is only one.
+        target: float64 ``[n]``.
+        atoms: Number of atoms, float64 ``[n]``.
+        numbers: What the molecules are called.
+        smiles: Their SMILES; empty where there is none.
+        arms: Seed-averaged prediction of each arm, ``[n]``; only arms that have one.
+    """
+
+    target_name: str
+    target: np.ndarray
+    atoms: np.ndarray
+    numbers: tuple[str, ...]
+    smiles: tuple[str, ...]
+    arms: dict[str, np.ndarray]
+
+    def errors(self, arm: str) -> np.ndarray:
+        """Absolute errors of an arm ``[n]``; for a probability its distance from 0 or 1."""
+        return np.abs(self.arms[arm] - self.target)
+
+
+def target_column(target: str) -> str:
+    """Name of the column of a target; an empty name: the only one."""
+    return f"target:{target}" if target else "target"
+
+
+def arm_column(arm: str, target: str) -> str:
+    """Name of the column of an arm's predictions, which no other column can have."""
+    return f"pred_{arm}:{target}" if target else f"pred_{arm}"
+
+
+def write_predictions(
+    path: Path,
+    smiles: Sequence[str],
+    atoms: Sequence[int],
+    names: Sequence[str],
+    targets: np.ndarray,
+    arms: Mapping[str, np.ndarray],
+) -> None:
+    """Write one row per test molecule, under a temporary name first.
+
+    Args:
+        path: Of the file.
+        smiles: Of G molecules; empty where there is none.
+        atoms: Number of atoms of each.
+        names: Of the T targets; empty for the only one.
+        targets: ``[G, T]``, nan where a label is missing.
+        arms: Seed-averaged predictions of each arm, ``[G, T]``.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        columns = [target_column(name) for name in names]
+        columns += [arm_column(arm, name) for arm in arms for name in names]
+        writer.writerow(["number", "smiles", "atoms", *columns])
+        for row in range(len(targets)):
+            values = [*targets[row], *(value for table in arms.values() for value in table[row])]
+            cells = ["" if math.isnan(value) else f"{value:.9g}" for value in values]
+            writer.writerow([row, smiles[row], atoms[row], *cells])
+    os.replace(partial, path)
+
+
+def read_predictions(path: Path, targets: Sequence[str], arms: Sequence[str]) -> Predictions | None:
+    """Read what `write_predictions` wrote; None if it is missing or holds nothing to show.
+
+    Args:
+        path: Of the file.
+        targets: Names of all targets; with several the first one is read.
+        arms: Names of the arms, in the order in which they are to be shown.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except OSError:
+        return None
+    name = targets[0] if len(targets) > 1 else ""
+    target = _column(rows, target_column(name))
+    known = np.isfinite(target)
+    columns = {arm: _column(rows, arm_column(arm, name))[known] for arm in arms}
+    columns = {arm: column for arm, column in columns.items() if np.isfinite(column).all()}
+    if not known.any() or not columns:
+        return None
+    kept = [row for row, keep in zip(rows, known, strict=True) if keep]
+    return Predictions(
+        target_name=name,
+        target=target[known],
+        atoms=_column(kept, "atoms"),
+        numbers=tuple(row["number"] for row in kept),
+        smiles=tuple(row["smiles"] for row in kept),
+        arms=columns,
+    )
+
+
+def _column(rows: list[dict[str, str]], name: str) -> np.ndarray:
+    return np.array(list(_numbers(rows, name)), dtype=np.float64)
+
+
+def _numbers(rows: list[dict[str, str]], name: str) -> Iterator[float]:
+    for row in rows:
+        try:
+            yield float(row.get(name) or "nan")
+        except ValueError:
+            yield math.nan
