@@ -68,11 +68,12 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
         return
     metric = module.task.metric
     epochs, steps = trainer.current_epoch, trainer.global_step
-    validation = read_checkpoint(best)[KEY]["validation"]
-    best_value = validation.get(f"validation_{metric}", math.nan)
-    values = trainer.test(
-        module, datamodule=cli.datamodule, ckpt_path=str(best), verbose=False, weights_only=True
-    )[0]
+    checkpoint = read_checkpoint(best)
+    best_value = checkpoint[KEY]["validation"].get(f"validation_{metric}", math.nan)
+    # Not by `ckpt_path`: Lightning would set the callbacks back too, and with them metrics.csv and
+    # the time that was measured.
+    module.load_state_dict(checkpoint["state_dict"])
+    values = trainer.test(module, datamodule=cli.datamodule, verbose=False)[0]
     if not trainer.is_global_zero:
         return
     throughput = next(call for call in trainer.callbacks if isinstance(call, Throughput))

@@ -93,6 +93,32 @@ def test_checkpoint_knows_what_it_was_trained_on(table_run: TableRun) -> None:
     assert facts["validation"]["validation_mae"] > 0
 
 
+def test_logs_and_times_go_beyond_the_best_checkpoint(tmp_path: Path) -> None:
+    """The test of an early checkpoint does not set back what was logged and measured after it."""
+    table = write(tmp_path / "mine.csv", [["SMILES", "logX"], *sample_rows(60)])
+    options = ["--data.table", str(table), "--data.root", str(tmp_path), "--ema_decay", "0.5"]
+    # So small a rate changes nothing, so the first epoch stays the best.
+    options += ["--model.learning_rate", "1e-30", "--model.norm", "sharenorm"]
+    limits = ["--trainer.max_steps", "-1", "--trainer.max_epochs", "4"]
+    directory = tmp_path / "run"
+    words = ["fit", "-c", "table_regression", *TINY, *options, *limits, "--output", str(directory)]
+    assert train(words) == 0
+    summary = json.loads((directory / "summary.json").read_text())
+    batches = summary["steps"] // 4
+    best = read_checkpoint(directory / "checkpoints" / "best.ckpt")
+    assert best["global_step"] == batches < summary["steps"]
+    with (directory / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for column in ("train_loss_epoch", "validation_mae"):
+        found = [int(row["step"]) + 1 for row in rows if row[column]]
+        assert found == [batches * epoch for epoch in (1, 2, 3, 4)]
+    assert [row["epoch"] for row in rows if row["test_mae"]] == ["4"]
+    graphs = summary["training_seconds"] * summary["graphs_per_second"]
+    # Both numbers are rounded to a tenth.
+    assert graphs == pytest.approx(4 * 48, rel=0.1 + 0.06 / summary["training_seconds"])
+    assert summary["test_mae"] > 0
+
+
 def test_test_needs_no_options(
     table_run: TableRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
