@@ -46,6 +46,8 @@ class Featuriser:
         atom_labels: Words for the first column of each atom, in the order of the graph's atoms, for
             messages.
         remarks: What is lost of a molecule on the way, in one line; empty where nothing is.
+        smiles_of: The way back, as far as the codes allow: a SMILES of a graph, without
+            stereochemistry, or the empty string. None where there is no way back.
     """
 
     name: str
@@ -54,3 +56,4 @@ class Featuriser:
     featurise: Callable[[Chem.Mol], MolecularGraph]
     atom_labels: Callable[[Chem.Mol], list[str]]
     remarks: Callable[[Chem.Mol], str] = lambda molecule: ""
+    smiles_of: Callable[[MolecularGraph], str] | None = None

@@ -23,12 +23,13 @@ _ATOM_TYPES = (
     *("N -", "S -", "I", "P", "O H1 +", "N H1 -", "O +", "S +", "P H1", "P H2", "C H2 -", "P +"),
     *("S H1 +", "C H1 -", "P H1 +", OTHER),
 )
+_BOND_TYPES = {1: Chem.BondType.SINGLE, 2: Chem.BondType.DOUBLE, 3: Chem.BondType.TRIPLE}
 ATOM_TABLES = (CodeTable("atom type", _ATOM_TYPES),)
 BOND_TABLES = (
     CodeTable(
         "bond type",
         # Code 0 is "no bond" in the data set's own numbering.
-        (None, Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE, OTHER),
+        (None, *_BOND_TYPES.values(), OTHER),
     ),
 )
 # Since 2026.03 RDKit chooses the Kekulé form by canonical ranks unless told not to. That is the
@@ -106,4 +107,33 @@ def _remarks(molecule: Chem.Mol) -> str:
     return f"{what} given without a configuration, on which ZINC's atom types depend"
 
 
-ZINC_1 = Featuriser("zinc-1", ATOM_TABLES, BOND_TABLES, _featurise_zinc_1, _labels, _remarks)
+def _smiles_of(graph: MolecularGraph) -> str:
+    """Return a SMILES of a stored graph: atom types and Kekulé form leave only stereo open."""
+    molecule = Chem.RWMol()
+    try:
+        for code in graph.atom_codes[:, 0].tolist():
+            molecule.AddAtom(_atom_of(_ATOM_TYPES[code]))
+        for begin, end, code in zip(*graph.edge_index, graph.bond_codes[:, 0], strict=True):
+            if begin < end:  # each bond is there in both directions
+                molecule.AddBond(int(begin), int(end), _BOND_TYPES[code])
+        with rdBase.BlockLogs():
+            Chem.SanitizeMol(molecule)
+            return Chem.MolToSmiles(molecule)
+    except (LookupError, ValueError, RuntimeError):
+        return ""  # codes that no molecule of the data set has
+
+
+def _atom_of(atom_type: str) -> Chem.Atom:
+    element, *rest = atom_type.split()
+    atom = Chem.Atom(element)
+    for part in rest:
+        if part in "+-":
+            atom.SetFormalCharge(1 if part == "+" else -1)
+        else:
+            atom.SetNumExplicitHs(int(part.removeprefix("H")))
+    return atom
+
+
+ZINC_1 = Featuriser(
+    *("zinc-1", ATOM_TABLES, BOND_TABLES, _featurise_zinc_1, _labels, _remarks, _smiles_of)
+)

@@ -7,13 +7,14 @@ import dataclasses
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
+from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.compare.analysis import RunAnalysis, analyse
 from graphormer_sepnorm.compare.arm_comparisons import FinishedRun, compare_arms
 from graphormer_sepnorm.compare.comparison import Comparison
@@ -21,6 +22,7 @@ from graphormer_sepnorm.compare.predictions import write_predictions
 from graphormer_sepnorm.compare.runner import Run, planned_runs
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.store import checked_graph
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.training.report import read_json, write_json
 
@@ -98,7 +100,7 @@ def collect(directory: Path, baseline: str | None = None) -> dict[str, Any]:
     }
     write_predictions(
         directory / PREDICTIONS,
-        (data.splits.smiles or {}).get("test") or [""] * len(numbers),
+        _test_smiles(data),
         data.store.num_atoms(numbers).tolist(),
         _target_names(task),
         targets,
@@ -131,6 +133,18 @@ def runs_are_gone(directory: Path) -> bool:
 
 def _target_names(task: Task) -> tuple[str, ...]:
     return tuple(task.targets) if len(task.targets) > 1 else ("",)
+
+
+def _test_smiles(data: MoleculeDataModule) -> Sequence[str]:
+    """SMILES of the test molecules, made from their graphs if need be; empty where that fails."""
+    splits = data.splits
+    if splits.smiles is not None:
+        return splits.smiles["test"]
+    way_back = get_featuriser(splits.featuriser).smiles_of if splits.featuriser else None
+    graphs = splits.parts["test"]
+    if way_back is None:
+        return [""] * len(graphs)
+    return [way_back(checked_graph(graph, f"test {n}")[0]) for n, graph in enumerate(graphs)]
 
 
 def _number(summary: dict[str, Any] | None, key: str) -> float:

@@ -189,7 +189,7 @@ def _blocks(
     pairs = 0
     widths: tuple[int, int, int] | None = None
     for position, data in enumerate(graphs):
-        graph, targets, weight = _checked(data, f"graph {position}")
+        graph, targets, weight = checked_graph(data, f"graph {position}")
         own = (graph.atom_codes.shape[1], graph.bond_codes.shape[1], len(targets))
         widths = widths or own
         if own != widths:
@@ -208,7 +208,7 @@ def _blocks(
         yield block, labels, weights
 
 
-def _checked(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, float]:
+def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, float]:
     """Bring one graph, its targets and its weight into the form that the rest works on."""
     if isinstance(data, MolecularGraph):
         return data, np.empty(0, dtype=np.float32), 1.0

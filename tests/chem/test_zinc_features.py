@@ -195,6 +195,35 @@ def test_the_stored_graphs_of_the_data_set():
     assert equal > 990
 
 
+def test_stored_graphs_are_the_molecules_of_the_data_set():
+    """Without their stereochemistry, which the graphs do not hold."""
+    folder = os.environ.get("GRAPHORMER_DATA")
+    if not folder:
+        pytest.skip("needs the real data: set the environment variable GRAPHORMER_DATA")
+    with gzip.open(Path(folder) / "zinc" / "test.csv.gz", "rt") as handle:
+        rows = list(csv.DictReader(handle))
+    for row in rows[::5]:
+        molecule = Chem.MolFromSmiles(row["smiles"])
+        Chem.RemoveStereochemistry(molecule)
+        found = get_featuriser("zinc-1").smiles_of(stored_graph(row["graph"]))
+        assert Chem.CanonSmiles(found) == Chem.CanonSmiles(Chem.MolToSmiles(molecule))
+
+
+@pytest.mark.parametrize(
+    "smiles", ["CC(=O)[O-]", "C[NH+]1CCCC1", "c1cc[nH]c1", "O=C1NC=CC1=S", "I"]
+)
+def test_a_graph_has_the_smiles_it_was_made_of(smiles):
+    assert get_featuriser("zinc-1").smiles_of(graph(smiles)) == Chem.CanonSmiles(smiles)
+
+
+def test_a_graph_that_is_no_molecule_has_no_smiles():
+    nonsense = graph("CC(C)(C)C")
+    nonsense.bond_codes[:] = 3  # a carbon with four triple bonds
+    assert get_featuriser("zinc-1").smiles_of(nonsense) == ""
+    nonsense.atom_codes[:] = 99
+    assert get_featuriser("zinc-1").smiles_of(nonsense) == ""
+
+
 def mutated(smiles: str, generator: random.Random) -> str:
     """Insert, delete, replace or swap a few characters."""
     letters = list(smiles)
