@@ -82,7 +82,7 @@ def make_report(directory: Path, baseline: str | None = None) -> None:
         GraphormerError: There is nothing to report, or what there is cannot be used.
     """
     from graphormer_sepnorm.compare.leash import REPORT_LOCK, locked
-    from graphormer_sepnorm.compare.report import write_report
+    from graphormer_sepnorm.compare.report.document import write_report
     from graphormer_sepnorm.compare.results import collect, runs_are_gone
 
     with locked(directory, patience=600, name=REPORT_LOCK):

@@ -21,7 +21,7 @@ from graphormer_sepnorm.compare.roc_statistics import (
 from graphormer_sepnorm.compare.statistics import holm, paired_difference, paired_errors
 from graphormer_sepnorm.training.report import write_json
 
-SAMPLE = Path(__file__).parents[2] / "data" / "sample.csv.gz"
+SAMPLE = Path(__file__).parents[3] / "data" / "sample.csv.gz"
 LAYERS = [*(f"layer {number}" for number in range(1, 13)), "output"]
 NORMS = {"sharenorm": "shared-ln", "sepnorm": "bn+ln", "bn+bn": "bn+bn", "shared-bn": "shared-bn"}
 ENVIRONMENT = {

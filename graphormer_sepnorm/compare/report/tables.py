@@ -11,8 +11,8 @@ from sklearn.metrics import average_precision_score
 from graphormer_sepnorm.compare.embeddings import OUTPUT
 from graphormer_sepnorm.compare.model_geometry import ATOMS, GRAPH_TOKEN
 from graphormer_sepnorm.compare.predictions import Predictions
-from graphormer_sepnorm.compare.report_blocks import Table
-from graphormer_sepnorm.compare.report_data import (
+from graphormer_sepnorm.compare.report.blocks import Table
+from graphormer_sepnorm.compare.report.data import (
     Results,
     arm_names,
     arm_of,
@@ -21,7 +21,7 @@ from graphormer_sepnorm.compare.report_data import (
     made_comparisons,
     values_of,
 )
-from graphormer_sepnorm.compare.report_text import (
+from graphormer_sepnorm.compare.report.text import (
     NONE,
     PAPER,
     arm_label,

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from example_results import binary, incomplete, only, regression
 
-from graphormer_sepnorm.compare.report import write_report
-from graphormer_sepnorm.compare.report_blocks import Heading, Paragraph, Table, to_html, to_markdown
-from graphormer_sepnorm.compare.report_latex import latex, to_latex
-from graphormer_sepnorm.compare.report_text import answers, cautions, number, p_value, signed
+from graphormer_sepnorm.compare.report.blocks import Heading, Paragraph, Table, to_html, to_markdown
+from graphormer_sepnorm.compare.report.document import write_report
+from graphormer_sepnorm.compare.report.latex import latex, to_latex
+from graphormer_sepnorm.compare.report.text import answers, cautions, number, p_value, signed
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.training.report import read_json, write_json
 

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from graphormer_sepnorm.compare.report_data import (
+from graphormer_sepnorm.compare.report.data import (
     Results,
     arm_names,
     arm_of,
@@ -30,7 +30,7 @@ from graphormer_sepnorm.compare.report_data import (
     runs_of,
     values_of,
 )
-from graphormer_sepnorm.compare.report_text import metric_name
+from graphormer_sepnorm.compare.report.text import metric_name
 
 WIDTH = 8.6  # inches: 946 pixels, the width of the page
 _DPI = 110

@@ -11,9 +11,9 @@ from matplotlib import image
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from graphormer_sepnorm.chem.drawing import molecules_png
-from graphormer_sepnorm.compare import figures, geometry_figures, prediction_figures
 from graphormer_sepnorm.compare.predictions import Predictions, read_predictions
-from graphormer_sepnorm.compare.report_data import arm_names
+from graphormer_sepnorm.compare.report import figures, geometry_figures, prediction_figures
+from graphormer_sepnorm.compare.report.data import arm_names
 from graphormer_sepnorm.compare.statistics import wilson
 
 PNG = b"\x89PNG"

@@ -9,7 +9,9 @@ from matplotlib.lines import Line2D
 from sklearn.metrics import precision_recall_curve, roc_curve
 
 from graphormer_sepnorm.chem.drawing import molecules_png
-from graphormer_sepnorm.compare.figures import (
+from graphormer_sepnorm.compare.predictions import Predictions
+from graphormer_sepnorm.compare.report.data import Results
+from graphormer_sepnorm.compare.report.figures import (
     Style,
     add_legend,
     label_y,
@@ -20,8 +22,6 @@ from graphormer_sepnorm.compare.figures import (
     styles,
     without_marker,
 )
-from graphormer_sepnorm.compare.predictions import Predictions
-from graphormer_sepnorm.compare.report_data import Results
 from graphormer_sepnorm.compare.statistics import wilson
 
 _BINS = 10

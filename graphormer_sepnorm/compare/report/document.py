@@ -13,9 +13,9 @@ from pathlib import Path
 import yaml
 from matplotlib.figure import Figure
 
-from graphormer_sepnorm.compare import figures, geometry_figures, prediction_figures
 from graphormer_sepnorm.compare.predictions import Predictions, read_predictions
-from graphormer_sepnorm.compare.report_blocks import (
+from graphormer_sepnorm.compare.report import figures, geometry_figures, prediction_figures
+from graphormer_sepnorm.compare.report.blocks import (
     Block,
     Heading,
     Paragraph,
@@ -24,13 +24,13 @@ from graphormer_sepnorm.compare.report_blocks import (
     to_html,
     to_markdown,
 )
-from graphormer_sepnorm.compare.report_data import (
+from graphormer_sepnorm.compare.report.data import (
     Results,
     arm_names,
     runs_of,
 )
-from graphormer_sepnorm.compare.report_latex import to_latex
-from graphormer_sepnorm.compare.report_tables import (
+from graphormer_sepnorm.compare.report.latex import to_latex
+from graphormer_sepnorm.compare.report.tables import (
     areas_table,
     arms_table,
     cost_table,
@@ -40,7 +40,7 @@ from graphormer_sepnorm.compare.report_tables import (
     precision_table,
     seeds_table,
 )
-from graphormer_sepnorm.compare.report_text import answers, cautions, method, unfinished
+from graphormer_sepnorm.compare.report.text import answers, cautions, method, unfinished
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.training.report import read_json
 

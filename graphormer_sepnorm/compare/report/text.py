@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from graphormer_sepnorm.compare.report_data import (
+from graphormer_sepnorm.compare.report.data import (
     Results,
     arm_names,
     made_comparisons,

@@ -12,7 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from graphormer_sepnorm.compare.embeddings import OUTPUT
-from graphormer_sepnorm.compare.figures import (
+from graphormer_sepnorm.compare.model_geometry import ATOMS, GRAPH_TOKEN
+from graphormer_sepnorm.compare.report.data import (
+    Results,
+    at_layer,
+    geometry_of,
+    layer_names,
+)
+from graphormer_sepnorm.compare.report.figures import (
     Style,
     add_legend,
     draw_band,
@@ -23,13 +30,6 @@ from graphormer_sepnorm.compare.figures import (
     set_panel_title,
     styles,
     without_marker,
-)
-from graphormer_sepnorm.compare.model_geometry import ATOMS, GRAPH_TOKEN
-from graphormer_sepnorm.compare.report_data import (
-    Results,
-    at_layer,
-    geometry_of,
-    layer_names,
 )
 
 _TITLES = {GRAPH_TOKEN: "[CLS]", ATOMS: "atoms"}

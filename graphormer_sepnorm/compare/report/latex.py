@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from graphormer_sepnorm.compare.report_data import (
+from graphormer_sepnorm.compare.report.data import (
     Results,
     arm_names,
     arm_of,
     made_comparisons,
     values_of,
 )
-from graphormer_sepnorm.compare.report_text import (
+from graphormer_sepnorm.compare.report.text import (
     MINUS,
     NONE,
     arm_label,

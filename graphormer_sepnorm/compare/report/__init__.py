@@ -1,0 +1,1 @@
+"""The report of a comparison, made from results.json and predictions.csv alone."""
