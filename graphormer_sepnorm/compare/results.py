@@ -106,7 +106,7 @@ def collect(directory: Path, baseline: str | None = None) -> dict[str, Any]:
         targets,
         means,
     )
-    write_json(directory / RESULTS, results, indent=1)
+    write_json(directory / RESULTS, results, indent=None)
     return results
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 from matplotlib.figure import Figure
@@ -342,8 +343,17 @@ def _repeating(results: Results) -> Iterator[Block]:
         texts = "; ".join(sorted(map(str, values)))
         yield Paragraph(f"Not all runs had the same {name}: {texts}", "warning")
     yield Paragraph(
-        "All options of fit that the arms share, defaults too; each run also has its config.yaml, "
-        "and run.json with its versions and machine. All numbers are in results.json."
+        "All options of fit that have a value, defaults too, before those of an arm; each run also "
+        "has its config.yaml, and run.json with its versions and machine. All numbers are in "
+        "results.json."
     )
-    shared = results.get("configuration") or {}
+    shared = _with_values(results.get("configuration") or {})
     yield Paragraph(yaml.safe_dump(shared, sort_keys=False).rstrip(), "code")
+
+
+def _with_values(options: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _with_values(value) if isinstance(value, dict) else value
+        for name, value in options.items()
+        if value is not None
+    }
