@@ -19,7 +19,7 @@ test: lint types unit
 
 # Real data for the tests is looked for in $GRAPHORMER_DATA, if that is set; see README.md.
 unit: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -24,6 +24,16 @@ NO_DATA = (
 )
 
 
+# These take longest: they go first, so that no worker of several waits for them at the end.
+LONGEST = ("test_readme.py", "test_compare.py", "test_resume.py", "test_distributed.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first; the others keep their order."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
+
+
 class NetworkBlocked(OSError):
     """A test tried to reach the network."""
 

@@ -59,7 +59,7 @@ def options(table: Path) -> list[str]:
         *("--data.table", str(table), "--data.root", str(table.parent / "root")),
         *("--data.split", "random", "--data.batch_size", "16", "--model.dropout", "0.1"),
         *("--trainer.max_steps", str(STEPS), "--trainer.max_epochs", "-1"),
-        *("--checkpoint_minutes", "0.0001", "--ema_decay", "0.9"),
+        *("--checkpoint_minutes", "0.0001", "--ema_decay", "0.9", "--data.units=[furlong]"),
     ]
 
 
@@ -260,7 +260,8 @@ def binary(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Compared:
     ]
     path = directory / "hits.csv"
     path.write_text("\n".join(["smiles,active,toxic", *lines]))
-    given = [option for option in options(path) if option not in ("-c", "table_regression")]
+    left_out = ("-c", "table_regression", "--data.units=[furlong]")
+    given = [option for option in options(path) if option not in left_out]
     return compare(
         directory / "out",
         *("-c", "table_classification", *given, "--data.target_columns", "[active, toxic]"),
@@ -302,6 +303,10 @@ def test_binary_targets_with_one_seed(binary: Compared) -> None:
     text = (binary.directory / "report.md").read_text()
     assert "there is no 95 % interval with one seed" in text
     assert "figures/calibration.png" in text
+    error = re.search(r"one area has a standard error of ([\d.]+) points", text)
+    assert error
+    assert 1 < float(error[1]) < 30  # of 13 and 14 molecules
+    assert "for active, the first of 2 targets" in text
 
 
 def repeatable(compared: Compared) -> dict:
@@ -342,6 +347,10 @@ def test_report_says_the_answer_first(straight: Compared) -> None:
     answer = text.splitlines()[2]
     assert "over 2 paired seeds" in answer
     assert ("Not resolved" in answer) is not comparison["test"]["resolved"]
+    assert re.search(r"\d furlong with a 95 % interval", answer) or re.search(
+        r"\d furlong over 2 paired seeds, but the 95 % interval", answer
+    )
+    assert "test MAE (furlong)" in text
     pictures = set(re.findall(r"\((figures/\w+\.png)\)", text))
     assert pictures == {f"figures/{path.name}" for path in straight.directory.glob("figures/*")}
     assert len(pictures) == 12
