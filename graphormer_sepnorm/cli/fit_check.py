@@ -154,7 +154,9 @@ def planned_steps(trainer: Any, batches: int) -> int:
     """
     limit = trainer.limit_train_batches
     if limit is not None:
-        batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
+        # A number of batches, or a share of them; 2 may have been read as 2.0.
+        count = isinstance(limit, int) or limit > 1
+        batches = min(batches, int(limit)) if count else int(batches * limit)
     limits = [trainer.max_steps] if trainer.max_steps >= 0 else []
     # Lightning's own default, where neither is given.
     epochs = 1000 if trainer.max_epochs is None and not limits else trainer.max_epochs

@@ -551,6 +551,7 @@ def fit_options() -> fit_check.FitOptions:
         ("", 3, 3000),
         ("max_epochs=2,accumulate_grad_batches=2", 3, 4),
         ("max_epochs=2,limit_train_batches=2", 3, 4),
+        ("max_epochs=2,limit_train_batches=2.0", 3, 4),
         ("max_epochs=2,limit_train_batches=0.5", 8, 8),
     ],
 )
