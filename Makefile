@@ -38,7 +38,7 @@ sample: $(STAMP)
 
 # torch goes first and by its exact version: so pip takes the build that is offered for this
 # machine (a CPU build where there is one) and the rest is resolved around it.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt $(wildcard graphormer_sepnorm/kernels/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed, this is " + sys.version.split()[0] + "; choose another one with: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
 	@echo "Setting up .venv: about 2 GB, a few minutes; once."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -1,0 +1,251 @@
+/* Self-attention of many small graphs, with an additive bias and dropout of the weights.
+ *
+ * A graph has T tokens and H heads of d channels. All loops run over the queries of a graph, LANES
+ * at a time: T is rounded up to S (a multiple of LANES), and what belongs to the queries is kept
+ * transposed, [d][S], [T keys][S queries]. Softmax is then a reduction over keys without any
+ * exchange between lanes, and no graph is padded to the size of another.
+ *
+ * Backward computes the weights again from the logarithm of the softmax's denominator (as in
+ * Dao et al. 2022), so nothing of size T^2 is kept. With P the weights, M the dropout mask over
+ * 1 - p, G the gradient of the output O = (P * M) V:
+ *
+ *     dV = (P * M)^T G        dP = (G V^T) * M        dS = P * (dP - rowsum(G * O))
+ *     dQ = scale dS K         dK = scale dS^T Q       dbias = dS
+ */
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vector.h"
+
+typedef struct {
+    const int64_t *rows;       /* [graphs][max_tokens], packed row of each token */
+    const int64_t *num_tokens; /* [graphs], T */
+    const int64_t *bias_start; /* [graphs], where a graph's bias [H][T][S] begins */
+    const int64_t *lse_start;  /* [graphs], where its log-sum-exp [H][S] begins */
+    int64_t max_tokens, heads, channels; /* of a head */
+    float scale;
+    int32_t dropping;
+    Dropout dropout;
+    const float *projected; /* [R][3 H d]: query, key, value */
+    const float *bias;
+    float *output;  /* [R][H d] */
+    float *lse;     /* may be NULL in forward: then there will be no backward */
+    const float *output_gradient;
+    float *projected_gradient;
+    float *bias_gradient;
+} Attention;
+
+enum { QUERY, KEY, VALUE };
+
+#define MOST_CHANNELS 32
+/* Loops over channels are unrolled: their counts are known, their values stay in registers. */
+#define UNROLLED _Pragma("GCC unroll 32")
+
+INLINE int64_t lanes(int64_t tokens) { return (tokens + LANES - 1) / LANES * LANES; }
+
+/* Copy the channels of one head of all tokens, transposed and zero beyond the last token. */
+INLINE void transposed(float *to, const float *from, const int64_t *rows, int64_t stride,
+                       int64_t tokens, float scale, int d) {
+    int64_t width = lanes(tokens);
+    UNROLLED for (int c = 0; c < d; c++)
+        for (int64_t i = tokens; i < width; i++) to[c * width + i] = 0;
+    for (int64_t i = 0; i < tokens; i++) {
+        const float *row = from + rows[i] * stride;
+        UNROLLED for (int c = 0; c < d; c++) to[c * width + i] = row[c] * scale;
+    }
+}
+
+INLINE void forward_head(const Attention *a, int64_t graph, int64_t head, float *scratch, int d) {
+    const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
+    const int64_t stride = 3 * a->heads * d;
+    const int64_t *rows = a->rows + graph * a->max_tokens;
+    const float *query = a->projected + head * d;
+    const float *key = query + KEY * a->heads * d, *value = query + VALUE * a->heads * d;
+    const int64_t bias_at = a->bias_start[graph] + head * tokens * width;
+    float *queries = scratch, *logits = queries + d * width, *mixed_values = logits + tokens * LANES;
+
+    transposed(queries, query, rows, stride, tokens, a->scale, d);
+    for (int64_t i = 0; i < width; i += LANES) {
+        floats q[MOST_CHANNELS], largest = all_equal(-INFINITY);
+        UNROLLED for (int c = 0; c < d; c++) q[c] = load(queries + c * width + i);
+        for (int64_t j = 0; j < tokens; j++) {
+            const float *k = key + rows[j] * stride;
+            floats logit = load(a->bias + bias_at + j * width + i);
+            UNROLLED for (int c = 0; c < d; c++) logit += q[c] * k[c];
+            store(logits + j * LANES, logit);
+            largest = larger(logit, largest);
+        }
+        floats sum = all_equal(0), mix[MOST_CHANNELS];
+        UNROLLED for (int c = 0; c < d; c++) mix[c] = all_equal(0);
+        for (int64_t j = 0; j < tokens; j++) {
+            const float *v = value + rows[j] * stride;
+            floats weight = exponential(load(logits + j * LANES) - largest);
+            sum += weight;
+            if (a->dropping)
+                weight = dropped(weight, &a->dropout, (uint32_t)(bias_at + j * width + i));
+            UNROLLED for (int c = 0; c < d; c++) mix[c] += weight * v[c];
+        }
+        UNROLLED for (int c = 0; c < d; c++) store(mixed_values + c * LANES, mix[c] / sum);
+        for (int64_t lane = 0; lane < LANES && i + lane < tokens; lane++) {
+            float *out = a->output + rows[i + lane] * a->heads * d + head * d;
+            UNROLLED for (int c = 0; c < d; c++) out[c] = mixed_values[c * LANES + lane];
+        }
+        if (a->lse) {
+            float *lse = a->lse + a->lse_start[graph] + head * width + i;
+            for (int lane = 0; lane < LANES; lane++) lse[lane] = largest[lane] + logf(sum[lane]);
+        }
+    }
+}
+
+/* Channels of a head of the tokens as rows of LANES-multiples, zero beyond the last channel. */
+INLINE void widened(float *to, const float *from, const int64_t *rows, int64_t stride,
+                    int64_t tokens, float scale, int d) {
+    const int wide = (d + LANES - 1) / LANES * LANES;
+    for (int64_t i = 0; i < tokens; i++) {
+        const float *row = from + rows[i] * stride;
+        UNROLLED for (int c = 0; c < d; c++) to[i * wide + c] = row[c] * scale;
+        for (int c = d; c < wide; c++) to[i * wide + c] = 0;
+    }
+}
+
+INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, float *scratch, int d) {
+    const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
+    const int64_t part = a->heads * d, stride = 3 * part;
+    const int wide = (d + LANES - 1) / LANES * LANES, parts = wide / LANES;
+    const int64_t *rows = a->rows + graph * a->max_tokens;
+    const float *query = a->projected + head * d;
+    const float *key = query + KEY * part, *value = query + VALUE * part;
+    float *gradient = a->projected_gradient + head * d;
+    const int64_t bias_at = a->bias_start[graph] + head * tokens * width;
+    const float *lse = a->lse + a->lse_start[graph] + head * width;
+    float *queries = scratch, *gradients = queries + d * width, *inner = gradients + d * width;
+    float *weights = inner + width, *logits = weights + tokens * width;
+    float *query_rows = logits + tokens * width, *gradient_rows = query_rows + tokens * wide;
+    float *lane_values = gradient_rows + tokens * wide;
+
+    transposed(queries, query, rows, stride, tokens, a->scale, d);
+    transposed(gradients, a->output_gradient + head * d, rows, part, tokens, 1, d);
+    widened(query_rows, query, rows, stride, tokens, a->scale, d);
+    widened(gradient_rows, a->output_gradient + head * d, rows, part, tokens, 1, d);
+    for (int64_t i = 0; i < width; i++) inner[i] = 0;
+    for (int64_t i = 0; i < tokens; i++) {
+        const float *out = a->output + rows[i] * part + head * d;
+        UNROLLED for (int c = 0; c < d; c++) inner[i] += out[c] * gradient_rows[i * wide + c];
+    }
+    for (int64_t i = 0; i < width; i += LANES) {
+        floats query_gradient[MOST_CHANNELS];
+        UNROLLED for (int c = 0; c < d; c++) query_gradient[c] = all_equal(0);
+        for (int64_t j = 0; j < tokens; j++) {
+            const float *k = key + rows[j] * stride, *v = value + rows[j] * stride;
+            floats logit = load(a->bias + bias_at + j * width + i), slope = all_equal(0);
+            UNROLLED for (int c = 0; c < d; c++) {
+                logit += load(queries + c * width + i) * k[c];
+                slope += load(gradients + c * width + i) * v[c];
+            }
+            floats weight = exponential(logit - load(lse + i)), kept = weight;
+            if (a->dropping) {
+                const uint32_t counter = (uint32_t)(bias_at + j * width + i);
+                kept = dropped(weight, &a->dropout, counter);
+                slope = dropped(slope, &a->dropout, counter);
+            }
+            floats logit_gradient = weight * (slope - load(inner + i));
+            store(weights + j * width + i, kept);
+            store(logits + j * width + i, logit_gradient);
+            store(a->bias_gradient + bias_at + j * width + i, logit_gradient);
+            UNROLLED for (int c = 0; c < d; c++) query_gradient[c] += logit_gradient * k[c];
+        }
+        UNROLLED for (int c = 0; c < d; c++) store(lane_values + c * LANES, query_gradient[c] * a->scale);
+        for (int64_t lane = 0; lane < LANES && i + lane < tokens; lane++) {
+            float *to = gradient + rows[i + lane] * stride;
+            UNROLLED for (int c = 0; c < d; c++) to[c] = lane_values[c * LANES + lane];
+        }
+    }
+    for (int64_t j = 0; j < tokens; j++) {
+        floats key_gradient[MOST_CHANNELS / LANES], value_gradient[MOST_CHANNELS / LANES];
+        UNROLLED for (int p = 0; p < parts; p++) key_gradient[p] = value_gradient[p] = all_equal(0);
+        for (int64_t i = 0; i < tokens; i++) {
+            const float slope = logits[j * width + i], weight = weights[j * width + i];
+            UNROLLED for (int p = 0; p < parts; p++) {
+                key_gradient[p] += load(query_rows + i * wide + p * LANES) * slope;
+                value_gradient[p] += load(gradient_rows + i * wide + p * LANES) * weight;
+            }
+        }
+        float *to = gradient + rows[j] * stride;
+        UNROLLED for (int c = 0; c < d; c++) {
+            to[KEY * part + c] = key_gradient[c / LANES][c % LANES];
+            to[VALUE * part + c] = value_gradient[c / LANES][c % LANES];
+        }
+    }
+}
+
+#define FOR_EACH_SIZE(CASE) CASE(4) CASE(8) CASE(10) CASE(12) CASE(16) CASE(20) CASE(24) CASE(32)
+
+EXPORT int attention_supports(int64_t channels) {
+#define CASE(d) \
+    case d: return 1;
+    switch (channels) { FOR_EACH_SIZE(CASE) }
+#undef CASE
+    return 0;
+}
+
+/* Attention of graphs `first` to `last - 1`. Returns 0, or 1 if there is no memory. */
+EXPORT EACH_PROCESSOR int attention_forward(const Attention *a, int64_t first, int64_t last) {
+    const int64_t width = lanes(a->max_tokens), d = a->channels;
+    float *scratch = malloc(sizeof(float) * (d * width + (a->max_tokens + d) * LANES));
+    if (!scratch) return 1;
+#define CASE(d) \
+    case d: forward_head(a, graph, head, scratch, d); break;
+    for (int64_t graph = first; graph < last; graph++)
+        for (int64_t head = 0; head < a->heads; head++) switch (a->channels) { FOR_EACH_SIZE(CASE) }
+#undef CASE
+    free(scratch);
+    return 0;
+}
+
+/* Gradients of `attention_forward`, written, not added. */
+EXPORT EACH_PROCESSOR int attention_backward(const Attention *a, int64_t first, int64_t last) {
+    const int64_t tokens = a->max_tokens, width = lanes(tokens), d = a->channels;
+    const int64_t size = (2 * d + 1 + 2 * tokens) * width + 2 * tokens * lanes(d) + d * LANES;
+    float *scratch = malloc(sizeof(float) * size);
+    if (!scratch) return 1;
+#define CASE(d) \
+    case d: backward_head(a, graph, head, scratch, d); break;
+    for (int64_t graph = first; graph < last; graph++)
+        for (int64_t head = 0; head < a->heads; head++) switch (a->channels) { FOR_EACH_SIZE(CASE) }
+#undef CASE
+    free(scratch);
+    return 0;
+}
+
+/* Lay out the bias of each pair as attention reads it, [H][T keys][S queries] a graph, from the
+ * bias of its type: pair_type [graphs][max_tokens queries][max_tokens keys], table [types][H]. */
+EXPORT void bias_forward(const Attention *a, const int64_t *pair_type, const float *table,
+                         float *bias, int64_t first, int64_t last) {
+    for (int64_t graph = first; graph < last; graph++) {
+        const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
+        const int64_t *types = pair_type + graph * a->max_tokens * a->max_tokens;
+        float *to = bias + a->bias_start[graph];
+        for (int64_t j = 0; j < tokens; j++)
+            for (int64_t i = 0; i < width; i++)
+                for (int64_t head = 0; head < a->heads; head++)
+                    to[(head * tokens + j) * width + i] =
+                        i < tokens ? table[types[i * a->max_tokens + j] * a->heads + head] : 0;
+    }
+}
+
+/* Add the gradients of all pairs up by type. */
+EXPORT void bias_backward(const Attention *a, const int64_t *pair_type, const float *bias_gradient,
+                          float *table_gradient, int64_t first, int64_t last) {
+    for (int64_t graph = first; graph < last; graph++) {
+        const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
+        const int64_t *types = pair_type + graph * a->max_tokens * a->max_tokens;
+        const float *from = bias_gradient + a->bias_start[graph];
+        for (int64_t j = 0; j < tokens; j++)
+            for (int64_t i = 0; i < tokens; i++)
+                for (int64_t head = 0; head < a->heads; head++)
+                    table_gradient[types[i * a->max_tokens + j] * a->heads + head] +=
+                        from[(head * tokens + j) * width + i];
+    }
+}

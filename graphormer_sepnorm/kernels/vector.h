@@ -1,0 +1,80 @@
+/* Eight floats at a time, in the vector extension that GCC and clang share; the compiler turns it
+ * into what the processor has (two SSE or NEON registers, one AVX2 register). */
+
+#ifndef GRAPHORMER_VECTOR_H
+#define GRAPHORMER_VECTOR_H
+
+#include <stdint.h>
+
+#define LANES 8
+
+typedef float floats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* One version of a function for each generation of x86 processors; the best is chosen when the
+ * library is loaded. Elsewhere the compiler's default is what every such processor has. */
+#if defined(__x86_64__) && defined(__GLIBC__)
+#define EACH_PROCESSOR __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#else
+#define EACH_PROCESSOR
+#endif
+
+#define EXPORT __attribute__((visibility("default")))
+
+INLINE floats load(const float *from) { return *(const floats *)from; }
+
+INLINE void store(float *to, floats values) { *(floats *)to = values; }
+
+INLINE floats all_equal(float value) { return value - (floats){0}; }
+
+INLINE floats choose(ints condition, floats yes, floats no) {
+    return (floats)((condition & (ints)yes) | (~condition & (ints)no));
+}
+
+INLINE floats larger(floats a, floats b) { return choose(a > b, a, b); }
+
+/* e^x for x <= 0, to 2 units in the last place; NaN stays NaN. x = n ln 2 + r with |r| <= ln(2)/2,
+ * a polynomial for e^r, and n into the exponent. */
+INLINE floats exponential(floats x) {
+    x = choose(x < -87.0f, all_equal(-87.0f), x);
+    const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
+    floats n = (x * 1.44269504f + shift) - shift;
+    floats r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    floats y = all_equal(1.0f / 5040);
+    y = y * r + 1.0f / 720;
+    y = y * r + 1.0f / 120;
+    y = y * r + 1.0f / 24;
+    y = y * r + 1.0f / 6;
+    y = y * r + 0.5f;
+    y = y * r + 1.0f;
+    y = y * r + 1.0f;
+    ints exponent = (__builtin_convertvector(n, ints) + 127) << 23;
+    return y * (floats)exponent;
+}
+
+/* Dropout: element number `counter + lane` is kept or not by a hash of the number and a seed
+ * (the mixing function "lowbias32" of Wellons, 2018, twice). Backward asks again instead of
+ * keeping a mask. */
+typedef struct {
+    uint32_t seed[2];
+    uint32_t threshold; /* kept if the hash is at least this: probability * 2^32 */
+    float scale;        /* 1 / (1 - probability) */
+} Dropout;
+
+INLINE words mixed(words x) {
+    x = (x ^ (x >> 16)) * 0x7feb352du;
+    x = (x ^ (x >> 15)) * 0x846ca68bu;
+    return x ^ (x >> 16);
+}
+
+INLINE floats dropped(floats values, const Dropout *dropout, uint32_t counter) {
+    const words lane = {0, 1, 2, 3, 4, 5, 6, 7};
+    words hash = mixed(mixed(lane + counter + dropout->seed[0]) ^ dropout->seed[1]);
+    ints kept = (ints)(hash >= dropout->threshold);
+    return (floats)(kept & (ints)(values * dropout->scale));
+}
+
+#endif
