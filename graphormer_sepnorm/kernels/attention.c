@@ -5,17 +5,16 @@
  * transposed, [d][S], [T keys][S queries]. Softmax is then a reduction over keys without any
  * exchange between lanes, and no graph is padded to the size of another.
  *
- * Backward computes the weights again from the logarithm of the softmax's denominator (as in
- * Dao et al. 2022), so nothing of size T^2 is kept. With P the weights, M the dropout mask over
+ * Backward computes the weights again from the largest logit and the sum of each softmax (the idea
+ * of Dao et al. 2022), so nothing of size T^2 is kept. With P the weights, M the dropout mask over
  * 1 - p, G the gradient of the output O = (P * M) V:
  *
  *     dV = (P * M)^T G        dP = (G V^T) * M        dS = P * (dP - rowsum(G * O))
  *     dQ = scale dS K         dK = scale dS^T Q       dbias = dS
  */
 
-#include <math.h>
+#include <float.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "vector.h"
 
@@ -23,7 +22,7 @@ typedef struct {
     const int64_t *rows;       /* [graphs][max_tokens], packed row of each token */
     const int64_t *num_tokens; /* [graphs], T */
     const int64_t *bias_start; /* [graphs], where a graph's bias [H][T][S] begins */
-    const int64_t *lse_start;  /* [graphs], where its log-sum-exp [H][S] begins */
+    const int64_t *softmax_start; /* [graphs], where its softmax [H][2][S] begins */
     int64_t max_tokens, heads, channels; /* of a head */
     float scale;
     int32_t dropping;
@@ -31,7 +30,7 @@ typedef struct {
     const float *projected; /* [R][3 H d]: query, key, value */
     const float *bias;
     float *output;  /* [R][H d] */
-    float *lse;     /* may be NULL in forward: then there will be no backward */
+    float *softmax; /* largest logits and inverse sums; NULL in forward: there is no backward */
     const float *output_gradient;
     float *projected_gradient;
     float *bias_gradient;
@@ -68,7 +67,7 @@ INLINE void forward_head(const Attention *a, int64_t graph, int64_t head, float 
 
     transposed(queries, query, rows, stride, tokens, a->scale, d);
     for (int64_t i = 0; i < width; i += LANES) {
-        floats q[MOST_CHANNELS], largest = all_equal(-INFINITY);
+        floats q[MOST_CHANNELS], largest = all_equal(-FLT_MAX);
         UNROLLED for (int c = 0; c < d; c++) q[c] = load(queries + c * width + i);
         for (int64_t j = 0; j < tokens; j++) {
             const float *k = key + rows[j] * stride;
@@ -87,14 +86,16 @@ INLINE void forward_head(const Attention *a, int64_t graph, int64_t head, float 
                 weight = dropped(weight, &a->dropout, (uint32_t)(bias_at + j * width + i));
             UNROLLED for (int c = 0; c < d; c++) mix[c] += weight * v[c];
         }
-        UNROLLED for (int c = 0; c < d; c++) store(mixed_values + c * LANES, mix[c] / sum);
+        const floats inverse = 1 / sum;
+        UNROLLED for (int c = 0; c < d; c++) store(mixed_values + c * LANES, mix[c] * inverse);
         for (int64_t lane = 0; lane < LANES && i + lane < tokens; lane++) {
             float *out = a->output + rows[i + lane] * a->heads * d + head * d;
             UNROLLED for (int c = 0; c < d; c++) out[c] = mixed_values[c * LANES + lane];
         }
-        if (a->lse) {
-            float *lse = a->lse + a->lse_start[graph] + head * width + i;
-            for (int lane = 0; lane < LANES; lane++) lse[lane] = largest[lane] + logf(sum[lane]);
+        if (a->softmax) {
+            float *softmax = a->softmax + a->softmax_start[graph] + 2 * head * width + i;
+            store(softmax, largest);
+            store(softmax + width, inverse);
         }
     }
 }
@@ -119,7 +120,7 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, float
     const float *key = query + KEY * part, *value = query + VALUE * part;
     float *gradient = a->projected_gradient + head * d;
     const int64_t bias_at = a->bias_start[graph] + head * tokens * width;
-    const float *lse = a->lse + a->lse_start[graph] + head * width;
+    const float *softmax = a->softmax + a->softmax_start[graph] + 2 * head * width;
     float *queries = scratch, *gradients = queries + d * width, *inner = gradients + d * width;
     float *weights = inner + width, *logits = weights + tokens * width;
     float *query_rows = logits + tokens * width, *gradient_rows = query_rows + tokens * wide;
@@ -144,7 +145,8 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, float
                 logit += load(queries + c * width + i) * k[c];
                 slope += load(gradients + c * width + i) * v[c];
             }
-            floats weight = exponential(logit - load(lse + i)), kept = weight;
+            floats weight = exponential(logit - load(softmax + i)) * load(softmax + width + i);
+            floats kept = weight;
             if (a->dropping) {
                 const uint32_t counter = (uint32_t)(bias_at + j * width + i);
                 kept = dropped(weight, &a->dropout, counter);
@@ -191,7 +193,7 @@ EXPORT int attention_supports(int64_t channels) {
 }
 
 /* Attention of graphs `first` to `last - 1`. Returns 0, or 1 if there is no memory. */
-EXPORT EACH_PROCESSOR int attention_forward(const Attention *a, int64_t first, int64_t last) {
+INLINE int attention_forward_body(const Attention *a, int64_t first, int64_t last) {
     const int64_t width = lanes(a->max_tokens), d = a->channels;
     float *scratch = malloc(sizeof(float) * (d * width + (a->max_tokens + d) * LANES));
     if (!scratch) return 1;
@@ -204,8 +206,11 @@ EXPORT EACH_PROCESSOR int attention_forward(const Attention *a, int64_t first, i
     return 0;
 }
 
+EXPORT_FOR_EACH_PROCESSOR(attention_forward, (const Attention *a, int64_t first, int64_t last),
+                          (a, first, last))
+
 /* Gradients of `attention_forward`, written, not added. */
-EXPORT EACH_PROCESSOR int attention_backward(const Attention *a, int64_t first, int64_t last) {
+INLINE int attention_backward_body(const Attention *a, int64_t first, int64_t last) {
     const int64_t tokens = a->max_tokens, width = lanes(tokens), d = a->channels;
     const int64_t size = (2 * d + 1 + 2 * tokens) * width + 2 * tokens * lanes(d) + d * LANES;
     float *scratch = malloc(sizeof(float) * size);
@@ -219,10 +224,13 @@ EXPORT EACH_PROCESSOR int attention_backward(const Attention *a, int64_t first, 
     return 0;
 }
 
+EXPORT_FOR_EACH_PROCESSOR(attention_backward, (const Attention *a, int64_t first, int64_t last),
+                          (a, first, last))
+
 /* Lay out the bias of each pair as attention reads it, [H][T keys][S queries] a graph, from the
  * bias of its type: pair_type [graphs][max_tokens queries][max_tokens keys], table [types][H]. */
-EXPORT void bias_forward(const Attention *a, const int64_t *pair_type, const float *table,
-                         float *bias, int64_t first, int64_t last) {
+EXPORT int bias_forward(const Attention *a, const int64_t *pair_type, const float *table,
+                        float *bias, int64_t first, int64_t last) {
     for (int64_t graph = first; graph < last; graph++) {
         const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
         const int64_t *types = pair_type + graph * a->max_tokens * a->max_tokens;
@@ -233,11 +241,13 @@ EXPORT void bias_forward(const Attention *a, const int64_t *pair_type, const flo
                     to[(head * tokens + j) * width + i] =
                         i < tokens ? table[types[i * a->max_tokens + j] * a->heads + head] : 0;
     }
+    return 0;
 }
 
-/* Add the gradients of all pairs up by type. */
-EXPORT void bias_backward(const Attention *a, const int64_t *pair_type, const float *bias_gradient,
-                          float *table_gradient, int64_t first, int64_t last) {
+/* Add the gradients of all pairs up by type: thousands of them for the common types, hence in double
+ * precision. */
+EXPORT int bias_backward(const Attention *a, const int64_t *pair_type, const float *bias_gradient,
+                         double *table_gradient, int64_t first, int64_t last) {
     for (int64_t graph = first; graph < last; graph++) {
         const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
         const int64_t *types = pair_type + graph * a->max_tokens * a->max_tokens;
@@ -248,4 +258,5 @@ EXPORT void bias_backward(const Attention *a, const int64_t *pair_type, const fl
                     table_gradient[types[i * a->max_tokens + j] * a->heads + head] +=
                         from[(head * tokens + j) * width + i];
     }
+    return 0;
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -52,7 +53,7 @@ def in_threads(work: Callable[[int, int], None], bounds: list[int]) -> None:
     The compiled functions let other Python threads run meanwhile. The calling thread takes the
     last part itself.
     """
-    parts = list(zip(bounds[:-1], bounds[1:], strict=True))
+    parts = list(itertools.pairwise(bounds))
     others = [_threads().submit(work, *part) for part in parts[:-1]]
     work(*parts[-1])
     for other in others:

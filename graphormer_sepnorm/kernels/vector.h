@@ -14,15 +14,25 @@ typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_al
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* One version of a function for each generation of x86 processors; the best is chosen when the
- * library is loaded. Elsewhere the compiler's default is what every such processor has. */
-#if defined(__x86_64__) && defined(__GLIBC__)
-#define EACH_PROCESSOR __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
-#else
-#define EACH_PROCESSOR
-#endif
-
 #define EXPORT __attribute__((visibility("default")))
+
+/* Exports a function whose body is the inline function `NAME_body`, compiled a second time for x86
+ * processors with AVX2 and FMA, which is chosen where it can run. Other processors have only one
+ * version: the compiler's default has what all of their kind have. */
+#if defined(__x86_64__)
+#define EXPORT_FOR_EACH_PROCESSOR(name, parameters, arguments)                              \
+    __attribute__((target("avx2,fma"))) static int name##_avx2 parameters {                 \
+        return name##_body arguments;                                                       \
+    }                                                                                       \
+    EXPORT int name parameters {                                                            \
+        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))                \
+            return name##_avx2 arguments;                                                   \
+        return name##_body arguments;                                                       \
+    }
+#else
+#define EXPORT_FOR_EACH_PROCESSOR(name, parameters, arguments) \
+    EXPORT int name parameters { return name##_body arguments; }
+#endif
 
 INLINE floats load(const float *from) { return *(const floats *)from; }
 

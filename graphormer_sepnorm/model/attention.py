@@ -5,11 +5,16 @@ R packed rows · b graphs of a block · T tokens · H heads · C channels
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
+from graphormer_sepnorm.model.compiled import PackedBias, attend
+from graphormer_sepnorm.model.encodings import BlockBias
 
 
 class GraphAttention(nn.Module):
@@ -32,32 +37,44 @@ class GraphAttention(nn.Module):
         self.value = nn.Linear(width, width)
         self.output = nn.Linear(width, width)
 
-    def forward(self, rows: Tensor, batch: GraphBatch, biases: list[Tensor]) -> Tensor:
+    def forward(self, rows: Tensor, batch: GraphBatch, biases: Sequence[BlockBias]) -> Tensor:
         """Mix the rows of each graph.
 
         Args:
             rows: ``[R, C]``, graph tokens first.
             batch: Says which rows belong together.
-            biases: One ``[b, H, T, T]`` per attention block.
+            biases: One per attention block, see `AttentionBias`.
 
         Returns:
             ``[R, C]``.
         """
-        projected = [linear(rows) for linear in (self.query, self.key, self.value)]
-        mixed = []
-        for block, bias in zip(batch.blocks, biases, strict=True):
-            index = block.rows.flatten()
-            query, key, value = (
-                part.index_select(0, index)
-                .view(*block.rows.shape, self.heads, -1)
-                .transpose(1, 2)
-                .flatten(0, 1)  # [b H, T, C / H]
-                for part in projected
+        parts = (self.query, self.key, self.value)
+        weight, bias = (torch.cat([getattr(p, name) for p in parts]) for name in ("weight", "bias"))
+        projected = functional.linear(rows, weight, bias)
+        dropout = self.dropout if self.training else 0.0
+        if isinstance(biases[0], PackedBias):
+            return self.output(
+                attend(projected, cast(list[PackedBias], biases), self.heads, dropout)
             )
-            logits = torch.baddbmm(
-                bias.flatten(0, 1), query, key.transpose(1, 2), alpha=query.shape[-1] ** -0.5
-            )
-            weights = functional.dropout(logits.softmax(-1), self.dropout, self.training)
-            result = (weights @ value).unflatten(0, (-1, self.heads))  # [b, H, T, C / H]
-            mixed.append(result.transpose(1, 2).flatten(0, 1).flatten(1))
+        mixed = [
+            self._attend_padded(projected, block, cast(Tensor, bias), dropout)
+            for block, bias in zip(batch.blocks, biases, strict=True)
+        ]
         return self.output(torch.cat(mixed).index_select(0, batch.unpad))
+
+    def _attend_padded(
+        self, projected: Tensor, block: AttentionBlock, bias: Tensor, dropout: float
+    ) -> Tensor:
+        """Mix one block, ``[b T, C]``; `bias` is ``[b, H, T, T]``."""
+        tokens = projected.index_select(0, block.rows.flatten())
+        query, key, value = (
+            tokens.view(*block.rows.shape, 3, self.heads, -1)
+            .permute(2, 0, 3, 1, 4)
+            .flatten(1, 2)  # [3, b H, T, C / H]
+        )
+        logits = torch.baddbmm(
+            bias.flatten(0, 1), query, key.transpose(1, 2), alpha=query.shape[-1] ** -0.5
+        )
+        weights = functional.dropout(logits.softmax(-1), dropout)
+        result = (weights @ value).unflatten(0, (-1, self.heads))  # [b, H, T, C / H]
+        return result.transpose(1, 2).flatten(0, 1).flatten(1)

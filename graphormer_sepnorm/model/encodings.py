@@ -11,6 +11,9 @@ from torch.nn import functional
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.model.compiled import PackedBias, gather_bias, usable
+
+BlockBias = Tensor | PackedBias
 
 
 class AtomEmbedding(nn.Module):
@@ -61,12 +64,20 @@ class AttentionBias(nn.Module):
         path_rows: Rows (hops) of the table of position weights W.
         max_path_length: D, hops that count; at most `path_rows`.
         heads: H.
+        channels: Of a head; decides whether the compiled functions can be used.
     """
 
     def __init__(
-        self, bond_rows: int, spatial_rows: int, path_rows: int, max_path_length: int, heads: int
+        self,
+        bond_rows: int,
+        spatial_rows: int,
+        path_rows: int,
+        max_path_length: int,
+        heads: int,
+        channels: int,
     ) -> None:
         super().__init__()
+        self.channels = channels
         self.max_path_length = max_path_length
         self.spatial = nn.Embedding(spatial_rows, heads)
         self.bond = nn.Embedding(bond_rows, heads, padding_idx=0)
@@ -96,9 +107,15 @@ class AttentionBias(nn.Module):
         padding = spatial.new_full((1, spatial.shape[1]), float("-inf"))
         return torch.cat([padding, self.graph_token, spatial + edges])
 
-    def forward(self, batch: GraphBatch) -> list[Tensor]:
-        """Return the bias of each attention block, ``[b, H, T, T]``; -inf at padding keys."""
+    def forward(self, batch: GraphBatch) -> list[BlockBias]:
+        """Return the bias of each attention block.
+
+        Padded, ``[b, H, T, T]`` with -inf at padding keys, or packed where the compiled functions
+        can take it.
+        """
         table = self.table(batch)
+        if usable(table, self.channels):
+            return [gather_bias(table, block) for block in batch.blocks]
         return [
             functional.embedding(block.pair_type, table).permute(0, 3, 1, 2).contiguous()
             for block in batch.blocks

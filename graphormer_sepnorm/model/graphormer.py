@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from torch import Tensor, cat, nn
-from torch.nn import functional
+from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.attention import GraphAttention
-from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias
+from graphormer_sepnorm.model.dropout import dropout, dropout_add
+from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias, BlockBias
 from graphormer_sepnorm.model.initialisation import initialise
-from graphormer_sepnorm.model.token_norm import make_norm, norm_name
+from graphormer_sepnorm.model.token_norm import NormArm, make_norm, norm_name
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.batch import GraphBatch
@@ -134,18 +134,18 @@ class Layer(nn.Module):
             nn.Linear(config.ffn_width, config.width),
         )
 
-    def forward(self, rows: Tensor, batch: GraphBatch, biases: list[Tensor]) -> Tensor:
-        """Transform packed rows ``[R, C]``; `biases` holds one ``[b, H, T, T]`` per block."""
+    def forward(self, rows: Tensor, batch: GraphBatch, biases: list[BlockBias]) -> Tensor:
+        """Transform packed rows ``[R, C]``; `biases` holds one per attention block."""
         if self.pre:
             update = self.attention(_normalise(self.attention_norm, rows, batch), batch, biases)
-            rows = rows + self._drop(update)
-            return rows + self._drop(self.ffn(_normalise(self.ffn_norm, rows, batch)))
-        rows = rows + self._drop(self.attention(rows, batch, biases))
+            rows = self._add(rows, update)
+            return self._add(rows, self.ffn(_normalise(self.ffn_norm, rows, batch)))
+        rows = self._add(rows, self.attention(rows, batch, biases))
         rows = _normalise(self.attention_norm, rows, batch)
-        return _normalise(self.ffn_norm, rows + self._drop(self.ffn(rows)), batch)
+        return _normalise(self.ffn_norm, self._add(rows, self.ffn(rows)), batch)
 
-    def _drop(self, rows: Tensor) -> Tensor:
-        return functional.dropout(rows, self.dropout, self.training)
+    def _add(self, rows: Tensor, update: Tensor) -> Tensor:
+        return dropout_add(rows, update, self.dropout) if self.training else rows + update
 
 
 class Graphormer(nn.Module):
@@ -178,6 +178,7 @@ class Graphormer(nn.Module):
             config.path_rows,
             config.max_path_length,
             config.heads,
+            config.width // config.heads,
         )
         self.input_norm = None if pre else make_norm(config.norm, config.width, first=True)
         self.layers = nn.ModuleList(
@@ -197,7 +198,8 @@ class Graphormer(nn.Module):
         rows = self.embedding(batch)
         if self.input_norm is not None:
             rows = _normalise(self.input_norm, rows, batch)
-        rows = functional.dropout(rows, self.config.input_dropout, self.training)
+        if self.training:
+            rows = dropout(rows, self.config.input_dropout)
         for layer in self.layers:
             rows = layer(rows, batch, biases)
         if self.output_norm is not None:
@@ -210,7 +212,6 @@ class Graphormer(nn.Module):
         return self.readout(graph_token)
 
 
-def _normalise(norm: nn.Module, rows: Tensor, batch: GraphBatch) -> Tensor:
+def _normalise(norm: NormArm, rows: Tensor, batch: GraphBatch) -> Tensor:
     """Apply a norm arm to packed rows ``[R, C]``."""
-    num_graphs = batch.num_graphs
-    return cat(norm(rows[:num_graphs], rows[num_graphs:], batch.real_atoms))
+    return norm.packed(rows, batch.num_graphs, batch.real_atoms)

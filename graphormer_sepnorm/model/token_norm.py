@@ -71,6 +71,12 @@ class SharedNorm(nn.Module):
         rows = self.norm(torch.cat([graph_token, atoms]), real)
         return rows[:num_graphs], rows[num_graphs:]
 
+    def packed(self, rows: Tensor, num_graphs: int, real_atoms: Tensor | None) -> Tensor:
+        """Normalise rows ``[B + M, D]``, graph tokens first, as `forward` does."""
+        if real_atoms is not None:
+            real_atoms = torch.cat([real_atoms.new_ones(num_graphs), real_atoms])
+        return self.norm(rows, real_atoms)
+
 
 class SeparateNorm(nn.Module):
     """SepNorm (Chen et al. 2023, Eq. 5): the graph token and the atoms each have their norm.
@@ -91,11 +97,19 @@ class SeparateNorm(nn.Module):
         """Normalise ``graph_token [B, D]`` and ``atoms [M, D]``; shapes are kept."""
         return self.token_norm(graph_token), self.atom_norm(atoms, real_atoms)
 
+    def packed(self, rows: Tensor, num_graphs: int, real_atoms: Tensor | None) -> Tensor:
+        """Normalise rows ``[B + M, D]``, graph tokens first, as `forward` does."""
+        # Not slices: the gradient of each would be as large as `rows`, mostly zeros.
+        graph_token, atoms = rows.split([num_graphs, len(rows) - num_graphs])
+        return torch.cat(self(graph_token, atoms, real_atoms))
+
+
+NormArm = SharedNorm | SeparateNorm
 
 NORM_KINDS: dict[str, Callable[[int], nn.Module]] = {"ln": LayerNorm, "bn": MaskedBatchNorm}
 
 
-def make_norm(name: str, channels: int, *, first: bool = False) -> SharedNorm | SeparateNorm:
+def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:
     """Build the norm of an arm.
 
     Args:

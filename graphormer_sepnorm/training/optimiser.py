@@ -46,6 +46,9 @@ def make_optimiser(
     eps: float,
 ) -> torch.optim.AdamW:
     """Return AdamW over the `decay_groups` of `model`."""
+    # On a CPU one loop over everything is several times faster than a dozen operations for each
+    # parameter. On a GPU the fused step refuses to clip gradients of scaled float16 losses.
+    fused = all(parameter.device.type == "cpu" for parameter in model.parameters())
     return torch.optim.AdamW(
-        decay_groups(model, weight_decay), lr=learning_rate, betas=betas, eps=eps
+        decay_groups(model, weight_decay), lr=learning_rate, betas=betas, eps=eps, fused=fused
     )

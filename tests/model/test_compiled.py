@@ -1,0 +1,260 @@
+"""The compiled functions give what the plain path gives, gradients too."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from reference.models import ARMS, batch_of, randomise, small_config, stored
+from reference.molecules import graph, molecule
+from torch import Tensor
+
+from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
+from graphormer_sepnorm.kernels.library import library, switched_off
+from graphormer_sepnorm.model import compiled
+from graphormer_sepnorm.model.dropout import dropout, dropout_add
+from graphormer_sepnorm.model.graphormer import Graphormer
+
+SMILES = ("CCO", "N", "c1ccccc1C(=O)O", "CC(C)(C)c1ccc2c(c1)[nH]c1ccccc12", "C1CC1.O", "C" * 30)
+
+needs_kernels = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+
+
+def test_they_are_there_where_they_can_be_compiled():
+    if os.environ.get("GRAPHORMER_KERNELS") == "off":
+        pytest.skip("switched off by GRAPHORMER_KERNELS")
+    if not (shutil.which("cc") or shutil.which("gcc")):
+        pytest.skip("there is no C compiler")
+    assert library() is not None
+
+
+def test_they_can_be_switched_off():
+    with switched_off():
+        assert library() is None
+        assert not compiled.usable(torch.zeros(2, 8))
+    program = "from graphormer_sepnorm.kernels.library import library; assert library() is None"
+    environment = {**os.environ, "GRAPHORMER_KERNELS": "off"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+
+
+@needs_kernels
+def test_where_they_are_used():
+    rows = torch.zeros(3, 8)
+    assert compiled.usable(rows, 10)
+    assert not compiled.usable(rows, 9)  # heads of nine channels are not compiled
+    assert not compiled.usable(rows.double())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not compiled.usable(rows)
+    assert not compiled.usable(rows.to("meta"))
+
+
+def molecules() -> tuple[list, GraphBatch]:
+    graphs = [molecule(smiles) for smiles in SMILES]
+    _, vocabulary = stored(graphs)
+    return vocabulary, batch_of(graphs, vocabulary)
+
+
+def relative_error(values: Tensor, truth: Tensor, scale: float = 1e-3) -> float:
+    values, truth = values.detach().double(), truth.detach().double()
+    return float((values - truth).abs().max() / truth.abs().max().clamp(min=scale))
+
+
+@needs_kernels
+@pytest.mark.parametrize("channels", [4, 8, 10, 12, 16, 20, 24, 32])
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_attention_and_its_gradients_are_those_of_the_plain_path(channels, blocks):
+    graphs = [molecule(smiles) for smiles in SMILES]
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary, attention_blocks=blocks)
+    config = small_config(width=3 * channels, heads=3).for_vocabulary(vocabulary)
+    model = Graphormer(config).double()
+    randomise(model)
+    weights = torch.randn(len(graphs), 2, dtype=torch.float64)
+
+    def outputs_and_gradients(network: Graphormer) -> list[Tensor]:
+        network.zero_grad()
+        outputs = network(batch)
+        (outputs * weights).sum().backward()
+        return [outputs, *(parameter.grad for parameter in network.parameters())]  # type: ignore[list-item]
+
+    truth = [tensor.clone() for tensor in outputs_and_gradients(model)]
+    model.float()
+    with switched_off():
+        plain = [tensor.clone() for tensor in outputs_and_gradients(model)]
+    fast = outputs_and_gradients(model)
+    names = ["outputs", *(name for name, _ in model.named_parameters())]
+    # The gradient of a key's bias is zero but for rounding.
+    typical = float(torch.stack([exact.detach().abs().max() for exact in truth]).median())
+    for name, exact, slow, quick in zip(names, truth, plain, fast, strict=True):
+        # As near to float64 as the plain path is in float32.
+        error, plain_error = (relative_error(one, exact, typical) for one in (quick, slow))
+        assert error < max(5e-5, 4 * plain_error), name
+
+
+@needs_kernels
+@pytest.mark.parametrize("norm", ARMS)
+def test_training_goes_the_same_way(norm):
+    vocabulary, batch = molecules()
+    config = small_config(norm=norm, width=24, heads=3).for_vocabulary(vocabulary)
+    targets = torch.linspace(-1, 1, 2 * len(SMILES)).view(-1, 2)
+
+    def trained() -> tuple[list[float], Tensor]:
+        model = Graphormer(config)
+        model.initialise(3)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
+        losses = []
+        for _ in range(8):
+            optimiser.zero_grad()
+            loss = (model(batch) - targets).square().mean()
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+        return losses, model.eval()(batch)
+
+    with switched_off():
+        plain_losses, plain = trained()
+    losses, fast = trained()
+    assert losses == pytest.approx(plain_losses, rel=1e-4)
+    assert losses[-1] < losses[0]
+    assert relative_error(fast, plain) < 1e-3
+
+
+@needs_kernels
+def test_the_number_of_threads_changes_nothing():
+    _, batch = molecules()
+    projected = torch.randn(len(batch.unpad), 3 * 24, requires_grad=True)
+    table = torch.randn(2 + len(batch.type_distance), 3, requires_grad=True)
+
+    def run(threads: int) -> list[Tensor]:
+        torch.set_num_threads(threads)
+        torch.manual_seed(0)
+        biases = [compiled.gather_bias(table, block) for block in batch.blocks]
+        assert len(biases[0].bounds) == threads + 1
+        output = compiled.attend(projected, biases, 3, 0.3)
+        return [output, *torch.autograd.grad(output.square().sum(), [projected, table])]
+
+    before = torch.get_num_threads()
+    try:
+        for one, several in zip(run(1), run(3), strict=True):
+            assert torch.equal(one, several)
+    finally:
+        torch.set_num_threads(before)
+
+
+@needs_kernels
+def test_rows_of_no_graph_are_zero_and_ask_for_nothing():
+    _, batch = molecules()
+    rows = len(batch.unpad)
+    projected = torch.randn(rows + 5, 3 * 24, requires_grad=True)
+    table = torch.randn(2 + len(batch.type_distance), 3)
+    biases = [compiled.gather_bias(table, block) for block in batch.blocks]
+    output = compiled.attend(projected, biases, 3, 0.0)
+    assert output[:rows].abs().sum(1).min() > 0
+    assert not output[rows:].any()
+    [gradient] = torch.autograd.grad(output.square().sum(), projected)
+    assert not gradient[rows:].any()
+
+
+@needs_kernels
+def test_what_is_not_a_number_stays_it():
+    _, batch = molecules()
+    projected = torch.randn(len(batch.unpad), 3 * 24)
+    biases = [
+        compiled.gather_bias(torch.zeros(2 + len(batch.type_distance), 3), block)
+        for block in batch.blocks
+    ]
+    projected[0, 24] = float("nan")  # in the first head's key of the first graph's token
+    output = compiled.attend(projected, biases, 3, 0.0)
+    assert output[0].isnan().tolist() == [True] * 8 + [False] * 16
+    assert output[1].isfinite().all()  # another graph
+
+
+def eight_tokens(copies: int) -> tuple[AttentionBlock, int]:
+    """Blocks of graphs of seven atoms, whose values can be unit vectors of eight channels."""
+    graphs = [graph(7, [(i, i + 1) for i in range(6)])] * copies
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary)
+    return batch.blocks[0], 2 + len(batch.type_distance)
+
+
+@needs_kernels
+def test_dropped_attention_weights():
+    """With unit vectors as values the output is the weights, so the mask can be read from it."""
+    block, types = eight_tokens(copies=400)
+    rows = block.rows.numel()
+    unit = torch.eye(8).repeat(400, 1)
+    projected = torch.randn(rows, 24)
+    projected[block.rows.flatten(), 16:] = unit
+    projected.requires_grad_()
+    table = torch.randn(types, 1, requires_grad=True)
+    bias = compiled.gather_bias(table, block)
+    weights = compiled.attend(projected, [bias], 1, 0.0)[block.rows]  # [400, 8, 8]
+    torch.manual_seed(1)
+    dropped = compiled.attend(projected, [bias], 1, 0.2)[block.rows]
+    mask = (dropped / weights).detach()
+    kept = mask > 0.5
+    assert torch.allclose(mask[kept], torch.tensor(1.25), rtol=1e-4)
+    assert not dropped[~kept].any()
+    assert abs(kept.float().mean() - 0.8) < 5 * (0.16 / kept.numel()) ** 0.5
+    torch.manual_seed(1)
+    again = compiled.attend(projected, [bias], 1, 0.2)[block.rows]
+    assert torch.equal(again, dropped)
+    other = compiled.attend(projected, [bias], 1, 0.2)[block.rows]
+    assert abs(((other > 0) == kept).float().mean() - 0.68) < 0.01  # 0.8^2 + 0.2^2
+
+    # Backward: the same mask.
+    slope = torch.randn(400, 8, 8)
+    quick = torch.autograd.grad((dropped * slope).sum(), [projected, table])
+    query, key, value = projected[block.rows].split(8, -1)
+    logits = query @ key.transpose(1, 2) * 8**-0.5 + table[block.pair_type, 0]
+    plain = (logits.softmax(-1) * kept * 1.25) @ value
+    exact = torch.autograd.grad((plain * slope).sum(), [projected, table])
+    for fast, slow in zip(quick, exact, strict=True):
+        assert relative_error(fast, slow) < 1e-4
+
+
+@needs_kernels
+@pytest.mark.parametrize("size", [1, 7, 8, 1003, 300_001])
+def test_dropout_into_the_residual_stream(size):
+    torch.manual_seed(2)
+    update = torch.randn(size, requires_grad=True)
+    residual = torch.randn(size, requires_grad=True)
+    state = torch.get_rng_state()
+    total = dropout_add(residual, update, 0.25)
+    torch.set_rng_state(state)
+    alone = dropout(update, 0.25)
+    assert torch.allclose(total, residual + alone)
+    kept = alone.detach() != 0
+    assert torch.allclose(alone[kept], update[kept] / 0.75)
+    mine, others = torch.autograd.grad(total.sum(), [update, residual])
+    assert torch.allclose(mine, kept / 0.75)
+    assert torch.equal(others, torch.ones(size))
+
+
+@needs_kernels
+def test_masks_are_random():
+    torch.manual_seed(3)
+    masks = torch.stack([dropout(torch.ones(40_000), 0.1) > 0 for _ in range(20)]).double()
+    spread = (0.09 / masks[0].numel()) ** 0.5
+    assert (masks.mean(1) - 0.9).abs().max() < 4.5 * spread
+    assert abs(float(masks.mean()) - 0.9) < 4.5 * spread / 20**0.5
+    centred = (masks - 0.9) / 0.3
+    for distance in (1, 2, 7, 8, 80, 1024):  # neighbours, lanes, rows
+        products = centred[:, distance:] * centred[:, :-distance]
+        assert abs(float(products.mean())) < 4.5 / products.numel() ** 0.5
+    between = centred @ centred.T / masks.shape[1]
+    assert float((between - torch.eye(20)).abs().max()) < 4.5 / masks.shape[1] ** 0.5 + 0.02
+
+
+def test_plain_dropout_is_that_of_torch():
+    values = torch.ones(1000, dtype=torch.float64)
+    torch.manual_seed(4)
+    mine = dropout_add(values, values, 0.5)
+    torch.manual_seed(4)
+    assert torch.equal(mine, values + torch.nn.functional.dropout(values, 0.5))
+    assert np.isin(mine.numpy(), [1, 3]).all()
