@@ -23,7 +23,7 @@ ROOMS = {
     "kernels": set(),
     "datasets": {"chem", "graphs", "tables", "resources"},
     "model": {"graphs", "kernels"},
-    "training": {"datasets", "graphs", "model", "inference"},
+    "training": {"datasets", "graphs", "model", "inference", "kernels"},
     "inference": {"model", "chem", "graphs", "tables", "resources"},
     "compare": {"training", "inference", "datasets", "graphs", "model", "chem", "resources"},
     "cli": ALL_ROOMS | {"cli", "resources"},

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -65,7 +64,6 @@ def usable(rows: Tensor, channels: int = _LANES) -> bool:
         and rows.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
-        and not torch.jit.is_tracing()
         and bool(compiled.attention_supports(ctypes.c_int64(channels)))
     )
 
@@ -85,18 +83,18 @@ class PackedBias:
 
     values: Tensor
     block: AttentionBlock
-    num_tokens: np.ndarray
-    start: np.ndarray
-    softmax_start: np.ndarray
+    num_tokens: Tensor
+    start: Tensor
+    softmax_start: Tensor
     bounds: list[int]
 
     def arguments(self, heads: int) -> _Attention:
         """Return what every compiled function wants to know."""
         return _Attention(
             rows=self.block.rows.data_ptr(),
-            num_tokens=self.num_tokens.ctypes.data,
-            bias_start=self.start.ctypes.data,
-            softmax_start=self.softmax_start.ctypes.data,
+            num_tokens=self.num_tokens.data_ptr(),
+            bias_start=self.start.data_ptr(),
+            softmax_start=self.softmax_start.data_ptr(),
             max_tokens=self.block.rows.shape[1],
             heads=heads,
         )
@@ -105,20 +103,21 @@ class PackedBias:
 def gather_bias(table: Tensor, block: AttentionBlock) -> PackedBias:
     """Lay out the bias of each pair of a block; ``table [2 + P, H]`` is that of its type."""
     heads = table.shape[1]
-    num_tokens = (block.pair_type[:, 0] != PADDING_PAIR).sum(1).numpy()
-    lanes = -(-num_tokens // _LANES) * _LANES
-    start = np.concatenate([[0], np.cumsum(heads * num_tokens * lanes)])
-    shares = np.linspace(0, start[-1], torch.get_num_threads() + 1)
+    num_tokens = (block.pair_type[:, 0] != PADDING_PAIR).sum(1)
+    lanes = (num_tokens + _LANES - 1) // _LANES * _LANES
+    start = _starts(heads * num_tokens * lanes)
+    threads = torch.get_num_threads()
+    shares = torch.tensor([int(start[-1]) * part // threads for part in range(threads + 1)])
     layout = PackedBias(
         table.new_empty(0),
         block,
         num_tokens,
         start,
-        np.concatenate([[0], np.cumsum(2 * heads * lanes)]),
-        np.searchsorted(start, shares).tolist(),
+        _starts(2 * heads * lanes),
+        torch.searchsorted(start, shares).tolist(),
     )
     values: Any = _GatherBias.apply(table, layout)
-    return PackedBias(values, block, num_tokens, start, layout.softmax_start, layout.bounds)
+    return replace(layout, values=values)
 
 
 def attend(projected: Tensor, biases: Sequence[PackedBias], heads: int, dropout: float) -> Tensor:
@@ -181,7 +180,7 @@ class _Attend(torch.autograd.Function):
         projected = projected.contiguous()
         width = projected.shape[1] // 3
         output = projected.new_empty(len(projected), width)
-        if sum(bias.num_tokens.sum() for bias in biases) < len(projected):
+        if sum(int(bias.num_tokens.sum()) for bias in biases) < len(projected):
             output.zero_()
         later = any(ctx.needs_input_grad)
         softmax, calls = [], []
@@ -209,7 +208,7 @@ class _Attend(torch.autograd.Function):
         projected = ctx.saved_tensors[0]
         gradient = gradient.contiguous()
         projected_gradient = torch.empty_like(projected)
-        if sum(bias.num_tokens.sum() for bias in ctx.biases) < len(projected):
+        if sum(int(bias.num_tokens.sum()) for bias in ctx.biases) < len(projected):
             projected_gradient.zero_()
         bias_gradients = []
         for bias, arguments in zip(ctx.biases, ctx.calls, strict=True):
@@ -263,6 +262,11 @@ def _new_dropout(probability: float) -> _Dropout:
         threshold=round(probability * 2**32),
         scale=1 / (1 - probability),
     )
+
+
+def _starts(sizes: Tensor) -> Tensor:
+    """Where each of several things begins that lie one after the other, and where the last ends."""
+    return torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
 
 
 def _function(name: str) -> Callable[..., int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.summary import parameter_table
 from graphormer_sepnorm.training.module import GraphormerModule
 
@@ -26,7 +27,11 @@ class ModelTable(Callback):
         splits = trainer.datamodule.splits  # type: ignore[attr-defined]
         sizes = " / ".join(f"{len(part):,}" for part in splits.parts.values())
         print(f"data   {splits.name}: {sizes} molecules (train / validation / test)")
-        print(f"model  {pl_module.model.config.norm}, on {pl_module.device}\n")
+        plain = pl_module.device.type == "cpu" and library() is None
+        slow = " without compiled kernels, several times slower (README: Two commands)"
+        print(
+            f"model  {pl_module.model.config.norm}, on {pl_module.device}{slow if plain else ''}\n"
+        )
         print(parameter_table(pl_module.model), end="\n\n", flush=True)
 
 

@@ -15,6 +15,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from graphormer_sepnorm.inference.checkpoint import package_versions
+from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.training.report import read_json, write_json
 
 
@@ -137,6 +138,7 @@ def _machine(trainer: Trainer, module: LightningModule) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(module.device) if on_gpu else module.device.type,
         "processes": trainer.world_size,
         "precision": str(trainer.precision),
+        "compiled_kernels": not on_gpu and library() is not None,
     }
 
 

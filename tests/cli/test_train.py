@@ -17,6 +17,7 @@ from tiny_run import TINY, Run
 
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.kernels.library import library
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -105,6 +106,7 @@ def test_run_can_be_accounted_for_without_this_code(run: Run) -> None:
     assert session["packages"]["torch"] == torch.__version__
     assert session["machine"]["processes"] == 1
     assert session["machine"]["cores"] > 0
+    assert session["machine"]["compiled_kernels"] is (library() is not None)
     head = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     commit = subprocess.run(head, capture_output=True, text=True, check=False).stdout.strip()
     assert (session["commit"] or "").partition("+")[0] == commit
