@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,15 @@ def run_verb(arguments: list[str]) -> None:
         raise ConfigError(" ".join(str(error).split())) from error
 
 
-def _require_data(arguments: list[str]) -> None:
-    """Refuse to begin, and perhaps to download, the default data set without being asked to."""
+def require_data(arguments: Sequence[str]) -> None:
+    """Refuse to begin, and perhaps to download, the default data set without being asked to.
+
+    Args:
+        arguments: Options of ``fit``.
+
+    Raises:
+        ConfigError: None of them says which data.
+    """
     names = {word.partition("=")[0] for word in arguments}
     enough = {"-c", "--config", "--ckpt_path", "--data"}
     if not any(name in enough or name.startswith("--data.") for name in names):
@@ -240,7 +247,7 @@ class TrainCLI(LightningCLI):
             return super().instantiate_trainer(
                 logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs
             )
-        _require_data(self.arguments)  # last, so that other mistakes are said first
+        require_data(self.arguments)  # last, so that other mistakes are said first
         task = self.datamodule.splits.task
         metric = task.metric
         # A mean of errors in several units is not one; the loss is of standardised values.

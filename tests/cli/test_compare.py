@@ -514,6 +514,7 @@ BOTH = "--arms sharenorm,sepnorm"
         (f"{BOTH} --data.table nowhere.csv", "nowhere.csv"),
         ("--arms {arms}", "arm 'b': unknown option --model.widht (did you mean '--model.width'?)"),
         ("--arms {other} -c table_regression --data.table {table}", "arms 'a' and 'b' have diff"),
+        (BOTH, "train.py: which data? Give a configuration, for example -c quickstart"),
         ("--report-only", "there is no comparison in"),
         ("--report-only --model.layers=3", "--report-only trains nothing: leave --model.layers=3"),
     ],
@@ -527,7 +528,8 @@ def test_mistakes_are_one_line_and_nothing_is_started(
     places = {"arms": tmp_path / "arms.yaml", "other": tmp_path / "other.yaml", "table": table}
     words = words.format(**places)
     output = tmp_path / "out"
-    root = [] if "report-only" in words else ["--data.root", str(table.parent / "root")]
+    bare = "report-only" in words or words == BOTH
+    root = [] if bare else ["--data.root", str(table.parent / "root")]
     assert said in refused(capsys, *words.split(), *root, "-o", str(output))
     assert not output.exists()
 
