@@ -218,7 +218,8 @@ def _train(
 
     silence_known_noise()
     runs = planned_runs(comparison, directory)
-    prepare = not all(run.finished for run in runs)
+    # A compare.yaml that was lost is written again, with the fingerprint of the data.
+    prepare = kept is None or not all(run.finished for run in runs)
     checked = check_fit(comparison.base_options, comparison.arms, prepare)
     gpus, jobs = _places(jobs, checked, len(runs))
     if kept is None:

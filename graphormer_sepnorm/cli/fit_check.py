@@ -90,7 +90,7 @@ def check_fit(base: Sequence[str], arms: Sequence[Arm], prepare: bool) -> Checke
     Args:
         base: Options that all arms share.
         arms: With their own.
-        prepare: Whether there is something to train.
+        prepare: Whether the data are needed: to train, or to know which they are.
 
     Raises:
         ConfigError: Something in the options cannot work, or arms have different data.

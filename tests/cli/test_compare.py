@@ -26,6 +26,7 @@ from tiny_run import TINY
 from graphormer_sepnorm.cli import compare as command
 from graphormer_sepnorm.cli import fit_check
 from graphormer_sepnorm.cli.train import main
+from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import sample_path
 
@@ -408,6 +409,21 @@ def test_nothing_is_left_to_do(
     assert {path: path.stat().st_mtime_ns for path in files} == before
     kept = yaml.safe_load((straight.directory / "compare.yaml").read_text())
     assert (kept["baseline"], kept["seeds"]) == ("sepnorm", [0, 1])
+
+
+@pytest.mark.usefixtures("nothing_starts", "reports")
+def test_compare_yaml_is_written_again_if_it_was_lost(table: Path, tmp_path: Path) -> None:
+    for arm in ("sharenorm", "sepnorm"):
+        run = tmp_path / "out" / arm / "seed0"
+        run.mkdir(parents=True)
+        (run / "summary.json").write_text("{}")
+    done = compare(tmp_path / "out", *options(table), *ARMS, "--seeds", "0")
+    assert (done.status, done.err) == (0, "")
+    kept = yaml.safe_load((done.directory / "compare.yaml").read_text())
+    assert re.fullmatch("[0-9a-f]{16,}", kept["dataset_fingerprint"])
+    # More seeds can be added: the data are known to be the same.
+    checked = fit_check.check_fit(kept["base_options"], parse_arms(ARMS[1]), prepare=True)
+    assert kept["dataset_fingerprint"] == checked.fingerprint
 
 
 @pytest.mark.slow
