@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import difflib
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -261,8 +262,8 @@ def _train(
             if not whole and unfinished:
                 raise Interrupted(
                     f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} runs are finished; "
-                    f"continue with: python train.py compare -o {directory} (with --report-only: "
-                    "a report on those that are)"
+                    f"continue with: {_continuing(directory)} (with --report-only: a report on "
+                    "those that are)"
                 )
         if len(unfinished) < len(runs):
             make_report(directory)
@@ -299,13 +300,16 @@ def _places(jobs: int | None, checked: CheckedFit, runs: int) -> tuple[list[str]
     return (gpus if len(gpus) > 1 else []), jobs
 
 
+def _continuing(directory: Path) -> str:
+    return f"python train.py compare -o {shlex.quote(str(directory))}"
+
+
 def _say_failed(failed: list[Run], runs: int, directory: Path) -> int:
     if not failed:
         return 0
     print(
         f"train.py: {len(failed)} of {runs} runs have failed: "
-        f"{', '.join(run.name for run in failed)}; to try them again: "
-        f"python train.py compare -o {directory}",
+        f"{', '.join(run.name for run in failed)}; to try them again: {_continuing(directory)}",
         file=sys.stderr,
     )
     return _EXIT_FAILED

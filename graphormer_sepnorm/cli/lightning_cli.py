@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -346,7 +347,7 @@ class TrainCLI(LightningCLI):
                     raise
                 raise DataError(
                     f"there is no room on the disk of {self.run_directory}: make room and continue "
-                    f"with: python train.py fit --resume {self.run_directory}"
+                    f"with: {self._resuming()}"
                 ) from error
         with interruptible(self.trainer, lambda: f"trained, but not tested: {self.run_directory}"):
             report_fit(self, self.run_directory)
@@ -360,8 +361,11 @@ class TrainCLI(LightningCLI):
         step = f" of step {saving.saved_step:,}" if saving.saved_step >= 0 else ""
         return (
             f"interrupted at step {self.trainer.global_step:,}; the checkpoint{step} is in {last}; "
-            f"continue with: python train.py fit --resume {self.run_directory}"
+            f"continue with: {self._resuming()}"
         )
+
+    def _resuming(self) -> str:
+        return f"python train.py fit --resume {shlex.quote(str(self.run_directory))}"
 
     def validate(self, **options: Any) -> None:
         """Evaluate a checkpoint on the validation split."""

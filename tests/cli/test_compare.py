@@ -133,7 +133,7 @@ def kill_after_saving(directory: Path, run: str, *arguments: str) -> None:
 @pytest.fixture(scope="module")
 def killed(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Compared:
     """The same, killed twice and then continued."""
-    directory = tmp_path_factory.mktemp("killed") / "out"
+    directory = tmp_path_factory.mktemp("killed") / "my runs"
     arguments = [*options(table), *ARMS, *SEEDS]
     kill_after_saving(directory, "sharenorm/seed0", *arguments)
     kill_after_saving(directory, "sepnorm/seed0", *arguments)
@@ -380,8 +380,9 @@ def test_arm_that_fails_leaves_the_others_alone(failed: Compared) -> None:
     assert lines[0] == "4 of 6 runs are finished already"
     assert lines[2] == f"hot seed 0: failed, {log.read_text().splitlines()[-1]} ({log})"
     assert "train.py: training diverged at step " in lines[2]
-    assert lines[-1].startswith(
-        "train.py: 2 of 6 runs have failed: hot seed 0, hot seed 1; to try them again"
+    assert lines[-1] == (
+        "train.py: 2 of 6 runs have failed: hot seed 0, hot seed 1; to try them again: "
+        f"python train.py compare -o '{failed.directory}'"
     )
     results = failed.results
     assert results["complete"] is False
