@@ -17,6 +17,7 @@ from graphormer_sepnorm.compare.embeddings import collect_embeddings
 from graphormer_sepnorm.compare.model_geometry import geometry_per_layer, ring_counts
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, model_weights, read_checkpoint
 from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
@@ -88,17 +89,16 @@ def _predict(
     data: MoleculeDataModule,
     vocabulary: GraphVocabulary,
 ) -> np.ndarray:
+    task = Task.from_plain(facts["task"])
+    mean, std = np.array(facts["target_mean"]), np.array(facts["target_std"])
     device = next(model.parameters()).device
     rows = []
     with torch.no_grad():
         for batch in make_loader(
             data.store, vocabulary, in_order(data.indices("test"), data.eval_batch_size)
         ):
-            rows.append(model(batch.to(device)).double().cpu().numpy())
-    outputs = np.concatenate(rows)
-    if facts["task"]["kind"] == "binary":
-        return 1 / (1 + np.exp(-outputs))
-    return outputs * np.array(facts["target_std"]) + np.array(facts["target_mean"])
+            rows.append(task.values_of(model(batch.to(device)), mean, std))
+    return np.concatenate(rows)
 
 
 def _tested(run: Path) -> Path:
