@@ -86,13 +86,15 @@ def make_report(directory: Path, baseline: str | None = None) -> None:
     from graphormer_sepnorm.compare.report.document import write_report
     from graphormer_sepnorm.compare.results import collect, runs_are_gone
 
-    with locked(directory, patience=600, name=REPORT_LOCK):
-        if runs_are_gone(directory):
-            if baseline is not None:
+    try:
+        with locked(directory, patience=600, name=REPORT_LOCK):
+            if not runs_are_gone(directory):
+                collect(directory, baseline)
+            elif baseline is not None:
                 raise DataError(f"{directory}: its runs are gone, so --baseline cannot be changed")
-        else:
-            collect(directory, baseline)
-        write_report(directory)
+            write_report(directory)
+    except OSError as error:
+        raise DataError(f"the report on {directory} cannot be made: {error}") from error
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:

@@ -25,6 +25,7 @@ from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed
 from graphormer_sepnorm.cli.run_directory import new_run_directory
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_checkpoint
 from graphormer_sepnorm.resources import config_names
 from graphormer_sepnorm.training.averaging import AveragedWeights
@@ -321,9 +322,8 @@ class TrainCLI(LightningCLI):
                 config.data[name] = str(Path(config.data[name]).expanduser().resolve())
         if self.resumed is not None:
             config.ckpt_path = None  # a resumed run finds its own
-        partial = directory / ".config.yaml.partial"
-        self._parser("fit").save(config, partial, skip_none=False, overwrite=True)
-        os.replace(partial, directory / "config.yaml")
+        with replacing(directory / "config.yaml") as partial:
+            self._parser("fit").save(config, partial, skip_none=False, overwrite=True)
 
     def _wanted_directory(self) -> Path:
         options = self.config["fit"]

@@ -5,7 +5,6 @@ Both are computed once per run and kept in its directory, so that a report can b
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from graphormer_sepnorm.compare.embeddings import collect_embeddings
 from graphormer_sepnorm.compare.model_geometry import geometry_per_layer, ring_counts
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
@@ -76,9 +76,8 @@ def analyse(run: Path, data: MoleculeDataModule, *, histograms: bool) -> RunAnal
     vocabulary = GraphVocabulary.from_plain(checkpoint[KEY]["vocabulary"])
     predictions = _predict(model, checkpoint[KEY], data, vocabulary)
     clouds = _measure(model, data, vocabulary, histograms)
-    partial = table.with_name(".test_predictions.partial.npy")
-    np.save(partial, predictions)
-    os.replace(partial, table)
+    with replacing(table) as partial, partial.open("wb") as file:
+        np.save(file, predictions)
     write_json(kept, {**wanted, "clouds": clouds}, indent=None)
     return RunAnalysis(predictions, clouds)
 
