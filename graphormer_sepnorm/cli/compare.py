@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import difflib
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,13 +86,15 @@ def make_report(directory: Path, baseline: str | None = None) -> None:
     from graphormer_sepnorm.compare.report.document import write_report
     from graphormer_sepnorm.compare.results import collect, runs_are_gone
 
-    with locked(directory, patience=600, name=REPORT_LOCK):
-        if runs_are_gone(directory):
-            if baseline is not None:
+    try:
+        with locked(directory, patience=600, name=REPORT_LOCK):
+            if not runs_are_gone(directory):
+                collect(directory, baseline)
+            elif baseline is not None:
                 raise DataError(f"{directory}: its runs are gone, so --baseline cannot be changed")
-        else:
-            collect(directory, baseline)
-        write_report(directory)
+            write_report(directory)
+    except OSError as error:
+        raise DataError(f"the report on {directory} cannot be made: {error}") from error
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -218,7 +221,8 @@ def _train(
 
     silence_known_noise()
     runs = planned_runs(comparison, directory)
-    prepare = not all(run.finished for run in runs)
+    # A compare.yaml that was lost is written again, with the fingerprint of the data.
+    prepare = kept is None or not all(run.finished for run in runs)
     checked = check_fit(comparison.base_options, comparison.arms, prepare)
     gpus, jobs = _places(jobs, checked, len(runs))
     if kept is None:
@@ -260,8 +264,8 @@ def _train(
             if not whole and unfinished:
                 raise Interrupted(
                     f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} runs are finished; "
-                    f"continue with: python train.py compare -o {directory} (with --report-only: "
-                    "a report on those that are)"
+                    f"continue with: {_continuing(directory)} (with --report-only: a report on "
+                    "those that are)"
                 )
         if len(unfinished) < len(runs):
             make_report(directory)
@@ -298,13 +302,16 @@ def _places(jobs: int | None, checked: CheckedFit, runs: int) -> tuple[list[str]
     return (gpus if len(gpus) > 1 else []), jobs
 
 
+def _continuing(directory: Path) -> str:
+    return f"python train.py compare -o {shlex.quote(str(directory))}"
+
+
 def _say_failed(failed: list[Run], runs: int, directory: Path) -> int:
     if not failed:
         return 0
     print(
         f"train.py: {len(failed)} of {runs} runs have failed: "
-        f"{', '.join(run.name for run in failed)}; to try them again: "
-        f"python train.py compare -o {directory}",
+        f"{', '.join(run.name for run in failed)}; to try them again: {_continuing(directory)}",
         file=sys.stderr,
     )
     return _EXIT_FAILED

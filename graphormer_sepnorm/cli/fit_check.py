@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
-from graphormer_sepnorm.cli.lightning_cli import TrainCLI
+from graphormer_sepnorm.cli.lightning_cli import TrainCLI, require_data
 from graphormer_sepnorm.cli.options import explain
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -55,12 +55,14 @@ class FitOptions(TrainCLI):
         """Make the model and the data module of an arm; return its options and its data.
 
         Raises:
-            ConfigError: An option is unknown or has no fitting value.
+            ConfigError: An option is unknown or has no fitting value, or none says which data.
         """
         words, _ = resolve_in_arguments([*self._shared, *arm.arguments])
         with explain(self._subcommand_parsers, words):
             config = self.parser.parse_args(words)
-        return config.fit, self.parser.instantiate_classes(config)["fit"]["data"]
+        data = self.parser.instantiate_classes(config)["fit"]["data"]
+        require_data(words)  # last, so that other mistakes are said first
+        return config.fit, data
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def check_fit(base: Sequence[str], arms: Sequence[Arm], prepare: bool) -> Checke
     Args:
         base: Options that all arms share.
         arms: With their own.
-        prepare: Whether there is something to train.
+        prepare: Whether the data are needed: to train, or to know which they are.
 
     Raises:
         ConfigError: Something in the options cannot work, or arms have different data.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,8 @@ def geometry(arguments: list[str]) -> None:
     print(_table(clouds))
     note = f"{store.num_graphs:,} molecules"
     if left_out:
-        note += f"; {left_out:,} rows left out, which predict.py -i {options.input} explains"
+        given = shlex.quote(options.input)
+        note += f"; {left_out:,} rows left out, which predict.py -i {given} explains"
     print(note, file=sys.stderr)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed
 from graphormer_sepnorm.cli.run_directory import new_run_directory
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_checkpoint
 from graphormer_sepnorm.resources import config_names
 from graphormer_sepnorm.training.averaging import AveragedWeights
@@ -65,8 +67,15 @@ def run_verb(arguments: list[str]) -> None:
         raise ConfigError(" ".join(str(error).split())) from error
 
 
-def _require_data(arguments: list[str]) -> None:
-    """Refuse to begin, and perhaps to download, the default data set without being asked to."""
+def require_data(arguments: Sequence[str]) -> None:
+    """Refuse to begin, and perhaps to download, the default data set without being asked to.
+
+    Args:
+        arguments: Options of ``fit``.
+
+    Raises:
+        ConfigError: None of them says which data.
+    """
     names = {word.partition("=")[0] for word in arguments}
     enough = {"-c", "--config", "--ckpt_path", "--data"}
     if not any(name in enough or name.startswith("--data.") for name in names):
@@ -240,7 +249,7 @@ class TrainCLI(LightningCLI):
             return super().instantiate_trainer(
                 logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs
             )
-        _require_data(self.arguments)  # last, so that other mistakes are said first
+        require_data(self.arguments)  # last, so that other mistakes are said first
         task = self.datamodule.splits.task
         metric = task.metric
         # A mean of errors in several units is not one; the loss is of standardised values.
@@ -313,9 +322,8 @@ class TrainCLI(LightningCLI):
                 config.data[name] = str(Path(config.data[name]).expanduser().resolve())
         if self.resumed is not None:
             config.ckpt_path = None  # a resumed run finds its own
-        partial = directory / ".config.yaml.partial"
-        self._parser("fit").save(config, partial, skip_none=False, overwrite=True)
-        os.replace(partial, directory / "config.yaml")
+        with replacing(directory / "config.yaml") as partial:
+            self._parser("fit").save(config, partial, skip_none=False, overwrite=True)
 
     def _wanted_directory(self) -> Path:
         options = self.config["fit"]
@@ -339,7 +347,7 @@ class TrainCLI(LightningCLI):
                     raise
                 raise DataError(
                     f"there is no room on the disk of {self.run_directory}: make room and continue "
-                    f"with: python train.py fit --resume {self.run_directory}"
+                    f"with: {self._resuming()}"
                 ) from error
         with interruptible(self.trainer, lambda: f"trained, but not tested: {self.run_directory}"):
             report_fit(self, self.run_directory)
@@ -353,8 +361,11 @@ class TrainCLI(LightningCLI):
         step = f" of step {saving.saved_step:,}" if saving.saved_step >= 0 else ""
         return (
             f"interrupted at step {self.trainer.global_step:,}; the checkpoint{step} is in {last}; "
-            f"continue with: python train.py fit --resume {self.run_directory}"
+            f"continue with: {self._resuming()}"
         )
+
+    def _resuming(self) -> str:
+        return f"python train.py fit --resume {shlex.quote(str(self.run_directory))}"
 
     def validate(self, **options: Any) -> None:
         """Evaluate a checkpoint on the validation split."""

@@ -5,7 +5,6 @@ Both are computed once per run and kept in its directory, so that a report can b
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,9 @@ import torch
 from graphormer_sepnorm.compare.embeddings import collect_embeddings
 from graphormer_sepnorm.compare.model_geometry import geometry_per_layer, ring_counts
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, model_weights, read_checkpoint
 from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
@@ -75,9 +76,8 @@ def analyse(run: Path, data: MoleculeDataModule, *, histograms: bool) -> RunAnal
     vocabulary = GraphVocabulary.from_plain(checkpoint[KEY]["vocabulary"])
     predictions = _predict(model, checkpoint[KEY], data, vocabulary)
     clouds = _measure(model, data, vocabulary, histograms)
-    partial = table.with_name(".test_predictions.partial.npy")
-    np.save(partial, predictions)
-    os.replace(partial, table)
+    with replacing(table) as partial, partial.open("wb") as file:
+        np.save(file, predictions)
     write_json(kept, {**wanted, "clouds": clouds}, indent=None)
     return RunAnalysis(predictions, clouds)
 
@@ -88,17 +88,16 @@ def _predict(
     data: MoleculeDataModule,
     vocabulary: GraphVocabulary,
 ) -> np.ndarray:
+    task = Task.from_plain(facts["task"])
+    mean, std = np.array(facts["target_mean"]), np.array(facts["target_std"])
     device = next(model.parameters()).device
     rows = []
     with torch.no_grad():
         for batch in make_loader(
             data.store, vocabulary, in_order(data.indices("test"), data.eval_batch_size)
         ):
-            rows.append(model(batch.to(device)).double().cpu().numpy())
-    outputs = np.concatenate(rows)
-    if facts["task"]["kind"] == "binary":
-        return 1 / (1 + np.exp(-outputs))
-    return outputs * np.array(facts["target_std"]) + np.array(facts["target_mean"])
+            rows.append(task.values_of(model(batch.to(device)), mean, std))
+    return np.concatenate(rows)
 
 
 def _tested(run: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import yaml
 
 from graphormer_sepnorm.compare.arms import NORM, Arm, check_arms
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.files import replacing
 
 FILE = "compare.yaml"
 _FORMAT_VERSION = 1
@@ -79,10 +79,8 @@ class Comparison:
             "dataset_fingerprint": self.dataset_fingerprint,
             "configuration": dict(self.configuration),
         }
-        path = directory / FILE
-        partial = path.with_name(f"{FILE}.partial")
-        partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-        os.replace(partial, path)
+        with replacing(directory / FILE) as partial:
+            partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
     def command_line(self) -> list[str]:
         """The words of one command that does all of this, however it was really put together.

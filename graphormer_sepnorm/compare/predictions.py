@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from graphormer_sepnorm.files import replacing
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,7 @@ def write_predictions(
         targets: ``[G, T]``, nan where a label is missing.
         arms: Seed-averaged predictions of each arm, ``[G, T]``.
     """
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("w", newline="", encoding="utf-8") as file:
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         columns = [target_column(name) for name in names]
         columns += [arm_column(arm, name) for arm in arms for name in names]
@@ -75,7 +75,6 @@ def write_predictions(
             values = [*targets[row], *(value for table in arms.values() for value in table[row])]
             cells = ["" if math.isnan(value) else f"{value:.9g}" for value in values]
             writer.writerow([row, smiles[row], atoms[row], *cells])
-    os.replace(partial, path)
 
 
 def read_predictions(path: Path, targets: Sequence[str], arms: Sequence[str]) -> Predictions | None:

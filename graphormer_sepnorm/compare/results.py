@@ -261,7 +261,10 @@ def learning_curve(path: Path, metric: str) -> list[dict[str, float]]:
 
 
 def _environments(finished: Iterable[Run]) -> dict[str, Any]:
-    """Where the runs were trained: the first one's last session, and what differs between them."""
+    """Where the runs were trained: the first one's first session, and what differs from it.
+
+    A run that was continued has several sessions; all of them, of all runs, are looked through.
+    """
     names = ("packages", "commit", "machine", "python")
     sessions = [
         {name: session.get(name) for name in names}

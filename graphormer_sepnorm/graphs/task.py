@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,22 @@ class Task:
             "units": list(self.units),
             "metric": self.metric,
         }
+
+    def values_of(self, outputs: Tensor, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+        """Return what the outputs of a model say: real units, or probabilities of class 1.
+
+        Args:
+            outputs: ``[n, targets]`` of the model: standardised values, or logits.
+            mean: ``[targets]`` by which real values were standardised.
+            std: ``[targets]``, as `mean`.
+
+        Returns:
+            float64 ``[n, targets]``.
+        """
+        outputs = outputs.double()
+        if self.kind == "binary":
+            return outputs.sigmoid().cpu().numpy()
+        return outputs.cpu().numpy() * std + mean
 
     @classmethod
     def from_plain(cls, plain: dict) -> Task:

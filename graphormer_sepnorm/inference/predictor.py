@@ -221,10 +221,7 @@ class Predictor:
     def _values(self, graphs: list[MolecularGraph]) -> np.ndarray:
         store = GraphStore.from_graphs(graphs, self.model.config.max_path_length)
         batch = Collator(store, self.vocabulary)(list(range(len(graphs)))).to(self.device)
-        outputs = self.model(batch).double()
-        if self.task.kind == "binary":
-            return outputs.sigmoid().cpu().numpy()
-        return outputs.cpu().numpy() * self._std + self._mean
+        return self.task.values_of(self.model(batch), self._mean, self._std)
 
 
 def _batches(sizes: dict[int, int], batch_size: int) -> Iterator[list[int]]:

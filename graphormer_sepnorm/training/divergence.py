@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ class StopWhenDiverged(Callback):
             write_json(path, record)
         return (
             f"{what}; its batch is in {path}; go on before it with a lower learning rate: "
-            f"python train.py fit --resume {self._directory} {lower}"
+            f"python train.py fit --resume {shlex.quote(str(self._directory))} {lower}"
         )
 
 

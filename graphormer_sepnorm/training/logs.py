@@ -11,6 +11,7 @@ from lightning.fabric.loggers.csv_logs import _ExperimentWriter
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
 
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 
@@ -47,12 +48,11 @@ class _ContinuedWriter(_ExperimentWriter):
         self._write(kept, self.metrics_keys)
 
     def _write(self, rows: list[dict[str, Any]], fieldnames: list[str]) -> None:
-        partial = f"{self.metrics_file_path}.partial"
-        with open(partial, "w", newline="", encoding="utf-8") as file:
+        path = Path(self.metrics_file_path)
+        with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, fieldnames=fieldnames)
             writer.writeheader()
             writer.writerows(rows)
-        os.replace(partial, self.metrics_file_path)
 
 
 class MetricsFile(CSVLogger):

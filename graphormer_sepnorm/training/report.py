@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.summary import parameter_table
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -54,9 +54,8 @@ def write_json(path: Path, content: dict[str, Any], indent: int | None = 2) -> N
     A number that is not finite becomes null, since JSON has no such numbers. Without `indent` it is
     a single line.
     """
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(json.dumps(_plain(content), indent=indent) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    with replacing(path) as partial:
+        partial.write_text(json.dumps(_plain(content), indent=indent) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

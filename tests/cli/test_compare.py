@@ -26,6 +26,7 @@ from tiny_run import TINY
 from graphormer_sepnorm.cli import compare as command
 from graphormer_sepnorm.cli import fit_check
 from graphormer_sepnorm.cli.train import main
+from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import sample_path
 
@@ -132,7 +133,7 @@ def kill_after_saving(directory: Path, run: str, *arguments: str) -> None:
 @pytest.fixture(scope="module")
 def killed(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Compared:
     """The same, killed twice and then continued."""
-    directory = tmp_path_factory.mktemp("killed") / "out"
+    directory = tmp_path_factory.mktemp("killed") / "my runs"
     arguments = [*options(table), *ARMS, *SEEDS]
     kill_after_saving(directory, "sharenorm/seed0", *arguments)
     kill_after_saving(directory, "sepnorm/seed0", *arguments)
@@ -379,8 +380,9 @@ def test_arm_that_fails_leaves_the_others_alone(failed: Compared) -> None:
     assert lines[0] == "4 of 6 runs are finished already"
     assert lines[2] == f"hot seed 0: failed, {log.read_text().splitlines()[-1]} ({log})"
     assert "train.py: training diverged at step " in lines[2]
-    assert lines[-1].startswith(
-        "train.py: 2 of 6 runs have failed: hot seed 0, hot seed 1; to try them again"
+    assert lines[-1] == (
+        "train.py: 2 of 6 runs have failed: hot seed 0, hot seed 1; to try them again: "
+        f"python train.py compare -o '{failed.directory}'"
     )
     results = failed.results
     assert results["complete"] is False
@@ -408,6 +410,21 @@ def test_nothing_is_left_to_do(
     assert {path: path.stat().st_mtime_ns for path in files} == before
     kept = yaml.safe_load((straight.directory / "compare.yaml").read_text())
     assert (kept["baseline"], kept["seeds"]) == ("sepnorm", [0, 1])
+
+
+@pytest.mark.usefixtures("nothing_starts", "reports")
+def test_compare_yaml_is_written_again_if_it_was_lost(table: Path, tmp_path: Path) -> None:
+    for arm in ("sharenorm", "sepnorm"):
+        run = tmp_path / "out" / arm / "seed0"
+        run.mkdir(parents=True)
+        (run / "summary.json").write_text("{}")
+    done = compare(tmp_path / "out", *options(table), *ARMS, "--seeds", "0")
+    assert (done.status, done.err) == (0, "")
+    kept = yaml.safe_load((done.directory / "compare.yaml").read_text())
+    assert re.fullmatch("[0-9a-f]{16,}", kept["dataset_fingerprint"])
+    # More seeds can be added: the data are known to be the same.
+    checked = fit_check.check_fit(kept["base_options"], parse_arms(ARMS[1]), prepare=True)
+    assert kept["dataset_fingerprint"] == checked.fingerprint
 
 
 @pytest.mark.slow
@@ -514,6 +531,7 @@ BOTH = "--arms sharenorm,sepnorm"
         (f"{BOTH} --data.table nowhere.csv", "nowhere.csv"),
         ("--arms {arms}", "arm 'b': unknown option --model.widht (did you mean '--model.width'?)"),
         ("--arms {other} -c table_regression --data.table {table}", "arms 'a' and 'b' have diff"),
+        (BOTH, "train.py: which data? Give a configuration, for example -c quickstart"),
         ("--report-only", "there is no comparison in"),
         ("--report-only --model.layers=3", "--report-only trains nothing: leave --model.layers=3"),
     ],
@@ -527,7 +545,8 @@ def test_mistakes_are_one_line_and_nothing_is_started(
     places = {"arms": tmp_path / "arms.yaml", "other": tmp_path / "other.yaml", "table": table}
     words = words.format(**places)
     output = tmp_path / "out"
-    root = [] if "report-only" in words else ["--data.root", str(table.parent / "root")]
+    bare = "report-only" in words or words == BOTH
+    root = [] if bare else ["--data.root", str(table.parent / "root")]
     assert said in refused(capsys, *words.split(), *root, "-o", str(output))
     assert not output.exists()
 

@@ -308,7 +308,7 @@ def test_full_disk_of_the_logs_is_one_line(
 ) -> None:
     from graphormer_sepnorm.training.logs import _ContinuedWriter
 
-    run = tmp_path / "run"
+    run = tmp_path / "my run"
     shutil.copytree(finished, run)
     (run / "checkpoints" / "last.ckpt").unlink()
 
@@ -319,4 +319,5 @@ def test_full_disk_of_the_logs_is_one_line(
     assert main(["fit", "--resume", str(run)]) == 2
     error = capsys.readouterr().err
     assert "there is no room on the disk" in error
+    assert f"python train.py fit --resume '{run}'" in error
     assert error.count("\n") == 1

@@ -40,17 +40,19 @@ def test_step_rate_and_batch_are_told(
         def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, *_: Any) -> None:
             met.append(batch)
 
+    run = tmp_path / "my run"
+    run.mkdir()
     data, last = make_data(), LastCheckpoint(tmp_path / "last.ckpt", minutes=0)
-    callbacks = [Poison(7, value), Meet(), StopWhenDiverged(tmp_path), last]
+    callbacks = [Poison(7, value), Meet(), StopWhenDiverged(run), last]
     trainer = make_trainer(max_epochs=5, callbacks=callbacks)
     with pytest.raises(ConfigError) as caught:
         trainer.fit(make_module(), data)
-    record = json.loads((tmp_path / "diverged.json").read_text())
+    record = json.loads((run / "diverged.json").read_text())
     assert (record["step"], record["epoch"], record["batch"]) == (8, 1, 2)
     assert f"diverged at step 8 (epoch 2, learning rate {record['learning_rate']:.3g})" in str(
         caught.value
     )
-    assert f"--resume {tmp_path} --model.learning_rate 0.0015" in str(caught.value)
+    assert f"--resume '{run}' --model.learning_rate 0.0015" in str(caught.value)
     batch = met[-1]
     assert [molecule["number"] for molecule in record["molecules"]] == batch.graph_ids.tolist()
     targets = [molecule["targets"] for molecule in record["molecules"]]

@@ -43,6 +43,7 @@ from graphormer_sepnorm.compare.report.tables import (
 )
 from graphormer_sepnorm.compare.report.text import answers, cautions, method, unfinished
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.training.report import read_json
 
 FIGURES = "figures"
@@ -56,7 +57,8 @@ def write_report(directory: Path) -> None:
         directory: Where its ``results.json`` lies, with ``predictions.csv`` if there is one.
 
     Raises:
-        DataError: There is no results.json, it cannot be read, or the report cannot be written.
+        DataError: There is no results.json, or it cannot be read.
+        OSError: The report cannot be written.
     """
     results = read_json(directory / "results.json")
     if results is None:
@@ -78,7 +80,8 @@ def write_report(directory: Path) -> None:
         ("report.html", to_html(blocks, directory)),
         ("report.tex", to_latex(results)),
     ):
-        (directory / name).write_text(text, encoding="utf-8")
+        with replacing(directory / name) as partial:
+            partial.write_text(text, encoding="utf-8")
 
 
 def _answer(results: Results) -> Iterator[Block]:

@@ -31,6 +31,7 @@ from graphormer_sepnorm.compare.report.data import (
     values_of,
 )
 from graphormer_sepnorm.compare.report.text import metric_name
+from graphormer_sepnorm.files import replacing
 
 WIDTH = 8.6  # inches: 946 pixels, the width of the page
 _DPI = 110
@@ -185,7 +186,10 @@ def _write_png(pixels: np.ndarray, path: Path) -> None:
     """
     distance_from_white = (255 - pixels).astype(float)
     levels = (distance_from_white / 17).round() * 17
-    image.imsave(path, (255 - levels).astype(np.uint8), pil_kwargs={"optimize": True})
+    with replacing(path) as partial:
+        image.imsave(
+            partial, (255 - levels).astype(np.uint8), format="png", pil_kwargs={"optimize": True}
+        )
 
 
 def draw_band(axes: Axes, style: Style, x: np.ndarray, curves: np.ndarray) -> None:

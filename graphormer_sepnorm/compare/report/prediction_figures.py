@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from numpy.typing import ArrayLike
 from sklearn.metrics import precision_recall_curve, roc_curve
 
 from graphormer_sepnorm.chem.drawing import molecules_png
@@ -152,16 +153,7 @@ def calibration(results: Results, predictions: Predictions) -> Figure:
         low, high = wilson(share, counts)
         # Rounding may leave a limit on the wrong side of the share by 1e-17.
         errors = [np.maximum(share - low, 0), np.maximum(high - share, 0)]
-        axes.errorbar(
-            expected,
-            share,
-            errors,
-            color=style.colour,
-            fmt=style.marker,
-            markersize=5,
-            capsize=2.5,
-            linewidth=1.1,
-        )
+        _intervals(axes, style, expected, share, errors)
         largest = max(largest, float(expected.max()), float(high.max()))
         score = ((predicted - predictions.target) ** 2).mean()
         set_panel_title(axes, f"{name}: Brier score {score:.4g}")
@@ -202,21 +194,25 @@ def _cloud(axes: Axes, x: np.ndarray, y: np.ndarray, style: Style) -> None:
     axes.scatter(x, y, 9, color=style.colour, linewidths=0, alpha=opacity)
 
 
-def _binned_mean(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of x and of y in ten groups of about equal size, equal x in one group."""
+def _tenths(x: np.ndarray) -> np.ndarray:
+    """Number from 0 of the group of each x: ten of about equal size.
+
+    Fewer where many x are equal, which stay together.
+    """
     edges = np.unique(np.quantile(x, np.linspace(0, 1, _BINS + 1)[1:-1]))
-    group = np.searchsorted(edges, x, side="left")
-    present = np.unique(group)
-    return (
-        np.array([x[group == one].mean() for one in present]),
-        np.array([y[group == one].mean() for one in present]),
-    )
+    return np.unique(np.searchsorted(edges, x, side="left"), return_inverse=True)[1]
+
+
+def _binned_mean(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of x and of y in each tenth by x."""
+    group = _tenths(x)
+    counts = np.bincount(group)
+    return np.bincount(group, x) / counts, np.bincount(group, y) / counts
 
 
 def _size_groups(atoms: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Tenths by size, fewer if many molecules are of one size: group of each, and labels."""
-    edges = np.unique(np.quantile(atoms, np.linspace(0, 1, _BINS + 1)[1:-1]))
-    group = np.unique(np.searchsorted(edges, atoms, side="left"), return_inverse=True)[1]
+    """Tenths by size: group of each molecule, and labels."""
+    group = _tenths(atoms)
     labels = []
     for one in range(group.max() + 1):
         sizes = atoms[group == one]
@@ -235,10 +231,15 @@ def _draw_groups(
     half_widths = [
         1.96 * part.std(ddof=1) / len(part) ** 0.5 if len(part) > 1 else 0 for part in parts
     ]
+    _intervals(axes, style, places, [part.mean() for part in parts], half_widths)
+
+
+def _intervals(axes: Axes, style: Style, x: ArrayLike, y: ArrayLike, errors: ArrayLike) -> None:
+    """Draw points with the distances to the ends of their intervals, of both or of each end."""
     axes.errorbar(
-        places,
-        [part.mean() for part in parts],
-        half_widths,
+        x,
+        y,
+        errors,
         fmt=style.marker,
         color=style.colour,
         markersize=5,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import re
 import statistics
 from html.parser import HTMLParser
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from example_results import binary, incomplete, only, regression
 
+from graphormer_sepnorm.cli.compare import make_report
 from graphormer_sepnorm.compare.report.blocks import Heading, Paragraph, Table, to_html, to_markdown
 from graphormer_sepnorm.compare.report.document import write_report
 from graphormer_sepnorm.compare.report.latex import latex, to_latex
@@ -357,6 +359,22 @@ def test_without_smiles_it_says_why_no_molecule_is_drawn(tmp_path):
 def test_results_that_cannot_be_read_are_an_error_of_one_line(tmp_path):
     with pytest.raises(DataError, match=r"has no results\.json"):
         write_report(tmp_path)
+
+
+def test_report_that_cannot_be_written_is_an_error_of_one_line(tmp_path, monkeypatch):
+    only(regression(tmp_path, molecules=60), tmp_path, 2, 2)
+    (tmp_path / "report.md").write_text("the one before")
+
+    def full(path, text, **options):
+        path.write_bytes(text[:100].encode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(DataError, match=f"report on {tmp_path} cannot be made: .*No space left"):
+        make_report(tmp_path)
+    # What was there stays as it was, and no half of a file beside it.
+    assert (tmp_path / "report.md").read_bytes() == b"the one before"
+    assert not list(tmp_path.rglob("*partial*"))
 
 
 def test_latex_balances_and_escapes(values):

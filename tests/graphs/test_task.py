@@ -1,0 +1,27 @@
+"""From the outputs of a model to the values that they stand for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from graphormer_sepnorm.graphs.task import Task
+
+MEAN, STD = np.array([1.0, -2.0]), np.array([0.5, 10.0])
+
+
+def test_standardised_values_get_their_units_back() -> None:
+    task = Task("regression", ("a", "b"), ("eV", ""), "mae")
+    values = task.values_of(torch.tensor([[0.0, 0.0], [2.0, -1.0]]), MEAN, STD)
+    assert values.dtype == np.float64
+    assert values.tolist() == [[1.0, -2.0], [2.0, -12.0]]
+
+
+def test_logits_become_probabilities_however_large_they_are() -> None:
+    task = Task("binary", ("a", "b"), ("", ""), "auroc")
+    values = task.values_of(torch.tensor([[-1e4, 1e4], [0.0, math.log(3)]]), MEAN, STD)
+    assert np.allclose(values, [[0, 1], [0.5, 0.75]], rtol=1e-7, atol=0)
+    # In float64: of float32 nothing but 1 would be left.
+    assert 0 < 1 - task.values_of(torch.tensor([[30.0]]), MEAN[:1], STD[:1])[0, 0] < 1e-12
