@@ -33,9 +33,8 @@ def main(arguments: list[str] | None = None) -> None:
     rows = [_chosen(row, options) for row in ROWS if row.subset in options.subsets]
     pythons = _interpreters(rows)
     molecules = find_molecules()
-    given = sys.argv[1:] if arguments is None else arguments
     result: dict[str, Any] = {
-        "command": shlex.join(["python", "-m", "benchmarks.bench", *given]),
+        "command": _command(sys.argv[1:] if arguments is None else arguments),
         "machine": describe_machine(),
         "molecules": molecules.source,
         "rows": [],
@@ -137,6 +136,14 @@ def _interpreters(rows: list[Row]) -> dict[str | None, Path]:
     return pythons
 
 
+def _command(arguments: list[str]) -> str:
+    """Return the command for the record, without the folders of this machine."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for place in ("--output", "--data-root"):
+        parser.add_argument(place)
+    return shlex.join(["python", "-m", "benchmarks.bench", *parser.parse_known_args(arguments)[1]])
+
+
 def _chosen(row: Row, options: argparse.Namespace) -> Row:
     """Return the row with the sides and numbers of threads that are asked for."""
     ours, *others = row.sides
@@ -151,7 +158,9 @@ def _chosen(row: Row, options: argparse.Namespace) -> Row:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="benchmarks.bench", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.bench", description=__doc__, allow_abbrev=False
+    )
     parser.add_argument(
         "subsets",
         nargs="*",

@@ -138,3 +138,4 @@ def test_one_row_from_end_to_end(tmp_path, monkeypatch):
     assert side["peak"] > side["memory_before"] > 0
     assert "SMILES to padded batches" in done.stdout
     assert "sample" in result["molecules"]
+    assert result["command"].endswith("preprocess --rounds 1 --few 4 --against")
