@@ -21,7 +21,7 @@ from benchmarks.molecules import FEW, MANY, Molecules, find_molecules
 from benchmarks.processes import Command, SideFailed, SideProcess, Streamed, variables
 from benchmarks.report import lines_of
 from benchmarks.rounds import take_turns
-from benchmarks.rows import LONG, ROWS, SUBSETS, Row, Side
+from benchmarks.rows import LONG, MATRIX_PRODUCT, ROWS, SUBSETS, Row, Side
 
 MAX_PATH_LENGTH = 5  # Hugging Face's default; the same for both sides
 BATCH_SIZE = 128
@@ -148,7 +148,8 @@ def _chosen(row: Row, options: argparse.Namespace) -> Row:
     """Return the row with the sides and numbers of threads that are asked for."""
     ours, *others = row.sides
     if options.against is not None:
-        others = [side for side in others if side.module in options.against]
+        kept = {*options.against, MATRIX_PRODUCT}
+        others = [side for side in others if kept & {side.module, side.label}]
     threads = options.threads or row.threads
     return dataclasses.replace(
         row,
@@ -174,7 +175,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         nargs="*",
         metavar="SIDE",
         help="only these beside ours: huggingface, chemprop, gps, plain (RDKit's parsing, torch's "
-        "matrix product and import); default: all",
+        "import); default: all",
     )
     parser.add_argument("--output", type=Path, metavar="FILE.json", help="keep all rounds")
     parser.add_argument("--data-root", metavar="DIR", help="for zinc: the folder with ZINC/raw")
