@@ -10,7 +10,7 @@ STAMP := .venv/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: train test unit lint types format sample clean
+.PHONY: train test unit lint types format sample bench clean
 
 train: $(STAMP)
 	$(BIN)/python train.py fit -c $(CONFIG)
@@ -35,6 +35,11 @@ format: $(STAMP)
 # Makes data/sample.csv.gz again; the result is the same file.
 sample: $(STAMP)
 	$(BIN)/python data/make_sample.py
+
+# Times the package beside others, whose environments it builds; see benchmarks/README.md.
+# BENCH chooses rows and options: make bench BENCH="train --rounds 3".
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.bench $(BENCH)
 
 # torch goes first and by its exact version: so pip takes the build that is offered for this
 # machine (a CPU build where there is one) and the rest is resolved around it.

@@ -1,0 +1,191 @@
+"""The processes that are timed: sides that work when asked to, and whole commands.
+
+This process stays small (no torch): the system counts a parent's peak memory as its child's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.sides.protocol import rusage_bytes
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+STREAM_MARKS = 10
+
+
+class SideFailed(Exception):
+    """A side cannot do its work; the message says why."""
+
+
+def variables(threads: int, home: Path | None = None) -> dict[str, str]:
+    """Return the environment variables of a timed process.
+
+    Args:
+        threads: Of torch and numpy.
+        home: Home folder in the place of the user's, for what a library leaves there.
+    """
+    numbers = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    homes = {} if home is None else {"HOME": str(home)}
+    return {**os.environ, **numbers, **homes, "PYTHONPATH": str(REPOSITORY)}
+
+
+class SideProcess:
+    """A side that waits for its turns.
+
+    Args:
+        python: Of its environment.
+        module: Its file in ``benchmarks/sides``.
+        environment: Environment variables.
+        log: File for what it prints.
+    """
+
+    def __init__(self, python: Path, module: str, environment: dict[str, str], log: Path) -> None:
+        self.peak = 0
+        self._log = log
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [str(python), "-m", f"benchmarks.sides.{module}"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                cwd=REPOSITORY,
+                text=True,
+            )
+
+    def prepare(self, work: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Make the work ready and warm up.
+
+        Returns:
+            ``facts``, and ``command`` or ``memory_before``; see `sides.protocol`.
+
+        Raises:
+            SideFailed: It cannot be done.
+        """
+        return self._ask({"do": "prepare", "work": work, "options": options})
+
+    def round(self) -> float:
+        """Work once and return the seconds."""
+        answer = self._ask({"do": "round"})
+        self.peak = max(self.peak, answer["peak"])
+        return answer["seconds"]
+
+    def close(self) -> None:
+        """Let the process end."""
+        # Closes standard input, at whose end the side ends.
+        self._process.communicate()
+
+    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            print(json.dumps(message), file=self._process.stdin, flush=True)
+            answer = json.loads(self._process.stdout.readline() or "{}")
+        except BrokenPipeError:
+            answer = {}
+        if not answer:
+            raise SideFailed(f"it ended: {last_line(self._log)}")
+        if "error" in answer:
+            raise SideFailed(answer["error"])
+        return answer
+
+
+class Command:
+    """A command that is timed from its start to its end.
+
+    Args:
+        command: Program and arguments.
+        environment: Environment variables.
+        log: File for what it prints.
+    """
+
+    def __init__(self, command: list[str], environment: dict[str, str], log: Path) -> None:
+        self.peak = 0
+        self._command = command
+        self._environment = environment
+        self._log = log
+
+    def round(self) -> float:
+        """Run it once and return the seconds.
+
+        Raises:
+            SideFailed: It ended with an error.
+        """
+        with self._log.open("ab") as log:
+            start = time.perf_counter()
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                cwd=REPOSITORY,
+            )
+            self._wait(process)
+        return time.perf_counter() - start
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+    def _wait(self, process: subprocess.Popen) -> None:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.peak = max(self.peak, rusage_bytes(usage))
+        if process.returncode:
+            raise SideFailed(f"it ended with {process.returncode}: {last_line(self._log)}")
+
+
+class Streamed(Command):
+    """A command whose output is counted while it comes.
+
+    Attributes:
+        marks: After each tenth of the rows: seconds since the start, and resident memory in bytes
+            where the system tells it.
+    """
+
+    def __init__(
+        self, command: list[str], environment: dict[str, str], log: Path, rows: int
+    ) -> None:
+        super().__init__(command, environment, log)
+        self.marks: list[tuple[float, int]] = []
+        self._rows = rows
+
+    def round(self) -> float:
+        """Run it once and return the seconds."""
+        step = max(1, self._rows // STREAM_MARKS)
+        with self._log.open("ab") as log:
+            start = time.perf_counter()
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self._environment,
+                cwd=REPOSITORY,
+            )
+            assert process.stdout is not None
+            with process.stdout as output:
+                for number, _ in enumerate(output):  # the first line is the header
+                    if number and number % step == 0:
+                        self.marks.append((time.perf_counter() - start, _resident(process.pid)))
+            self._wait(process)
+        return time.perf_counter() - start
+
+
+def _resident(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024 if "VmRSS:" in status else 0
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a log that says something."""
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")

@@ -1,0 +1,137 @@
+"""Graphormer of Hugging Face transformers 4.46.3, the last that ran; run in its own environment."""
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from rdkit import Chem
+from torch import Tensor
+from transformers import GraphormerConfig, GraphormerForGraphClassification
+from transformers.models.deprecated.graphormer.collating_graphormer import (
+    GraphormerDataCollator,
+    preprocess_item,
+)
+
+from benchmarks.sides.networks import prediction, training
+from benchmarks.sides.protocol import Options, Work, in_batches, read_smiles, serve
+from benchmarks.sides.simple_graphs import simple_graph
+
+# Its table of features has 512 rows for each column.
+ROWS_PER_COLUMN = 512
+ATOM_COLUMNS, BOND_COLUMNS = 9, 3
+
+
+def slim(options: Options, atom_rows: int, bond_rows: int) -> GraphormerForGraphClassification:
+    """Return the slim model: pre-norm, as the paper's first version."""
+    dropout = options.get("dropout", 0.0)
+    return GraphormerForGraphClassification(
+        GraphormerConfig(
+            num_classes=1,
+            num_hidden_layers=12,
+            embedding_dim=80,
+            ffn_embedding_dim=80,
+            num_attention_heads=8,
+            pre_layernorm=True,
+            multi_hop_max_dist=options["max_path_length"],
+            dropout=dropout,
+            attention_dropout=dropout,
+            activation_dropout=0.0,  # ours has none there
+            num_atoms=atom_rows,
+            num_edges=bond_rows,
+            num_in_degree=64,
+            num_out_degree=64,
+            num_edge_dis=40,
+        )
+    )
+
+
+def molecule_item(smiles: str) -> dict[str, Any]:
+    """Return what `preprocess_item` takes: nine features per atom and three per bond.
+
+    They are those of OGB, with which its published models were trained.
+    """
+    molecule = Chem.MolFromSmiles(smiles)
+    atoms = [
+        (
+            atom.GetAtomicNum(),
+            int(atom.GetChiralTag()),
+            atom.GetTotalDegree(),
+            atom.GetFormalCharge() + 5,
+            atom.GetTotalNumHs(),
+            atom.GetNumRadicalElectrons(),
+            int(atom.GetHybridization()),
+            int(atom.GetIsAromatic()),
+            int(atom.IsInRing()),
+        )
+        for atom in molecule.GetAtoms()
+    ]
+    edges, bonds = [], []
+    for bond in molecule.GetBonds():
+        begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        edges += [(begin, end), (end, begin)]
+        bonds += [(int(bond.GetBondType()), int(bond.GetStereo()), int(bond.GetIsConjugated()))] * 2
+    return {
+        "node_feat": atoms,
+        "edge_index": list(zip(*edges, strict=True)),
+        "edge_attr": bonds,
+        "num_nodes": len(atoms),
+        "y": [0.0],
+    }
+
+
+def collate_smiles(smiles: list[str]) -> dict[str, Tensor]:
+    """Return the batch of these molecules."""
+    return GraphormerDataCollator()([preprocess_item(molecule_item(text)) for text in smiles])
+
+
+def smiles_to_batches(options: Options) -> Work:
+    """Text to batches that the model takes, all structure in them."""
+    smiles = read_smiles(options)
+
+    def run() -> list[dict[str, Tensor]]:
+        return [collate_smiles(texts) for texts in in_batches(smiles, options["batch_size"])]
+
+    return Work(run, facts={"molecules": len(smiles)})
+
+
+def _network(options: Options) -> tuple[GraphormerForGraphClassification, list[dict], int]:
+    items = []
+    for text in read_smiles(options):
+        atoms, edges, bonds = simple_graph(text)
+        item = {"node_feat": atoms, "edge_index": edges, "edge_attr": bonds, "y": [0.0]}
+        items.append(preprocess_item({**item, "num_nodes": len(atoms)}))
+    batches = [GraphormerDataCollator()(part) for part in in_batches(items, options["batch_size"])]
+    for batch in batches:
+        del batch["labels"]  # the loss is the same for all sides
+    return slim(options, 64, 64), batches, len(items)
+
+
+def train(options: Options) -> Work:
+    """Training steps on the batches that the others have."""
+    model, batches, molecules = _network(options)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-4)
+    return training(model, optimiser, lambda batch: model(**batch).logits, batches, molecules)
+
+
+def forward(options: Options) -> Work:
+    """Forward passes over the same batches."""
+    model, batches, molecules = _network(options)
+    return prediction(model, lambda batch: model(**batch).logits, batches, molecules)
+
+
+def predict(options: Options) -> Work:
+    """The loop of `huggingface_predict`: CSV in, CSV out."""
+    output = Path(options["scratch"]) / "huggingface.csv"
+    script = ["-m", "benchmarks.sides.huggingface_predict", options["table"], str(output)]
+    return Work(
+        command=[sys.executable, *script, str(options["max_path_length"])],
+        facts={"molecules": len(read_smiles(options))},
+    )
+
+
+if __name__ == "__main__":
+    serve({work.__name__: work for work in (smiles_to_batches, train, forward, predict)})

@@ -1,0 +1,145 @@
+"""This package, through the public names that `Predictor` and `train.py` are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.sides.networks import prediction, training
+from benchmarks.sides.protocol import Options, Work, in_batches, read_smiles, serve
+from benchmarks.sides.simple_graphs import simple_graph
+from graphormer_sepnorm import Predictor
+from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.molecules import parse_smiles
+from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
+from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
+from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY
+from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.training.optimiser import make_optimiser
+
+FEATURISER = "molecule-1"
+ATTENTION_BLOCKS = 4  # as configs/zinc.yaml
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def slim(
+    options: Options, vocabulary: GraphVocabulary, table_rows: int | None = None
+) -> Graphormer:
+    """Return the slim model, with the norm that the other Graphormers have."""
+    dropout = options.get("dropout", 0.0)
+    config = GraphormerConfig(
+        norm="shared-ln",
+        max_path_length=options["max_path_length"],
+        dropout=dropout,
+        attention_dropout=dropout,
+        input_dropout=dropout,
+        atom_rows=table_rows,
+        bond_rows=table_rows,
+    )
+    return Graphormer(config.for_vocabulary(vocabulary))
+
+
+def slim_checkpoint(options: Options) -> dict:
+    """Return an untrained slim model that knows the atoms and bonds of the row's molecules."""
+    featurise = get_featuriser(FEATURISER).featurise
+    molecules = [parse_smiles(text).molecule for text in set(read_smiles(options))]
+    graphs = [featurise(molecule) for molecule in molecules if molecule is not None]
+    vocabulary = GraphVocabulary(
+        Vocabulary.fit(np.concatenate([graph.atom_codes for graph in graphs])),
+        Vocabulary.fit(np.concatenate([graph.bond_codes for graph in graphs])),
+    )
+    model = slim(options, vocabulary)
+    facts = {
+        "format_version": FORMAT_VERSION,
+        "model": dataclasses.asdict(model.config),
+        "task": Task("regression", ("property",), ("",), "mae").to_plain(),
+        "target_mean": [0.0],
+        "target_std": [1.0],
+        "vocabulary": vocabulary.to_plain(),
+        "featuriser": FEATURISER,
+        "feature_version": FEATURISER,
+        "dataset": "benchmark",
+        "dataset_fingerprint": "none",
+    }
+    weights = {f"model.{name}": value for name, value in model.state_dict().items()}
+    return {KEY: facts, "state_dict": weights}
+
+
+def smiles_to_batches(options: Options) -> Work:
+    """Text to batches that the model takes, all structure in them."""
+    predictor = Predictor(slim_checkpoint(options), device="cpu")
+    smiles = read_smiles(options)
+
+    def batch_of(texts: list[str]) -> GraphBatch:
+        graphs, errors, _ = predictor.featurise([parse_smiles(text) for text in texts])
+        assert not any(errors), errors
+        store = GraphStore.from_graphs(list(graphs.values()), options["max_path_length"])
+        return Collator(store, predictor.vocabulary)(range(len(graphs)))
+
+    def run() -> list[GraphBatch]:
+        return [batch_of(texts) for texts in in_batches(smiles, options["batch_size"])]
+
+    return Work(run, facts={"molecules": len(smiles)})
+
+
+def _network(options: Options) -> tuple[Graphormer, list[GraphBatch], int]:
+    graphs = [MolecularGraph(*simple_graph(text)) for text in read_smiles(options)]
+    store = GraphStore.from_graphs(graphs, options["max_path_length"])
+    vocabulary = GraphVocabulary.fit(store, np.arange(len(graphs)))
+    collate = Collator(store, vocabulary, ATTENTION_BLOCKS)
+    batches = in_batches(list(range(len(graphs))), options["batch_size"])
+    model = slim(options, vocabulary, table_rows=64)
+    return model, [collate(batch) for batch in batches], len(graphs)
+
+
+def train(options: Options) -> Work:
+    """Training steps on random batches."""
+    model, batches, molecules = _network(options)
+    optimiser = make_optimiser(model, 2e-4, 0.01, (0.9, 0.999), 1e-8)
+    return training(model, optimiser, model, batches, molecules)
+
+
+def forward(options: Options) -> Work:
+    """Forward passes over the same batches."""
+    model, batches, molecules = _network(options)
+    return prediction(model, model, batches, molecules)
+
+
+def predict(options: Options) -> Work:
+    """``predict.py``: CSV in, CSV out."""
+    scratch = Path(options["scratch"])
+    checkpoint = scratch / "slim.ckpt"
+    torch.save(slim_checkpoint(options), checkpoint)
+    table = ["-i", options["table"], "-o", str(scratch / "ours.csv")]
+    command = [str(REPOSITORY / "predict.py"), str(checkpoint), *table, "--overwrite", "--quiet"]
+    return Work(command=[sys.executable, *command], facts={"molecules": len(read_smiles(options))})
+
+
+def stream(options: Options) -> Work:
+    """``predict.py`` that writes to standard output, for a table of many rows."""
+    checkpoint = Path(options["scratch"]) / "slim.ckpt"
+    torch.save(slim_checkpoint(options), checkpoint)
+    command = [str(REPOSITORY / "predict.py"), str(checkpoint), "-i", options["table"], "--quiet"]
+    return Work(command=[sys.executable, *command], facts={"molecules": options["rows"]})
+
+
+def show_help(options: Options) -> Work:
+    """``predict.py --help``."""
+    return Work(command=[sys.executable, str(REPOSITORY / "predict.py"), "--help"])
+
+
+def first_prediction(options: Options) -> Work:
+    """``predict.py`` for one molecule, with the model of the package."""
+    return Work(command=[sys.executable, str(REPOSITORY / "predict.py"), "esol", "CCO"])
+
+
+if __name__ == "__main__":
+    works = (smiles_to_batches, train, forward, predict, stream, show_help, first_prediction)
+    serve({work.__name__: work for work in works})
