@@ -65,25 +65,26 @@ INLINE floats exponential(floats x) {
     return y * (floats)exponent;
 }
 
-/* Dropout: element number `counter + lane` is kept or not by a hash of the number and a seed
- * (the mixing function "lowbias32" of Wellons, 2018, twice). Backward asks again instead of
- * keeping a mask. */
+/* Dropout: element number `counter + lane` is kept or not by a hash of the number and a seed, so
+ * backward can ask again instead of keeping a mask. */
 typedef struct {
     uint32_t seed[2];
     uint32_t threshold; /* kept if the hash is at least this: probability * 2^32 */
     float scale;        /* 1 / (1 - probability) */
 } Dropout;
 
-INLINE words mixed(words x) {
+/* The mixing function "lowbias32" of Wellons (2018), with half of the seed between its rounds. */
+INLINE words hashed(words x, const uint32_t *seed) {
+    x += seed[0];
     x = (x ^ (x >> 16)) * 0x7feb352du;
+    x ^= seed[1];
     x = (x ^ (x >> 15)) * 0x846ca68bu;
     return x ^ (x >> 16);
 }
 
 INLINE floats dropped(floats values, const Dropout *dropout, uint32_t counter) {
     const words lane = {0, 1, 2, 3, 4, 5, 6, 7};
-    words hash = mixed(mixed(lane + counter + dropout->seed[0]) ^ dropout->seed[1]);
-    ints kept = (ints)(hash >= dropout->threshold);
+    ints kept = (ints)(hashed(lane + counter, dropout->seed) >= dropout->threshold);
     return (floats)(kept & (ints)(values * dropout->scale));
 }
 

@@ -57,13 +57,12 @@ class _Attention(ctypes.Structure):
 
 def usable(rows: Tensor, channels: int = _LANES) -> bool:
     """Whether the compiled functions can take ``rows``, for heads of `channels` channels."""
+    if torch.compiler.is_compiling() or rows.device.type != "cpu" or rows.dtype != torch.float32:
+        return False
     compiled = library()
     return (
         compiled is not None
-        and rows.device.type == "cpu"
-        and rows.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
         and bool(compiled.attention_supports(ctypes.c_int64(channels)))
     )
 
