@@ -44,8 +44,32 @@ def make_optimiser(
     weight_decay: float,
     betas: tuple[float, float],
     eps: float,
+    capturable: bool = False,
 ) -> torch.optim.AdamW:
-    """Return AdamW over the `decay_groups` of `model`."""
+    """Return AdamW over the `decay_groups` of `model`.
+
+    With `capturable` a step can be recorded in a CUDA graph: a few kernels for all parameters, and
+    the count of steps on the device.
+    """
     return torch.optim.AdamW(
-        decay_groups(model, weight_decay), lr=learning_rate, betas=betas, eps=eps
+        decay_groups(model, weight_decay),
+        lr=learning_rate,
+        betas=betas,
+        eps=eps,
+        capturable=capturable,
+        fused=capturable or None,
     )
+
+
+def place_step_counts(optimiser: torch.optim.Optimizer) -> None:
+    """Bring the counts of steps to where the optimiser expects them.
+
+    A checkpoint restores them where they were when it was written, which need not be where this
+    optimiser, capturable or not, has them.
+    """
+    for group in optimiser.param_groups:
+        for parameter in group["params"]:
+            state = optimiser.state.get(parameter, {})
+            if "step" in state:
+                device = parameter.device if group["capturable"] else torch.device("cpu")
+                state["step"] = state["step"].to(device)
