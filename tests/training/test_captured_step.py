@@ -7,7 +7,6 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from reference.models import ARMS
 
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.training.captured_step import TrainingStep
@@ -27,6 +26,7 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
         module, data = make_module(**model), make_data()
         make_trainer(max_epochs=1, limit_train_batches=1, limit_val_batches=0).fit(module, data)
         module.train()
+        module.zero_grad()
         weights = list(module.model.parameters())
         average = [torch.zeros_like(weight) for weight in weights]
         graphs = ResidentGraphs(data.store, module.vocabulary, "cpu")
@@ -39,15 +39,18 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
     return make
 
 
-@pytest.mark.parametrize("norm", ARMS)
-@pytest.mark.parametrize("shape", [SHAPE, BatchShape(36, ((3, 10), (1, 10)))])
+@pytest.mark.parametrize(
+    ("norm", "shape"),
+    [("shared-ln", SHAPE), ("shared-bn", SHAPE), ("bn+bn", BatchShape(36, ((3, 10), (1, 10))))],
+)
 def test_batch_and_loss_are_one_graph_without_a_question(
     norm: str, shape: BatchShape, make_step: Callable
 ) -> None:
     """A compiler that may not leave the graph refuses whatever depends on values."""
+    torch.compiler.reset()
     step, module, _ = make_step(norm=norm, dropout=0.0, attention_dropout=0.0, input_dropout=0.0)
     module.double()  # in float32 a CPU may have kernels of its own, which no compiler sees through
-    traced = torch.compile(step._loss, fullgraph=True, dynamic=False, backend="aot_eager")
+    traced = torch.compile(step._loss, fullgraph=True, dynamic=False, backend="eager")
     with step.undone():
         plain, labels = step._loss(GRAPHS, shape)
         plain.backward()
