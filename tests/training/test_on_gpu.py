@@ -69,9 +69,7 @@ def test_gpu_trains_as_a_cpu(norm: str, losses_of: Callable) -> None:
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("norm", ["bn+ln", "shared-bn"])
-def test_captured_steps_train_as_eager_ones(
-    norm: str, compiled: bool, losses_of: Callable
-) -> None:
+def test_captured_steps_train_as_eager_ones(norm: str, compiled: bool, losses_of: Callable) -> None:
     expected = losses_of("gpu", norm=norm)
     captured = CapturedTraining(compiled)
     losses = losses_of("gpu", captured, norm=norm)

@@ -1,0 +1,1 @@
+"""Speed and memory beside other implementations; see README.md in this folder."""
