@@ -193,13 +193,18 @@ class CapturedTraining(Callback):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Say how many batches did not fit."""
         if self.misfits:
-            log.info(
+            log.warning(
                 "%d of %d batches did not fit their planned shape and were not captured",
                 self.misfits,
                 self.steps,
             )
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Free the memory of the device."""
+        """Free the memory of the device, and leave model and data as they were."""
+        if self._trainer is None:
+            return
+        assert isinstance(pl_module, GraphormerModule)
+        trainer.datamodule.numbers_only = False  # type: ignore[attr-defined]
+        pl_module.train_launch = None
         self._captured.clear()
-        self._step = None
+        self._step = self._trainer = None

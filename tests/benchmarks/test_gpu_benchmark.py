@@ -14,6 +14,7 @@ from graphormer_sepnorm.cli.quiet import silence_known_noise
 QUICK = ("--device", "cpu", "--quick", "--seconds", "0.01", "--batch_sizes", "4")
 
 
+@pytest.mark.slow
 def test_parts_are_measured_written_and_not_measured_again(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

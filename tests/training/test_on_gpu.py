@@ -1,4 +1,4 @@
-"""A GPU gives what a CPU gives, and captured steps what eager ones give, over the first 50 steps."""
+"""Fifty steps: a GPU gives what a CPU gives, and captured steps what eager ones give."""
 
 from __future__ import annotations
 
