@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
@@ -37,6 +37,7 @@ from graphormer_sepnorm.training.callbacks import (
     ValidateAtTheEnd,
     checkpoint_callbacks,
 )
+from graphormer_sepnorm.training.captured import CapturedTraining
 from graphormer_sepnorm.training.divergence import StopWhenDiverged
 from graphormer_sepnorm.training.logs import ContinueMetrics, LogTraining, MetricsFile
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
@@ -181,6 +182,15 @@ class TrainCLI(LightningCLI):
             "share that is kept at each step, as 0.999; 0 takes the weights as they are.",
         )
         parser.add_argument(
+            "--engine",
+            type=Literal["eager", "captured", "compiled"],
+            default="eager",
+            help="How steps are taken on one GPU (fit): eager starts kernel after kernel; captured "
+            "replays them as a CUDA graph, several steps for one turn of Lightning's loop, from "
+            "data that stay on the GPU; compiled compiles them first, which takes minutes. Where "
+            "one of these cannot be, a line says why and eager is taken.",
+        )
+        parser.add_argument(
             "--early_stopping",
             type=int,
             default=0,
@@ -262,6 +272,11 @@ class TrainCLI(LightningCLI):
             *(given["callbacks"] or []),
             # First what belongs to a step, then what may stop after it, then what saves.
             *([AveragedWeights(options.ema_decay)] if options.ema_decay else []),
+            *(
+                []
+                if options.engine == "eager"
+                else [CapturedTraining(options.engine == "compiled")]
+            ),
             LogTraining(),
             StopWhenDiverged(self.run_directory),
             StopBetweenSteps(),

@@ -24,6 +24,7 @@ from graphormer_sepnorm.graphs.loading import (
     TrainingOrder,
     in_order,
     make_loader,
+    make_number_loader,
 )
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
@@ -132,6 +133,8 @@ class MoleculeDataModule(LightningDataModule):
         self._store: GraphStore | None = None
         self._labels: np.ndarray | None = None
         self._position = (0, 0)
+        # Training batches are numbers of graphs, where the graphs themselves are on the device.
+        self.numbers_only = False
 
     @classmethod
     def from_splits(cls, splits: DatasetSplits, **options: Any) -> MoleculeDataModule:
@@ -284,7 +287,8 @@ class MoleculeDataModule(LightningDataModule):
         Of the epoch in which a resumed run stopped, the batches that are left.
         """
         batches = EpochBatches(self.indices("train"), self.batch_size, self.seed)
-        return self._loader(TrainingOrder(batches, self._position, *self._processes()))
+        order = TrainingOrder(batches, self._position, *self._processes())
+        return make_number_loader(self.store, order) if self.numbers_only else self._loader(order)
 
     def _processes(self) -> tuple[int, int]:
         """Number of this process, and how many there are."""

@@ -162,6 +162,16 @@ def in_order(
     return [numbers[first : first + batch_size] for first in range(0, len(numbers), batch_size)]
 
 
+def make_number_loader(store: GraphStore, batches: Sampler[list[int]]) -> DataLoader:
+    """Return a loader of the numbers of the graphs of each batch, int64 ``[B]``, and no more.
+
+    Args:
+        store: The graphs.
+        batches: Numbers of the graphs of each batch.
+    """
+    return DataLoader(_Numbers(store.num_graphs), batch_sampler=batches, collate_fn=np.asarray)
+
+
 def make_loader(
     store: GraphStore,
     vocabulary: GraphVocabulary,

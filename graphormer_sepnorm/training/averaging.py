@@ -69,10 +69,22 @@ class AveragedWeights(Callback):
         """Take in the weights after an optimiser step."""
         if trainer.global_step == self._steps:
             return  # gradients are being accumulated
-        self._steps = trainer.global_step
-        decay = min(self._decay, (1 + self._steps) / (10 + self._steps))
-        get_ema_multi_avg_fn(decay)(*self._pairs, self._steps)
+        self.took(trainer.global_step)
+        get_ema_multi_avg_fn(self.decay_at(self._steps))(*self._pairs, self._steps)
+
+    def decay_at(self, step: int) -> float:
+        """Share of the average that is kept when the weights after `step` steps enter it."""
+        return min(self._decay, (1 + step) / (10 + step))
+
+    def took(self, step: int) -> None:
+        """Note that the weights after `step` steps, and all before, are in the average."""
+        self._steps = step
         self._measured = False
+
+    @property
+    def pairs(self) -> tuple[list[Tensor], list[Tensor]]:
+        """The averaged parameters and the parameters, once training has started."""
+        return self._pairs
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Put the average in the place of the weights."""

@@ -51,10 +51,15 @@ class StopWhenDiverged(Callback):
         if step_in_epoch(trainer, batch_idx) is None:
             return
         rate = trainer.optimizers[0].param_groups[0]["lr"]
-        self._steps.append(_Step(trainer.global_step, trainer.current_epoch, batch_idx, rate))
-        self._losses.append(pl_module.step_loss)  # type: ignore[arg-type]
+        # Of several steps, where they are launched together; this is the last of them.
+        own: Any = pl_module.step_loss
+        losses = outputs["losses"].unbind() if "losses" in outputs else (own,)
+        for place, loss in enumerate(losses, start=1 - len(losses)):
+            step = trainer.global_step + place
+            self._steps.append(_Step(step, trainer.current_epoch, batch_idx + place, rate))
+            self._losses.append(loss)
         at_once = trainer.world_size == 1 and pl_module.device.type == "cpu"
-        if at_once or len(self._losses) == _LOOK_EVERY:
+        if at_once or len(self._losses) >= _LOOK_EVERY * len(losses):
             self._look(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
+from collections.abc import Callable
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -23,9 +24,10 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY, package_versions
 from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
 from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
+from graphormer_sepnorm.training.launches import Launch
 from graphormer_sepnorm.training.loss import LossName, choose_loss, summed_loss
 from graphormer_sepnorm.training.metrics import MeanLoss, SplitMetrics, why_undefined
-from graphormer_sepnorm.training.optimiser import make_optimiser
+from graphormer_sepnorm.training.optimiser import make_optimiser, place_step_counts
 from graphormer_sepnorm.training.randomness import stable_seed
 from graphormer_sepnorm.training.schedule import learning_rate_at, warmup_in_steps
 from graphormer_sepnorm.training.uniformity import UniformityOn, uniformity_loss
@@ -155,6 +157,9 @@ class GraphormerModule(LightningModule):
         self.losses = torch.nn.ModuleDict({split: MeanLoss() for split in ("validation", "test")})
         # The loss of the newest optimiser step, as far as this process contributes to it.
         self.step_loss = torch.tensor(0.0)
+        # Set where steps are captured (`CapturedTraining`): takes those of a launch.
+        self.train_launch: Callable[[Launch, int], Tensor] | None = None
+        self.capturable = False
         self._labels_per_step = np.empty(0)
         self._labels_epoch = -1
         self._statistics_batches: list[GraphBatch] = []
@@ -297,27 +302,30 @@ class GraphormerModule(LightningModule):
         if order.first_batch == 0:
             self.epoch_loss.reset()
 
-    def training_step(self, batch: GraphBatch, batch_idx: int) -> Tensor:
+    def training_step(self, batch: GraphBatch | Launch, batch_idx: int) -> Tensor:
         """Return what a batch adds to the loss of its optimiser step.
 
         The loss of a step is the sum over the graphs of all processes and all accumulated batches,
         divided by the number of labels of all of them, as if they were one batch. Dropout is seeded
         for exactly this batch.
+
+        A launch takes its steps here, and returns the loss of each.
         """
-        torch.manual_seed(
-            stable_seed(self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank)
-        )
+        if isinstance(batch, Launch):
+            assert self.train_launch is not None
+            losses, totals, label_counts = self.train_launch(batch, batch_idx).unbind(1)
+            self.step_loss = losses[-1]
+            self._record(totals, label_counts)
+            return losses
+        self.seed_dropout(batch_idx)
         graph_token, atoms = self.model.encode(batch)
         outputs = self.model.readout(graph_token)
         total, labels = self._summed_loss(outputs, batch.targets, batch.weights)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)
-        loss = total / self._labels_of_step(step)
+        loss = total / self.labels_of_step(step)
         self.step_loss = loss.detach() + (0 if first == 0 else self.step_loss)
-        # Our own mean over the epoch: Lightning's forgets the steps before a resume. Log files are
-        # written by `LogTraining`, before the checkpoint that counts their rows.
-        self.epoch_loss.update(total, labels)
-        self.log("train_loss_epoch", self.epoch_loss, on_step=False, on_epoch=True, logger=False)
+        self._record(total, labels)
         # Gradients are averaged over processes, and Lightning averages over accumulated batches.
         loss = loss * (self.trainer.world_size * accumulated)
         weight = self.hparams["uniformity_weight"]
@@ -326,7 +334,23 @@ class GraphormerModule(LightningModule):
             loss = loss + weight * uniformity_loss(graph_token, atoms, batch, on)
         return loss
 
-    def _labels_of_step(self, step: int) -> int:
+    def seed_dropout(self, batch_idx: int) -> None:
+        """Seed the random numbers of a batch of the current epoch."""
+        seed = stable_seed(self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank)
+        torch.manual_seed(seed)
+
+    def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """Sum of the losses of the labels of a batch that are present, and their number."""
+        return self._summed_loss(self.model(batch), batch.targets, batch.weights)
+
+    def _record(self, total: Tensor, labels: Tensor) -> None:
+        """Add steps to the mean loss of the epoch."""
+        # Our own mean over the epoch: Lightning's forgets the steps before a resume. Log files are
+        # written by `LogTraining`, before the checkpoint that counts their rows.
+        self.epoch_loss.update(total, labels)
+        self.log("train_loss_epoch", self.epoch_loss, on_step=False, on_epoch=True, logger=False)
+
+    def labels_of_step(self, step: int) -> int:
         """Number of labels in all batches of an optimiser step, at least 1.
 
         Known beforehand: no process has to ask the others, nor wait for accumulated batches.
@@ -355,6 +379,7 @@ class GraphormerModule(LightningModule):
                 optimiser.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
             ):
                 group["lr"] = base * factor(schedule.last_epoch)
+            place_step_counts(optimiser)
 
     def on_validation_epoch_start(self) -> None:
         """Measure BatchNorm's statistics for the weights that are about to be validated."""
@@ -436,7 +461,12 @@ class GraphormerModule(LightningModule):
             )
         peak = options["learning_rate"]
         optimiser = make_optimiser(
-            self.model, peak, options["weight_decay"], tuple(options["betas"]), options["eps"]
+            self.model,
+            peak,
+            options["weight_decay"],
+            tuple(options["betas"]),
+            options["eps"],
+            self.capturable,
         )
 
         self._optimiser_options = [

@@ -44,11 +44,36 @@ def make_optimiser(
     weight_decay: float,
     betas: tuple[float, float],
     eps: float,
+    capturable: bool = False,
 ) -> torch.optim.AdamW:
-    """Return AdamW over the `decay_groups` of `model`."""
+    """Return AdamW over the `decay_groups` of `model`.
+
+    With `capturable` a step can be recorded in a CUDA graph: a few kernels for all parameters, and
+    the count of steps on the device.
+    """
     # On a CPU one loop over everything is several times faster than a dozen operations for each
-    # parameter. On a GPU the fused step refuses to clip gradients of scaled float16 losses.
-    fused = all(parameter.device.type == "cpu" for parameter in model.parameters())
+    # parameter. On a GPU the fused step refuses to clip gradients of scaled float16 losses, which
+    # cannot be captured in any case.
+    on_cpu = all(parameter.device.type == "cpu" for parameter in model.parameters())
     return torch.optim.AdamW(
-        decay_groups(model, weight_decay), lr=learning_rate, betas=betas, eps=eps, fused=fused
+        decay_groups(model, weight_decay),
+        lr=learning_rate,
+        betas=betas,
+        eps=eps,
+        capturable=capturable,
+        fused=capturable or on_cpu,
     )
+
+
+def place_step_counts(optimiser: torch.optim.Optimizer) -> None:
+    """Bring the counts of steps to where the optimiser expects them.
+
+    A checkpoint restores them where they were when it was written, which need not be where this
+    optimiser, capturable or not, has them.
+    """
+    for group in optimiser.param_groups:
+        for parameter in group["params"]:
+            state = optimiser.state.get(parameter, {})
+            if "step" in state:
+                device = parameter.device if group["capturable"] else torch.device("cpu")
+                state["step"] = state["step"].to(device)

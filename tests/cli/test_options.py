@@ -24,6 +24,7 @@ OPTIONS = {
     "config",
     "early_stopping",
     "ema_decay",
+    "engine",
     "help",
     "output",
     "print_config",

@@ -1,0 +1,319 @@
+"""How fast training is on one GPU, and how near to what the GPU can do.
+
+    python -m benchmarks.gpu --output gpu.json
+    python -m benchmarks.gpu --output gpu.json --parts trainer --engines compiled --batch_sizes 256
+
+Every part is measured by itself and written as soon as it is there, so that a run that is cut off
+leaves what it has; parts already in the file are not measured again. Nothing is said about a GPU
+that is shared with other work.
+
+* ceilings: the largest matrix products and copies that this device does, in the same run
+* trainer: training steps per second as `train.py fit` takes them, by engine and batch size
+* step: one step by itself: time, kernels, FLOP and bytes that its operators move
+* sharing: steps per second of several trainings at once on the device
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import logging
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import Callback, Trainer
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
+from graphormer_sepnorm.training.captured import CapturedTraining
+from graphormer_sepnorm.training.captured_step import CapturedStep, TrainingStep
+from graphormer_sepnorm.training.module import GraphormerModule
+
+PARTS = ("ceilings", "trainer", "step", "sharing")
+ENGINES = ("eager", "captured", "compiled")
+QUICK_MODEL = {"layers": 2, "width": 16, "heads": 2, "ffn_width": 16}
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def seconds_per_call(call: Callable[[], Any], device: torch.device, least: float) -> float:
+    """Mean time of a call, over at least so many seconds, after warming up."""
+    for _ in range(3):
+        call()
+    synchronise(device)
+    calls, began = 0, time.perf_counter()
+    while time.perf_counter() - began < least:
+        for _ in range(10):
+            call()
+        synchronise(device)
+        calls += 10
+    return (time.perf_counter() - began) / calls
+
+
+def ceilings(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
+    """Matrix products in each precision, and a copy within the device's memory."""
+    device, size = options.device, 256 if options.quick else 8192
+    for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        left, right = torch.randn(2, size, size, device=device, dtype=dtype)
+        taken = seconds_per_call(lambda a=left, b=right: a @ b, device, options.seconds)
+        yield f"ceilings/matmul {name}", {"flop_per_s": 2 * size**3 / taken}
+    source = torch.empty(size * size * 4, device=device)
+    target = torch.empty_like(source)
+    taken = seconds_per_call(lambda: target.copy_(source), device, options.seconds)
+    yield "ceilings/copy", {"bytes_per_s": 2 * source.nbytes / taken}
+
+
+class Clock(Callback):
+    """Times the steps of a training after its first ones, then stops it."""
+
+    def __init__(self, skip: int, seconds: float) -> None:
+        self._skip, self._seconds = skip, seconds
+        self._began = 0.0
+        self._first = 0
+        self.result: dict[str, float] = {}
+
+    def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
+        """Look at the clock after a turn of the loop."""
+        if trainer.global_step < self._skip:
+            return
+        now = time.perf_counter()
+        if not self._began:
+            synchronise(module.device)
+            self._first, self._began = trainer.global_step, time.perf_counter()
+        elif now - self._began > self._seconds:
+            synchronise(module.device)
+            steps = trainer.global_step - self._first
+            self.result = {
+                "steps": steps,
+                "steps_per_s": steps / (time.perf_counter() - self._began),
+            }
+            trainer.should_stop = True
+
+
+def fitted(
+    options: argparse.Namespace, batch_size: int, *callbacks: Callback, **trainer: Any
+) -> tuple[GraphormerModule, MoleculeDataModule, Trainer]:
+    """Train slim Graphormer on the data set of the options."""
+    data = MoleculeDataModule(
+        dataset=options.dataset, root=options.root, batch_size=batch_size, attention_blocks=4
+    )
+    module = GraphormerModule(**(QUICK_MODEL if options.quick else {}), batch_norm_graphs=0)
+    made = Trainer(
+        accelerator="gpu" if options.device.type == "cuda" else "cpu",
+        devices=1,
+        precision=options.precision,
+        gradient_clip_val=5.0,
+        callbacks=list(callbacks),
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        **{"max_steps": 10**9, "max_epochs": -1, **trainer},
+    )
+    made.fit(module, data)
+    return module, data, made
+
+
+def trainer(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
+    """Steps per second of whole trainings; eager with its batches made in this process."""
+    for batch_size in options.batch_sizes:
+        for engine in options.engines:
+            name = f"trainer/{engine} batch {batch_size}"
+            if name in options.done:
+                continue
+            clock = Clock(20, options.seconds)
+            captured = CapturedTraining(engine == "compiled", on_cpu=options.device.type == "cpu")
+            fitted(options, batch_size, *([] if engine == "eager" else [captured]), clock)
+            misfits = {} if engine == "eager" else {"misfits": captured.misfits}
+            yield name, {**clock.result, **misfits}
+
+
+class Traffic(TorchDispatchMode):
+    """Adds up the bytes that operators read and write, were nothing of it in a cache."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator and add its tensors; one that returns a view moves nothing."""
+        result = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            tensors = tree_leaves((args, kwargs, result))
+            self.bytes += sum(part.nbytes for part in tensors if isinstance(part, torch.Tensor))
+        return result
+
+
+def step(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
+    """One step by itself: without loop, loader and schedule."""
+    for batch_size in options.batch_sizes:
+        names = {engine: f"step/{engine} batch {batch_size}" for engine in options.engines}
+        if all(name in options.done for name in names.values()):
+            continue
+        capturing = CapturedTraining(on_cpu=True, steps_per_launch=1)
+        module, data, made = fitted(options, batch_size, capturing, max_steps=1)
+        module.to(options.device).train()
+        resident = ResidentGraphs(data.store, module.vocabulary, options.device)
+        for engine, name in names.items():
+            if name not in options.done:
+                taken = TrainingStep(
+                    module,
+                    module.configure_optimizers()[0][0],
+                    resident,
+                    clip,
+                    made.precision_plugin.forward_context,
+                    ([], []),
+                    engine == "compiled",
+                )
+                yield name, one_step(taken, engine, data, batch_size, options)
+
+
+def clip(optimiser: torch.optim.Optimizer) -> None:
+    """Clip the gradients as the configurations do."""
+    parameters = [weight for group in optimiser.param_groups for weight in group["params"]]
+    torch.nn.utils.clip_grad_norm_(parameters, 5.0)
+
+
+def one_step(
+    taken: TrainingStep,
+    engine: str,
+    data: MoleculeDataModule,
+    batch_size: int,
+    options: argparse.Namespace,
+) -> dict[str, float]:
+    """Measure a step on the same batch again and again."""
+    train, device = data.indices("train"), options.device
+    shape = plan_shape(data.store.num_atoms(train), batch_size)
+    chosen = np.random.default_rng(0).choice(train, batch_size, replace=False)
+    if not shape.holds(data.store.num_atoms(chosen)):
+        shape = BatchShape.of(data.store.num_atoms(chosen))
+    inputs = (
+        torch.tensor(chosen, device=device),
+        torch.tensor([batch_size, 0.0, 1e-5, 1e-5], device=device),
+    )
+
+    def call() -> Any:
+        return taken(*inputs, shape)
+
+    counted: dict[str, float] = {}
+    if engine == "eager":
+        call()
+        with FlopCounterMode(display=False) as flop:
+            call()
+        with Traffic() as traffic:
+            call()
+        counted = {"flop": flop.get_total_flops(), "bytes": traffic.bytes}
+    elif device.type == "cuda":
+        captured = CapturedStep(taken, *inputs, shape, torch.cuda.graph_pool_handle())
+        call = functools.partial(captured, *inputs)
+    per_step = seconds_per_call(call, device, options.seconds)
+    rates = {f"{what}_per_s": number / per_step for what, number in counted.items()}
+    return {"steps_per_s": 1 / per_step, "kernels": kernels(call, device), **counted, **rates}
+
+
+def kernels(call: Callable[[], Any], device: torch.device) -> int:
+    """Kernels and copies that a call starts on a GPU; operators on a CPU."""
+    kind = device.type.upper()
+    activity = getattr(torch.profiler.ProfilerActivity, kind)
+    call()
+    synchronise(device)
+    with torch.profiler.profile(activities=[activity]) as profile:
+        call()
+        synchronise(device)
+    return sum(event.device_type.name == kind for event in profile.events() or [])
+
+
+def sharing(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
+    """Several trainings at once: the last engine, the first batch size, each in a process."""
+    for processes in (1, 2) if options.quick else (1, 2, 4, 8):
+        name = f"sharing/{processes} x {options.engines[-1]} batch {options.batch_sizes[0]}"
+        if name in options.done:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder) / f"{number}.json" for number in range(processes)]
+            command = [sys.executable, "-m", "benchmarks.gpu", "--parts", "trainer"]
+            for option in ("dataset", "root", "precision", "seconds"):
+                command += [f"--{option}", str(getattr(options, option))]
+            command += ["--device", options.device.type, "--engines", options.engines[-1]]
+            command += ["--batch_sizes", str(options.batch_sizes[0])]
+            command += ["--quick"] if options.quick else []
+            running = [subprocess.Popen([*command, "--output", str(file)]) for file in files]
+            failed = [one.wait() for one in running]
+            if any(failed):
+                yield name, {"failed": len([status for status in failed if status])}
+                continue
+            found = [json.loads(file.read_text())["results"] for file in files]
+        rates = [next(iter(result.values()))["steps_per_s"] for result in found]
+        yield name, {"steps_per_s": sum(rates), "slowest": min(rates), "fastest": max(rates)}
+
+
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the options."""
+    parser = argparse.ArgumentParser("benchmarks.gpu", description=__doc__.partition("\n")[0])  # type: ignore[union-attr]
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
+    parser.add_argument("--batch_sizes", nargs="+", type=int, default=[64, 256, 1024])
+    parser.add_argument("--dataset", default="sample", help="the bundled sample, or zinc-subset")
+    parser.add_argument("--root", default="data", help="data root")
+    parser.add_argument("--precision", choices=("32-true", "bf16-mixed"), default="32-true")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement, at least")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--quick", action="store_true", help="a tiny model, to try the command")
+    parser.add_argument("--output", type=Path, default=Path("gpu.json"))
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure what is asked for; return the exit status."""
+    options = parsed(arguments)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print("error: there is no CUDA GPU; --device cpu --quick tries the command without one")
+        return 2
+    options.device = torch.device(options.device)
+    warnings.filterwarnings("ignore", module="lightning")
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    record: dict[str, Any] = {"results": {}}
+    if options.output.is_file():
+        record = json.loads(options.output.read_text())
+    gpu = options.device.type == "cuda"
+    record["machine"] = {
+        "device": torch.cuda.get_device_name() if gpu else "CPU",
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "precision": options.precision,
+        "dataset": options.dataset,
+    }
+    options.done = record["results"]
+    measure = {"ceilings": ceilings, "trainer": trainer, "step": step, "sharing": sharing}
+    for part in options.parts:
+        if part == "ceilings" and "ceilings/copy" in options.done:
+            continue
+        for name, values in measure[part](options):
+            options.done[name] = values
+            options.output.write_text(json.dumps(record, indent=1) + "\n")
+            shown = ", ".join(f"{what} {value:,.4g}" for what, value in values.items())
+            print(f"{name}: {shown}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

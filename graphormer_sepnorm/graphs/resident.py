@@ -1,0 +1,232 @@
+"""The graphs of a store in the memory of a device, and batches of fixed shape cut there by index.
+
+A CUDA graph replays the same kernels on the same addresses, so every batch must have the same
+shape: rows of atoms and tokens of attention blocks are padded to a `BatchShape` computed from the
+sizes of the training graphs. A batch is cut by tensor operations alone: no loop over graphs, no
+copy from the host, and nothing the host would have to wait for.
+
+The pair types of a batch are all types of the store, so that no batch has to find out which ones
+it needs. On paper, for one step with D = 20 hops and k kinds of bond, in float32: `type_path` is
+read twice, forwards and for the gradient, 2 · P·D·k·4 bytes. ZINC (P = 119,128, k = 4) reads 76 MB
+and does 0.3 GFLOP; at 4.8 TB/s that is 16 µs of a step that may take 1,250. Finding the types of
+the batch first (mark, running sum, gather: five more kernels) would cost about as much. A sparse
+product would read a third, through a library call per step. ogbg-molhiv (P = 636,954, k = 7) reads
+713 MB, 150 µs: there restricting the types would pay, at the price of a second capacity to plan.
+
+    B graphs · M rows of atoms · b graphs of a block · T tokens · P pair types · D hops ·
+    k kinds of bond
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphormer_sepnorm.graphs.batch import (
+    FIRST_ATOM_PAIR,
+    PADDING_PAIR,
+    TOKEN_PAIR,
+    AttentionBlock,
+    GraphBatch,
+)
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.structure import SHARE_UNIT
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+
+# Random batches that a planned shape is made to hold: about one in a thousand does not fit it.
+_DRAWN = 1000
+# A second attention block costs about 20 kernels a layer more; it must save at least half.
+_WORTH_A_BLOCK = 0.5
+
+
+@dataclass(frozen=True)
+class BatchShape:
+    """The room that a batch has.
+
+    Attributes:
+        atoms: M, rows of atoms; those that are left over only fill up.
+        blocks: Graphs b and tokens T of each attention block, small graphs in the first.
+    """
+
+    atoms: int
+    blocks: tuple[tuple[int, int], ...]
+
+    @property
+    def graphs(self) -> int:
+        """B, which is not padded: BatchNorm on the graph token counts every row."""
+        return sum(graphs for graphs, _ in self.blocks)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of tokens in all blocks, padding too: what attention costs."""
+        return sum(graphs * tokens**2 for graphs, tokens in self.blocks)
+
+    def holds(self, sizes: np.ndarray) -> bool:
+        """Whether graphs of these numbers of atoms ``[B]`` fit."""
+        if len(sizes) != self.graphs or sizes.sum() > self.atoms:
+            return False
+        last = np.cumsum([graphs for graphs, _ in self.blocks]) - 1
+        largest = np.sort(sizes)[last]
+        return bool((largest < [tokens for _, tokens in self.blocks]).all())
+
+    @classmethod
+    def of(cls, sizes: np.ndarray) -> BatchShape:
+        """The smallest shape, of a single block, for graphs of these numbers of atoms ``[B]``."""
+        return cls(int(sizes.sum()), ((len(sizes), int(sizes.max()) + 1),))
+
+
+def plan_shape(sizes: np.ndarray, graphs: int) -> BatchShape:
+    """Choose the shape for random batches.
+
+    It holds a thousand batches drawn at random; a batch that does not fit needs another way. Sizes
+    have long tails, so no formula of mean and deviation does this well. Attention has one block,
+    as large as the largest graph, or a second one of few large graphs if that leaves less than
+    half of the pairs.
+
+    Args:
+        sizes: Atoms of every graph that batches are drawn from.
+        graphs: B.
+    """
+    drawn = np.random.default_rng(0).choice(sizes, (_DRAWN, graphs))
+    atoms = int(drawn.sum(axis=1).max())
+    atoms += -(graphs + atoms) % 8  # packed rows in multiples that matrix units like
+    tokens = int(sizes.max()) + 1
+    # Tokens of a first block that ends with the j-th smallest graph of a batch.
+    first = np.sort(drawn).max(axis=0) + 1
+    whole = BatchShape(atoms, ((graphs, tokens),))
+    divided = [
+        BatchShape(atoms, ((small, int(first[small - 1])), (graphs - small, tokens)))
+        for small in range(1, graphs)
+    ]
+    best = min([whole, *divided], key=lambda shape: shape.pairs)
+    return best if best.pairs < _WORTH_A_BLOCK * whole.pairs else whole
+
+
+class ResidentGraphs:
+    """All graphs of a store as tensors on a device.
+
+    Args:
+        store: The graphs.
+        vocabulary: The codes that the model knows.
+        device: Where they are kept; see `needed_bytes`.
+    """
+
+    def __init__(
+        self, store: GraphStore, vocabulary: GraphVocabulary, device: torch.device | str
+    ) -> None:
+        def keep(values: np.ndarray, dtype: torch.dtype) -> Tensor:
+            return torch.tensor(np.asarray(values), dtype=dtype, device=device)
+
+        self._num_atoms = keep(np.diff(store.first_atom), torch.int64)
+        self._first_atom = keep(store.first_atom, torch.int64)
+        self._first_pair = keep(store.first_pair, torch.int64)
+        # Kept narrow, widened after the cut: these are the large ones.
+        self._atom_rows = keep(vocabulary.atoms.rows(store.atom_codes), torch.int32)
+        self._in_degree = keep(store.in_degree, torch.int32)
+        self._out_degree = keep(store.out_degree, torch.int32)
+        self._pair_type = keep(store.pair_type.astype(np.int32, copy=False), torch.int32)
+        self._targets = keep(store.targets, torch.float32)
+        self._weights = keep(store.weights, torch.float32)
+        self._type_distance = keep(store.type_distance, torch.int64)
+        self._type_path = _paths(store, device)
+        bonds = store.bond_kinds
+        rows = vocabulary.bonds.rows(bonds) if len(bonds) else np.zeros((1, bonds.shape[1]))
+        self._bond_rows = keep(rows, torch.int64)
+
+    @staticmethod
+    def needed_bytes(store: GraphStore) -> int:
+        """Memory of the device that the graphs of a store take."""
+        kinds = max(1, len(store.bond_kinds))
+        paths = len(store.type_distance) * store.max_path_length * kinds
+        return 4 * (len(store.pair_type) + store.atom_codes.size + paths) + 64 * store.num_graphs
+
+    def batch(self, graphs: Tensor, shape: BatchShape) -> GraphBatch:
+        """Cut a batch.
+
+        It is the `Collator`'s, padded, with all pair types of the store.
+
+        Args:
+            graphs: Numbers of the graphs, int64 ``[B]``, on the device.
+            shape: It must hold them; nothing here looks at whether it does.
+        """
+        device = graphs.device
+        count = shape.graphs
+        sizes = self._num_atoms[graphs]
+        ends = sizes.cumsum(0)
+        row = torch.arange(shape.atoms, device=device)
+        real = row < ends[-1]
+        owner = torch.searchsorted(ends, row, right=True).clamp(max=count - 1)
+        within = row - (ends - sizes)[owner]
+        atom = torch.where(real, self._first_atom[graphs][owner] + within, 0)
+        # Without blocks to choose from, graphs keep their order.
+        order = (
+            sizes.argsort(stable=True)
+            if len(shape.blocks) > 1
+            else torch.arange(count, device=device)
+        )
+        blocks = []
+        slot = torch.zeros_like(sizes)  # where the tokens of each graph begin, in flattened blocks
+        flat = 0
+        for members, (_, tokens) in zip(
+            order.split([number for number, _ in shape.blocks]), shape.blocks, strict=True
+        ):
+            first_row = (count + ends - sizes)[members]
+            blocks.append(self._block(graphs[members], members, first_row, tokens))
+            places = flat + tokens * torch.arange(len(members), device=device)
+            slot = slot.scatter(0, members, places)
+            flat += tokens * len(members)
+        return GraphBatch(
+            atom_rows=torch.where(real[:, None], self._atom_rows[atom], 0).long(),
+            in_degree=torch.where(real, self._in_degree[atom], 0).long(),
+            out_degree=torch.where(real, self._out_degree[atom], 0).long(),
+            graph_of_atom=torch.where(real, owner, 0),
+            real_atoms=real,
+            type_distance=self._type_distance,
+            type_path=self._type_path,
+            bond_rows=self._bond_rows,
+            blocks=tuple(blocks),
+            unpad=torch.cat([slot, torch.where(real, slot[owner] + 1 + within, 0)]),
+            targets=self._targets[graphs],
+            weights=self._weights[graphs],
+            graph_ids=graphs,
+        )
+
+    def _block(
+        self, graphs: Tensor, members: Tensor, first_row: Tensor, tokens: int
+    ) -> AttentionBlock:
+        """Pad graphs to T tokens.
+
+        Args:
+            graphs: Their numbers in the store, ``[b]``.
+            members: Their numbers in the batch, and so the packed rows of their tokens, ``[b]``.
+            first_row: Packed row of the first atom of each, ``[b]``.
+            tokens: T.
+        """
+        token = torch.arange(tokens, device=graphs.device)
+        size = self._num_atoms[graphs][:, None]
+        rows = torch.where(token == 0, members[:, None], first_row[:, None] + token - 1)
+        is_token = token <= size  # [b, T]
+        is_atom = is_token & (token > 0)
+        atoms = is_atom[:, :, None] & is_atom[:, None, :]
+        pair = (token[:, None] - 1) * size[..., None] + token - 1  # within its graph
+        pair = torch.where(atoms, self._first_pair[graphs][:, None, None] + pair, 0)
+        others = torch.where(is_token[:, None, :], TOKEN_PAIR, PADDING_PAIR)
+        types = self._pair_type[pair].long() + FIRST_ATOM_PAIR
+        return AttentionBlock(torch.where(is_token, rows, 0), torch.where(atoms, types, others))
+
+
+def _paths(store: GraphStore, device: torch.device | str) -> Tensor:
+    """Return the paths of all pair types, ``[P, D, k]``."""
+    kinds = max(1, len(store.bond_kinds))
+    paths = torch.zeros(len(store.type_distance), store.max_path_length, kinds, device=device)
+    place = np.repeat(np.arange(len(paths)), np.diff(store.type_start))
+    entries = [
+        torch.as_tensor(np.asarray(index, dtype=np.int64), device=device)
+        for index in (place, store.type_hop, store.type_kind)
+    ]
+    shares = (np.asarray(store.type_share) / SHARE_UNIT).astype(np.float32)
+    paths[entries[0], entries[1], entries[2]] = torch.as_tensor(shares, device=device)
+    return paths

@@ -1,0 +1,210 @@
+"""Training on one GPU as replays of a CUDA graph, several steps for one turn of Lightning's loop.
+
+The order of training, its seeds, schedule and checkpoints are those of the ordinary path; either
+can continue what the other began. What it cannot do falls back to the ordinary path.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.plugins.precision import Precision
+from lightning.pytorch.utilities import GradClipAlgorithmType
+from torch import Tensor
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
+from graphormer_sepnorm.training.averaging import AveragedWeights
+from graphormer_sepnorm.training.captured_step import CapturedStep, TrainingStep
+from graphormer_sepnorm.training.launches import Launch, LaunchLoop
+from graphormer_sepnorm.training.module import GraphormerModule
+
+log = logging.getLogger(__name__)
+
+_STEPS_PER_LAUNCH = 32
+
+
+class CapturedTraining(Callback):
+    """Lets a trainer take captured steps; says in one line why, where it cannot.
+
+    Args:
+        compiled: Whether forward and backward are compiled before they are captured.
+        steps_per_launch: Steps for one turn of Lightning's loop, at most.
+        on_cpu: Train in launches on a CPU too. Nothing is captured there and nothing gained: it is
+            for tests.
+
+    Attributes:
+        steps: Steps taken.
+        misfits: Steps whose batch did not fit the planned shape and so was not captured.
+    """
+
+    def __init__(
+        self,
+        compiled: bool = False,
+        steps_per_launch: int = _STEPS_PER_LAUNCH,
+        on_cpu: bool = False,
+    ) -> None:
+        self._is_compiled = compiled
+        self._steps_per_launch = steps_per_launch
+        self._on_cpu = on_cpu
+        self._planned: dict[int, BatchShape] = {}
+        self._captured: dict[BatchShape, CapturedStep] = {}
+        self._step: TrainingStep | None = None
+        self._average: AveragedWeights | None = None
+        self._trainer: Trainer | None = None
+        self._pool: Any = None
+        self.steps = self.misfits = 0
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Put the loop of launches in its place, before Lightning makes loader and optimiser."""
+        if stage != "fit":
+            return
+        assert isinstance(pl_module, GraphormerModule)
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        reason = self._why_not(trainer, pl_module, data)
+        if reason:
+            log.warning("--engine is not for %s: training takes the ordinary path", reason)
+            return
+        self._trainer = trainer
+        loop = trainer.fit_loop.epoch_loop
+        if not isinstance(loop, LaunchLoop):
+            trainer.fit_loop.epoch_loop = LaunchLoop(loop, self._steps_per_launch, self._launch)
+        data.numbers_only = True
+        pl_module.capturable = trainer.strategy.root_device.type == "cuda"
+        pl_module.train_launch = self._train
+
+    def _why_not(
+        self, trainer: Trainer, module: GraphormerModule, data: MoleculeDataModule
+    ) -> str | None:
+        device = trainer.strategy.root_device
+        if device.type != "cuda" and not self._on_cpu:
+            return f"a {device.type.upper()}, only for a CUDA GPU"
+        if trainer.world_size > 1:
+            return "several devices"
+        if trainer.accumulate_grad_batches > 1:
+            return "accumulated gradients"
+        if trainer.precision not in ("32-true", "bf16-mixed"):
+            return f"precision {trainer.precision}"
+        if module.hparams["uniformity_weight"]:
+            return "the uniformity loss"
+        if device.type == "cuda":
+            needed = ResidentGraphs.needed_bytes(data.store)
+            free, _ = torch.cuda.mem_get_info(device)
+            if needed > free / 2:
+                return f"a data set of {needed / 1e9:.1f} GB with {free / 1e9:.1f} GB free"
+        return None
+
+    def _launch(self, batches: Sequence[np.ndarray]) -> Launch:
+        """Collate the batches of some steps: numbers of their graphs, and their shapes."""
+        assert self._trainer is not None
+        data: Any = self._trainer.datamodule  # type: ignore[attr-defined]
+        shapes = []
+        for numbers in batches:
+            if len(numbers) not in self._planned:
+                train = data.store.num_atoms(data.indices("train"))
+                self._planned[len(numbers)] = plan_shape(train, len(numbers))
+            sizes = data.store.num_atoms(numbers)
+            planned = self._planned[len(numbers)]
+            shapes.append(planned if planned.holds(sizes) else BatchShape.of(sizes))
+        return Launch(torch.from_numpy(np.concatenate(batches)), tuple(shapes))
+
+    def _make_step(self, trainer: Trainer) -> TrainingStep:
+        """Bring the data set to the device; now the model, its optimiser and its average exist."""
+        module: Any = trainer.lightning_module
+        callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        averages = [one for one in callbacks if isinstance(one, AveragedWeights)]
+        self._average = averages[0] if averages else None
+        if module.device.type == "cuda":
+            self._pool = torch.cuda.graph_pool_handle()
+
+        how = GradClipAlgorithmType(trainer.gradient_clip_algorithm or "norm")
+
+        def clip(optimiser: torch.optim.Optimizer) -> None:
+            # The plugin for bf16 would refuse a fused optimiser, which could unscale gradients;
+            # here nothing is scaled.
+            Precision().clip_gradients(optimiser, trainer.gradient_clip_val or 0.0, how)
+
+        return TrainingStep(
+            module,
+            trainer.optimizers[0],
+            ResidentGraphs(trainer.datamodule.store, module.vocabulary, module.device),  # type: ignore[attr-defined]
+            clip,
+            trainer.precision_plugin.forward_context,
+            self._average.pairs if self._average else ([], []),
+            self._is_compiled,
+        )
+
+    def _train(self, launch: Launch, batch_idx: int) -> Tensor:
+        """Take the steps of a launch that ends with this batch; results ``[steps, 3]``."""
+        assert self._trainer is not None
+        module: Any = self._trainer.lightning_module
+        self._step = self._step or self._make_step(self._trainer)
+        numbers = self._numbers(batch_idx - len(launch.shapes) + 1, len(launch.shapes))
+        numbers = numbers.to(launch.graphs.device, non_blocking=True)
+        results = []
+        graphs = launch.graphs.split([shape.graphs for shape in launch.shapes])
+        for place, (chosen, shape) in enumerate(zip(graphs, launch.shapes, strict=True)):
+            module.seed_dropout(batch_idx - len(launch.shapes) + 1 + place)
+            results.append(self._one(chosen, numbers[place], shape).clone())
+        if self._average:
+            self._average.took(self._trainer.global_step + len(results))
+        return torch.stack(results)
+
+    def _one(self, graphs: Tensor, numbers: Tensor, shape: BatchShape) -> Tensor:
+        assert self._step is not None
+        self.steps += 1
+        if self._planned[shape.graphs] != shape:
+            self.misfits += 1
+            return self._step(graphs, numbers, shape, fixed=False)
+        if self._pool is None:
+            return self._step(graphs, numbers, shape)
+        if shape not in self._captured:
+            self._captured[shape] = CapturedStep(self._step, graphs, numbers, shape, self._pool)
+        return self._captured[shape](graphs, numbers)
+
+    def _numbers(self, first: int, steps: int) -> Tensor:
+        """What differs between steps besides the batch, see `TrainingStep`: ``[steps, 2 + G]``.
+
+        Args:
+            first: Number of the first batch in its epoch.
+            steps: How many.
+        """
+        assert self._trainer is not None
+        module: Any = self._trainer.lightning_module
+        schedule: Any = self._trainer.lr_scheduler_configs[0].scheduler
+        rows = []
+        for place in range(steps):
+            step = self._trainer.global_step + place + 1
+            rates = [
+                base * factor(schedule.last_epoch + place)
+                for base, factor in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)
+            ]
+            share = 1 - self._average.decay_at(step) if self._average else 0.0
+            rows.append([module.labels_of_step(first + place), share, *rates])
+        # The fused AdamW of a GPU reads float32; on a CPU rates stay what the schedule gives.
+        on_gpu = module.device.type == "cuda"
+        return torch.tensor(rows, dtype=torch.float32 if on_gpu else torch.float64)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Say how many batches did not fit."""
+        if self.misfits:
+            log.warning(
+                "%d of %d batches did not fit their planned shape and were not captured",
+                self.misfits,
+                self.steps,
+            )
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Free the memory of the device, and leave model and data as they were."""
+        if self._trainer is None:
+            return
+        assert isinstance(pl_module, GraphormerModule)
+        trainer.datamodule.numbers_only = False  # type: ignore[attr-defined]
+        pl_module.train_launch = None
+        self._captured.clear()
+        self._step = self._trainer = None

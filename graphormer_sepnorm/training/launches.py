@@ -1,0 +1,136 @@
+"""Several optimiser steps for one turn of Lightning's loop.
+
+A turn of the loop costs the host about a millisecond, as much as a captured step takes on a fast
+GPU. So steps in which nothing is due are taken together with the next one in which something is:
+Lightning, its callbacks and its counters see the last step of a launch, at a moment when all
+counters are what they would be if it had seen every one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.loops.fetchers import _DataFetcher
+from lightning.pytorch.loops.optimization.automatic import _AutomaticOptimization
+from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
+from lightning.pytorch.trainer import call
+from torch import Tensor
+from torch.optim import Optimizer
+
+from graphormer_sepnorm.graphs.resident import BatchShape
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The batches of consecutive steps; in the place of a batch.
+
+    Attributes:
+        graphs: Numbers of the graphs of all batches, one after the other, int64.
+        shapes: Shape of each batch.
+    """
+
+    graphs: Tensor
+    shapes: tuple[BatchShape, ...]
+
+    @property
+    def num_graphs(self) -> int:
+        """Graphs of all batches."""
+        return len(self.graphs)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Launch:
+        """Return the launch with its tensor on `device`."""
+        return replace(self, graphs=self.graphs.to(device, non_blocking=non_blocking))
+
+
+def steps_until_due(trainer: Trainer, most: int) -> int:
+    """Number of steps, 1 to `most`, of which only the last has something due at its end.
+
+    Due are the logging of every n-th step, a validation, the end of the epoch or of training, and
+    the checkpoint that `LastCheckpoint` writes after the first step of an epoch.
+    """
+    loop = trainer.fit_loop.epoch_loop
+    done = loop.batch_progress.current.ready
+    if done == 0:
+        return 1
+    room = [most, int(trainer.num_training_batches) - done]
+    if trainer.max_steps != -1:
+        room.append(trainer.max_steps - trainer.global_step)
+    every = trainer.log_every_n_steps  # type: ignore[attr-defined]
+    if every:
+        room.append(every - trainer.global_step % every)
+    validation = trainer.val_check_batch  # type: ignore[attr-defined]
+    if validation is not None and not math.isinf(validation):
+        over_epochs = trainer.check_val_every_n_epoch is None
+        seen = loop.batch_progress.total.ready if over_epochs else done
+        room.append(int(validation) - seen % int(validation))
+    return min(room)
+
+
+class LaunchLoop(_TrainingEpochLoop):
+    """Lightning's loop over an epoch, one launch a turn.
+
+    Args:
+        replaced: The loop whose place it takes.
+        most: Steps of a launch at most.
+        collate: Makes a launch of the numbers of the graphs of each batch.
+    """
+
+    def __init__(
+        self,
+        replaced: _TrainingEpochLoop,
+        most: int,
+        collate: Callable[[Sequence[np.ndarray]], Launch],
+    ) -> None:
+        super().__init__(replaced.trainer, replaced.min_steps, replaced.max_steps)
+        vars(self).update(vars(replaced))  # the validation loop already knows its data
+        self.automatic_optimization = _LaunchOptimisation(replaced.trainer)
+        self.most = most
+        self.collate = collate
+
+    def advance(self, data_fetcher: _DataFetcher) -> None:
+        """Take the steps of one launch; the last of them in Lightning's way."""
+        super().advance(_Launches(self, data_fetcher))  # type: ignore[arg-type]
+
+
+class _Launches:
+    """Fetches as many batches as a launch has, in the place of one."""
+
+    def __init__(self, loop: LaunchLoop, fetcher: _DataFetcher) -> None:
+        self._loop = loop
+        self._fetcher = fetcher
+
+    @property
+    def done(self) -> bool:
+        return self._fetcher.done
+
+    def __next__(self) -> tuple[Launch, int, int]:
+        loop = self._loop
+        steps = steps_until_due(loop.trainer, loop.most)
+        launch = loop.collate([next(self._fetcher)[0] for _ in range(steps)])
+        # Lightning counts the last one itself.
+        loop.batch_progress.increment_by(steps - 1)
+        loop._batches_that_stepped += steps - 1
+        return launch, 0, 0
+
+
+class _LaunchOptimisation(_AutomaticOptimization):
+    """Takes the steps of a launch and counts them."""
+
+    def run(self, optimizer: Optimizer, batch_idx: int, kwargs: OrderedDict) -> dict[str, Any]:
+        trainer = self.trainer
+        losses = call._call_lightning_module_hook(trainer, "training_step", *kwargs.values())
+        progress = self.optim_progress.optimizer
+        progress.zero_grad.increment_by(len(losses))
+        progress.step.increment_by(len(losses))
+        for _ in losses[1:]:  # the loop does it for one
+            trainer.fit_loop.epoch_loop.update_lr_schedulers(
+                "step", update_plateau_schedulers=False
+            )
+        return {"loss": losses[-1], "losses": losses}

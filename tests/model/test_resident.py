@@ -1,0 +1,131 @@
+"""Batches cut on the device are the collator's: the same predictions, gradients and statistics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.models import ARMS, relative_error, small_model, stored
+from reference.molecules import TIED, molecule
+
+from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, Collator, GraphBatch
+from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
+from graphormer_sepnorm.model.graphormer import Graphormer
+
+SMILES = ("CCO", "c1ccccc1C(=O)O", "N", TIED["caffeine"], TIED["adamantane"], "C.CC(C)Cl", "C1CC1N")
+CHOSEN = [5, 0, 3, 6, 1]
+EXACT = 1e-9
+ROOMY = BatchShape(60, ((5, 20),))
+DIVIDED = BatchShape(50, ((3, 12), (2, 18)))
+
+
+@pytest.fixture(scope="module")
+def graphs():
+    store, vocabulary = stored([molecule(smiles) for smiles in SMILES])
+    store.targets = np.arange(2.0 * len(SMILES), dtype=np.float32).reshape(-1, 2)
+    store.weights = np.linspace(0.5, 2, len(SMILES), dtype=np.float32)
+    return store, vocabulary, ResidentGraphs(store, vocabulary, "cpu")
+
+
+def types_of(batch: GraphBatch) -> torch.Tensor:
+    """Distance and path of the type of every pair, in place of its number in the batch."""
+    described = torch.cat([batch.type_distance[:, None].float(), batch.type_path.flatten(1)], 1)
+    special = torch.full((FIRST_ATOM_PAIR, described.shape[1]), -7.0)
+    special[1] = -8.0
+    table = torch.cat([special, described])
+    return torch.cat([table[block.pair_type].flatten(0, -2) for block in batch.blocks])
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_exact_batch_is_the_collators(graphs, blocks):
+    store, vocabulary, resident = graphs
+    truth = Collator(store, vocabulary, blocks)(CHOSEN)
+    shape = BatchShape(
+        len(truth.atom_rows), tuple((len(b.rows), b.rows.shape[1]) for b in truth.blocks)
+    )
+    batch = resident.batch(torch.tensor(CHOSEN), shape)
+    assert batch.real_atoms is not None
+    assert batch.real_atoms.all()
+    for name in (
+        *("atom_rows", "in_degree", "out_degree", "graph_of_atom", "bond_rows", "unpad"),
+        *("targets", "weights", "graph_ids"),
+    ):
+        one, other = getattr(batch, name), getattr(truth, name)
+        assert one.dtype == other.dtype, name
+        assert torch.equal(one, other), name
+    for one, other in zip(batch.blocks, truth.blocks, strict=True):
+        assert torch.equal(one.rows, other.rows)
+    assert torch.equal(types_of(batch), types_of(truth))
+
+
+def run(model: Graphormer, batch: GraphBatch):
+    """Predictions, gradients and buffers of a training pass; the model is left as it was."""
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    model.zero_grad()
+    output = model(batch)
+    (output * torch.linspace(1, 2, output.numel()).reshape(output.shape)).sum().backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
+    buffers = {name: tensor.clone() for name, tensor in model.named_buffers()}
+    model.load_state_dict(state)
+    return output.detach(), gradients, buffers
+
+
+@pytest.mark.parametrize("position", ["pre", "post"])
+@pytest.mark.parametrize("shape", [ROOMY, DIVIDED, None], ids=["padded", "two blocks", "exact"])
+@pytest.mark.parametrize("norm", ARMS)
+def test_model_gives_the_same(graphs, norm, shape, position):
+    store, vocabulary, resident = graphs
+    shape = shape or BatchShape.of(store.num_atoms(np.array(CHOSEN)))
+    model = small_model(vocabulary, norm=norm, norm_position=position).train()
+    truth = run(model, Collator(store, vocabulary)(CHOSEN))
+    result = run(model, resident.batch(torch.tensor(CHOSEN), shape))
+    assert relative_error(result[0], truth[0]) < EXACT
+    largest = max(float(gradient.abs().max()) for gradient in truth[1].values())
+    for name, gradient in truth[1].items():
+        assert float((result[1][name] - gradient).abs().max()) < EXACT * largest, name
+    for name, buffer in truth[2].items():
+        assert relative_error(result[2][name], buffer) < EXACT, name
+
+
+def test_filler_rows_are_marked_and_harmless(graphs):
+    batch = graphs[2].batch(torch.tensor(CHOSEN), ROOMY)
+    atoms = int(graphs[0].num_atoms(np.array(CHOSEN)).sum())
+    assert batch.real_atoms.tolist() == [True] * atoms + [False] * (60 - atoms)
+    for part in (batch.atom_rows, batch.in_degree, batch.graph_of_atom, batch.unpad[5:]):
+        assert not part[atoms:].any()
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.integers(1, 30), min_size=4, max_size=60),
+    st.integers(2, 4),
+    st.randoms(use_true_random=False),
+)
+def test_shape_holds_says_whether_each_graph_has_its_place(sizes, graphs, random):
+    sizes = np.array(sizes)
+    shape = plan_shape(sizes, graphs)
+    assert shape.graphs == graphs
+    assert (shape.graphs + shape.atoms) % 8 == 0
+    chosen = np.array(random.sample(sizes.tolist(), graphs))
+    ordered, places = sorted(chosen.tolist()), []
+    for number, tokens in shape.blocks:
+        places += [tokens - 1] * number
+    fits = sum(ordered) <= shape.atoms and all(
+        size <= place for size, place in zip(ordered, places, strict=True)
+    )
+    assert shape.holds(chosen) == fits
+    assert BatchShape.of(chosen).holds(chosen)
+
+
+def test_planned_shape_holds_nearly_all_random_batches():
+    generator = np.random.default_rng(0)
+    sizes = np.concatenate([generator.integers(10, 31, 5000), generator.integers(100, 201, 40)])
+    shape = plan_shape(sizes, 64)
+    assert len(shape.blocks) == 2  # few large graphs do not pad the others
+    assert shape.pairs < 0.3 * 64 * 201**2
+    drawn = [generator.choice(sizes, 64, replace=False) for _ in range(300)]
+    assert sum(shape.holds(batch) for batch in drawn) > 290
+    assert not shape.holds(np.sort(sizes)[-64:])
+    assert len(plan_shape(generator.integers(10, 31, 5000), 64).blocks) == 1

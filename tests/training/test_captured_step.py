@@ -1,0 +1,123 @@
+"""What a recording of a step needs: nothing asks the host, and the first calls leave no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
+from graphormer_sepnorm.training.captured_step import TrainingStep
+from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.optimiser import make_optimiser, place_step_counts
+
+GRAPHS = torch.tensor([3, 0, 7, 12])
+NUMBERS = torch.tensor([4.0, 0.25, 1e-2, 1e-2], dtype=torch.float64)
+SHAPE = BatchShape(36, ((4, 10),))
+
+
+@pytest.fixture
+def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable) -> Callable:
+    """Make a step of a tiny module in training mode, with an average of its weights."""
+
+    def make(**model: object) -> tuple[TrainingStep, GraphormerModule, list[torch.Tensor]]:
+        module, data = make_module(**model), make_data()
+        make_trainer(max_epochs=1, limit_train_batches=1, limit_val_batches=0).fit(module, data)
+        module.train()
+        module.zero_grad()
+        weights = list(module.model.parameters())
+        average = [torch.zeros_like(weight) for weight in weights]
+        graphs = ResidentGraphs(data.store, module.vocabulary, "cpu")
+        optimiser = make_optimiser(module.model, 1e-2, 0.1, (0.9, 0.99), 1e-8)
+        step = TrainingStep(
+            module, optimiser, graphs, lambda _: None, nullcontext, (average, weights)
+        )
+        return step, module, average
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("norm", "shape"),
+    [("shared-ln", SHAPE), ("shared-bn", SHAPE), ("bn+bn", BatchShape(36, ((3, 10), (1, 10))))],
+)
+def test_batch_and_loss_are_one_graph_without_a_question(
+    norm: str, shape: BatchShape, make_step: Callable
+) -> None:
+    """A compiler that may not leave the graph refuses whatever depends on values."""
+    torch.compiler.reset()
+    step, module, _ = make_step(norm=norm, dropout=0.0, attention_dropout=0.0, input_dropout=0.0)
+    module.double()  # in float32 a CPU may have kernels of its own, which no compiler sees through
+    traced = torch.compile(step._loss, fullgraph=True, dynamic=False, backend="eager")
+    with step.undone():
+        plain, labels = step._loss(GRAPHS, shape)
+        plain.backward()
+        expected = [p.grad.clone() for p in module.model.parameters()]
+    module.zero_grad()
+    total, own_labels = traced(GRAPHS, shape)
+    total.backward()
+    torch.testing.assert_close(total, plain)
+    assert labels == own_labels == 4
+    for parameter, gradient in zip(module.model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_first_calls_leave_no_trace(trained: bool, make_step: Callable) -> None:
+    step, module, average = make_step(dropout=0.3)
+    if trained:
+        step(GRAPHS, NUMBERS, SHAPE)
+
+    def everything() -> list[torch.Tensor]:
+        moments = [value for state in step.optimiser.state.values() for value in state.values()]
+        values = [*module.model.state_dict().values(), *average, *moments, torch.get_rng_state()]
+        return [value.clone() for value in values]
+
+    before = everything()
+    with step.undone():
+        for _ in range(3):
+            step(GRAPHS, NUMBERS, SHAPE)
+        assert not torch.equal(everything()[0], before[0])
+    after = everything()
+    if not trained:  # moments are there now, and say that no step was taken
+        assert not any(
+            value.any() for state in step.optimiser.state.values() for value in state.values()
+        )
+        del after[len(before) - 1 : -1]
+    assert len(before) == len(after)
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+def test_step_is_torchs_own(make_step: Callable) -> None:
+    """Loss, AdamW with rates from a tensor, and the average, against plain torch."""
+    step, module, average = make_step(dropout=0.0, attention_dropout=0.0, input_dropout=0.0)
+    twin, other, _ = make_step(dropout=0.0, attention_dropout=0.0, input_dropout=0.0)
+    optimiser = make_optimiser(other.model, 1e-2, 0.1, (0.9, 0.99), 1e-8)
+    start = [value.clone() for value in average]
+    loss, total, labels = step(GRAPHS, NUMBERS, SHAPE)
+    expected, count = twin._loss(GRAPHS, SHAPE)
+    (expected / 4).backward()
+    optimiser.step()
+    assert labels == count == 4
+    assert total == expected
+    assert loss == expected / 4
+    weights = list(module.model.parameters())
+    for one, truth in zip(weights, other.model.parameters(), strict=True):
+        assert torch.equal(one, truth)
+    for one, was, weight in zip(average, start, weights, strict=True):
+        torch.testing.assert_close(one, 0.75 * was + 0.25 * weight.detach())
+    assert [group["lr"] for group in step.optimiser.param_groups] == [1e-2, 1e-2]
+
+
+@pytest.mark.parametrize(("capturable", "device"), [(True, "meta"), (False, "cpu")])
+def test_step_counts_go_where_the_optimiser_expects_them(capturable: bool, device: str) -> None:
+    model = torch.nn.Linear(2, 1, device="meta")  # stands for a GPU
+    optimiser = make_optimiser(model, 1e-2, 0.1, (0.9, 0.99), 1e-8)
+    for group in optimiser.param_groups:
+        group["capturable"] = capturable
+    for parameter in model.parameters():
+        optimiser.state[parameter]["step"] = torch.tensor(3.0)
+    place_step_counts(optimiser)
+    assert {state["step"].device.type for state in optimiser.state.values()} == {device}

@@ -1,0 +1,99 @@
+"""Fifty steps: a GPU gives what a CPU gives, and captured steps what eager ones give."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import Callback, Trainer
+from tiny_graphs import path_graphs
+
+from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.training.averaging import AveragedWeights
+from graphormer_sepnorm.training.captured import CapturedTraining
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
+STEPS = 50
+STEADY = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0, "eps": 1e-2}
+
+
+class StepLosses(Callback):
+    """Records the loss of every step, also of those that were launched together."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def on_train_batch_end(self, trainer: Trainer, module: Any, outputs: dict, *_: Any) -> None:
+        self.values += outputs.get("losses", outputs["loss"].reshape(1)).tolist()
+
+
+@pytest.fixture
+def losses_of(
+    make_module: Callable, make_data: Callable, make_trainer: Callable, splits: DatasetSplits
+) -> Callable[..., torch.Tensor]:
+    """Train `STEPS` steps, with an average of the weights and clipping; return their losses."""
+    own = dataclasses.replace(splits, train=path_graphs(203, 1), fingerprint="paths-203")
+
+    def run(
+        accelerator: str, *callbacks: Callback, precision: str = "32-true", **model: Any
+    ) -> torch.Tensor:
+        recorder = StepLosses()
+        trainer = make_trainer(
+            accelerator=accelerator,
+            devices=1,
+            precision=precision,
+            max_steps=STEPS,
+            max_epochs=-1,
+            gradient_clip_val=1.0,
+            callbacks=[AveragedWeights(0.9), *callbacks, recorder],
+        )
+        trainer.fit(make_module(**{**STEADY, **model}), make_data(own, batch_size=16))
+        assert trainer.global_step == len(recorder.values) == STEPS
+        values = trainer.callback_metrics["validation_mae"].reshape(1).cpu()
+        return torch.cat([torch.tensor(recorder.values), values])
+
+    return run
+
+
+@pytest.mark.parametrize("norm", ["bn+ln", "shared-ln", "shared-bn", "bn+bn"])
+def test_gpu_trains_as_a_cpu(norm: str, losses_of: Callable) -> None:
+    expected = losses_of("cpu", norm=norm)
+    torch.testing.assert_close(losses_of("gpu", norm=norm), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("norm", ["bn+ln", "shared-bn"])
+def test_captured_steps_train_as_eager_ones(norm: str, compiled: bool, losses_of: Callable) -> None:
+    expected = losses_of("gpu", norm=norm)
+    captured = CapturedTraining(compiled)
+    losses = losses_of("gpu", captured, norm=norm)
+    assert captured.steps == STEPS  # it was not the ordinary path
+    assert captured.misfits == 0
+    torch.testing.assert_close(losses, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_captured_dropout_depends_on_the_seed_of_each_step_alone(losses_of: Callable) -> None:
+    dropped = {"dropout": 0.3, "attention_dropout": 0.3}
+    torch.manual_seed(1)
+    first = losses_of("gpu", CapturedTraining(steps_per_launch=3), **dropped)
+    torch.manual_seed(2)
+    second = losses_of("gpu", CapturedTraining(steps_per_launch=16), **dropped)
+    torch.testing.assert_close(first, second, rtol=1e-3, atol=1e-4)
+    eager = losses_of("gpu", **dropped)
+    assert not torch.allclose(first, losses_of("gpu", CapturedTraining(), **STEADY), rtol=1e-2)
+    # Padding shifts which random number a row gets: the same distribution, not the same masks.
+    assert abs(first[:STEPS].mean() - eager[:STEPS].mean()) < 0.1 * eager[:STEPS].mean()
+
+
+@pytest.mark.parametrize("engine", ["eager", "captured"])
+def test_bf16_trains_as_float32(engine: str, losses_of: Callable) -> None:
+    expected = losses_of("gpu")
+    more = [CapturedTraining()] if engine == "captured" else []
+    losses = losses_of("gpu", *more, precision="bf16-mixed")
+    torch.testing.assert_close(losses, expected, rtol=0.1, atol=0.05)
