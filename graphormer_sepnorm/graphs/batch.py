@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.graphs.structure import SHARE_UNIT
+from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 # Meaning of the first numbers in `AttentionBlock.pair_type`; pair type t of the batch follows at

@@ -22,11 +22,11 @@ from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
-from graphormer_sepnorm.graphs.structure import PairTypes, block_structure
+from graphormer_sepnorm.graphs.structure import PairTypes
 
 log = logging.getLogger(__name__)
 
-STRUCTURE_VERSION = 2
+STRUCTURE_VERSION = 3
 _BLOCK_PAIRS = 300_000  # pairs of atoms worked on at once: enough to vectorise, small in memory
 _ARRAYS = (
     "first_atom",
@@ -126,7 +126,7 @@ class GraphStore:
         atoms, in_degree, out_degree, pair_type = [], [], [], []
         targets, weights, sizes = [], [], []
         for block, labels, block_weights in _blocks(graphs):
-            structure = block_structure(block, types, len(sizes))
+            structure = types.block_structure(block, len(sizes))
             sizes.extend(graph.num_atoms for graph in block)
             atoms.append(_narrow(np.concatenate([graph.atom_codes for graph in block])))
             in_degree.append(_narrow(structure.in_degree))

@@ -22,9 +22,9 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 from torch_geometric.data import Data
 
-from graphormer_sepnorm.graphs import structure
+from graphormer_sepnorm.graphs import structure_block
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.graphs.structure import SAME_ATOM, UNREACHABLE
+from graphormer_sepnorm.graphs.structure_block import SAME_ATOM, UNREACHABLE
 
 
 def assert_as_enumerated(graphs: list[Data], hops: int) -> None:
@@ -122,7 +122,7 @@ def large_systems() -> dict[str, networkx.Graph]:
 def test_large_fused_systems(name, rescaled, monkeypatch):
     """Up to 3.5e10 shortest paths between two corners; exact integers are the truth."""
     if rescaled:
-        monkeypatch.setattr(structure, "_LARGEST_SIGMA", 50.0)
+        monkeypatch.setattr(structure_block, "LARGEST_COUNT", 50.0)
     drawn = networkx.convert_node_labels_to_integers(large_systems()[name])
     n = drawn.number_of_nodes()
     data = graph(n, list(drawn.edges), random_codes(drawn.number_of_edges()))
@@ -150,7 +150,7 @@ def test_sums_that_differ_in_the_last_bits_make_no_new_types():
     ]
     store = GraphStore.from_graphs(graphs, 5)
     assert sorted(store.type_distance) == [-1, 0, 1, 2]
-    assert (store.type_share == structure.SHARE_UNIT).all()
+    assert (store.type_share == structure_block.SHARE_UNIT).all()
 
 
 def test_path_counts_beyond_float64():

@@ -1,0 +1,112 @@
+"""Pair types by the compiled functions of ``kernels/structure.c``."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+
+import numpy as np
+
+from graphormer_sepnorm.graphs import structure_block
+from graphormer_sepnorm.graphs.structure_block import Block, BlockStructure, ConflictingBonds
+
+_DONE, _NO_MEMORY = -1, -2
+
+
+class _Block(ctypes.Structure):
+    """`Block` of ``structure.c``."""
+
+    _fields_ = (
+        ("num_graphs", ctypes.c_int64),
+        ("num_kinds", ctypes.c_int64),
+        ("num_atoms", ctypes.c_void_p),
+        ("num_bonds", ctypes.c_void_p),
+        ("source", ctypes.c_void_p),
+        ("target", ctypes.c_void_p),
+        ("kind", ctypes.c_void_p),
+        ("largest_count", ctypes.c_double),
+        ("in_degree", ctypes.c_void_p),
+        ("out_degree", ctypes.c_void_p),
+        ("pair_type", ctypes.c_void_p),
+    )
+
+
+class CompiledTypes:
+    """A growing table of pair types; see `graphormer_sepnorm.graphs.structure.PairTypes`.
+
+    Args:
+        library: The compiled functions.
+        max_path_length: D, the hops of a path that count.
+    """
+
+    def __init__(self, library: ctypes.CDLL, max_path_length: int) -> None:
+        self._library = library
+        new = library.pair_types_new
+        new.argtypes, new.restype = (ctypes.c_int64, ctypes.c_double), ctypes.c_void_p
+        for name in ("structure_of_block", "pair_types_count", "pair_types_entries"):
+            getattr(library, name).restype = ctypes.c_int64
+        table = new(max_path_length, structure_block.SHARE_UNIT)
+        if table is None:
+            raise MemoryError
+        self._table = ctypes.c_void_p(table)
+        weakref.finalize(self, library.pair_types_free, self._table)
+
+    def __len__(self) -> int:
+        return self._library.pair_types_count(self._table)
+
+    def block_structure(self, block: Block) -> BlockStructure:
+        """Compute degrees and pair types.
+
+        Raises:
+            ConflictingBonds: If one pair of atoms has two different bonds.
+        """
+        num_atoms, num_bonds, edges, kind = (
+            np.ascontiguousarray(array, dtype=np.int64)
+            for array in (block.num_atoms, block.num_bonds, block.edges, block.kind)
+        )
+        total = int(num_atoms.sum())
+        in_degree, out_degree = np.empty(total, np.int64), np.empty(total, np.int64)
+        pair_type = np.empty(int((num_atoms**2).sum()), np.int32)
+        result = self._library.structure_of_block(
+            self._table,
+            ctypes.byref(
+                _Block(
+                    len(num_atoms),
+                    block.num_kinds,
+                    num_atoms.ctypes.data,
+                    num_bonds.ctypes.data,
+                    edges[0].ctypes.data,
+                    edges[1].ctypes.data,
+                    kind.ctypes.data,
+                    structure_block.LARGEST_COUNT,
+                    in_degree.ctypes.data,
+                    out_degree.ctypes.data,
+                    pair_type.ctypes.data,
+                )
+            ),
+        )
+        if result == _NO_MEMORY:
+            raise MemoryError
+        if result != _DONE:
+            raise ConflictingBonds(result)
+        return BlockStructure(in_degree, out_degree, pair_type)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the types as flat arrays; see `PairTypes.arrays`."""
+        distance = np.empty(len(self), np.int32)
+        start = np.empty(len(self) + 1, np.int64)
+        self._library.pair_types_distances(self._table, *_pointers(distance, start))
+        hop, kind, share = (np.empty(start[-1], np.int32) for _ in range(3))
+        if self._library.pair_types_entries(self._table, *_pointers(hop, kind, share)) != _DONE:
+            raise MemoryError
+        return {
+            "type_distance": distance,
+            "type_start": start,
+            "type_hop": hop,
+            "type_kind": kind,
+            "type_share": share,
+        }
+
+
+def _pointers(*arrays: np.ndarray) -> list[ctypes.c_void_p]:
+    return [ctypes.c_void_p(array.ctypes.data) for array in arrays]

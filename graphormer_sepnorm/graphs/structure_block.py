@@ -1,0 +1,64 @@
+"""What goes into the computation of structure and what comes out, for a block of graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# Shares of paths are kept in fixed point. Sums of the same shares in another order differ in the
+# last bits of a float64; rounded to this grid they are equal, and so are their types.
+SHARE_UNIT = 1 << 30
+
+# The first two pair types of every table.
+SAME_ATOM, UNREACHABLE = 0, 1
+UNREACHABLE_DISTANCE = -1
+
+# Numbers of shortest paths are scaled before they overflow.
+LARGEST_COUNT = 1e200
+
+
+@dataclass(frozen=True)
+class Block:
+    """The bonds of some graphs, one graph after the other.
+
+    Attributes:
+        num_atoms: int64 ``[G]``.
+        num_bonds: int64 ``[G]``, directed bonds as they were given.
+        edges: int64 ``[2, E]``, source and target, numbered within their graph.
+        kind: int64 ``[E]``, number of the kind of bond.
+        num_kinds: Kinds of bond known so far.
+    """
+
+    num_atoms: np.ndarray
+    num_bonds: np.ndarray
+    edges: np.ndarray
+    kind: np.ndarray
+    num_kinds: int
+
+
+@dataclass(frozen=True)
+class BlockStructure:
+    """Structure of a block of graphs, laid out one graph after the other.
+
+    Attributes:
+        in_degree: int64 ``[sum n]``, distinct neighbours with a bond to the atom.
+        out_degree: int64 ``[sum n]``, distinct neighbours the atom has a bond to.
+        pair_type: int32 ``[sum n^2]``, type of each ordered pair, row-major within a graph.
+    """
+
+    in_degree: np.ndarray
+    out_degree: np.ndarray
+    pair_type: np.ndarray
+
+
+class ConflictingBonds(Exception):
+    """Two different bonds from one atom to another.
+
+    Attributes:
+        atom: The first such atom of the block.
+    """
+
+    def __init__(self, atom: int) -> None:
+        super().__init__(atom)
+        self.atom = atom
