@@ -136,18 +136,16 @@ class Collator:
         store = self.store
         graphs = np.asarray(indices, dtype=np.int64)
         sizes = store.num_atoms(graphs)
-        starts = store.first_atom[graphs]
-        slices = [slice(s, s + n) for s, n in zip(starts.tolist(), sizes.tolist(), strict=True)]
-        pairs = [
-            store.pair_type[p : p + n * n]
-            for p, n in zip(store.first_pair[graphs].tolist(), sizes.tolist(), strict=True)
-        ]
-        lookup, types = _used_types(pairs, len(store.type_distance))
-        blocks, unpad = self._blocks(sizes, pairs, lookup)
+        atoms = _ranges(store.first_atom[graphs], sizes)
+        groups = self._groups(sizes)
+        order = graphs[np.concatenate(groups)]
+        pairs = _parts(store.pair_type, store.first_pair[order], store.first_pair[order + 1])
+        types, pairs = _used_types(pairs, len(store.type_distance))
+        blocks, unpad = _attention_blocks(groups, sizes, pairs)
         return GraphBatch(
-            atom_rows=_long(np.concatenate([self._atom_rows[part] for part in slices])),
-            in_degree=_long(np.concatenate([store.in_degree[part] for part in slices])),
-            out_degree=_long(np.concatenate([store.out_degree[part] for part in slices])),
+            atom_rows=_long(self._atom_rows[atoms]),
+            in_degree=_long(store.in_degree[atoms]),
+            out_degree=_long(store.out_degree[atoms]),
             graph_of_atom=_long(np.repeat(np.arange(len(graphs)), sizes)),
             real_atoms=None,
             type_distance=_long(store.type_distance[types]),
@@ -160,55 +158,84 @@ class Collator:
             graph_ids=torch.from_numpy(graphs),
         )
 
-    def _blocks(
-        self, sizes: np.ndarray, pairs: list[np.ndarray], lookup: np.ndarray
-    ) -> tuple[tuple[AttentionBlock, ...], Tensor]:
-        num_graphs = len(sizes)
-        first_row = (num_graphs + np.concatenate([[0], np.cumsum(sizes)])).tolist()
-        parts = min(self.attention_blocks, num_graphs)
-        groups = np.array_split(np.argsort(sizes, kind="stable"), parts) if parts > 1 else None
-        blocks = []
-        unpad = np.empty(first_row[-1], dtype=np.int64)
-        flat = 0
-        for group in groups or [np.arange(num_graphs)]:
-            tokens = int(sizes[group].max()) + 1
-            rows = np.zeros((len(group), tokens), dtype=np.int64)
-            pair_type = np.full((len(group), tokens, tokens), PADDING_PAIR, dtype=np.int64)
-            for place, graph in enumerate(group.tolist()):
-                n = int(sizes[graph])
-                rows[place, 0] = graph
-                rows[place, 1 : n + 1] = np.arange(first_row[graph], first_row[graph] + n)
-                unpad[graph] = flat
-                unpad[first_row[graph] : first_row[graph] + n] = flat + 1 + np.arange(n)
-                pair_type[place, :, : n + 1] = TOKEN_PAIR
-                pair_type[place, 1 : n + 1, 1 : n + 1] = lookup[pairs[graph]].reshape(n, n)
-                flat += tokens
-            blocks.append(AttentionBlock(torch.from_numpy(rows), torch.from_numpy(pair_type)))
-        return tuple(blocks), torch.from_numpy(unpad)
+    def _groups(self, sizes: np.ndarray) -> list[np.ndarray]:
+        """Divide the graphs of a batch into those of each attention block."""
+        parts = min(self.attention_blocks, len(sizes))
+        if parts == 1:
+            return [np.arange(len(sizes))]
+        return np.array_split(np.argsort(sizes, kind="stable"), parts)
 
     def _paths(self, types: np.ndarray) -> Tensor:
         """Return the paths of these types as ``[P, D, k]``."""
         store = self.store
         start = store.type_start[types]
         length = store.type_start[types + 1] - start
-        place = np.repeat(np.arange(len(types)), length)
-        entry = np.arange(len(place)) + np.repeat(start - np.cumsum(length) + length, length)
-        paths = np.zeros((len(types), store.max_path_length, len(self._bond_rows)), np.float32)
-        paths[place, store.type_hop[entry], store.type_kind[entry]] = (
-            store.type_share[entry] / SHARE_UNIT
-        )
+        entry = _ranges(start, length)
+        hops, kinds = store.max_path_length, len(self._bond_rows)
+        paths = np.zeros((len(types), hops, kinds), np.float32)
+        place = np.repeat(np.arange(len(types)) * (hops * kinds), length)
+        place += store.type_hop[entry] * kinds + store.type_kind[entry]
+        paths.reshape(-1)[place] = store.type_share[entry] * np.float64(1 / SHARE_UNIT)
         return torch.from_numpy(paths)
 
 
-def _used_types(pairs: list[np.ndarray], num_types: int) -> tuple[np.ndarray, np.ndarray]:
-    """Number the types that occur: ``lookup[type]`` in the batch (offset included), and them."""
+def _attention_blocks(
+    groups: list[np.ndarray], sizes: np.ndarray, pairs: np.ndarray
+) -> tuple[tuple[AttentionBlock, ...], Tensor]:
+    """Lay out the tokens and pairs of each group of graphs.
+
+    Args:
+        groups: Numbers of the graphs of each block, in the batch.
+        sizes: Atoms of each graph of the batch.
+        pairs: What `AttentionBlock.pair_type` says of the pairs of atoms, group after group.
+
+    Returns:
+        The blocks, and `GraphBatch.unpad`.
+    """
+    first_row = len(sizes) + np.cumsum(sizes) - sizes
+    unpad = np.empty(len(sizes) + int(sizes.sum()), dtype=np.int64)
+    blocks = []
+    flat, first_pair = 0, 0
+    for group in groups:
+        own = sizes[group, None]
+        tokens = int(own.max()) + 1
+        real = np.arange(tokens) <= own
+        rows = np.where(real, first_row[group, None] - 1 + np.arange(tokens), 0)
+        rows[:, 0] = group
+        unpad[rows[real]] = flat + np.flatnonzero(real)
+
+        pair_type = np.empty((len(group), tokens, tokens), dtype=np.int64)
+        pair_type[:] = np.where(real, TOKEN_PAIR, PADDING_PAIR)[:, None]
+        of_atoms = real[:, 1:, None] & real[:, None, 1:]
+        last_pair = first_pair + int((own**2).sum())
+        pair_type[:, 1:, 1:][of_atoms] = pairs[first_pair:last_pair]
+        blocks.append(AttentionBlock(torch.from_numpy(rows), torch.from_numpy(pair_type)))
+        flat, first_pair = flat + real.size, last_pair
+    return tuple(blocks), torch.from_numpy(unpad)
+
+
+def _used_types(pairs: np.ndarray, num_types: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the types that occur in `pairs`, and their numbers in the batch for each pair."""
     used = np.zeros(num_types, dtype=bool)
-    for part in pairs:
-        used[part] = True
+    used[pairs] = True
     types = np.flatnonzero(used)
     lookup = np.zeros(num_types, dtype=np.int64)
     lookup[types] = np.arange(len(types)) + FIRST_ATOM_PAIR
-    return lookup, types
+    return types, lookup[pairs]
+
+
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return ``start, start + 1, ...``, `length` numbers of each, one after the other."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)
+
+
+def _parts(array: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return ``array[start:end]`` of each, one after the other."""
+    plain = np.asarray(array)  # slices of a memory map are slow
+    return np.concatenate(
+        [plain[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    )
 
 
 def _long(values: np.ndarray) -> Tensor:

@@ -20,6 +20,8 @@ It is computed by the compiled functions or, without them, in numpy, with the sa
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from graphormer_sepnorm.errors import DataError
@@ -28,6 +30,8 @@ from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
 from graphormer_sepnorm.graphs.plain_structure import PlainTypes
 from graphormer_sepnorm.graphs.structure_block import Block, BlockStructure, ConflictingBonds
 from graphormer_sepnorm.kernels import library
+
+_LARGEST_LOOKUP = 1 << 16
 
 
 class PairTypes:
@@ -86,9 +90,9 @@ class PairTypes:
     def _kind_numbers(self, bond_codes: np.ndarray) -> np.ndarray:
         """Number the rows of ``bond_codes [E, K]``; equal rows get equal numbers, ``[E]``."""
         self._bond_features = bond_codes.shape[1]
-        distinct, inverse = np.unique(bond_codes, axis=0, return_inverse=True)
+        distinct, inverse = _distinct_rows(bond_codes)
         numbers = [self.kinds.setdefault(tuple(row), len(self.kinds)) for row in distinct.tolist()]
-        return np.asarray(numbers, dtype=np.int64)[inverse.reshape(-1)]
+        return np.asarray(numbers, dtype=np.int64)[inverse]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the table as flat arrays.
@@ -99,3 +103,21 @@ class PairTypes:
         """
         kinds = np.asarray(list(self.kinds), dtype=np.int64).reshape(-1, self._bond_features)
         return {**self._types.arrays(), "bond_kinds": kinds}
+
+
+def _distinct_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct rows of ``codes [n, K]`` in order, and which of them each row is."""
+    if not codes.size:
+        return codes[:1], np.zeros(len(codes), np.int64)
+    low, high = codes.min(axis=0), codes.max(axis=0)
+    widths = [top - bottom + 1 for bottom, top in zip(low.tolist(), high.tolist(), strict=True)]
+    if math.prod(widths) > _LARGEST_LOOKUP:
+        distinct, inverse = np.unique(codes, axis=0, return_inverse=True)
+        return distinct, inverse.reshape(-1)
+    # Few combinations are possible, as in nearly every data set: much quicker than sorting.
+    combination = np.ravel_multi_index(tuple((codes - low).T), widths)
+    lookup = np.zeros(math.prod(widths), np.int64)
+    lookup[combination] = 1
+    found = np.flatnonzero(lookup)
+    lookup[found] = np.arange(len(found))
+    return np.stack(np.unravel_index(found, widths), axis=1) + low, lookup[combination]

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference.any_graphs import graphs_of_any_kind, large_systems, random_codes
 from reference.literal import PlainGraph, counted_path_shares, distances, path_shares
 from reference.molecules import TIE_FREE, TIED, directed_graph, graph, molecule
 from reference.structures import (
@@ -65,18 +66,6 @@ def test_zinc_molecules(zinc_graphs):
     assert_as_enumerated(zinc_graphs[:12], 20)
 
 
-@st.composite
-def graphs_of_any_kind(draw):
-    """Directed, with several fragments, ties, isolated atoms; self-loops and repeated bonds too."""
-    n = draw(st.integers(1, 7))
-    pairs = [(i, j) for i in range(n) for j in range(n)]
-    bonds = draw(st.dictionaries(st.sampled_from(pairs), st.integers(0, 2), max_size=16))
-    edges = list(bonds)
-    if draw(st.booleans()) and edges:
-        edges += draw(st.lists(st.sampled_from(edges), max_size=3))
-    return directed_graph(n, edges, [bonds[edge] for edge in edges])
-
-
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.lists(graphs_of_any_kind(), min_size=1, max_size=3), st.integers(1, 7))
 def test_any_graphs(graphs, hops):
@@ -104,17 +93,6 @@ def test_distances_of_zinc_molecules(zinc_graphs):
         truth = shortest_path(csr_matrix((ones, data.edge_index.numpy()), (n, n)), unweighted=True)
         found = store.type_distance[pair_types(store, index)].astype(float)
         assert np.array_equal(np.where(found < 0, np.inf, found), truth)
-
-
-def random_codes(number: int) -> list[int]:
-    return np.random.default_rng(0).integers(0, 3, number).tolist()
-
-
-def large_systems() -> dict[str, networkx.Graph]:
-    return {
-        "grid 20 x 20": networkx.grid_2d_graph(20, 20),
-        "graphene 7 x 8": networkx.hexagonal_lattice_graph(7, 8),
-    }
 
 
 @pytest.mark.parametrize("rescaled", [False, True])
