@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphormer_sepnorm.graphs.packed_graphs import ranges
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
@@ -136,7 +137,7 @@ class Collator:
         store = self.store
         graphs = np.asarray(indices, dtype=np.int64)
         sizes = store.num_atoms(graphs)
-        atoms = _ranges(store.first_atom[graphs], sizes)
+        atoms = ranges(store.first_atom[graphs], sizes)
         groups = self._groups(sizes)
         order = graphs[np.concatenate(groups)]
         pairs = _parts(store.pair_type, store.first_pair[order], store.first_pair[order + 1])
@@ -170,7 +171,7 @@ class Collator:
         store = self.store
         start = store.type_start[types]
         length = store.type_start[types + 1] - start
-        entry = _ranges(start, length)
+        entry = ranges(start, length)
         hops, kinds = store.max_path_length, len(self._bond_rows)
         paths = np.zeros((len(types), hops, kinds), np.float32)
         place = np.repeat(np.arange(len(types)) * (hops * kinds), length)
@@ -222,12 +223,6 @@ def _used_types(pairs: np.ndarray, num_types: int) -> tuple[np.ndarray, np.ndarr
     lookup = np.zeros(num_types, dtype=np.int64)
     lookup[types] = np.arange(len(types)) + FIRST_ATOM_PAIR
     return types, lookup[pairs]
-
-
-def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return ``start, start + 1, ...``, `length` numbers of each, one after the other."""
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)
 
 
 def _parts(array: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:

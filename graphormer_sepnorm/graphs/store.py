@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,12 @@ import numpy as np
 from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, packed_blocks
 from graphormer_sepnorm.graphs.structure import PairTypes
 
 log = logging.getLogger(__name__)
 
 STRUCTURE_VERSION = 3
-_BLOCK_PAIRS = 300_000  # pairs of atoms worked on at once: enough to vectorise, small in memory
 _ARRAYS = (
     "first_atom",
     "atom_codes",
@@ -116,34 +114,42 @@ class GraphStore:
         Args:
             graphs: `MolecularGraph` objects (without targets), or PyG ``Data`` objects: integer
                 ``x [n] or [n, F]``, ``edge_index [2, E]``, optionally integer
-                ``edge_attr [E] or [E, K]``, ``y`` and ``weight`` (1 where there is none).
+                ``edge_attr [E] or [E, K]``, ``y`` and ``weight`` (1 where there is none); or
+                `PackedGraphs` of many.
             max_path_length: D, hops of a shortest path that enter the edge encoding.
 
         Raises:
             DataError: Naming the graph that is not of this form.
         """
+        return cls._of_blocks(packed_blocks(graphs), max_path_length, _InMemory())
+
+    @classmethod
+    def _of_blocks(
+        cls, blocks: Iterable[PackedGraphs], max_path_length: int, pair_type: _InMemory | _InFile
+    ) -> GraphStore:
         types = PairTypes(max_path_length)
-        atoms, in_degree, out_degree, pair_type = [], [], [], []
-        targets, weights, sizes = [], [], []
-        for block, labels, block_weights in _blocks(graphs):
-            structure = types.block_structure(block, len(sizes))
-            sizes.extend(graph.num_atoms for graph in block)
-            atoms.append(_narrow(np.concatenate([graph.atom_codes for graph in block])))
+        atoms, in_degree, out_degree, targets, weights, sizes = [], [], [], [], [], []
+        position = 0
+        for block in blocks:
+            structure = types.block_structure(block, position)
+            position += len(block.num_atoms)
+            sizes.append(block.num_atoms)
+            atoms.append(_narrow(block.atom_codes))
             in_degree.append(_narrow(structure.in_degree))
             out_degree.append(_narrow(structure.out_degree))
             pair_type.append(_narrow(structure.pair_type))
-            targets.append(np.stack(labels))
-            weights.extend(block_weights)
+            targets.append(block.targets)
+            weights.append(block.weights)
         if not sizes:
             raise DataError("the data set holds no graphs")
         arrays = {
-            "first_atom": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            "first_atom": np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64),
             "atom_codes": np.concatenate(atoms),
             "in_degree": np.concatenate(in_degree),
             "out_degree": np.concatenate(out_degree),
-            "pair_type": np.concatenate(pair_type),
+            "pair_type": pair_type.finished(),
             "targets": np.concatenate(targets),
-            "weights": np.array(weights, dtype=np.float32),
+            "weights": np.concatenate(weights),
             **types.arrays(),
         }
         return cls(arrays, max_path_length)
@@ -175,90 +181,12 @@ class GraphStore:
             if problem is not None:
                 if directory.exists():
                     log.warning("graph store %s %s: it is built anew", directory, problem)
-                _save(cls.from_graphs(graphs(), max_path_length), directory, key)
+                _build(
+                    directory,
+                    key,
+                    lambda pairs: cls._of_blocks(packed_blocks(graphs()), max_path_length, pairs),
+                )
             return cls(_load(directory), max_path_length)
-
-
-def _blocks(
-    graphs: Iterable[Any],
-) -> Iterator[tuple[list[MolecularGraph], list[np.ndarray], list[float]]]:
-    """Group graphs, their targets ``[T]`` and weights into blocks of bounded size; check each."""
-    block: list[MolecularGraph] = []
-    labels: list[np.ndarray] = []
-    weights: list[float] = []
-    pairs = 0
-    widths: tuple[int, int, int] | None = None
-    for position, data in enumerate(graphs):
-        graph, targets, weight = checked_graph(data, f"graph {position}")
-        own = (graph.atom_codes.shape[1], graph.bond_codes.shape[1], len(targets))
-        widths = widths or own
-        if own != widths:
-            raise DataError(
-                f"graph {position} has {own} (atom features, bond features, targets), the graphs "
-                f"before it {widths}: all graphs of a data set must agree"
-            )
-        if block and pairs + graph.num_atoms**2 > _BLOCK_PAIRS:
-            yield block, labels, weights
-            block, labels, weights, pairs = [], [], [], 0
-        block.append(graph)
-        labels.append(targets)
-        weights.append(weight)
-        pairs += graph.num_atoms**2
-    if block:
-        yield block, labels, weights
-
-
-def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, float]:
-    """Bring one graph, its targets and its weight into the form that the rest works on."""
-    if isinstance(data, MolecularGraph):
-        return data, np.empty(0, dtype=np.float32), 1.0
-    atom_codes = _integer_columns(data.x, f"{where}: x (atom features)")
-    if not len(atom_codes):
-        raise DataError(f"{where} has no atoms: leave it out of the data set")
-    edge_index = np.asarray(data.edge_index)
-    if edge_index.ndim != 2 or len(edge_index) != 2 or not _holds_integers(edge_index):
-        raise DataError(
-            f"{where}: edge_index must be integers [2, edges], one column per directed bond; "
-            "without bonds, of shape [2, 0]"
-        )
-    edge_index = edge_index.astype(np.int64)
-    if edge_index.size and not (edge_index.min() >= 0 and edge_index.max() < len(atom_codes)):
-        raise DataError(f"{where}: edge_index names atoms outside 0..{len(atom_codes) - 1}")
-    bonds = getattr(data, "edge_attr", None)
-    if bonds is None:
-        bond_codes = np.zeros((edge_index.shape[1], 1), dtype=np.int64)
-    else:
-        bond_codes = _integer_columns(bonds, f"{where}: edge_attr (bond features)")
-    if len(bond_codes) != edge_index.shape[1]:
-        raise DataError(
-            f"{where}: edge_attr has {len(bond_codes)} rows for {edge_index.shape[1]} edges"
-        )
-    targets = getattr(data, "y", None)
-    targets = np.empty(0) if targets is None else np.asarray(targets)
-    weight = getattr(data, "weight", None)
-    weight = 1.0 if weight is None else float(weight)
-    if not 0 <= weight < math.inf:
-        raise DataError(f"{where} has the weight {weight}: it must be a number, 0 or more")
-    graph = MolecularGraph(atom_codes, edge_index, bond_codes)
-    return graph, targets.reshape(-1).astype(np.float32), weight
-
-
-def _integer_columns(values: Any, what: str) -> np.ndarray:
-    """Return integer features as int64 ``[n, columns]``."""
-    array = np.asarray(values)
-    if not _holds_integers(array):
-        raise DataError(f"{what} are {array.dtype}: Graphormer embeds integer codes")
-    return array.astype(np.int64).reshape(len(array), -1) if array.size else _no_rows(array)
-
-
-def _holds_integers(array: np.ndarray) -> bool:
-    # An array without entries has no say: torch makes empty ones float.
-    return not array.size or np.issubdtype(array.dtype, np.integer) or array.dtype == bool
-
-
-def _no_rows(array: np.ndarray) -> np.ndarray:
-    """Keep the number of columns of an array without rows (a molecule without bonds)."""
-    return np.zeros((0, array.shape[1] if array.ndim == 2 else 1), dtype=np.int64)
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
@@ -304,14 +232,18 @@ def _load(directory: Path) -> dict[str, np.ndarray]:
     return {name: np.load(directory / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
 
 
-def _save(store: GraphStore, directory: Path, key: dict[str, str | int]) -> None:
-    """Write the store beside its place, then rename it there; the caller holds the lock."""
+def _build(
+    directory: Path, key: dict[str, str | int], make: Callable[[_InFile], GraphStore]
+) -> None:
+    """Write a store beside its place, then rename it there; the caller holds the lock."""
     partial = directory.with_name(f".{directory.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
     partial.mkdir()
     try:
+        store = make(_InFile(partial / "pair_type.npy"))
         for name in _ARRAYS:
-            np.save(partial / f"{name}.npy", getattr(store, name))
+            if name != "pair_type":
+                np.save(partial / f"{name}.npy", getattr(store, name))
         checksums = {name: _checksum(partial / f"{name}.npy") for name in _ARRAYS}
         record = {"key": key, "checksums": checksums}
         (partial / "store.json").write_text(json.dumps(record, indent=1) + "\n")
@@ -320,3 +252,60 @@ def _save(store: GraphStore, directory: Path, key: dict[str, str | int]) -> None
         os.replace(partial, directory)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+class _InMemory:
+    """An array that is made of parts, in memory."""
+
+    def __init__(self) -> None:
+        self._parts: list[np.ndarray] = []
+
+    def append(self, part: np.ndarray) -> None:
+        self._parts.append(part)
+
+    def finished(self) -> np.ndarray:
+        return np.concatenate(self._parts)
+
+
+class _InFile:
+    """An array that is made of parts, in a ``.npy`` file: it may be larger than memory.
+
+    As in memory, the type is that which holds all parts: types of pairs are numbered as they
+    occur, so of a large data set some parts come in narrow types, all others in a wider one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._dtype = np.dtype(np.uint8)
+        self._length = 0
+        self._write_header("wb")
+
+    def append(self, part: np.ndarray) -> None:
+        dtype = np.result_type(self._dtype, part.dtype)
+        if dtype != self._dtype:
+            self._widen(dtype)
+        with self._path.open("ab") as handle:
+            part.astype(dtype).tofile(handle)
+        self._length += len(part)
+
+    def _widen(self, dtype: np.dtype) -> None:
+        narrow = self._path.with_suffix(".narrow")
+        before = self.finished()
+        self._path.rename(narrow)
+        self._dtype, self._length = dtype, 0
+        self._write_header("wb")
+        for start in range(0, len(before), 1 << 22):
+            self.append(before[start : start + (1 << 22)])
+        narrow.unlink()
+
+    def _write_header(self, mode: str) -> None:
+        # The header leaves room for its length to grow.
+        with self._path.open(mode) as handle:
+            np.lib.format.write_array_header_1_0(
+                handle,
+                {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length,)},
+            )
+
+    def finished(self) -> np.ndarray:
+        self._write_header("r+b")
+        return np.load(self._path, mmap_mode="r" if self._length else None)

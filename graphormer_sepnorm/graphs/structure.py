@@ -26,7 +26,7 @@ import numpy as np
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.compiled_structure import CompiledTypes
-from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.plain_structure import PlainTypes
 from graphormer_sepnorm.graphs.structure_block import Block, BlockStructure, ConflictingBonds
 from graphormer_sepnorm.kernels import library
@@ -37,7 +37,8 @@ _LARGEST_LOOKUP = 1 << 16
 class PairTypes:
     """Numbers the distinct (distance, bonds along the path) and the distinct kinds of bond.
 
-    Types are numbered as they occur: graph after graph, in the order of the pairs.
+    Types are numbered as they occur, graph after graph, in the order of the pairs; kinds in the
+    order of the bonds. So no number depends on how the graphs are divided into blocks.
 
     Args:
         max_path_length: D, the hops of a path that count; later ones are left out, as in the
@@ -57,7 +58,7 @@ class PairTypes:
     def __len__(self) -> int:
         return len(self._types)
 
-    def block_structure(self, graphs: list[MolecularGraph], position: int = 0) -> BlockStructure:
+    def block_structure(self, graphs: PackedGraphs, position: int = 0) -> BlockStructure:
         """Compute degrees and pair types of several graphs at once.
 
         Bonds of an atom to itself do not count. The same directed bond given twice counts once.
@@ -70,11 +71,11 @@ class PairTypes:
             DataError: If one pair of atoms has two different bonds.
         """
         block = Block(
-            num_atoms=np.asarray([len(graph.atom_codes) for graph in graphs]),
-            num_bonds=np.asarray([len(graph.bond_codes) for graph in graphs]),
-            edges=np.concatenate([graph.edge_index for graph in graphs], axis=1),
-            kind=self._kind_numbers(np.concatenate([graph.bond_codes for graph in graphs])),
-            num_kinds=len(self.kinds),
+            graphs.num_atoms,
+            graphs.num_bonds,
+            graphs.edge_index,
+            self._kind_numbers(graphs.bond_codes),
+            len(self.kinds),
         )
         try:
             return self._types.block_structure(block)
@@ -106,18 +107,19 @@ class PairTypes:
 
 
 def _distinct_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct rows of ``codes [n, K]`` in order, and which of them each row is."""
+    """Return the distinct rows of ``codes [n, K]`` as they occur, and which of them each row is."""
     if not codes.size:
         return codes[:1], np.zeros(len(codes), np.int64)
-    low, high = codes.min(axis=0), codes.max(axis=0)
-    widths = [top - bottom + 1 for bottom, top in zip(low.tolist(), high.tolist(), strict=True)]
-    if math.prod(widths) > _LARGEST_LOOKUP:
-        distinct, inverse = np.unique(codes, axis=0, return_inverse=True)
-        return distinct, inverse.reshape(-1)
-    # Few combinations are possible, as in nearly every data set: much quicker than sorting.
-    combination = np.ravel_multi_index(tuple((codes - low).T), widths)
-    lookup = np.zeros(math.prod(widths), np.int64)
-    lookup[combination] = 1
-    found = np.flatnonzero(lookup)
-    lookup[found] = np.arange(len(found))
-    return np.stack(np.unravel_index(found, widths), axis=1) + low, lookup[combination]
+    low, high = codes.min(axis=0).tolist(), codes.max(axis=0).tolist()
+    widths = [top - bottom + 1 for bottom, top in zip(low, high, strict=True)]
+    if math.prod(widths) <= _LARGEST_LOOKUP:
+        # Few combinations are possible, as in nearly every data set: much quicker than sorting.
+        number = np.ravel_multi_index(tuple((codes - low).T), widths)
+    else:
+        number = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
+    first = np.full(number.max() + 1, len(codes))
+    first[number[::-1]] = np.arange(len(codes))[::-1]
+    order = np.argsort(first)[: np.count_nonzero(first < len(codes))]
+    place = np.empty_like(first)
+    place[order] = np.arange(len(order))
+    return codes[first[order]], place[number]

@@ -102,7 +102,7 @@ def test_real_molecules(name, hops, real_data_root: Path):
 
 @pytest.mark.parametrize("block_pairs", [1, 300, 300_000])
 def test_blocks_of_any_size(block_pairs, monkeypatch):
-    monkeypatch.setattr("graphormer_sepnorm.graphs.store._BLOCK_PAIRS", block_pairs)
+    monkeypatch.setattr("graphormer_sepnorm.graphs.packed_graphs._BLOCK_PAIRS", block_pairs)
     assert_same_stores([molecule(text) for text in (*TIED.values(), *TIE_FREE.values())], 5)
 
 

@@ -58,7 +58,7 @@ def test_a_graph_of_another_form_is_a_data_error(name):
 
 
 def test_conflicting_bonds_in_a_later_block_name_the_graph(monkeypatch):
-    monkeypatch.setattr("graphormer_sepnorm.graphs.store._BLOCK_PAIRS", 1)
+    monkeypatch.setattr("graphormer_sepnorm.graphs.packed_graphs._BLOCK_PAIRS", 1)
     with pytest.raises(DataError, match=r"^graph 2\b"):
         GraphStore.from_graphs([GOOD, GOOD, CONFLICT], 5)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from reference.molecules import TIED, graph, molecule
 
+from graphormer_sepnorm.graphs import packed_graphs
 from graphormer_sepnorm.graphs import store as store_module
 from graphormer_sepnorm.graphs.store import _ARRAYS, GraphStore
 
@@ -233,7 +234,7 @@ def test_selection_of_codes():
 @pytest.mark.parametrize("largest", [255, 256, 70_000, 2**40])
 @pytest.mark.parametrize("smallest", [0, -1])
 def test_codes_of_any_size_survive_narrow_storage(largest, smallest, monkeypatch):
-    monkeypatch.setattr(store_module, "_BLOCK_PAIRS", 1)
+    monkeypatch.setattr(packed_graphs, "_BLOCK_PAIRS", 1)
     one, other = graph(2, [(0, 1)]), graph(2, [(0, 1)])
     one.x[0, 0], other.x[1, 0] = largest, smallest
     store = GraphStore.from_graphs([one, other], 5)

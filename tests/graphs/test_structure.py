@@ -186,7 +186,7 @@ def test_kinds_that_appear_only_in_a_later_block(monkeypatch):
         graph(2, [(0, 1)], [3]),
     ]
     together = GraphStore.from_graphs(graphs, 5)
-    monkeypatch.setattr("graphormer_sepnorm.graphs.store._BLOCK_PAIRS", 1)
+    monkeypatch.setattr("graphormer_sepnorm.graphs.packed_graphs._BLOCK_PAIRS", 1)
     assert_as_enumerated(graphs, 5)
     apart = GraphStore.from_graphs(graphs, 5)
     for index in range(len(graphs)):

@@ -1,0 +1,183 @@
+"""Graphs as they are given, checked and packed: the arrays of many, one graph after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+
+_BLOCK_PAIRS = 300_000  # pairs of atoms worked on at once: enough to vectorise, small in memory
+
+
+@dataclass(frozen=True)
+class PackedGraphs:
+    """Some graphs, one after the other.
+
+    Attributes:
+        num_atoms: int64 ``[G]``, at least 1.
+        num_bonds: int64 ``[G]``, directed bonds.
+        atom_codes: int64 ``[sum n, F]``.
+        edge_index: int64 ``[2, sum E]``, source and target, numbered within their graph.
+        bond_codes: int64 ``[sum E, K]``.
+        targets: float32 ``[G, T]``; nan = missing.
+        weights: float32 ``[G]``, of each graph in the training loss.
+    """
+
+    num_atoms: np.ndarray
+    num_bonds: np.ndarray
+    atom_codes: np.ndarray
+    edge_index: np.ndarray
+    bond_codes: np.ndarray
+    targets: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Numbers of atom features, bond features and targets."""
+        return self.atom_codes.shape[1], self.bond_codes.shape[1], self.targets.shape[1]
+
+
+def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
+    """Check graphs and pack them into blocks of bounded size.
+
+    Args:
+        graphs: `MolecularGraph` or PyG ``Data`` objects, or `PackedGraphs`, which are passed on.
+
+    Raises:
+        DataError: Naming the graph that is not of this form.
+    """
+    position, widths = 0, None
+    for block in _grouped(graphs):
+        if block.widths != (widths or block.widths):
+            raise DataError(_disagreement(position, block.widths, widths))
+        widths = block.widths
+        outside = (block.edge_index < 0) | (
+            block.edge_index >= np.repeat(block.num_atoms, block.num_bonds)
+        )
+        if outside.any():
+            bond = int(np.flatnonzero(outside.any(axis=0))[0])
+            graph = int(np.searchsorted(np.cumsum(block.num_bonds), bond, side="right"))
+            raise DataError(
+                f"graph {position + graph}: edge_index names atoms outside "
+                f"0..{block.num_atoms[graph] - 1}"
+            )
+        yield block
+        position += len(block.num_atoms)
+
+
+def _grouped(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
+    group: list[tuple[MolecularGraph, np.ndarray, float]] = []
+    position, pairs, widths = 0, 0, None
+    for data in graphs:
+        if isinstance(data, PackedGraphs):
+            if group:
+                yield _packed(group)
+            yield data
+            group, pairs, position = [], 0, position + len(data.num_atoms)
+            continue
+        graph, targets, weight = checked_graph(data, f"graph {position}")
+        own = (graph.atom_codes.shape[1], graph.bond_codes.shape[1], len(targets))
+        widths = widths or own
+        if own != widths:
+            raise DataError(_disagreement(position, own, widths))
+        if group and pairs + graph.num_atoms**2 > _BLOCK_PAIRS:
+            yield _packed(group)
+            group, pairs = [], 0
+        group.append((graph, targets, weight))
+        pairs += graph.num_atoms**2
+        position += 1
+    if group:
+        yield _packed(group)
+
+
+def _packed(group: list[tuple[MolecularGraph, np.ndarray, float]]) -> PackedGraphs:
+    graphs, targets, weights = zip(*group, strict=True)
+    return PackedGraphs(
+        num_atoms=np.array([len(graph.atom_codes) for graph in graphs]),
+        num_bonds=np.array([len(graph.bond_codes) for graph in graphs]),
+        atom_codes=np.concatenate([graph.atom_codes for graph in graphs]),
+        edge_index=np.concatenate([graph.edge_index for graph in graphs], axis=1),
+        bond_codes=np.concatenate([graph.bond_codes for graph in graphs]),
+        targets=np.stack(targets),
+        weights=np.array(weights, dtype=np.float32),
+    )
+
+
+def _disagreement(position: int, own: tuple, before: Any) -> str:
+    return (
+        f"graph {position} has {own} (atom features, bond features, targets), the graphs before "
+        f"it {before}: all graphs of a data set must agree"
+    )
+
+
+def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, float]:
+    """Bring one graph, its targets and its weight into the form that the rest works on."""
+    if isinstance(data, MolecularGraph):
+        return data, np.empty(0, dtype=np.float32), 1.0
+    atom_codes = _integer_columns(data.x, f"{where}: x (atom features)")
+    if not len(atom_codes):
+        raise DataError(f"{where} has no atoms: leave it out of the data set")
+    edge_index = np.asarray(data.edge_index)
+    if edge_index.ndim != 2 or len(edge_index) != 2 or not _holds_integers(edge_index):
+        raise DataError(
+            f"{where}: edge_index must be integers [2, edges], one column per directed bond; "
+            "without bonds, of shape [2, 0]"
+        )
+    edge_index = edge_index.astype(np.int64)
+    if edge_index.size and not (edge_index.min() >= 0 and edge_index.max() < len(atom_codes)):
+        raise DataError(f"{where}: edge_index names atoms outside 0..{len(atom_codes) - 1}")
+    bonds = getattr(data, "edge_attr", None)
+    if bonds is None:
+        bond_codes = np.zeros((edge_index.shape[1], 1), dtype=np.int64)
+    else:
+        bond_codes = _integer_columns(bonds, f"{where}: edge_attr (bond features)")
+    if len(bond_codes) != edge_index.shape[1]:
+        raise DataError(
+            f"{where}: edge_attr has {len(bond_codes)} rows for {edge_index.shape[1]} edges"
+        )
+    targets = getattr(data, "y", None)
+    targets = np.empty(0) if targets is None else np.asarray(targets)
+    weight = getattr(data, "weight", None)
+    weight = 1.0 if weight is None else float(weight)
+    if not 0 <= weight < math.inf:
+        raise DataError(f"{where} has the weight {weight}: it must be a number, 0 or more")
+    graph = MolecularGraph(atom_codes, edge_index, bond_codes)
+    return graph, targets.reshape(-1).astype(np.float32), weight
+
+
+def _integer_columns(values: Any, what: str) -> np.ndarray:
+    """Return integer features as int64 ``[n, columns]``."""
+    array = np.asarray(values)
+    if not _holds_integers(array):
+        raise DataError(f"{what} are {array.dtype}: Graphormer embeds integer codes")
+    return array.astype(np.int64).reshape(len(array), -1) if array.size else _no_rows(array)
+
+
+def _holds_integers(array: np.ndarray) -> bool:
+    # An array without entries has no say: torch makes empty ones float.
+    return not array.size or np.issubdtype(array.dtype, np.integer) or array.dtype == bool
+
+
+def _no_rows(array: np.ndarray) -> np.ndarray:
+    """Keep the number of columns of an array without rows (a molecule without bonds)."""
+    return np.zeros((0, array.shape[1] if array.ndim == 2 else 1), dtype=np.int64)
+
+
+def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return ``start, start + 1, ...``, `length` numbers of each, one after the other.
+
+    Args:
+        starts: int64 ``[n]``.
+        lengths: int64 ``[n]``.
+
+    Returns:
+        int64 ``[sum of the lengths]``.
+    """
+    ends = np.cumsum(lengths)
+    return np.arange(lengths.sum()) + np.repeat(starts - ends + lengths, lengths)
