@@ -54,9 +54,13 @@ class QuickGraphs:
             yield PackedGraphs(
                 num_atoms=count["x"],
                 num_bonds=count["edge_index"],
-                atom_codes=part["x"],
+                atom_codes=_columns(part["x"]),
                 edge_index=part["edge_index"],
-                bond_codes=part["edge_attr"].reshape(len(part["edge_attr"]), -1),
-                targets=part["y"].reshape(len(chosen), -1),
+                bond_codes=_columns(part["edge_attr"]),
+                targets=_columns(part["y"]).astype(np.float32),
                 weights=np.ones(len(chosen), np.float32),
             )
+
+
+def _columns(values: np.ndarray) -> np.ndarray:
+    return values if values.ndim == 2 else values[:, None]

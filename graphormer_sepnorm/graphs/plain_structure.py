@@ -6,6 +6,8 @@ atom at once.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
@@ -99,7 +101,7 @@ class PlainTypes:
             next_count = np.bincount(child, weights=count[parent], minlength=len(reached_pair))
             share = count[parent] / next_count[child]
             shape = (len(reached_pair), len(start))
-            next_paths = sparse.csr_matrix((share, (child, parent)), shape=shape) @ paths
+            next_paths: Any = sparse.csr_matrix((share, (child, parent)), shape=shape) @ paths
             if distance <= hops:
                 column = kind[bond] * hops + (distance - 1)
                 shape = (len(reached_pair), hops * block.num_kinds)

@@ -116,7 +116,8 @@ def _distinct_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         # Few combinations are possible, as in nearly every data set: much quicker than sorting.
         number = np.ravel_multi_index(tuple((codes - low).T), widths)
     else:
-        number = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
+        _, number = np.unique(codes, axis=0, return_inverse=True)
+        number = number.reshape(-1)
     first = np.full(number.max() + 1, len(codes))
     first[number[::-1]] = np.arange(len(codes))[::-1]
     order = np.argsort(first)[: np.count_nonzero(first < len(codes))]

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import networkx
 import numpy as np
 import pytest
+from reference.any_graphs import large_systems, random_codes
 from reference.molecules import TIED, graph, molecule
 
 from graphormer_sepnorm.graphs import packed_graphs
@@ -239,6 +241,20 @@ def test_codes_of_any_size_survive_narrow_storage(largest, smallest, monkeypatch
     one.x[0, 0], other.x[1, 0] = largest, smallest
     store = GraphStore.from_graphs([one, other], 5)
     assert store.atom_codes[:, 0].tolist() == [largest, 0, 0, smallest]
+
+
+@pytest.mark.parametrize("name", large_systems())
+def test_types_of_pairs_that_grow_wider(name, tmp_path, monkeypatch):
+    """The first block fits 8 bits, a later one 16 or 32: on disk the same as in memory."""
+    monkeypatch.setattr(packed_graphs, "_BLOCK_PAIRS", 1)
+    drawn = networkx.convert_node_labels_to_integers(large_systems()[name])
+    codes = random_codes(drawn.number_of_edges())
+    large = graph(drawn.number_of_nodes(), list(drawn.edges), codes)
+    given = [graph(2, [(0, 1)]), large, graph(3, [(0, 1)])]
+    opened = GraphStore.open_or_build(tmp_path / "store", KEY, lambda: given, 20)
+    assert opened.pair_type.dtype.itemsize > 1
+    assert_equal(opened, GraphStore.from_graphs(given, 20))
+    assert len(list((tmp_path / "store").glob("*.npy"))) == len(_ARRAYS)
 
 
 BUILDER = """

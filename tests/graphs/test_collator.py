@@ -1,0 +1,74 @@
+"""The arrays of a batch, against loops over graphs, atoms and pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from reference.molecules import TIED, molecule
+
+from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, PADDING_PAIR, TOKEN_PAIR, Collator
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+
+SMILES = ["CCO", "N", TIED["benzene"], "CC(C)Cl", "C.C", "CC#N", TIED["caffeine"], "O", "C=C"]
+
+
+@pytest.fixture(scope="module")
+def store() -> GraphStore:
+    return GraphStore.from_graphs([molecule(text) for text in SMILES], 5)
+
+
+@pytest.mark.parametrize("ids", [range(9), [2, 1, 4], [6], [1], [8, 0, 8, 3, 5]])
+@pytest.mark.parametrize("attention_blocks", [1, 2, 4, 20])
+def test_blocks(store, ids, attention_blocks):
+    ids = list(ids)
+    vocabulary = GraphVocabulary.fit(store, np.arange(len(SMILES)))
+    batch = Collator(store, vocabulary, attention_blocks)(ids)
+    sizes = store.num_atoms(np.array(ids)).tolist()
+    types = [store.pair_type[store.first_pair[i] : store.first_pair[i + 1]].tolist() for i in ids]
+    known = sorted({number for part in types for number in part})
+
+    order = sorted(range(len(ids)), key=lambda place: sizes[place])
+    if attention_blocks == 1:
+        order = list(range(len(ids)))
+    seen, flat = [], 0
+    unpad = batch.unpad.tolist()
+    for block in batch.blocks:
+        members = order[len(seen) : len(seen) + len(block.rows)]
+        tokens = max(sizes[member] for member in members) + 1
+        assert block.rows.shape == (len(members), tokens)
+        assert block.pair_type.shape == (len(members), tokens, tokens)
+        for place, member in enumerate(members):
+            n = sizes[member]
+            first_row = len(ids) + sum(sizes[:member])
+            rows = [member, *range(first_row, first_row + n)]
+            assert block.rows[place].tolist() == rows + [0] * (tokens - n - 1)
+            assert [unpad[row] for row in rows] == list(range(flat, flat + n + 1))
+            for i in range(tokens):
+                for j in range(tokens):
+                    expected = PADDING_PAIR if j > n else TOKEN_PAIR
+                    if 0 < i <= n and 0 < j <= n:
+                        number = types[member][(i - 1) * n + j - 1]
+                        expected = known.index(number) + FIRST_ATOM_PAIR
+                    assert block.pair_type[place, i, j] == expected
+            flat += tokens
+        seen += members
+    assert len(batch.blocks) == min(attention_blocks, len(ids))
+    assert seen == order
+    assert len(unpad) == len(ids) + sum(sizes)
+
+
+def test_paths(store):
+    vocabulary = GraphVocabulary.fit(store, np.arange(len(SMILES)))
+    ids = [6, 2, 4]
+    batch = Collator(store, vocabulary)(ids)
+    parts = [store.pair_type[store.first_pair[i] : store.first_pair[i + 1]] for i in ids]
+    known = np.unique(np.concatenate(parts))
+    assert batch.type_distance.tolist() == store.type_distance[known].tolist()
+    expected = np.zeros((len(known), 5, len(store.bond_kinds)), np.float32)
+    for place, number in enumerate(known):
+        for entry in range(store.type_start[number], store.type_start[number + 1]):
+            share = store.type_share[entry] / SHARE_UNIT
+            expected[place, store.type_hop[entry], store.type_kind[entry]] = share
+    assert np.array_equal(batch.type_path.numpy(), expected)

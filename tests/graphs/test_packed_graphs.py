@@ -1,0 +1,84 @@
+"""Graphs given many at once: the same store as one by one, and the same messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from reference.molecules import TIED, graph, molecule
+from torch_geometric.data import InMemoryDataset
+
+from graphormer_sepnorm.datasets import inmemory
+from graphormer_sepnorm.datasets.catalogue import load_dataset
+from graphormer_sepnorm.datasets.inmemory import QuickGraphs
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.packed_graphs import packed_blocks
+from graphormer_sepnorm.graphs.store import _ARRAYS, GraphStore
+
+
+class Quick(QuickGraphs, InMemoryDataset):
+    """A data set in memory, as ZINC and molhiv are."""
+
+    def __init__(self, graphs) -> None:
+        super().__init__(None)
+        self.data, self.slices = self.collate(graphs)
+
+
+def assert_equal(one: GraphStore, other: GraphStore) -> None:
+    for name in _ARRAYS:
+        a, b = getattr(one, name), getattr(other, name)
+        assert a.dtype == b.dtype, name
+        assert np.array_equal(a, b, equal_nan=name == "targets"), name
+
+
+def some_graphs():
+    smiles = ["CCO", "N", TIED["caffeine"], "C.C", "CC#N", TIED["cubane"]]
+    return [molecule(text, y) for y, text in enumerate(smiles)]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 4, 100])
+def test_the_same_store(at_once, monkeypatch):
+    monkeypatch.setattr(inmemory, "_PACKED", at_once)
+    quick = Quick(some_graphs())
+    assert_equal(GraphStore.from_graphs(quick.packed(), 5), GraphStore.from_graphs(quick, 5))
+
+
+def test_selected_graphs_in_their_order():
+    quick = Quick(some_graphs()).index_select(torch.tensor([4, 0, 2, 5]))
+    assert_equal(GraphStore.from_graphs(quick.packed(), 5), GraphStore.from_graphs(quick, 5))
+    assert GraphStore.from_graphs(quick.packed(), 5).targets[:, 0].tolist() == [4, 0, 2, 5]
+
+
+def test_one_graph_alone():
+    quick = Quick(some_graphs()[:1])
+    assert_equal(GraphStore.from_graphs(quick.packed(), 5), GraphStore.from_graphs(quick, 5))
+
+
+def test_packed_and_single_graphs_mixed():
+    graphs = some_graphs()
+    mixed = [graphs[0], *Quick(graphs[1:4]).packed(), *graphs[4:]]
+    assert_equal(GraphStore.from_graphs(mixed, 5), GraphStore.from_graphs(graphs, 5))
+
+
+@pytest.mark.parametrize("name", ["zinc-subset", "ogbg-molhiv"])
+def test_real_data(name, real_data_root: Path):
+    split = load_dataset(name, real_data_root).validation
+    quick: QuickGraphs = split  # type: ignore[assignment]
+    assert_equal(GraphStore.from_graphs(quick.packed(), 5), GraphStore.from_graphs(split, 5))
+
+
+@pytest.mark.parametrize("atom", [-1, 2])
+def test_a_bond_of_no_atom_names_the_graph(atom):
+    graphs = some_graphs()
+    quick = Quick(graphs[1:])
+    start = int(quick.slices["edge_index"][3])  # of CC#N, which has 3 atoms
+    quick._data.edge_index[1, start] = atom if atom < 0 else 3
+    with pytest.raises(DataError, match=r"^graph 4: edge_index names atoms outside 0\.\.2$"):
+        list(packed_blocks([graphs[0], *quick.packed()]))
+
+
+def test_packed_graphs_must_agree_with_those_before():
+    with pytest.raises(DataError, match=r"^graph 1 has \(1, 1, 1\).*before it \(2, 2, 1\)"):
+        list(packed_blocks([some_graphs()[0], *Quick([graph(2, [(0, 1)])] * 2).packed()]))
