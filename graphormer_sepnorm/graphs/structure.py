@@ -118,8 +118,8 @@ def _distinct_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     else:
         _, number = np.unique(codes, axis=0, return_inverse=True)
         number = number.reshape(-1)
-    first = np.full(number.max() + 1, len(codes))
-    first[number[::-1]] = np.arange(len(codes))[::-1]
+    first = np.full(int(number.max()) + 1, len(codes))
+    first[np.flip(number)] = np.flip(np.arange(len(codes)))
     order = np.argsort(first)[: np.count_nonzero(first < len(codes))]
     place = np.empty_like(first)
     place[order] = np.arange(len(order))
