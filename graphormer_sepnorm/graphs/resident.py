@@ -33,7 +33,7 @@ from graphormer_sepnorm.graphs.batch import (
     GraphBatch,
 )
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.graphs.structure import SHARE_UNIT
+from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 # Random batches that a planned shape is made to hold: about one in a thousand does not fit it.

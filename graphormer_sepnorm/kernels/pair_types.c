@@ -1,6 +1,5 @@
 #include "pair_types.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +39,8 @@ int64_t *value_of(Table *table, uint64_t key) {
 }
 
 static int32_t on_grid(const PairTypes *types, double share) {
-    return (int32_t)lrint(share * types->share_unit);
+    const double shift = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds to an integer */
+    return (int32_t)((share * types->share_unit + shift) - shift);
 }
 
 static uint64_t hash_of_entry(const PairTypes *types, Entry entry) {
