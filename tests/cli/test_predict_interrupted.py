@@ -202,7 +202,7 @@ class Constant:
         n = len(molecules)
         return Predictions((), np.zeros((n, 1)), ("",) * n, ("",) * n)
 
-stream.parse_smiles = lambda text: None
+stream.parse_text = lambda *text, **options: None
 folder = Path(sys.argv[1])
 with open(folder / "in.csv", "w") as handle:
     handle.write("id,smiles,note\\n")
