@@ -151,7 +151,7 @@ def _make_chirality_canonical(molecule: Chem.Mol, atom_codes: np.ndarray) -> Non
     with rdBase.BlockLogs():
         canonical = parse_canonical(Chem.MolToSmiles(molecule))
     # Which atom of the molecule each atom of that text is.
-    order = list(molecule.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
+    order = [int(word) for word in molecule.GetProp("_smilesAtomOutputOrder")[1:-1].split(",")]
     if canonical is None or canonical.GetNumAtoms() != len(order):
         return
     for centre in centres:

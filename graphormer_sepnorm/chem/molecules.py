@@ -19,6 +19,7 @@ _LOG_ROUTE = threading.Lock()
 _LONGEST_SMILES = 10_000
 _AS_WRITTEN = Chem.SmilesParserParams()
 _AS_WRITTEN.sanitize = False
+_AS_WRITTEN.removeHs = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from rdkit import Chem
 
-# Byte order mark, nothing, version 16.4.0 of the format (RDKit 2025.09 to 2026.09).
-_HEADER = bytes.fromhex("efbeadde 00000000 10000000 04000000 00000000")
-_COUNTS = len(_HEADER)
+# Byte order mark, nothing, and the version of the format: 16.2 of RDKit 2025.09, 16.4 of 2026.09.
+_HEADERS = {
+    bytes.fromhex(f"efbeadde 00000000 10000000 0{minor}000000 00000000") for minor in (2, 4)
+}
+_COUNTS = 20
 _ATOMS = _COUNTS + 10
 _BEGIN_ATOMS, _BEGIN_BONDS, _BEGIN_RINGS = b"\x80\x01", 0x0B, 0x42
 # Flags of an atom that announce nothing: aromatic, and no implicit hydrogens.
@@ -61,7 +63,9 @@ def read_records(molecule: Chem.Mol) -> Records | None:
     # 0: no properties, which are of any length.
     data = molecule.ToBinary(0)
     num_atoms, num_bonds = molecule.GetNumAtoms(), molecule.GetNumBonds()
-    if num_atoms > 255 or data[:_COUNTS] != _HEADER or data[_ATOMS - 2 : _ATOMS] != _BEGIN_ATOMS:
+    if num_atoms > 255 or data[:_COUNTS] not in _HEADERS:
+        return None
+    if data[_ATOMS - 2 : _ATOMS] != _BEGIN_ATOMS:
         return None
     try:
         return _divide(data, num_atoms, num_bonds)

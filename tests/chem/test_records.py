@@ -88,7 +88,7 @@ def test_another_version_of_the_format_is_not_read():
     class Newer:
         def ToBinary(self, properties: int) -> bytes:
             data = bytearray(Chem.MolFromSmiles("CO").ToBinary(properties))
-            data[12] += 1
+            data[12] = 99
             return bytes(data)
 
         def GetNumAtoms(self) -> int:
