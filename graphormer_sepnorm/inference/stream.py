@@ -123,9 +123,9 @@ def _predict_rows(
     progress = TableProgress(reader, "predicted", job.quiet, outcome.rows)
     jobs = number_of_jobs(job.jobs, predictor.device)
     predict = partial(_predict_chunk, predictor, columns, job)
-    chunks = _chunks(rows, columns.smiles)
+    work = map_in_order(predict, _chunks(rows, columns.smiles), jobs)
     try:
-        for chunk, predicted in map_in_order(predict, chunks, jobs):
+        for chunk, predicted in work:
             for row, (_, values, warning, error) in zip(chunk, predicted, strict=True):
                 outcome.warnings += bool(warning)
                 if error:
@@ -144,6 +144,7 @@ def _predict_rows(
                 outcome.safe_rows = outcome.rows
             progress.show(outcome.rows)
     finally:
+        work.close()
         progress.finish()
 
 

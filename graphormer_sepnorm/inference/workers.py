@@ -14,7 +14,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
@@ -50,12 +50,12 @@ def number_of_jobs(wanted: int | None, device: str) -> int:
 
 def map_in_order(
     function: Callable[[Any], Any], items: Iterable[tuple[Kept, Any]], jobs: int
-) -> Iterator[tuple[Kept, Any]]:
+) -> Generator[tuple[Kept, Any], None, None]:
     """Apply a function to the second of each pair; yield the first and the result, in order.
 
     On a CPU the function has one thread to itself, whatever `jobs` is: its results depend on the
     number of threads in the last digits. If reading the items fails, what was read before is done
-    first.
+    first. Closing the generator ends the processes.
 
     Args:
         function: Is run in other processes if `jobs` is above 1 and there are two items or more.
