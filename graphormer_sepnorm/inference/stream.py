@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,12 @@ from graphormer_sepnorm.inference.evaluation import Evaluation
 from graphormer_sepnorm.inference.predictor import CHUNK_ROWS, Predictor
 from graphormer_sepnorm.inference.resume import earlier_progress, identify, save_progress
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
-from graphormer_sepnorm.inference.table_molecules import find_molecules, parse_row
+from graphormer_sepnorm.inference.table_molecules import (
+    find_molecules,
+    molecule_text,
+    parse_text,
+)
+from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
 from graphormer_sepnorm.tables.columns import (
     find_column,
     free_name,
@@ -49,6 +55,15 @@ class _Columns:
     added: tuple[str, ...]
     with_smiles: bool
     targets: tuple[str, ...]
+
+
+class _Predicted(NamedTuple):
+    """What is added to a row: the SMILES of a record, if asked for, and what was predicted."""
+
+    smiles: tuple[str, ...]
+    values: list[float]
+    warning: str
+    error: str
 
 
 def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome: Outcome) -> None:
@@ -106,22 +121,21 @@ def _predict_rows(
     outcome: Outcome,
 ) -> None:
     progress = TableProgress(reader, "predicted", job.quiet, outcome.rows)
+    jobs = number_of_jobs(job.jobs, predictor.device)
+    predict = partial(_predict_chunk, predictor, columns, job)
+    work = map_in_order(predict, _chunks(rows, columns.smiles), jobs)
     try:
-        while chunk := list(itertools.islice(rows, CHUNK_ROWS)):
-            molecules = [parse_row(row, columns.smiles) for row in chunk]
-            predictions = predictor.predict_molecules(molecules, (), job.batch_size, job.max_atoms)
-            added = []
-            for number, parsed in enumerate(molecules):
-                values = [_rounded(value) for value in predictions.values[number]]
-                error, warning = predictions.errors[number], predictions.warnings[number]
-                smiles = [_canonical(parsed)] if columns.with_smiles else []
-                added.append((*smiles, *values, warning, error))
+        for chunk, predicted in work:
+            for row, (_, values, warning, error) in zip(chunk, predicted, strict=True):
                 outcome.warnings += bool(warning)
                 if error:
                     outcome.errors[_kind(error)] += 1
-                _evaluate(outcome, columns, chunk[number], values)
+                _evaluate(outcome, columns, row, values)
             writer.write(
-                ((*row.cells, *cells) for row, cells in zip(chunk, added, strict=True)),
+                (
+                    (*row.cells, *smiles, *values, warning, error)
+                    for row, (smiles, values, warning, error) in zip(chunk, predicted, strict=True)
+                ),
                 [row.record for row in chunk],
             )
             outcome.rows += len(chunk)
@@ -130,7 +144,34 @@ def _predict_rows(
                 outcome.safe_rows = outcome.rows
             progress.show(outcome.rows)
     finally:
+        work.close()
         progress.finish()
+
+
+def _chunks(
+    rows: Iterator[Row], smiles: int | None
+) -> Iterator[tuple[list[Row], list[tuple[str, Any]]]]:
+    """Yield rows that are predicted together, and the part of them that this takes."""
+    while chunk := list(itertools.islice(rows, CHUNK_ROWS)):
+        yield chunk, [molecule_text(row, smiles) for row in chunk]
+
+
+def _predict_chunk(
+    predictor: Predictor, columns: _Columns, job: TableJob, texts: list[tuple[str, Any]]
+) -> list[_Predicted]:
+    """Return what is added to each row of a chunk; runs in any process."""
+    in_record = columns.smiles is None
+    molecules = [parse_text(problem, text, in_record) for problem, text in texts]
+    predictions = predictor.predict_molecules(molecules, (), job.batch_size, job.max_atoms)
+    return [
+        _Predicted(
+            (_canonical(molecules[number]),) if columns.with_smiles else (),
+            [_rounded(value) for value in predictions.values[number]],
+            predictions.warnings[number],
+            predictions.errors[number],
+        )
+        for number in range(len(molecules))
+    ]
 
 
 def _canonical(parsed: ParsedMolecule) -> str:

@@ -24,6 +24,7 @@ class TableJob:
         output_format: None goes by the name; CSV for standard output.
         batch_size: Molecules computed at once.
         max_atoms: Larger molecules get an error.
+        jobs: Processes that predict; None: see `number_of_jobs`.
         evaluate: Columns with labels, one per target; empty: no evaluation.
         resume: Continue an interrupted job, if there is one.
         overwrite: Replace an output that is there, or begin an interrupted job anew.
@@ -37,6 +38,7 @@ class TableJob:
     output_format: str | None = None
     batch_size: int = BATCH_SIZE
     max_atoms: int = MAX_ATOMS
+    jobs: int | None = None
     evaluate: tuple[str, ...] = ()
     resume: bool = False
     overwrite: bool = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_molblock, parse_smiles
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import find_smiles_column, is_smiles_name
@@ -22,11 +24,21 @@ def find_molecules(reader: TableReader, smiles_column: str | None) -> int | None
 
 def parse_row(row: Row, smiles: int | None) -> ParsedMolecule:
     """Return the molecule of a row, or why it has none; `smiles` as from `find_molecules`."""
+    return parse_text(*molecule_text(row, smiles), in_record=smiles is None)
+
+
+def molecule_text(row: Row, smiles: int | None) -> tuple[str, Any]:
+    """Return what is wrong with a row, if anything, and what its molecule is read from."""
     if row.problem:
-        return ParsedMolecule(None, row.problem)
-    if smiles is None:
-        return parse_molblock(row.record)
-    return parse_smiles(row.cells[smiles])
+        return row.problem, None
+    return "", row.record if smiles is None else row.cells[smiles]
+
+
+def parse_text(problem: str, text: Any, in_record: bool) -> ParsedMolecule:
+    """Return the molecule of a row by its `molecule_text`, or why it has none."""
+    if problem:
+        return ParsedMolecule(None, problem)
+    return parse_molblock(text) if in_record else parse_smiles(text)
 
 
 def _refuse_headless(reader: TableReader, smiles_column: str | None) -> None:

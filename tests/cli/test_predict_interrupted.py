@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from predict_process import finish, start, wait_for_rows
 from predict_tables import REPOSITORY, SMILES, one_line, rows_of, table, write_csv
 from reference.checkpoints import make_checkpoint
 
@@ -45,7 +44,7 @@ def test_interrupted_job_continues_to_the_identical_file(
     rows = [[smiles, str(len(smiles))] for smiles in SMILES]
     source = write_csv(tmp_path / "in.csv", [["smiles", "y"], *rows])
     whole, output = tmp_path / f"whole.{suffix}", tmp_path / f"out.{suffix}"
-    options = ["-i", str(source), "--evaluate", "y"]
+    options = ["-i", str(source), "--evaluate", "y", "--jobs", "1"]
     assert main([str(model), *options, "-o", str(whole)]) == 0
     uninterrupted = capsys.readouterr()
 
@@ -88,7 +87,7 @@ def test_a_job_is_not_continued_with_something_else(
     model, tmp_path, capsys, monkeypatch, small_chunks
 ):
     source, output = table(tmp_path), tmp_path / "out.csv"
-    arguments = [str(model), "-i", str(source), "-o", str(output)]
+    arguments = [str(model), "-i", str(source), "-o", str(output), "--jobs", "1"]
     calls = []
 
     def interrupted(self, molecules, *rest):
@@ -121,40 +120,6 @@ def test_a_job_is_not_continued_with_something_else(
     assert state["rows"] == 4
     assert main([*arguments, "--overwrite", "--quiet"]) == 0
     assert len(rows_of(output)) == len(SMILES) + 2
-
-
-def start(model: Path, source: Path, output: Path, *more: str) -> subprocess.Popen[str]:
-    """Start the command with small chunks, in a process of its own."""
-    program = (
-        "import sys; from graphormer_sepnorm.inference import stream; stream.CHUNK_ROWS = 64; "
-        "from graphormer_sepnorm.cli.predict import main; sys.exit(main(sys.argv[1:]))"
-    )
-    return subprocess.Popen(
-        [sys.executable, "-c", program, str(model), "-i", str(source), "-o", str(output), *more],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        # Tests that are run in the background are started with Ctrl-C ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-
-
-def wait_for_rows(output: Path, process: subprocess.Popen[str], rows: int) -> int:
-    """Wait until so many rows are safe; return how many are."""
-    progress = Path(f"{output}.progress.json")
-    while process.poll() is None:
-        if progress.exists():
-            done = json.loads(progress.read_text())["rows"]
-            if done >= rows:
-                return done
-        time.sleep(0.01)
-    raise AssertionError(f"it ended too early: {process.stderr and process.stderr.read()}")
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Return status and what was said on stderr."""
-    _, error = process.communicate(timeout=300)
-    return process.returncode, error
 
 
 @pytest.mark.slow
@@ -237,7 +202,7 @@ class Constant:
         n = len(molecules)
         return Predictions((), np.zeros((n, 1)), ("",) * n, ("",) * n)
 
-stream.parse_smiles = lambda text: None
+stream.parse_text = lambda *text, **options: None
 folder = Path(sys.argv[1])
 with open(folder / "in.csv", "w") as handle:
     handle.write("id,smiles,note\\n")
@@ -245,7 +210,7 @@ with open(folder / "in.csv", "w") as handle:
 
 def predict(rows_file, out):
     outcome = Outcome()
-    job = TableJob(str(rows_file), str(out), quiet=True, evaluate=("id",))
+    job = TableJob(str(rows_file), str(out), quiet=True, evaluate=("id",), jobs=1)
     stream.predict_table(Constant(), job, rows_file, outcome)
     return outcome.rows
 

@@ -52,6 +52,7 @@ def interrupt(patch: pytest.MonkeyPatch, after: int) -> None:
         return predict(self, *arguments)
 
     patch.setattr(Predictor, "predict_molecules", interrupted)
+    patch.setattr(stream, "number_of_jobs", lambda *wanted: 1)  # it is this process that counts
 
 
 def test_a_pipe_is_read_once_and_whole(model, source, tmp_path):

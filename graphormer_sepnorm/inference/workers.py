@@ -1,0 +1,197 @@
+"""Chunks of work in processes of their own, one to a core, with the results in order.
+
+One process with many threads does not use many cores on a small model: parsing molecules takes one
+core, and the matrices are too small to be divided. Several processes with one thread each do.
+They are forked, so they start in no time, and the model is in memory once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from typing import Any, TypeVar
+
+import torch
+
+from graphormer_sepnorm.errors import ConfigError, DataError
+
+Kept = TypeVar("Kept")
+
+# Chunks per process that are under way or wait for an earlier one: bounds the memory.
+_AHEAD = 2
+
+
+def number_of_jobs(wanted: int | None, device: str) -> int:
+    """Return how many processes to use.
+
+    Args:
+        wanted: What the user asked for; None: as many as torch would use threads (the cores that
+            this process may use, or OMP_NUM_THREADS), on a GPU and where processes cannot be forked
+            one.
+        device: Where the model is computed.
+
+    Raises:
+        ConfigError: More than one are wanted where only one is possible.
+    """
+    possible = device.startswith("cpu") and sys.platform == "linux"
+    if not possible and (wanted or 1) > 1:
+        raise ConfigError(
+            f"--jobs {wanted}: several processes are for the CPU, and on Linux: leave it out"
+        )
+    return wanted or (torch.get_num_threads() if possible else 1)
+
+
+def map_in_order(
+    function: Callable[[Any], Any], items: Iterable[tuple[Kept, Any]], jobs: int
+) -> Generator[tuple[Kept, Any], None, None]:
+    """Apply a function to the second of each pair; yield the first and the result, in order.
+
+    On a CPU the function has one thread to itself, whatever `jobs` is: its results depend on the
+    number of threads in the last digits. If reading the items fails, what was read before is done
+    first. Closing the generator ends the processes.
+
+    Args:
+        function: Is run in other processes if `jobs` is above 1 and there are two items or more.
+        items: What stays here, and what is sent to the function.
+        jobs: Number of processes.
+
+    Raises:
+        DataError: A process was ended from outside.
+    """
+    failure: list[Exception] = []
+    source = _until_failure(items, failure)
+    first = list(itertools.islice(source, 2))
+    everything = itertools.chain(first, source)
+    if jobs == 1 or len(first) < 2:
+        for kept, item in everything:
+            with _one_thread():
+                result = function(item)
+            yield kept, result
+    else:
+        with contextlib.closing(_Workers(function, jobs)) as workers:
+            yield from workers.map(everything)
+    if failure:
+        raise failure[0]
+
+
+def _until_failure(items: Iterable[Any], failure: list[Exception]) -> Iterator[Any]:
+    try:
+        yield from items
+    except Exception as error:
+        failure.append(error)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class _Workers:
+    """Processes that each take an item, apply a function and send back the result."""
+
+    def __init__(self, function: Callable[[Any], Any], jobs: int) -> None:
+        self._processes: dict[Any, Any] = {}  # by our end of the connection to it
+        context = multiprocessing.get_context("fork")
+        for _ in range(jobs):
+            ours, theirs = context.Pipe()
+            arguments = (function, theirs, [*self._processes, ours])
+            process = context.Process(target=_serve, args=arguments, daemon=True)
+            with warnings.catch_warnings():
+                # Python warns of locks that other threads may hold; those here are of numerical
+                # libraries that wait for work.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process.start()
+            theirs.close()
+            self._processes[ours] = process
+
+    def close(self) -> None:
+        """End the processes, whatever they are doing."""
+        for connection, process in self._processes.items():
+            connection.close()
+            process.terminate()
+            process.join()
+
+    def map(self, items: Iterator[tuple[Kept, Any]]) -> Iterator[tuple[Kept, Any]]:
+        """See `map_in_order`."""
+        free = list(self._processes)
+        number_of: dict[Any, int] = {}  # which item a process is at
+        kept: dict[int, Kept] = {}
+        results: dict[int, Any] = {}
+        sent = given = 0
+        while True:
+            while free and sent - given < _AHEAD * len(self._processes):
+                pair = next(items, None)
+                if pair is None:
+                    break
+                kept[sent], item = pair
+                connection = free.pop()
+                self._send(connection, item)
+                number_of[connection] = sent
+                sent += 1
+            if given == sent:
+                return
+            # What has arrived makes a process free, so it comes before the yield.
+            arrived = wait(list(number_of), timeout=0 if given in results else None)
+            for connection in arrived:
+                results[number_of.pop(connection)] = self._receive(connection)
+                free.append(connection)
+            if not arrived:
+                yield kept.pop(given), results.pop(given)
+                given += 1
+
+    def _send(self, connection: Any, item: Any) -> None:
+        try:
+            connection.send(item)
+        except OSError as error:
+            raise self._ended(connection) from error
+
+    def _receive(self, connection: Any) -> Any:
+        try:
+            result = connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._ended(connection) from error
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _ended(self, connection: Any) -> DataError:
+        process = self._processes[connection]
+        process.join()
+        how = f"by signal {-process.exitcode}" if process.exitcode < 0 else "on its own"
+        return DataError(
+            f"one of {len(self._processes)} processes was ended {how}, perhaps because memory ran "
+            "out: use fewer (--jobs) or smaller batches (--batch_size)"
+        )
+
+
+def _serve(
+    function: Callable[[Any], Any], connection: Connection, others: list[Connection]
+) -> None:
+    """Work until the other end is closed, which is also what the death of its process does."""
+    for other in others:
+        other.close()
+    # Ctrl-C reaches all processes of a terminal; the first one decides what becomes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    torch.set_num_threads(1)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            item = connection.recv()
+            try:
+                result = function(item)
+            except Exception as error:
+                error.add_note(traceback.format_exc())
+                result = error
+            connection.send(result)

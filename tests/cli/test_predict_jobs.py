@@ -1,0 +1,159 @@
+"""predict.py in several processes: the same file as from one, and none of them left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from predict_process import finish, start, wait_for_rows
+from predict_tables import REPOSITORY, SMILES, one_line, table, write_csv
+from rdkit import Chem
+
+from graphormer_sepnorm.cli.predict import main
+from graphormer_sepnorm.tables.writer import create_table
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
+
+
+def source_of(suffix: str, folder: Path) -> Path:
+    """A table with readable and unreadable molecules, many more than a chunk."""
+    smiles = [*SMILES, *("C" * (1 + n % 9) + "O" * (n % 2) for n in range(40))]
+    path = folder / f"in.{suffix}"
+    if suffix == "sdf":
+        blocks = [Chem.MolToMolBlock(mol) for mol in map(Chem.MolFromSmiles, smiles) if mol]
+        path.write_text("".join(f"{block}$$$$\n" for block in (*blocks, "\n\n\nnonsense\n")))
+        return path
+    rows = [[text, str(len(text))] for text in smiles]
+    if suffix == "parquet":
+        writer = create_table(path, ["smiles", "y"])
+        writer.write(rows)
+        writer.commit()
+        return path
+    return write_csv(path, [["smiles", "y"], *rows])
+
+
+@pytest.mark.parametrize(
+    ("source", "output"),
+    [("csv", "csv"), ("csv", "csv.gz"), ("parquet", "tsv"), ("sdf", "sdf"), ("sdf", "csv")],
+)
+def test_files_are_identical(model, tmp_path, capsys, small_chunks, source, output):
+    table = source_of(source, tmp_path)
+    files, said = [], []
+    labels = [] if source == "sdf" else ["--evaluate", "y"]
+    for jobs in ("1", "2", "5"):
+        place = tmp_path / f"{jobs}.{output}"
+        options = ["-i", str(table), "-o", str(place), "--jobs", jobs, *labels]
+        assert main([str(model), *options, "--device", "cpu"]) == 0
+        files.append(place.read_bytes())
+        captured = capsys.readouterr()
+        said.append((captured.out, captured.err.partition(";")[0]))
+    assert files[0] == files[1] == files[2]
+    assert said[0] == said[1] == said[2]
+    assert "without a prediction" in said[0][1]
+
+
+def test_standard_input_and_output(model, tmp_path):
+    text = "smiles\n" + "".join(f"{'C' * (1 + n % 7)}\n" for n in range(2500))
+    outputs = [
+        subprocess.run(
+            [
+                sys.executable,
+                REPOSITORY / "predict.py",
+                model,
+                "-i",
+                "-",
+                "--jobs",
+                jobs,
+                "--quiet",
+            ],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for jobs in ("1", "3")
+    ]
+    assert outputs[0].stdout == outputs[1].stdout
+    assert outputs[0].stdout.count("\n") == 2501
+    assert [done.stderr for done in outputs] == ["", ""]
+
+
+def test_jobs_are_for_tables(model, tmp_path, capsys):
+    assert main([str(model), "CCO", "--jobs", "2"]) == 2
+    assert "--jobs is for tables" in one_line(capsys)
+    assert main([str(model), "-i", str(table(tmp_path)), "--jobs", "0"]) == 2
+    assert "--jobs is 0: it must be 1 or more" in one_line(capsys)
+
+
+def children(process: subprocess.Popen[str]) -> list[int]:
+    tasks = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(word) for word in tasks.read_text().split()]
+
+
+def gone(processes: list[int]) -> bool:
+    """Whether they have ended or end within seconds."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if not any(running(process) for process in processes):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"  # ended, and nobody has asked how
+
+
+@pytest.mark.slow
+def test_killed_processes_lose_nothing(model, tmp_path):
+    smiles = [["C" * (1 + n % 25) + "O" * (n % 2)] for n in range(6000)]
+    source = write_csv(tmp_path / "in.csv", [["smiles"], *smiles])
+    whole = tmp_path / "whole.csv"
+    assert finish(start(model, source, whole, "--quiet", "--jobs", "1")) == (0, "")
+    for number in ("SIGKILL", "SIGINT", "SIGTERM", "worker"):
+        output = tmp_path / f"{number}.csv"
+        process = start(model, source, output, "--jobs", "2")
+        assert wait_for_rows(output, process, 200) < 6000
+        workers = children(process)
+        assert len(workers) == 2
+        if number == "worker":
+            os.kill(workers[0], signal.SIGKILL)
+        else:
+            process.send_signal(getattr(signal, number))
+        status, error = finish(process)
+        assert gone(workers)
+        assert not output.exists()
+        if number == "SIGKILL":
+            assert (status, error) == (-signal.SIGKILL, "")
+        elif number == "worker":
+            assert status == 2
+            assert "one of 2 processes was ended by signal 9" in error
+        else:
+            assert status == 130
+            assert "continue with: python predict.py" in error
+        assert error.count("\n") == (number != "SIGKILL")
+        assert finish(start(model, source, output, "--resume", "--quiet", "--jobs", "3")) == (0, "")
+        assert output.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_terminal_reaches_all_processes_and_says_one_line(model, tmp_path):
+    source = write_csv(tmp_path / "in.csv", [["smiles"], *([["C" * 20]] * 6000)])
+    output = tmp_path / "out.csv"
+    process = start(model, source, output, "--jobs", "2", new_session=True)
+    wait_for_rows(output, process, 64)
+    workers = children(process)
+    os.killpg(process.pid, signal.SIGINT)
+    status, error = finish(process)
+    assert status == 130
+    assert error.count("\n") == 1
+    assert gone(workers)
