@@ -17,6 +17,7 @@ import pytest
 
 from graphormer_sepnorm import __version__
 from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.resources import config_names, config_path, sample_path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -171,6 +172,8 @@ def test_wheel_holds_what_it_should(wheel):
         assert f"graphormer_sepnorm/configs/{path.name}" in names
     assert "graphormer_sepnorm/data/sample.csv.gz" in names
     assert "graphormer_sepnorm/py.typed" in names
+    if library() is not None:
+        assert any(name.startswith("graphormer_sepnorm/kernels/_kernels.") for name in names)
     assert {name.split("/")[0] for name in names} == {
         "graphormer_sepnorm",
         f"graphormer_sepnorm-{__version__}.dist-info",

@@ -10,12 +10,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 _switched_off = False
 
@@ -40,11 +43,31 @@ def switched_off() -> Iterator[None]:
 def _load() -> ctypes.CDLL | None:
     if os.environ.get("GRAPHORMER_KERNELS", "").lower() == "off":
         return None
-    for suffix in EXTENSION_SUFFIXES:
-        path = Path(__file__).with_name(f"_kernels{suffix}")
-        if path.is_file():
-            return ctypes.CDLL(str(path))
-    return None
+    folder = Path(__file__).parent
+    files = [folder / f"_kernels{suffix}" for suffix in EXTENSION_SUFFIXES]
+    return next((load_library(file, folder) for file in files if file.is_file()), None)
+
+
+def load_library(file: Path, sources: Path) -> ctypes.CDLL | None:
+    """Load compiled functions, if they can be trusted.
+
+    Args:
+        file: The library.
+        sources: Folder that holds the C files, in a checkout.
+
+    Returns:
+        The functions; None, with a warning, if the machine cannot load them, or if they are older
+        than their source: they may then understand their arguments differently.
+    """
+    newest = max((path.stat().st_mtime for path in sources.glob("*.[ch]")), default=0.0)
+    if newest > file.stat().st_mtime:
+        log.warning("%s is older than its source and is not used: install the package again", file)
+        return None
+    try:
+        return ctypes.CDLL(str(file))
+    except OSError as error:
+        log.warning("compiled kernels cannot be used (%s): install the package again", error)
+        return None
 
 
 def in_threads(work: Callable[[int, int], None], bounds: list[int]) -> None:

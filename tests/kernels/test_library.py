@@ -1,0 +1,81 @@
+"""Compiled functions are used where they are whole and up to date, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+
+from graphormer_sepnorm.kernels.library import in_threads, library, load_library, switched_off
+
+
+def test_they_are_there_where_they_can_be_compiled():
+    if os.environ.get("GRAPHORMER_KERNELS") == "off":
+        pytest.skip("switched off by GRAPHORMER_KERNELS")
+    if not (shutil.which("cc") or shutil.which("gcc")):
+        pytest.skip("there is no C compiler")
+    assert library() is not None
+
+
+def test_they_can_be_switched_off():
+    with switched_off():
+        assert library() is None
+    program = "from graphormer_sepnorm.kernels.library import library; assert library() is None"
+    environment = {**os.environ, "GRAPHORMER_KERNELS": "off"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the compiled functions with a source beside it."""
+    if library() is None:
+        pytest.skip("the kernels are not compiled")
+    file = tmp_path / f"_kernels{EXTENSION_SUFFIXES[0]}"
+    shutil.copy(library()._name, file)  # type: ignore[union-attr]
+    (tmp_path / "attention.c").write_text("int newer;")
+    os.utime(tmp_path / "attention.c", (1000, 1000))
+    return file
+
+
+def test_a_library_newer_than_its_source_is_used(copy, tmp_path, caplog):
+    assert load_library(copy, tmp_path) is not None
+    assert caplog.text == ""
+
+
+def test_a_library_older_than_its_source_is_not(copy, tmp_path, caplog):
+    os.utime(copy, (900, 900))
+    assert load_library(copy, tmp_path) is None
+    assert "is older than its source and is not used: install the package again" in caplog.text
+
+
+def test_a_damaged_library_is_not(copy, tmp_path, caplog):
+    copy.write_bytes(b"nothing that could be loaded")
+    assert load_library(copy, tmp_path) is None
+    assert "cannot be used" in caplog.text
+
+
+def test_threads_share_the_work():
+    meeting = threading.Barrier(3, timeout=60)  # passed only if all are at work at the same time
+    done = []
+
+    def work(first: int, last: int) -> None:
+        meeting.wait()
+        done.append((first, last))
+
+    in_threads(work, [0, 2, 2, 7])
+    assert sorted(done) == [(0, 2), (2, 2), (2, 7)]
+
+
+def test_a_mistake_in_a_thread_is_heard_of():
+    def work(first: int, last: int) -> None:
+        if first == 0:
+            raise MemoryError("no memory")
+
+    with pytest.raises(MemoryError, match="no memory"):
+        in_threads(work, [0, 1, 2])
