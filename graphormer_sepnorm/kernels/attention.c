@@ -72,7 +72,12 @@ INLINE void forward_head(const Attention *a, int64_t graph, int64_t head, float 
         for (int64_t j = 0; j < tokens; j++) {
             const float *k = key + rows[j] * stride;
             floats logit = load(a->bias + bias_at + j * width + i);
-            UNROLLED for (int c = 0; c < d; c++) logit += q[c] * k[c];
+            floats logit_too = all_equal(0);
+            UNROLLED for (int c = 0; c < d; c += 2) {
+                logit += q[c] * k[c];
+                logit_too += q[c + 1] * k[c + 1];
+            }
+            logit += logit_too;
             store(logits + j * LANES, logit);
             largest = larger(logit, largest);
         }
@@ -141,10 +146,14 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, float
         for (int64_t j = 0; j < tokens; j++) {
             const float *k = key + rows[j] * stride, *v = value + rows[j] * stride;
             floats logit = load(a->bias + bias_at + j * width + i), slope = all_equal(0);
-            UNROLLED for (int c = 0; c < d; c++) {
+            floats logit_too = all_equal(0), slope_too = all_equal(0);
+            UNROLLED for (int c = 0; c < d; c += 2) {
                 logit += load(queries + c * width + i) * k[c];
                 slope += load(gradients + c * width + i) * v[c];
+                logit_too += load(queries + (c + 1) * width + i) * k[c + 1];
+                slope_too += load(gradients + (c + 1) * width + i) * v[c + 1];
             }
+            logit += logit_too, slope += slope_too;
             floats weight = exponential(logit - load(softmax + i)) * load(softmax + width + i);
             floats kept = weight;
             if (a->dropping) {
@@ -182,6 +191,7 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, float
     }
 }
 
+/* Channels of a head that there is code for; even, because loops take two channels at a time. */
 #define FOR_EACH_SIZE(CASE) CASE(4) CASE(8) CASE(10) CASE(12) CASE(16) CASE(20) CASE(24) CASE(32)
 
 EXPORT int attention_supports(int64_t channels) {

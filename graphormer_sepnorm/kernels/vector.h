@@ -53,14 +53,11 @@ INLINE floats exponential(floats x) {
     const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
     floats n = (x * 1.44269504f + shift) - shift;
     floats r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    floats y = all_equal(1.0f / 5040);
-    y = y * r + 1.0f / 720;
-    y = y * r + 1.0f / 120;
-    y = y * r + 1.0f / 24;
-    y = y * r + 1.0f / 6;
-    y = y * r + 0.5f;
-    y = y * r + 1.0f;
-    y = y * r + 1.0f;
+    /* Taylor's polynomial of degree 7, by Estrin's scheme: short chains of operations. */
+    floats r2 = r * r;
+    floats low = (1.0f + r) + r2 * (0.5f + r * (1.0f / 6));
+    floats high = (1.0f / 24 + r * (1.0f / 120)) + r2 * (1.0f / 720 + r * (1.0f / 5040));
+    floats y = low + (r2 * r2) * high;
     ints exponent = (__builtin_convertvector(n, ints) + 127) << 23;
     return y * (floats)exponent;
 }
