@@ -43,7 +43,7 @@ from graphormer_sepnorm.training.module import GraphormerModule
 
 PARTS = ("ceilings", "trainer", "step", "sharing")
 ENGINES = ("eager", "captured", "compiled")
-QUICK_MODEL = {"layers": 2, "width": 16, "heads": 2, "ffn_width": 16}
+QUICK_MODEL: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "ffn_width": 16}
 
 
 def synchronise(device: torch.device) -> None:

@@ -28,12 +28,15 @@ typedef struct {
     int32_t dropping;
     Dropout dropout;
     const float *projected; /* [R][3 H d]: query, key, value */
-    const float *bias;
+    float *bias;
     float *output;  /* [R][H d] */
     float *softmax; /* largest logits and inverse sums; NULL in forward: there is no backward */
     const float *output_gradient;
     float *projected_gradient;
     float *bias_gradient;
+    const int64_t *pair_type; /* [graphs][max_tokens queries][max_tokens keys] */
+    const float *table;       /* [types][H] */
+    double *table_gradient;
 } Attention;
 
 enum { QUERY, KEY, VALUE };
@@ -238,34 +241,32 @@ EXPORT_FOR_EACH_PROCESSOR(attention_backward, (const Attention *a, int64_t first
                           (a, first, last))
 
 /* Lay out the bias of each pair as attention reads it, [H][T keys][S queries] a graph, from the
- * bias of its type: pair_type [graphs][max_tokens queries][max_tokens keys], table [types][H]. */
-EXPORT int bias_forward(const Attention *a, const int64_t *pair_type, const float *table,
-                        float *bias, int64_t first, int64_t last) {
+ * bias of its type. */
+EXPORT int bias_forward(const Attention *a, int64_t first, int64_t last) {
     for (int64_t graph = first; graph < last; graph++) {
         const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
-        const int64_t *types = pair_type + graph * a->max_tokens * a->max_tokens;
-        float *to = bias + a->bias_start[graph];
+        const int64_t *types = a->pair_type + graph * a->max_tokens * a->max_tokens;
+        float *to = a->bias + a->bias_start[graph];
         for (int64_t j = 0; j < tokens; j++)
             for (int64_t i = 0; i < width; i++)
                 for (int64_t head = 0; head < a->heads; head++)
                     to[(head * tokens + j) * width + i] =
-                        i < tokens ? table[types[i * a->max_tokens + j] * a->heads + head] : 0;
+                        i < tokens ? a->table[types[i * a->max_tokens + j] * a->heads + head] : 0;
     }
     return 0;
 }
 
 /* Add the gradients of all pairs up by type: thousands of them for the common types, hence in double
- * precision. */
-EXPORT int bias_backward(const Attention *a, const int64_t *pair_type, const float *bias_gradient,
-                         double *table_gradient, int64_t first, int64_t last) {
+ * precision. Types are shared by all graphs, so this is for one thread. */
+EXPORT int bias_backward(const Attention *a, int64_t first, int64_t last) {
     for (int64_t graph = first; graph < last; graph++) {
         const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
-        const int64_t *types = pair_type + graph * a->max_tokens * a->max_tokens;
-        const float *from = bias_gradient + a->bias_start[graph];
+        const int64_t *types = a->pair_type + graph * a->max_tokens * a->max_tokens;
+        const float *from = a->bias_gradient + a->bias_start[graph];
         for (int64_t j = 0; j < tokens; j++)
             for (int64_t i = 0; i < tokens; i++)
                 for (int64_t head = 0; head < a->heads; head++)
-                    table_gradient[types[i * a->max_tokens + j] * a->heads + head] +=
+                    a->table_gradient[types[i * a->max_tokens + j] * a->heads + head] +=
                         from[(head * tokens + j) * width + i];
     }
     return 0;

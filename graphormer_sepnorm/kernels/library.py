@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import itertools
 import logging
 import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -70,24 +68,34 @@ def load_library(file: Path, sources: Path) -> ctypes.CDLL | None:
         return None
 
 
-def in_threads(work: Callable[[int, int], None], bounds: list[int]) -> None:
-    """Call ``work(first, last)`` for each pair of neighbouring `bounds`, all at the same time.
+def run(name: str, arguments: ctypes.Structure, count: int, share: int, threads: int = 1) -> None:
+    """Call a compiled function that does items ``first`` to ``last - 1`` of many.
 
-    The compiled functions let other Python threads run meanwhile. The calling thread takes the
-    last part itself.
+    Args:
+        name: Of the function, ``int name(const arguments *, int64_t first, int64_t last)``.
+        arguments: What it works on.
+        count: Number of items.
+        share: Items that a thread takes at a time.
+        threads: Threads, if there is an OpenMP runtime (torch has brought one); otherwise one.
+
+    Raises:
+        MemoryError: The function had no memory to work in.
     """
-    parts = list(itertools.pairwise(bounds))
-    others = [_threads().submit(work, *part) for part in parts[:-1]]
-    work(*parts[-1])
-    for other in others:
-        other.result()
+    compiled = library()
+    assert compiled is not None  # the caller has asked
+    function = getattr(compiled, name)
+    items = ctypes.c_int64(count), ctypes.c_int64(share)
+    parallel = _openmp() if threads > 1 and count > share else None
+    if parallel is None:
+        failed = function(ctypes.byref(arguments), ctypes.c_int64(0), items[0])
+    else:
+        failed = compiled.in_team(parallel, threads, function, ctypes.byref(arguments), *items)
+    if failed:
+        raise MemoryError(f"no memory for {name.replace('_', ' ')}")
 
 
 @lru_cache(maxsize=1)
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="kernels")
-
-
-# A forked process has none of the threads of its parent.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.cache_clear)
+def _openmp() -> ctypes.c_void_p | None:
+    """Return the entry point of the OpenMP runtime of this process."""
+    parallel = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
+    return ctypes.cast(parallel, ctypes.c_void_p) if parallel else None

@@ -11,7 +11,7 @@ H heads · C channels
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,11 +20,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphormer_sepnorm.graphs.batch import PADDING_PAIR, AttentionBlock
-from graphormer_sepnorm.kernels.library import in_threads, library
+from graphormer_sepnorm.kernels.library import library, run
 
 _LANES = 8  # kernels/vector.h
-# Below this many numbers a second thread costs more than it gains.
-_WORTH_A_THREAD = 1 << 18
+# What a thread takes at a time: some graphs, some numbers.
+_SHARE_OF_GRAPHS, _SHARE_OF_NUMBERS = 4, 1 << 16
 
 
 class _Dropout(ctypes.Structure):
@@ -37,21 +37,41 @@ class _Dropout(ctypes.Structure):
     )
 
 
+class _DropoutArguments(ctypes.Structure):
+    """``DropoutAdd`` of kernels/dropout.c."""
+
+    _fields_ = (
+        ("dropout", _Dropout),
+        ("residual", ctypes.c_void_p),
+        ("update", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+    )
+
+
 class _Attention(ctypes.Structure):
     """``Attention`` of kernels/attention.c."""
 
     _fields_ = (
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("rows", "num_tokens", "bias_start", "softmax_start")
-        ),
-        *((name, ctypes.c_int64) for name in ("max_tokens", "heads", "channels")),
+        ("rows", ctypes.c_void_p),
+        ("num_tokens", ctypes.c_void_p),
+        ("bias_start", ctypes.c_void_p),
+        ("softmax_start", ctypes.c_void_p),
+        ("max_tokens", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("channels", ctypes.c_int64),
         ("scale", ctypes.c_float),
         ("dropping", ctypes.c_int32),
         ("dropout", _Dropout),
-        *((name, ctypes.c_void_p) for name in ("projected", "bias", "output", "softmax")),
-        *((name, ctypes.c_void_p) for name in ("output_gradient", "projected_gradient")),
+        ("projected", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("softmax", ctypes.c_void_p),
+        ("output_gradient", ctypes.c_void_p),
+        ("projected_gradient", ctypes.c_void_p),
         ("bias_gradient", ctypes.c_void_p),
+        ("pair_type", ctypes.c_void_p),
+        ("table", ctypes.c_void_p),
+        ("table_gradient", ctypes.c_void_p),
     )
 
 
@@ -77,7 +97,6 @@ class PackedBias:
         num_tokens: int64 ``[b]``, T of each graph.
         start: int64 ``[b + 1]``, where `values` of each graph begin.
         softmax_start: int64 ``[b + 1]``, where ``[H, 2, S]`` of each graph begin.
-        bounds: First graphs of the shares of the threads, and b.
     """
 
     values: Tensor
@@ -85,18 +104,23 @@ class PackedBias:
     num_tokens: Tensor
     start: Tensor
     softmax_start: Tensor
-    bounds: list[int]
 
     def arguments(self, heads: int) -> _Attention:
         """Return what every compiled function wants to know."""
         return _Attention(
             rows=self.block.rows.data_ptr(),
+            pair_type=self.block.pair_type.data_ptr(),
             num_tokens=self.num_tokens.data_ptr(),
             bias_start=self.start.data_ptr(),
             softmax_start=self.softmax_start.data_ptr(),
             max_tokens=self.block.rows.shape[1],
             heads=heads,
         )
+
+    def run(self, name: str, arguments: _Attention, threads: int | None = None) -> None:
+        """Call a compiled function for all graphs; in torch's threads unless told otherwise."""
+        threads = threads or torch.get_num_threads()
+        run(name, arguments, len(self.num_tokens), _SHARE_OF_GRAPHS, threads)
 
 
 def gather_bias(table: Tensor, block: AttentionBlock) -> PackedBias:
@@ -105,16 +129,8 @@ def gather_bias(table: Tensor, block: AttentionBlock) -> PackedBias:
     num_tokens = (block.pair_type[:, 0] != PADDING_PAIR).sum(1)
     lanes = (num_tokens + _LANES - 1) // _LANES * _LANES
     start = _starts(heads * num_tokens * lanes)
-    threads = torch.get_num_threads()
-    shares = torch.tensor([int(start[-1]) * part // threads for part in range(threads + 1)])
-    layout = PackedBias(
-        table.new_empty(0),
-        block,
-        num_tokens,
-        start,
-        _starts(2 * heads * lanes),
-        torch.searchsorted(start, shares).tolist(),
-    )
+    softmax_start = _starts(2 * heads * lanes)
+    layout = PackedBias(table.new_empty(0), block, num_tokens, start, softmax_start)
     values: Any = _GatherBias.apply(table, layout)
     return replace(layout, values=values)
 
@@ -147,22 +163,20 @@ class _GatherBias(torch.autograd.Function):
         ctx.layout, ctx.shape = layout, table.shape
         values = table.new_empty(int(layout.start[-1]))
         table = table.contiguous()
-        arguments, pair_type = layout.arguments(table.shape[1]), layout.block.pair_type
-        _each_share(layout, _function("bias_forward"), arguments, pair_type, table, values)
+        arguments = layout.arguments(table.shape[1])
+        arguments.table, arguments.bias = table.data_ptr(), values.data_ptr()
+        layout.run("bias_forward", arguments)
         return values
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
         table = torch.zeros(ctx.shape, dtype=torch.float64)
+        gradient = gradient.contiguous()
         arguments = ctx.layout.arguments(ctx.shape[1])
-        # One thread: types are shared by all graphs.
-        _function("bias_backward")(
-            ctypes.byref(arguments),
-            *map(_address, (ctx.layout.block.pair_type, gradient.contiguous(), table)),
-            ctypes.c_int64(0),
-            ctypes.c_int64(len(ctx.layout.num_tokens)),
-        )
+        arguments.bias_gradient, arguments.table_gradient = gradient.data_ptr(), table.data_ptr()
+        # Types are shared by all graphs.
+        ctx.layout.run("bias_backward", arguments, threads=1)
         return table.to(gradient.dtype), None
 
 
@@ -195,7 +209,7 @@ class _Attend(torch.autograd.Function):
             if later:
                 softmax.append(projected.new_empty(int(bias.softmax_start[-1])))
                 arguments.softmax = softmax[-1].data_ptr()
-            _each_share(bias, _function("attention_forward"), arguments)
+            bias.run("attention_forward", arguments)
             calls.append(arguments)
         ctx.save_for_backward(projected, output, *softmax, *values)
         ctx.calls, ctx.biases = calls, biases
@@ -216,7 +230,7 @@ class _Attend(torch.autograd.Function):
             arguments.output_gradient = gradient.data_ptr()
             arguments.projected_gradient = projected_gradient.data_ptr()
             arguments.bias_gradient = bias_gradient.data_ptr()
-            _each_share(bias, _function("attention_backward"), arguments)
+            bias.run("attention_backward", arguments)
             bias_gradients.append(bias_gradient)
         return projected_gradient, None, None, None, *bias_gradients
 
@@ -238,16 +252,13 @@ def _run_dropout(dropout: _Dropout, residual: Tensor | None, update: Tensor) -> 
     update = update.contiguous()
     output = torch.empty_like(update)
     residual = None if residual is None else residual.contiguous()
-    tensors = [None if residual is None else _address(residual), *map(_address, (update, output))]
-    function = _function("dropout_add")
-
-    def work(first: int, last: int) -> None:
-        function(ctypes.byref(dropout), *tensors, ctypes.c_int64(first), ctypes.c_int64(last))
-
-    size = update.numel()
-    threads = torch.get_num_threads() if size >= _WORTH_A_THREAD else 1
-    inner = [size * part // threads // _LANES * _LANES for part in range(threads)]
-    in_threads(work, [*inner, size])
+    arguments = _DropoutArguments(
+        dropout,
+        None if residual is None else residual.data_ptr(),
+        update.data_ptr(),
+        output.data_ptr(),
+    )
+    run("dropout_add", arguments, update.numel(), _SHARE_OF_NUMBERS, torch.get_num_threads())
     return output
 
 
@@ -266,27 +277,3 @@ def _new_dropout(probability: float) -> _Dropout:
 def _starts(sizes: Tensor) -> Tensor:
     """Where each of several things begins that lie one after the other, and where the last ends."""
     return torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-
-
-def _function(name: str) -> Callable[..., int]:
-    compiled = library()
-    assert compiled is not None  # `usable` has said so
-    return getattr(compiled, name)
-
-
-def _address(tensor: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())
-
-
-def _each_share(
-    bias: PackedBias, function: Callable[..., int], arguments: _Attention, *tensors: Tensor
-) -> None:
-    """Call a compiled function for all graphs of a block, some of them in each thread."""
-    addresses = [_address(tensor) for tensor in tensors]
-
-    def work(first: int, last: int) -> None:
-        range_ = (ctypes.c_int64(first), ctypes.c_int64(last))
-        if function(ctypes.byref(arguments), *addresses, *range_):
-            raise MemoryError("no memory for attention")
-
-    in_threads(work, bias.bounds)

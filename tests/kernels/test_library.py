@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
 import sys
-import threading
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
+import torch
 
-from graphormer_sepnorm.kernels.library import in_threads, library, load_library, switched_off
+from graphormer_sepnorm.kernels.library import library, load_library, run, switched_off
 
 
 def test_they_are_there_where_they_can_be_compiled():
@@ -60,22 +61,24 @@ def test_a_damaged_library_is_not(copy, tmp_path, caplog):
     assert "cannot be used" in caplog.text
 
 
-def test_threads_share_the_work():
-    meeting = threading.Barrier(3, timeout=60)  # passed only if all are at work at the same time
-    done = []
+class Items(ctypes.Structure):
+    """`DropoutAdd` of kernels/dropout.c, with nothing dropped: it copies."""
 
-    def work(first: int, last: int) -> None:
-        meeting.wait()
-        done.append((first, last))
+    _fields_ = (
+        ("seed", ctypes.c_uint32 * 2),
+        ("threshold", ctypes.c_uint32),
+        ("scale", ctypes.c_float),
+        *((name, ctypes.c_void_p) for name in ("residual", "update", "output")),
+    )
 
-    in_threads(work, [0, 2, 2, 7])
-    assert sorted(done) == [(0, 2), (2, 2), (2, 7)]
 
-
-def test_a_mistake_in_a_thread_is_heard_of():
-    def work(first: int, last: int) -> None:
-        if first == 0:
-            raise MemoryError("no memory")
-
-    with pytest.raises(MemoryError, match="no memory"):
-        in_threads(work, [0, 1, 2])
+@pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("count", [0, 1, 8, 64, 1001])
+def test_threads_do_every_item_once(threads, count):
+    numbers = torch.arange(count, dtype=torch.float32)
+    copied = torch.full((count + 8,), -1.0)
+    arguments = Items((0, 0), 0, 1.0, None, numbers.data_ptr(), copied.data_ptr())
+    run("dropout_add", arguments, count, share=16, threads=threads)
+    assert torch.equal(copied[:count], numbers)
+    assert (copied[count:] == -1).all()
