@@ -49,8 +49,10 @@ def test_statistics_are_those_of_the_rows_that_evaluation_normalises(
     assert len(seen) == len(batch_norms(model)) > 4
     for norm, rows in seen:
         deviation = rows.std(0)
-        assert ((norm.running_mean - rows.mean(0)).abs() < 0.02 * deviation).all()
-        assert ((norm.running_var.sqrt() / deviation - 1).abs() < 0.02).all()
+        # A channel that hardly varies is made of differences of others, and so are its errors.
+        bound = 0.02 * deviation.clamp(min=float(deviation.mean()))
+        assert ((norm.running_mean - rows.mean(0)).abs() < bound).all()
+        assert ((norm.running_var.sqrt() - deviation).abs() < bound).all()
 
 
 def test_several_batches_give_the_mean_of_theirs(
