@@ -99,22 +99,30 @@ def _one_thread() -> Iterator[None]:
 
 
 class _Workers:
-    """Processes that each take an item, apply a function and send back the result."""
+    """Processes that each take an item, apply a function and send back the result.
+
+    They are started as there is work for them: a short table does not need all the cores.
+    """
 
     def __init__(self, function: Callable[[Any], Any], jobs: int) -> None:
+        self._function = function
+        self._jobs = jobs
         self._processes: dict[Any, Any] = {}  # by our end of the connection to it
+
+    def _start(self) -> Any:
+        """Start a process; return our end of the connection to it."""
         context = multiprocessing.get_context("fork")
-        for _ in range(jobs):
-            ours, theirs = context.Pipe()
-            arguments = (function, theirs, [*self._processes, ours])
-            process = context.Process(target=_serve, args=arguments, daemon=True)
-            with warnings.catch_warnings():
-                # Python warns of locks that other threads may hold; those here are of numerical
-                # libraries that wait for work.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                process.start()
-            theirs.close()
-            self._processes[ours] = process
+        ours, theirs = context.Pipe()
+        arguments = (self._function, theirs, [*self._processes, ours])
+        process = context.Process(target=_serve, args=arguments, daemon=True)
+        with warnings.catch_warnings():
+            # Python warns of locks that other threads may hold; those here are of numerical
+            # libraries that wait for work.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
+        theirs.close()
+        self._processes[ours] = process
+        return ours
 
     def close(self) -> None:
         """End the processes, whatever they are doing."""
@@ -125,18 +133,18 @@ class _Workers:
 
     def map(self, items: Iterator[tuple[Kept, Any]]) -> Iterator[tuple[Kept, Any]]:
         """See `map_in_order`."""
-        free = list(self._processes)
+        free: list[Any] = []
         number_of: dict[Any, int] = {}  # which item a process is at
         kept: dict[int, Kept] = {}
         results: dict[int, Any] = {}
         sent = given = 0
         while True:
-            while free and sent - given < _AHEAD * len(self._processes):
+            while len(number_of) < self._jobs and sent - given < _AHEAD * self._jobs:
                 pair = next(items, None)
                 if pair is None:
                     break
                 kept[sent], item = pair
-                connection = free.pop()
+                connection = free.pop() if free else self._start()
                 self._send(connection, item)
                 number_of[connection] = sent
                 sent += 1

@@ -218,15 +218,20 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        projected = ctx.saved_tensors[0]
+        projected, output, *others = ctx.saved_tensors
+        softmax, values = others[: len(ctx.biases)], others[len(ctx.biases) :]
         gradient = gradient.contiguous()
         projected_gradient = torch.empty_like(projected)
         if sum(int(bias.num_tokens.sum()) for bias in ctx.biases) < len(projected):
             projected_gradient.zero_()
         bias_gradients = []
-        for bias, arguments in zip(ctx.biases, ctx.calls, strict=True):
+        for number, (bias, arguments) in enumerate(zip(ctx.biases, ctx.calls, strict=True)):
             # Lanes beyond the last query are written too.
-            bias_gradient = torch.empty_like(bias.values)
+            bias_gradient = torch.empty_like(values[number])
+            # Saved tensors may have been moved meanwhile (`saved_tensors_hooks`).
+            arguments.projected, arguments.output = projected.data_ptr(), output.data_ptr()
+            arguments.softmax = softmax[number].data_ptr()
+            arguments.bias = values[number].data_ptr()
             arguments.output_gradient = gradient.data_ptr()
             arguments.projected_gradient = projected_gradient.data_ptr()
             arguments.bias_gradient = bias_gradient.data_ptr()

@@ -62,7 +62,7 @@ def test_a_damaged_library_is_not(copy, tmp_path, caplog):
 
 
 class Items(ctypes.Structure):
-    """`DropoutAdd` of kernels/dropout.c, with nothing dropped: it copies."""
+    """`DropoutAdd` of kernels/dropout.c, with nothing dropped: it adds."""
 
     _fields_ = (
         ("seed", ctypes.c_uint32 * 2),
@@ -77,8 +77,8 @@ class Items(ctypes.Structure):
 @pytest.mark.parametrize("count", [0, 1, 8, 64, 1001])
 def test_threads_do_every_item_once(threads, count):
     numbers = torch.arange(count, dtype=torch.float32)
-    copied = torch.full((count + 8,), -1.0)
-    arguments = Items((0, 0), 0, 1.0, None, numbers.data_ptr(), copied.data_ptr())
+    sums = torch.ones(count + 8)  # added to where they are, so an item done twice shows
+    arguments = Items((0, 0), 0, 1.0, sums.data_ptr(), numbers.data_ptr(), sums.data_ptr())
     run("dropout_add", arguments, count, share=16, threads=threads)
-    assert torch.equal(copied[:count], numbers)
-    assert (copied[count:] == -1).all()
+    assert torch.equal(sums[:count], numbers + 1)
+    assert (sums[count:] == 1).all()

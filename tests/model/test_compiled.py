@@ -126,6 +126,39 @@ def test_the_number_of_threads_changes_nothing():
 
 
 @needs_kernels
+def test_saved_tensors_may_be_moved():
+    """As checkpointing and offloading do; what was there before is overwritten."""
+    _, batch = molecules()
+    start = torch.randn(len(batch.unpad), 3 * 24)
+    table = torch.randn(2 + len(batch.type_distance), 3)
+
+    def move(tensor: Tensor) -> Tensor:
+        copy = tensor.clone()
+        moved.append(tensor)
+        return copy
+
+    def gradients(forward) -> list[Tensor]:
+        inputs = [start.clone().requires_grad_(), table.clone().requires_grad_()]
+        biases = [compiled.gather_bias(inputs[1], block) for block in batch.blocks]
+        output = forward(inputs[0] * 1, biases)
+        total = output.square().sum()
+        for tensor in moved:
+            tensor.detach().fill_(float("nan"))
+        return list(torch.autograd.grad(total, inputs))
+
+    moved: list[Tensor] = []
+    plain = gradients(lambda rows, biases: compiled.attend(rows, biases, 3, 0.0))
+
+    def offloaded(rows: Tensor, biases: list) -> Tensor:
+        with torch.autograd.graph.saved_tensors_hooks(move, lambda tensor: tensor):
+            return compiled.attend(rows, biases, 3, 0.0) * 1
+
+    for expected, found in zip(plain, gradients(offloaded), strict=True):
+        assert torch.equal(expected, found)
+    assert len(moved) >= 4
+
+
+@needs_kernels
 def test_rows_of_no_graph_are_zero_and_ask_for_nothing():
     _, batch = molecules()
     rows = len(batch.unpad)
