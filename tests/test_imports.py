@@ -35,7 +35,10 @@ ROOMS = {
 # Of these rooms only single modules may be imported.
 ONLY_MODULES = {
     ("training", "inference"): {"graphormer_sepnorm.inference.checkpoint"},
-    ("chem", "graphs"): {"graphormer_sepnorm.graphs.molecular_graph"},
+    ("chem", "graphs"): {
+        "graphormer_sepnorm.graphs.molecular_graph",
+        "graphormer_sepnorm.graphs.packed_graphs",
+    },
     ("model", "graphs"): {
         "graphormer_sepnorm.graphs.batch",
         "graphormer_sepnorm.graphs.vocabulary",

@@ -78,9 +78,10 @@ def smiles_to_batches(options: Options) -> Work:
     smiles = read_smiles(options)
 
     def batch_of(texts: list[str]) -> GraphBatch:
-        graphs, errors, _ = predictor.featurise([parse_smiles(text) for text in texts])
+        graphs, _, errors, _ = predictor.featurise([parse_smiles(text) for text in texts])
+        assert graphs is not None
         assert not any(errors), errors
-        store = GraphStore.from_graphs(list(graphs.values()), options["max_path_length"])
+        store = GraphStore.from_graphs([graphs], options["max_path_length"])
         return Collator(store, predictor.vocabulary)(range(len(graphs)))
 
     def run() -> list[GraphBatch]:

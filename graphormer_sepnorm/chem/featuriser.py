@@ -1,13 +1,15 @@
-"""What a featuriser is: a molecule to integer codes, by versioned tables."""
+"""What a featuriser is: molecules to integer codes, by versioned tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from rdkit import Chem
 
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 
 OTHER = "other"
 
@@ -35,14 +37,17 @@ class CodeTable:
 
 @dataclass(frozen=True)
 class Featuriser:
-    """A named way from a molecule to a graph of codes.
+    """A named way from molecules to graphs of codes.
+
+    Atoms of a graph stand in the order of the molecule that was prepared, each bond in both
+    directions one after the other, bonds in the molecule's order.
 
     Attributes:
         name: Name and version of the vocabulary.
         atom_tables: What the columns of ``atom_codes`` mean.
         bond_tables: What the columns of ``bond_codes`` mean.
-        featurise: The function itself: atoms in the molecule's order, each bond in both directions
-            one after the other, bonds in the molecule's order.
+        pack: The function itself, from prepared molecules, at least one.
+        prepare: What is done to a molecule before; a `DataError` says that it has no graph.
         atom_labels: Words for the first column of each atom, in the order of the graph's atoms, for
             messages.
         remarks: What is lost of a molecule on the way, in one line; empty where nothing is.
@@ -53,7 +58,34 @@ class Featuriser:
     name: str
     atom_tables: tuple[CodeTable, ...]
     bond_tables: tuple[CodeTable, ...]
-    featurise: Callable[[Chem.Mol], MolecularGraph]
+    pack: Callable[[Sequence[Chem.Mol]], PackedGraphs]
     atom_labels: Callable[[Chem.Mol], list[str]]
+    prepare: Callable[[Chem.Mol], Chem.Mol] = lambda molecule: molecule
     remarks: Callable[[Chem.Mol], str] = lambda molecule: ""
     smiles_of: Callable[[MolecularGraph], str] | None = None
+
+    def featurise(self, molecule: Chem.Mol) -> MolecularGraph:
+        """Return the graph of one molecule.
+
+        Raises:
+            DataError: It has none.
+        """
+        return self.pack([self.prepare(molecule)])[0]
+
+    def featurise_many(
+        self, molecules: Sequence[Chem.Mol]
+    ) -> tuple[PackedGraphs | None, list[str]]:
+        """Return the graphs of molecules, many times faster than one by one.
+
+        Returns:
+            The graphs of those that have one, in their order, or None; and for each molecule the
+            reason why it has none, or the empty string.
+        """
+        prepared, reasons = [], []
+        for molecule in molecules:
+            try:
+                prepared.append(self.prepare(molecule))
+                reasons.append("")
+            except DataError as error:
+                reasons.append(str(error))
+        return self.pack(prepared) if prepared else None, reasons

@@ -8,13 +8,22 @@ it is read from the canonical SMILES; two spellings of a molecule then have the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from rdkit import Chem, rdBase
 
 from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
 from graphormer_sepnorm.chem.molecules import parse_canonical
-from graphormer_sepnorm.chem.records import CodesByRecord, both_directions, read_records
+from graphormer_sepnorm.chem.packing import (
+    CodesByRecord,
+    both_directions,
+    pack_molecules,
+    pack_records,
+)
+from graphormer_sepnorm.chem.records import Records, read_records
 from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 
 ATOM_TABLES = (
     CodeTable("atomic number", (*range(1, 119), OTHER)),
@@ -79,25 +88,34 @@ BOND_TABLES = (
 _CHIRALITY, _DEGREE, _IN_RING = 1, 2, 8
 
 
-def _featurise_molecule_1(molecule: Chem.Mol) -> MolecularGraph:
+def _pack(molecules: Sequence[Chem.Mol]) -> PackedGraphs:
+    return pack_molecules(molecules, _read, _by_records, _by_objects)
+
+
+def _read(molecule: Chem.Mol) -> Records | None:
     records = read_records(molecule)
-    if records is None or records.ring_atoms is None:
-        return _from_objects(molecule)
-    atom_codes = _CODES_OF_ATOMS(records.atoms, molecule.GetAtomWithIdx)
-    ends = np.frombuffer(records.ends, dtype=np.uint8).reshape(-1, 2)
-    degree = np.bincount(ends.reshape(-1), minlength=len(atom_codes))
+    return None if records is None or records.ring_atoms is None else records
+
+
+def _by_records(molecules: list[Chem.Mol], records: list[Records]) -> PackedGraphs:
+    graphs = pack_records(molecules, records, _CODES_OF_ATOMS, _CODES_OF_BONDS)
+    atom_codes, first_atom = graphs.atom_codes, np.cumsum(graphs.num_atoms) - graphs.num_atoms
+    sources = graphs.edge_index[0] + first_atom.repeat(graphs.num_bonds)
+    degree = np.bincount(sources, minlength=len(atom_codes))
     other = len(ATOM_TABLES[_DEGREE]) - 1
     atom_codes[:, _DEGREE] = np.minimum(atom_codes[:, _DEGREE] + degree, other)
-    atom_codes[np.frombuffer(records.ring_atoms, dtype=np.uint8), _IN_RING] = 1
-    _make_chirality_canonical(molecule, atom_codes)
-    return MolecularGraph(
-        atom_codes,
-        edge_index=both_directions(ends),
-        bond_codes=_CODES_OF_BONDS(records.bonds, molecule.GetBondWithIdx).repeat(2, axis=0),
-    )
+    of_rings = [one.ring_atoms or b"" for one in records]
+    in_ring = np.frombuffer(b"".join(of_rings), dtype=np.uint8)
+    atom_codes[in_ring + first_atom.repeat([*map(len, of_rings)]), _IN_RING] = 1
+    centres = np.flatnonzero(atom_codes[:, _CHIRALITY])
+    for number in map(int, np.unique(np.searchsorted(first_atom, centres, side="right") - 1)):
+        first = first_atom[number]
+        own = atom_codes[first : first + graphs.num_atoms[number]]
+        _make_chirality_canonical(molecules[number], own)
+    return graphs
 
 
-def _from_objects(molecule: Chem.Mol) -> MolecularGraph:
+def _by_objects(molecule: Chem.Mol) -> MolecularGraph:
     """Return the same graph by asking RDKit's objects about everything; for all molecules."""
     atoms = [molecule.GetAtomWithIdx(number) for number in range(molecule.GetNumAtoms())]
     bonds = [molecule.GetBondWithIdx(number) for number in range(molecule.GetNumBonds())]
@@ -163,4 +181,4 @@ def _elements(molecule: Chem.Mol) -> list[str]:
     return [atom.GetSymbol() for atom in molecule.GetAtoms()]
 
 
-MOLECULE_1 = Featuriser("molecule-1", ATOM_TABLES, BOND_TABLES, _featurise_molecule_1, _elements)
+MOLECULE_1 = Featuriser("molecule-1", ATOM_TABLES, BOND_TABLES, _pack, _elements)

@@ -15,6 +15,7 @@ from rdkit import __version__ as RDKIT_VERSION
 __all__ = ["RDKIT_VERSION", "ParsedMolecule", "canonical_smiles", "parse_molblock", "parse_smiles"]
 
 _LOG_ROUTE = threading.Lock()
+_SPACE = re.compile(r"\s")
 # RDKit's time grows with the square of the length of a chain of branches: minutes for 100,000.
 _LONGEST_SMILES = 10_000
 _AS_WRITTEN = Chem.SmilesParserParams()
@@ -62,7 +63,7 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
             None, f"too large: the SMILES has {len(text):,} characters, at most 10,000 are read"
         )
     head, _, rest = text.partition(" ")
-    if any(character.isspace() for character in head) or (rest and not rest.startswith("|")):
+    if _SPACE.search(head) or (rest and not rest.startswith("|")):
         return ParsedMolecule(None, f"{_shorten(text)!r} has a space in it: one SMILES is expected")
     if not (text.isascii() and text.isprintable()):
         # RDKit stops reading at such a character and returns what it has up to there.

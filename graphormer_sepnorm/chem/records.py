@@ -13,11 +13,9 @@ Whatever is not laid out like this is left to be asked about in the ordinary way
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 from rdkit import Chem
 
 # Byte order mark, nothing, and the version of the format: 16.2 of RDKit 2025.09, 16.4 of 2026.09.
@@ -128,49 +126,3 @@ _BOND_BYTES = {
     for flags in range(128)
     if not flags & ~(_STEREO | _DIRECTION | _TYPE | _PLAIN_BOND)
 }
-
-
-class CodesByRecord:
-    """Remembers the codes of each kind of atom or bond, by its record.
-
-    Args:
-        make: The codes of one atom or bond.
-        columns: How many these are.
-    """
-
-    _MOST_KINDS = 10_000
-
-    def __init__(self, make: Callable[[Any], list[int]], columns: int) -> None:
-        self._make = make
-        self._columns = columns
-        self._known: dict[bytes, bytes] = {}
-
-    def __call__(self, records: list[bytes], part: Callable[[int], Any]) -> np.ndarray:
-        """Return the codes of atoms or bonds, int64 ``[len(records), columns]``.
-
-        Args:
-            records: Their records.
-            part: The atom or bond of a number, for those of a new kind.
-        """
-        try:
-            rows = [self._known[record] for record in records]
-        except KeyError:
-            rows = self._learn(records, part)
-        return np.frombuffer(bytearray().join(rows), dtype=np.int64).reshape(-1, self._columns)
-
-    def _learn(self, records: list[bytes], part: Callable[[int], Any]) -> list[bytes]:
-        # A new dictionary: another thread may be reading the old one.
-        known = dict(self._known) if len(self._known) < self._MOST_KINDS else {}
-        for number, record in enumerate(records):
-            if record not in known:
-                known[record] = np.array(self._make(part(number)), dtype=np.int64).tobytes()
-        self._known = known
-        return [known[record] for record in records]
-
-
-def both_directions(ends: np.ndarray) -> np.ndarray:
-    """Return bonds ``[bonds, 2]`` in both directions, one after the other, int64 ``[2, E]``."""
-    edge_index = np.empty((2, 2 * len(ends)), dtype=np.int64)
-    edge_index[:, 0::2] = ends.T
-    edge_index[:, 1::2] = ends.T[::-1]
-    return edge_index

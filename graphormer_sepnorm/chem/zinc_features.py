@@ -9,15 +9,24 @@ stored atoms of all molecules that were compared and the stored bonds of 99.6 % 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from rdkit import Chem, rdBase
 from rdkit import __version__ as RDKIT_VERSION
 
 from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
 from graphormer_sepnorm.chem.molecules import parse_canonical
-from graphormer_sepnorm.chem.records import CodesByRecord, both_directions, read_records
+from graphormer_sepnorm.chem.packing import (
+    CodesByRecord,
+    both_directions,
+    pack_molecules,
+    pack_records,
+)
+from graphormer_sepnorm.chem.records import Records, read_records
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 
 # Codes 0 to 27 of the data set, then everything it does not have.
 _ATOM_TYPES = (
@@ -43,25 +52,15 @@ _BY_NUMBER = {"canonical": False} if RDKIT_VERSION >= "2026.03" else {}
 _CHECKED = Chem.SanitizeFlags.SANITIZE_PROPERTIES | Chem.SanitizeFlags.SANITIZE_SYMMRINGS
 
 
-def _featurise_zinc_1(molecule: Chem.Mol) -> MolecularGraph:
-    """Return the graph, atoms in the order of the canonical SMILES from its end.
-
-    Raises:
-        DataError: The molecule has no Kekulé form, or its canonical SMILES cannot be read again.
-    """
-    kekulised = _kekulise(molecule)
-    records = read_records(kekulised)
-    if records is None:
-        return _from_objects(kekulised)
-    ends = np.frombuffer(records.ends, dtype=np.uint8).reshape(-1, 2)
-    return MolecularGraph(
-        atom_codes=_CODES_OF_ATOMS(records.atoms, kekulised.GetAtomWithIdx),
-        edge_index=both_directions(ends),
-        bond_codes=_CODES_OF_BONDS(records.bonds, kekulised.GetBondWithIdx).repeat(2, axis=0),
-    )
+def _pack(kekulised: Sequence[Chem.Mol]) -> PackedGraphs:
+    return pack_molecules(kekulised, read_records, _by_records, _by_objects)
 
 
-def _from_objects(kekulised: Chem.Mol) -> MolecularGraph:
+def _by_records(kekulised: list[Chem.Mol], records: list[Records]) -> PackedGraphs:
+    return pack_records(kekulised, records, _CODES_OF_ATOMS, _CODES_OF_BONDS)
+
+
+def _by_objects(kekulised: Chem.Mol) -> MolecularGraph:
     """Return the same graph by asking RDKit's objects about everything; for all molecules."""
     bonds = list(kekulised.GetBonds())
     ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
@@ -87,11 +86,15 @@ _CODES_OF_BONDS = CodesByRecord(_bond_row, len(BOND_TABLES))
 
 
 def _kekulise(molecule: Chem.Mol) -> Chem.Mol:
-    """Return one Kekulé form, the same for all spellings of a molecule.
+    """Return one Kekulé form, atoms in the order of the canonical SMILES from its end.
 
-    The way over the canonical SMILES makes the form independent of the numbering of the atoms, and
-    makes hydrogens explicit where a SMILES needs them: in the data set's types they count. The
-    numbers run from its end because that gives the stored form more often (99.6 %, forwards 94 %).
+    It is the same for all spellings of a molecule: the way over the canonical SMILES makes it
+    independent of the numbering of the atoms, and makes hydrogens explicit where a SMILES needs
+    them: in the data set's types they count. The numbers run from its end because that gives the
+    stored form more often (99.6 %, forwards 94 %).
+
+    Raises:
+        DataError: The molecule has no Kekulé form, or its canonical SMILES cannot be read again.
     """
     with rdBase.BlockLogs():
         smiles = Chem.MolToSmiles(molecule)
@@ -162,5 +165,5 @@ def _atom_of(atom_type: str) -> Chem.Atom:
 
 
 ZINC_1 = Featuriser(
-    *("zinc-1", ATOM_TABLES, BOND_TABLES, _featurise_zinc_1, _labels, _remarks, _smiles_of)
+    *("zinc-1", ATOM_TABLES, BOND_TABLES, _pack, _labels, _kekulise, _remarks, _smiles_of)
 )

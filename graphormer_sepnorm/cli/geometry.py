@@ -115,14 +115,15 @@ def _read(predictor: Predictor, options: argparse.Namespace) -> tuple[GraphStore
     with open_table(options.input, options.input_format) as reader:
         smiles = find_molecules(reader, options.smiles_column)
         rows = itertools.islice(reader, options.molecules)
-        graphs, errors, _ = predictor.featurise([parse_row(row, smiles) for row in rows])
-    if len(graphs) < 2:
+        graphs, _, errors, _ = predictor.featurise([parse_row(row, smiles) for row in rows])
+    if graphs is None or len(graphs) < 2:
         reason = next((error for error in errors if error), "it has too few rows")
         raise DataError(
-            f"{options.input}: {len(graphs)} of its molecules can be used, 2 are needed ({reason})"
+            f"{options.input}: {len(graphs or ())} of its molecules can be used, 2 are needed "
+            f"({reason})"
         )
     path_length = predictor.model.config.max_path_length
-    return GraphStore.from_graphs(graphs.values(), path_length), len(errors) - len(graphs)
+    return GraphStore.from_graphs([graphs], path_length), len(errors) - len(graphs)
 
 
 def _measure(predictor: Predictor, store: GraphStore) -> list[dict[str, Any]]:

@@ -7,6 +7,8 @@ the store and make none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,10 +17,13 @@ from torch_geometric.data import Data
 from graphormer_sepnorm.chem.featuriser import Featuriser
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
+
+_PACKED = 512  # graphs made at once
 
 
 class LazyGraphs:
-    """A sequence of PyG ``Data`` objects, each made anew whenever it is asked for.
+    """A sequence of PyG ``Data`` objects, made anew whenever they are asked for.
 
     Attributes:
         texts: The molecules, one text each: SMILES, or what else `parse` reads.
@@ -37,7 +42,7 @@ class LazyGraphs:
         self.texts = texts
         self.y = torch.from_numpy(np.asarray(targets, dtype=np.float32)).reshape(len(texts), -1)
         self.weights = None if weights is None else torch.from_numpy(np.float32(weights))
-        self._featurise = featuriser.featurise
+        self._featuriser = featuriser
         self._parse = parse
 
     def __len__(self) -> int:
@@ -49,10 +54,7 @@ class LazyGraphs:
         Raises:
             DataError: Its text is no molecule, though it was one when the data set was loaded.
         """
-        parsed = self._parse(self.texts[index])
-        if parsed.molecule is None:
-            raise DataError(f"graph {index}: {parsed.reason}")
-        graph = self._featurise(parsed.molecule)
+        graph = self._featuriser.featurise(self._molecule(index))
         data = Data(
             x=torch.from_numpy(graph.atom_codes),
             edge_index=torch.from_numpy(graph.edge_index),
@@ -65,3 +67,26 @@ class LazyGraphs:
 
     def __iter__(self) -> Iterator[Data]:
         return map(self.__getitem__, range(len(self)))
+
+    def packed(self) -> Iterator[PackedGraphs]:
+        """Make all graphs in order, many at once: for the graph store.
+
+        Raises:
+            DataError: As for one graph.
+        """
+        for start in range(0, len(self), _PACKED):
+            chosen = slice(start, start + _PACKED)
+            molecules = [self._molecule(index) for index in range(len(self))[chosen]]
+            graphs, reasons = self._featuriser.featurise_many(molecules)
+            for index, reason in enumerate(reasons, start):
+                if reason:
+                    raise DataError(f"graph {index}: {reason}")
+            assert graphs is not None  # there is a molecule, and each has a graph
+            weights = graphs.weights if self.weights is None else self.weights[chosen].numpy()
+            yield replace(graphs, targets=self.y[chosen].numpy(), weights=weights)
+
+    def _molecule(self, index: int) -> Any:
+        parsed = self._parse(self.texts[index])
+        if parsed.molecule is None:
+            raise DataError(f"graph {index}: {parsed.reason}")
+        return parsed.molecule

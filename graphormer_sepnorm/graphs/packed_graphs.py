@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,52 @@ class PackedGraphs:
     def widths(self) -> tuple[int, int, int]:
         """Numbers of atom features, bond features and targets."""
         return self.atom_codes.shape[1], self.bond_codes.shape[1], self.targets.shape[1]
+
+    @classmethod
+    def of(cls, graphs: Sequence[MolecularGraph]) -> PackedGraphs:
+        """Pack graphs, at least one, without targets."""
+        nothing = np.empty(0, dtype=np.float32)
+        return _packed([(graph, nothing, 1.0) for graph in graphs])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[PackedGraphs]) -> PackedGraphs:
+        """Return the graphs of all parts, at least one, in this order."""
+        return cls(
+            **{
+                field.name: np.concatenate(
+                    [getattr(part, field.name) for part in parts],
+                    axis=int(field.name == "edge_index"),
+                )
+                for field in fields(cls)
+            }
+        )
+
+    def __len__(self) -> int:
+        return len(self.num_atoms)
+
+    def __getitem__(self, number: int) -> MolecularGraph:
+        """Return one graph; its arrays are parts of these."""
+        atom, bond = self.num_atoms[:number].sum(), self.num_bonds[:number].sum()
+        bonds = slice(bond, bond + self.num_bonds[number])
+        return MolecularGraph(
+            self.atom_codes[atom : atom + self.num_atoms[number]],
+            self.edge_index[:, bonds],
+            self.bond_codes[bonds],
+        )
+
+    def take(self, numbers: Sequence[int] | np.ndarray) -> PackedGraphs:
+        """Return some of the graphs, in the order of their `numbers`."""
+        atoms = _ranges_of(self.num_atoms, numbers)
+        bonds = _ranges_of(self.num_bonds, numbers)
+        return PackedGraphs(
+            self.num_atoms[numbers],
+            self.num_bonds[numbers],
+            self.atom_codes[atoms],
+            self.edge_index[:, bonds],
+            self.bond_codes[bonds],
+            self.targets[numbers],
+            self.weights[numbers],
+        )
 
 
 def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
@@ -167,6 +213,11 @@ def _holds_integers(array: np.ndarray) -> bool:
 def _no_rows(array: np.ndarray) -> np.ndarray:
     """Keep the number of columns of an array without rows (a molecule without bonds)."""
     return np.zeros((0, array.shape[1] if array.ndim == 2 else 1), dtype=np.int64)
+
+
+def _ranges_of(lengths: np.ndarray, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return the places of some of the parts of an array whose parts have these lengths."""
+    return ranges((np.cumsum(lengths) - lengths)[numbers], lengths[numbers])
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
-from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.graphs.batch import Collator
-from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
@@ -51,6 +51,22 @@ class Predictions:
     values: np.ndarray
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
+
+
+class Featurised(NamedTuple):
+    """What became of some molecules.
+
+    Attributes:
+        graphs: Of those that the model understands, in their order; None: it understands none.
+        places: int64 ``[len(graphs)]``, which of the molecules these are.
+        errors: For each molecule the reason why it has no graph, or the empty string.
+        warnings: For each molecule what to know about its graph; mostly the empty string.
+    """
+
+    graphs: PackedGraphs | None
+    places: np.ndarray
+    errors: list[str]
+    warnings: list[str]
 
 
 class Predictor:
@@ -169,48 +185,52 @@ class Predictor:
     ) -> Predictions:
         """Predict the properties of molecules that are parsed already; see `predict`."""
         values = np.full((len(molecules), len(self.task.targets)), np.nan)
-        graphs, errors, warnings = self.featurise(molecules, max_atoms)
-        for places in _batches(
-            {place: graph.num_atoms for place, graph in graphs.items()}, batch_size
-        ):
-            values[places] = self._values([graphs[place] for place in places])
-        for place in graphs:
-            if not np.isfinite(values[place]).all():
-                values[place], warnings[place] = np.nan, ""
-                errors[place] = "the model gives no finite value for it"
+        graphs, places, errors, warnings = self.featurise(molecules, max_atoms)
+        if graphs is not None:
+            for numbers in _batches(graphs.num_atoms, batch_size):
+                values[places[numbers]] = self._values(graphs.take(numbers))
+        for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
+            values[place], warnings[place] = np.nan, ""
+            errors[place] = "the model gives no finite value for it"
         return Predictions(tuple(smiles), values, tuple(errors), tuple(warnings))
 
     def featurise(
         self, molecules: Sequence[ParsedMolecule], max_atoms: int = MAX_ATOMS
-    ) -> tuple[dict[int, MolecularGraph], list[str], list[str]]:
-        """Return the graphs that the model understands, by the place of their molecule.
-
-        Returns:
-            The graphs; for each molecule the reason why it has none, or the empty string; and what
-            to know about those that have.
-        """
+    ) -> Featurised:
+        """Return the graphs of the molecules that the model understands."""
         errors = [parsed.reason for parsed in molecules]
         warnings = [""] * len(molecules)
-        graphs: dict[int, MolecularGraph] = {}
+        chosen = {}
         for place, parsed in enumerate(molecules):
             if parsed.molecule is None:
                 continue
             atoms = parsed.molecule.GetNumAtoms()
-            if atoms > max_atoms:
+            if atoms <= max_atoms:
+                chosen[place] = parsed.molecule
+            else:
                 errors[place] = f"too large: {atoms} atoms, the limit is {max_atoms} (--max_atoms)"
-                continue
-            try:
-                graphs[place] = self._featuriser.featurise(parsed.molecule)
-            except DataError as error:
-                errors[place] = str(error)
-                continue
-            errors[place], unseen = self._unseen(graphs[place], parsed.molecule)
-            if errors[place]:
-                del graphs[place]
-                continue
-            remarks = [unseen, self._featuriser.remarks(parsed.molecule), self._size(atoms)]
-            warnings[place] = "; ".join(remark for remark in remarks if remark)
-        return graphs, errors, warnings
+        graphs, reasons = self._featuriser.featurise_many([*chosen.values()])
+        for place, reason in zip(chosen, reasons, strict=True):
+            errors[place] = reason
+        places = [place for place in chosen if not errors[place]]
+        if graphs is None:
+            return Featurised(None, np.array(places, dtype=np.int64), errors, warnings)
+        unseen = [""] * len(graphs)
+        for number in self._unseen.find(graphs):
+            place = places[number]
+            errors[place], unseen[number] = self._unseen.describe(graphs[number], chosen[place])
+        understood = [number for number, place in enumerate(places) if not errors[place]]
+        for number in understood:
+            molecule = chosen[places[number]]
+            remarks = [
+                unseen[number],
+                self._featuriser.remarks(molecule),
+                self._size(int(graphs.num_atoms[number])),
+            ]
+            warnings[places[number]] = "; ".join(remark for remark in remarks if remark)
+        if len(understood) < len(graphs):
+            graphs = graphs.take(understood) if understood else None
+        return Featurised(graphs, np.array(places, dtype=np.int64)[understood], errors, warnings)
 
     def _size(self, atoms: int) -> str:
         if self._largest_seen is None or atoms <= self._largest_seen:
@@ -218,20 +238,20 @@ class Predictor:
         return f"{atoms} atoms; the largest molecule in training had {self._largest_seen}"
 
     @torch.inference_mode()
-    def _values(self, graphs: list[MolecularGraph]) -> np.ndarray:
-        store = GraphStore.from_graphs(graphs, self.model.config.max_path_length)
+    def _values(self, graphs: PackedGraphs) -> np.ndarray:
+        store = GraphStore.from_graphs([graphs], self.model.config.max_path_length)
         batch = Collator(store, self.vocabulary)(list(range(len(graphs)))).to(self.device)
         return self.task.values_of(self.model(batch), self._mean, self._std)
 
 
-def _batches(sizes: dict[int, int], batch_size: int) -> Iterator[list[int]]:
+def _batches(sizes: np.ndarray, batch_size: int) -> Iterator[list[int]]:
     """Group molecules of similar size: little padding, and a bounded number of pairs at once."""
     batch: list[int] = []
-    for place in sorted(sizes, key=lambda place: (sizes[place], place)):
-        tokens = sizes[place] + 1  # the largest so far, and the graph token
+    for number in np.argsort(sizes, kind="stable").tolist():
+        tokens = int(sizes[number]) + 1  # the largest so far, and the graph token
         if batch and (len(batch) == batch_size or (len(batch) + 1) * tokens**2 > _MAX_PAIRS):
             yield batch
             batch = []
-        batch.append(place)
+        batch.append(number)
     if batch:
         yield batch

@@ -9,6 +9,7 @@ import numpy as np
 
 from graphormer_sepnorm.chem.featuriser import CodeTable, Featuriser
 from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 
 
@@ -25,16 +26,24 @@ class UnseenCodes:
         self._atoms = _lookup(vocabulary.atoms, featuriser.atom_tables)
         self._bonds = _lookup(vocabulary.bonds, featuriser.bond_tables)
 
-    def __call__(self, graph: MolecularGraph, molecule: Any) -> tuple[str, str]:
+    def find(self, graphs: PackedGraphs) -> list[int]:
+        """Return the numbers of the graphs that have such codes; of most molecules none has."""
+        of_atom = np.arange(len(graphs)).repeat(graphs.num_atoms)
+        of_bond = np.arange(len(graphs)).repeat(graphs.num_bonds)
+        atoms, bonds = self._unseen(graphs)
+        return np.union1d(of_atom[atoms.any(axis=1)], of_bond[bonds.any(axis=1)]).tolist()
+
+    def describe(self, graph: MolecularGraph, molecule: Any) -> tuple[str, str]:
         """Return why the model cannot understand a molecule, and what else is new to it.
 
-        Both are empty for most molecules. An element that did not occur in training is an error:
-        the model would take the atom for nothing at all. Other codes are a warning.
+        An element that did not occur in training is an error: the model would take the atom for
+        nothing at all. Other codes are a warning.
+
+        Args:
+            graph: Of the molecule; one that `find` has found.
+            molecule: For the words.
         """
-        atoms = ~self._atoms[graph.atom_codes, np.arange(graph.atom_codes.shape[1])]
-        bonds = ~self._bonds[graph.bond_codes, np.arange(graph.bond_codes.shape[1])]
-        if not atoms.any() and not bonds.any():
-            return "", ""
+        atoms, bonds = self._unseen(graph)
         if atoms[:, 0].any():
             labels = self._featuriser.atom_labels(molecule)
             new = sorted({labels[atom] for atom in np.flatnonzero(atoms[:, 0])})
@@ -46,6 +55,13 @@ class UnseenCodes:
             *_words(graph.bond_codes, bonds, self._featuriser.bond_tables),
         ]
         return "", f"not seen in training: {', '.join(words)}"
+
+    def _unseen(self, graphs: MolecularGraph | PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
+        """Return which codes of atoms and bonds did not occur, bool, in the shape of the codes."""
+        return (
+            ~self._atoms[graphs.atom_codes, np.arange(graphs.atom_codes.shape[1])],
+            ~self._bonds[graphs.bond_codes, np.arange(graphs.bond_codes.shape[1])],
+        )
 
 
 def _lookup(vocabulary: Vocabulary, tables: Sequence[CodeTable]) -> np.ndarray:

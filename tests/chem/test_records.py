@@ -16,7 +16,7 @@ from reference.molecules import TIE_FREE, TIED
 
 from graphormer_sepnorm.chem import molecule_features, zinc_features
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.chem.records import CodesByRecord, both_directions, read_records
+from graphormer_sepnorm.chem.records import read_records
 from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
 from graphormer_sepnorm.resources import sample_path
 
@@ -126,30 +126,6 @@ def test_kekule_forms_are_those_of_the_molecule_read_again(monkeypatch):
         with monkeypatch.context() as patch, rdBase.BlockLogs():
             patch.setattr(zinc_features, "parse_canonical", Chem.MolFromSmiles)
             assert agree(made, featurise(Chem.MolFromSmiles(smiles))), smiles
-
-
-def test_bonds_stand_in_both_directions():
-    ends = np.array([[0, 1], [3, 2]], dtype=np.uint8)
-    assert both_directions(ends).tolist() == [[0, 1, 3, 2], [1, 0, 2, 3]]
-    assert both_directions(ends[:0]).shape == (2, 0)
-
-
-def test_kinds_are_remembered_up_to_a_number(monkeypatch):
-    asked = []
-
-    def make(part: int) -> list[int]:
-        asked.append(part)
-        return [part, -part]
-
-    monkeypatch.setattr(CodesByRecord, "_MOST_KINDS", 3)
-    codes = CodesByRecord(make, 2)
-    rows = codes([b"a", b"b", b"a"], lambda number: number + 5)
-    assert rows.tolist() == [[5, -5], [6, -6], [5, -5]]
-    assert codes([b"b", b"c"], lambda number: number).tolist() == [[6, -6], [1, -1]]
-    assert asked == [5, 6, 1]
-    # Now it is full and begins anew.
-    assert codes([b"d", b"a"], lambda number: number).tolist() == [[0, 0], [1, -1]]
-    assert codes([], lambda number: number).shape == (0, 2)
 
 
 def test_codes_can_be_changed_without_harm():

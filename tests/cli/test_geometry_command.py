@@ -37,8 +37,8 @@ def test_numbers_are_those_of_the_model(table, tmp_path, capsys):
     found = json.loads(output.read_text())
     assert found["molecules"] == len(SMILES)
     predictor = Predictor.load("esol", "cpu")
-    graphs, _, _ = predictor.featurise([parse_smiles(text) for text in SMILES])
-    store = GraphStore.from_graphs(graphs.values(), predictor.model.config.max_path_length)
+    graphs, _, _, _ = predictor.featurise([parse_smiles(text) for text in SMILES])
+    store = GraphStore.from_graphs([graphs], predictor.model.config.max_path_length)
     batch = Collator(store, predictor.vocabulary)(list(range(len(SMILES))))
     token, atoms = (rows.detach().numpy() for rows in predictor.model.encode(batch))
     output_token, output_atoms = found["clouds"][-2:]

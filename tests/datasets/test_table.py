@@ -13,8 +13,10 @@ from rdkit import Chem
 from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
 
 from graphormer_sepnorm.chem.features import get_featuriser
-from graphormer_sepnorm.datasets import table_rows
+from graphormer_sepnorm.datasets import lazy_graphs, table_rows
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.tables import progress
 
 # What a table becomes.
@@ -47,6 +49,22 @@ def test_graphs_are_the_featurisers(tmp_path: Path) -> None:
     assert sorted(met) == sorted(labels)
 
 
+def test_graphs_made_at_once_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lazy_graphs, "_PACKED", 3)  # as the store is given them: several times
+    rows = [(text, number, number / 4) for number, text in enumerate(RINGS)]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,y,importance")
+    splits = load(path, target_columns=("y",), weight_column="importance", **SPLIT)
+    graphs = splits.train
+    assert isinstance(graphs, LazyGraphs)
+    store, single = (GraphStore.from_graphs(of, 5) for of in (graphs.packed(), graphs))
+    assert store.num_graphs == len(graphs) > 3
+    for name in ("first_atom", "atom_codes", "pair_type", "bond_kinds", "targets", "weights"):
+        assert np.array_equal(getattr(store, name), getattr(single, name)), name
+    unreadable = LazyGraphs(["C", "nonsense"], np.zeros(2), get_featuriser("molecule-1"))
+    with pytest.raises(DataError, match="graph 1: 'nonsense' is not a valid molecule"):
+        list(unreadable.packed())
+
+
 def test_no_graph_is_made_before_it_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,10 +74,8 @@ def test_no_graph_is_made_before_it_is_asked_for(
         table_rows, "parse_smiles", lambda text: [read.append(text), parse(text)][1]
     )
     made: list[int] = []
-    get = LazyGraphs.__getitem__
-    monkeypatch.setattr(
-        LazyGraphs, "__getitem__", lambda self, n: [made.append(n), get(self, n)][1]
-    )
+    get = LazyGraphs._molecule
+    monkeypatch.setattr(LazyGraphs, "_molecule", lambda self, n: [made.append(n), get(self, n)][1])
     splits = load(write_csv(tmp_path / "a.csv", plain_rows()), **SPLIT)
     assert sorted(map(str, read)) == sorted(RINGS)  # each molecule is read once
     assert made == []

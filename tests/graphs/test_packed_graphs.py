@@ -7,14 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rdkit import Chem
 from reference.molecules import TIED, graph, molecule
 from torch_geometric.data import InMemoryDataset
 
+from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.datasets import inmemory
 from graphormer_sepnorm.datasets.catalogue import load_dataset
 from graphormer_sepnorm.datasets.inmemory import QuickGraphs
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.packed_graphs import packed_blocks
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, packed_blocks
 from graphormer_sepnorm.graphs.store import _ARRAYS, GraphStore
 
 
@@ -82,3 +84,23 @@ def test_a_bond_of_no_atom_names_the_graph(atom):
 def test_packed_graphs_must_agree_with_those_before():
     with pytest.raises(DataError, match=r"^graph 1 has \(1, 1, 1\).*before it \(2, 2, 1\)"):
         list(packed_blocks([some_graphs()[0], *Quick([graph(2, [(0, 1)])] * 2).packed()]))
+
+
+def test_parts_and_selections():
+    featurise = get_featuriser("molecule-1").featurise
+    smiles = ["CCO", "N", TIED["caffeine"], "C.C", "CC#N"]
+    graphs = [featurise(Chem.MolFromSmiles(text)) for text in smiles]
+    packed = PackedGraphs.of(graphs)
+    in_parts = PackedGraphs.concatenate([PackedGraphs.of(graphs[:2]), PackedGraphs.of(graphs[2:])])
+    chosen = [4, 1, 2, 1]
+    assert len(packed) == 5
+    for made, expected in (
+        (packed, graphs),
+        (in_parts, graphs),
+        (packed.take(chosen), [graphs[number] for number in chosen]),
+    ):
+        assert_equal(GraphStore.from_graphs([made], 5), GraphStore.from_graphs(expected, 5))
+        for number, one in enumerate(expected):
+            assert np.array_equal(made[number].atom_codes, one.atom_codes)
+            assert np.array_equal(made[number].edge_index, one.edge_index)
+            assert np.array_equal(made[number].bond_codes, one.bond_codes)

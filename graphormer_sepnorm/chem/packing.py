@@ -1,0 +1,117 @@
+"""Many molecules to graphs of codes at once: a look-up per atom, all else on flat arrays."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from rdkit import Chem
+
+from graphormer_sepnorm.chem.records import Records
+from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
+
+
+class CodesByRecord:
+    """Remembers the codes of each kind of atom or bond, by its record.
+
+    Args:
+        make: The codes of one atom or bond.
+        columns: How many these are.
+    """
+
+    _MOST_KINDS = 10_000
+
+    def __init__(self, make: Callable[[Any], list[int]], columns: int) -> None:
+        self._make = make
+        self._columns = columns
+        self._known: dict[bytes, bytes] = {}
+
+    def __call__(
+        self, records: Sequence[list[bytes]], parts: Sequence[Callable[[int], Any]]
+    ) -> np.ndarray:
+        """Return the codes of the atoms or bonds of molecules, int64 ``[all of them, columns]``.
+
+        Args:
+            records: Their records, a list per molecule.
+            parts: For each molecule, its atom or bond of a number, for those of a new kind.
+        """
+        known = self._known
+        try:
+            rows = [known[record] for molecule in records for record in molecule]
+        except KeyError:
+            known = self._learn(records, parts)
+            rows = [known[record] for molecule in records for record in molecule]
+        return np.frombuffer(bytearray().join(rows), dtype=np.int64).reshape(-1, self._columns)
+
+    def _learn(
+        self, records: Sequence[list[bytes]], parts: Sequence[Callable[[int], Any]]
+    ) -> dict[bytes, bytes]:
+        # A new dictionary: another thread may be reading the old one.
+        known = dict(self._known) if len(self._known) < self._MOST_KINDS else {}
+        for molecule, part in zip(records, parts, strict=True):
+            for number, record in enumerate(molecule):
+                if record not in known:
+                    known[record] = np.array(self._make(part(number)), dtype=np.int64).tobytes()
+        self._known = known
+        return known
+
+
+def pack_molecules(
+    molecules: Sequence[Chem.Mol],
+    read: Callable[[Chem.Mol], Records | None],
+    by_records: Callable[[list[Chem.Mol], list[Records]], PackedGraphs],
+    by_objects: Callable[[Chem.Mol], MolecularGraph],
+) -> PackedGraphs:
+    """Return the graphs of molecules, at least one, in their order.
+
+    Args:
+        molecules: What they are made of.
+        read: The records of a molecule; None: it has to be asked about atom by atom.
+        by_records: The graphs of molecules that have records.
+        by_objects: The graph of a molecule that has none.
+    """
+    parts = []
+    pairs = ((molecule, read(molecule)) for molecule in molecules)
+    for has_records, run in itertools.groupby(pairs, lambda pair: pair[1] is not None):
+        some, records = zip(*run, strict=True)
+        parts.append(
+            by_records(list(some), list(records))
+            if has_records
+            else PackedGraphs.of([by_objects(molecule) for molecule in some])
+        )
+    return parts[0] if len(parts) == 1 else PackedGraphs.concatenate(parts)
+
+
+def pack_records(
+    molecules: list[Chem.Mol],
+    records: list[Records],
+    atom_codes: CodesByRecord,
+    bond_codes: CodesByRecord,
+) -> PackedGraphs:
+    """Return the graphs that records tell: codes of an atom's and a bond's own, and the bonds."""
+    ends = np.frombuffer(b"".join([one.ends for one in records]), dtype=np.uint8)
+    num_bonds = np.array([2 * len(one.bonds) for one in records])
+    return PackedGraphs(
+        num_atoms=np.array([len(one.atoms) for one in records]),
+        num_bonds=num_bonds,
+        atom_codes=atom_codes(
+            [one.atoms for one in records], [molecule.GetAtomWithIdx for molecule in molecules]
+        ),
+        edge_index=both_directions(ends.reshape(-1, 2)),
+        bond_codes=bond_codes(
+            [one.bonds for one in records], [molecule.GetBondWithIdx for molecule in molecules]
+        ).repeat(2, axis=0),
+        targets=np.empty((len(records), 0), dtype=np.float32),
+        weights=np.ones(len(records), dtype=np.float32),
+    )
+
+
+def both_directions(ends: np.ndarray) -> np.ndarray:
+    """Return bonds ``[bonds, 2]`` in both directions, one after the other, int64 ``[2, E]``."""
+    edge_index = np.empty((2, 2 * len(ends)), dtype=np.int64)
+    edge_index[:, 0::2] = ends.T
+    edge_index[:, 1::2] = ends.T[::-1]
+    return edge_index
