@@ -15,6 +15,7 @@ from graphormer_sepnorm.model.attention import GraphAttention
 from graphormer_sepnorm.model.dropout import dropout, dropout_add
 from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias, BlockBias
 from graphormer_sepnorm.model.initialisation import initialise
+from graphormer_sepnorm.model.readout import READOUTS, AtomReadout, ReadoutName, sum_over_atoms
 from graphormer_sepnorm.model.token_norm import NormArm, make_norm, norm_name
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ class GraphormerConfig:
         spatial_rows: Rows of the distance table.
         path_rows: Rows of the table of position weights of the edge encoding.
         num_targets: Outputs.
+        readout: What predictions are read from: ``graph_token`` (Graphormer), ``sum`` of the atoms,
+            or ``both``, see `readout`.
+        mean_atoms: Atoms of an average training graph: sums over atoms are divided by it.
 
     Raises:
         ConfigError: If values contradict each other.
@@ -65,6 +69,8 @@ class GraphormerConfig:
     spatial_rows: int = 40
     path_rows: int = 40
     num_targets: int = 1
+    readout: ReadoutName = "graph_token"
+    mean_atoms: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
@@ -87,8 +93,12 @@ class GraphormerConfig:
                 f"max_path_length {self.max_path_length} must be between 1 and path_rows "
                 f"{self.path_rows}"
             )
-        if self.norm_position not in ("pre", "post"):
-            raise ConfigError(f"norm_position '{self.norm_position}' must be 'pre' or 'post'")
+        for option, choices in (("norm_position", ("pre", "post")), ("readout", READOUTS)):
+            if getattr(self, option) not in choices:
+                names = " or ".join(f"'{choice}'" for choice in choices)
+                raise ConfigError(f"{option} '{getattr(self, option)}' must be {names}")
+        if not self.mean_atoms > 0:
+            raise ConfigError(f"mean_atoms is {self.mean_atoms}: it must be positive")
         if self.spatial_rows < 3:
             raise ConfigError(
                 f"spatial_rows is {self.spatial_rows}: it must be at least 3 (same atom, farther, "
@@ -149,7 +159,7 @@ class Layer(nn.Module):
 
 
 class Graphormer(nn.Module):
-    """Graphormer with a choice of norms; predicts from the graph token.
+    """Graphormer with a choice of norms; predicts from the graph token, unless told otherwise.
 
     Pre-norm: ``x + Attention(Norm(x))``, ``x + FFN(Norm(x))``, a last norm, a linear read-out of
     the graph token. Post-norm: a norm of the embedded tokens, ``Norm(x + Attention(x))``,
@@ -186,6 +196,9 @@ class Graphormer(nn.Module):
         )
         self.output_norm = make_norm(config.norm, config.width) if pre else None
         self.readout = nn.Linear(config.width, config.num_targets)
+        self.atom_readout = (
+            AtomReadout(config.width, config.num_targets) if config.readout == "both" else None
+        )
         self.initialise(0)
 
     def initialise(self, seed: int) -> None:
@@ -206,10 +219,18 @@ class Graphormer(nn.Module):
             rows = _normalise(self.output_norm, rows, batch)
         return rows[: batch.num_graphs], rows[batch.num_graphs :]
 
+    def read_out(self, graph_token: Tensor, atoms: Tensor, batch: GraphBatch) -> Tensor:
+        """Return predictions ``[B, num_targets]`` from what `encode` gives."""
+        if self.config.readout == "graph_token":
+            return self.readout(graph_token)
+        total = sum_over_atoms(atoms, batch) / self.config.mean_atoms
+        if self.atom_readout is None:
+            return self.readout(total)
+        return self.readout(graph_token) + self.atom_readout(total)
+
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return the prediction for each graph, ``[B, num_targets]``."""
-        graph_token, _ = self.encode(batch)
-        return self.readout(graph_token)
+        return self.read_out(*self.encode(batch), batch)
 
 
 def _normalise(norm: NormArm, rows: Tensor, batch: GraphBatch) -> Tensor:

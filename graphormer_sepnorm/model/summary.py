@@ -18,6 +18,7 @@ _PARTS = {
     "input_norm": "input norm",
     "output_norm": "output norm",
     "readout": "read-out",
+    "atom_readout": "read-out of the atoms' sum",
 }
 
 

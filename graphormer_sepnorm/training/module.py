@@ -23,6 +23,7 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY, package_versions
 from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.readout import ReadoutName
 from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
 from graphormer_sepnorm.training.launches import Launch
 from graphormer_sepnorm.training.loss import LossName, choose_loss, summed_loss
@@ -65,6 +66,8 @@ class GraphormerModule(LightningModule):
         degree_rows: Rows of each degree table; larger degrees share the last row.
         spatial_rows: Rows of the table of shortest-path distances; larger ones share a row.
         path_rows: Rows of the table of hop positions, at least max_path_length.
+        readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
+            targets that add up over a molecule), or both. Costs width parameters a target.
         loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
         final_learning_rate: Learning rate at the end of training.
@@ -104,6 +107,7 @@ class GraphormerModule(LightningModule):
         degree_rows: int = 64,
         spatial_rows: int = 40,
         path_rows: int = 40,
+        readout: ReadoutName = "graph_token",
         loss: Literal["auto", "l1", "mse", "bce"] = "auto",
         learning_rate: float = 2e-4,
         final_learning_rate: float = 1e-9,
@@ -135,6 +139,7 @@ class GraphormerModule(LightningModule):
             degree_rows=degree_rows,
             spatial_rows=spatial_rows,
             path_rows=path_rows,
+            readout=readout,
         )
         for name, value in (("learning_rate", learning_rate), ("eps", eps)):
             if not value > 0:
@@ -196,8 +201,11 @@ class GraphormerModule(LightningModule):
             )
         splits, vocabulary = data.splits, data.fit_vocabulary()
         mean, deviation = data.target_scaling()
+        summary = data.training_summary()
         config = dataclasses.replace(
-            self.architecture, num_targets=len(splits.task.targets)
+            self.architecture,
+            num_targets=len(splits.task.targets),
+            mean_atoms=summary["atoms"]["mean"],
         ).for_vocabulary(vocabulary)
         self._build(
             {
@@ -212,7 +220,7 @@ class GraphormerModule(LightningModule):
                 "dataset": splits.name,
                 "dataset_fingerprint": splits.fingerprint,
                 "training_graphs": len(splits.train),
-                "training_summary": data.training_summary(),
+                "training_summary": summary,
                 "weight_scale": data.weight_scale(),
                 "data_options": data.table_options and data.table_options.to_plain(),
                 "packages": package_versions(),
@@ -319,7 +327,7 @@ class GraphormerModule(LightningModule):
             return losses
         self.seed_dropout(batch_idx)
         graph_token, atoms = self.model.encode(batch)
-        outputs = self.model.readout(graph_token)
+        outputs = self.model.read_out(graph_token, atoms, batch)
         total, labels = self._summed_loss(outputs, batch.targets, batch.weights)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)

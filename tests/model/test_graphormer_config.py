@@ -39,6 +39,8 @@ CONTRADICTIONS = [
     ({"spatial_rows": 2}, "spatial_rows"),
     ({"degree_rows": 0}, "degree_rows"),
     ({"layers": 0}, "layers"),
+    ({"readout": "mean"}, "readout 'mean'.*'graph_token' or 'sum' or 'both'"),
+    ({"mean_atoms": 0.0}, "mean_atoms"),
 ]
 
 

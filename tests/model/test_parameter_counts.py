@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from reference.models import ARMS, small_config
+from reference.models import VARIANTS, name_of, small_config
 
 from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
 from graphormer_sepnorm.model.summary import count_parameters, parameter_table
@@ -79,10 +79,10 @@ def numbers_of(table: str) -> list[tuple[str, str, int]]:
     return rows
 
 
-MODELS = [{"norm": arm, "norm_position": position} for arm in ARMS for position in ("pre", "post")]
+MODELS = [options | {"norm_position": side} for options in VARIANTS for side in ("pre", "post")]
 
 
-@pytest.mark.parametrize("options", MODELS, ids=lambda options: "-".join(options.values()))
+@pytest.mark.parametrize("options", MODELS, ids=name_of)
 def test_the_table_adds_up(options):
     model = Graphormer(small_config(**SLIM, **options))
     *parts, total = numbers_of(parameter_table(model))
@@ -92,7 +92,7 @@ def test_the_table_adds_up(options):
     assert total[2] == sum(parameter.numel() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("options", MODELS, ids=lambda options: "-".join(options.values()))
+@pytest.mark.parametrize("options", MODELS, ids=name_of)
 def test_the_lines_are_aligned_and_say_nothing_unfinished(options):
     table = parameter_table(Graphormer(small_config(**SLIM, **options)))
     lines = table.splitlines()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.models import ARMS, relative_error, small_model, stored
+from reference.models import VARIANTS, name_of, relative_error, small_model, stored
 from reference.molecules import TIED, molecule
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, Collator, GraphBatch
@@ -74,11 +74,11 @@ def run(model: Graphormer, batch: GraphBatch):
 
 @pytest.mark.parametrize("position", ["pre", "post"])
 @pytest.mark.parametrize("shape", [ROOMY, DIVIDED, None], ids=["padded", "two blocks", "exact"])
-@pytest.mark.parametrize("norm", ARMS)
-def test_model_gives_the_same(graphs, norm, shape, position):
+@pytest.mark.parametrize("options", VARIANTS, ids=name_of)
+def test_model_gives_the_same(graphs, options, shape, position):
     store, vocabulary, resident = graphs
     shape = shape or BatchShape.of(store.num_atoms(np.array(CHOSEN)))
-    model = small_model(vocabulary, norm=norm, norm_position=position).train()
+    model = small_model(vocabulary, norm_position=position, **options).train()
     truth = run(model, Collator(store, vocabulary)(CHOSEN))
     result = run(model, resident.batch(torch.tensor(CHOSEN), shape))
     assert relative_error(result[0], truth[0]) < EXACT
