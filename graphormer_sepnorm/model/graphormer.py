@@ -5,6 +5,7 @@ B graphs · M atoms · R = B + M packed rows, graph tokens first · C channels (
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.attention import GraphAttention
+from graphormer_sepnorm.model.drop_path import branch_scales
 from graphormer_sepnorm.model.dropout import dropout, dropout_add
 from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias, BlockBias
 from graphormer_sepnorm.model.initialisation import initialise
@@ -39,6 +41,7 @@ class GraphormerConfig:
         dropout: Of what attention and feed-forward network add to the residual stream.
         attention_dropout: Of attention weights.
         input_dropout: Of the embedded tokens.
+        drop_path: Probability that a graph skips a branch of the last layer, see `drop_path`.
         atom_rows: Rows of the atom table; None: as many as the vocabulary needs.
         bond_rows: Rows of the bond table; None: as many as the vocabulary needs.
         degree_rows: Rows of each degree table.
@@ -71,6 +74,7 @@ class GraphormerConfig:
     num_targets: int = 1
     readout: ReadoutName = "graph_token"
     mean_atoms: float = 1.0
+    drop_path: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
@@ -81,7 +85,7 @@ class GraphormerConfig:
             value = getattr(self, option)
             if value is not None and value < 1:
                 raise ConfigError(f"{option} is {value}: it must be at least 1")
-        for option in ("dropout", "attention_dropout", "input_dropout"):
+        for option in ("dropout", "attention_dropout", "input_dropout", "drop_path"):
             if not 0 <= getattr(self, option) < 1:
                 raise ConfigError(
                     f"{option} is {getattr(self, option)}: a probability from 0 to below 1"
@@ -144,17 +148,36 @@ class Layer(nn.Module):
             nn.Linear(config.ffn_width, config.width),
         )
 
-    def forward(self, rows: Tensor, batch: GraphBatch, biases: list[BlockBias]) -> Tensor:
-        """Transform packed rows ``[R, C]``; `biases` holds one per attention block."""
+    def forward(
+        self,
+        rows: Tensor,
+        batch: GraphBatch,
+        biases: list[BlockBias],
+        scales: Tensor | None = None,
+    ) -> Tensor:
+        """Transform packed rows.
+
+        Args:
+            rows: ``[R, C]``, graph tokens first.
+            batch: Says which rows belong together.
+            biases: One per attention block.
+            scales: Of both branches (`branch_scales`), ``[2, R, 1]``; None: they are taken whole.
+
+        Returns:
+            ``[R, C]``.
+        """
+        first, second = (None, None) if scales is None else scales
         if self.pre:
             update = self.attention(_normalise(self.attention_norm, rows, batch), batch, biases)
-            rows = self._add(rows, update)
-            return self._add(rows, self.ffn(_normalise(self.ffn_norm, rows, batch)))
-        rows = self._add(rows, self.attention(rows, batch, biases))
+            rows = self._add(rows, update, first)
+            return self._add(rows, self.ffn(_normalise(self.ffn_norm, rows, batch)), second)
+        rows = self._add(rows, self.attention(rows, batch, biases), first)
         rows = _normalise(self.attention_norm, rows, batch)
-        return _normalise(self.ffn_norm, self._add(rows, self.ffn(rows)), batch)
+        return _normalise(self.ffn_norm, self._add(rows, self.ffn(rows), second), batch)
 
-    def _add(self, rows: Tensor, update: Tensor) -> Tensor:
+    def _add(self, rows: Tensor, update: Tensor, scale: Tensor | None) -> Tensor:
+        if scale is not None:
+            update = update * scale
         return dropout_add(rows, update, self.dropout) if self.training else rows + update
 
 
@@ -213,8 +236,11 @@ class Graphormer(nn.Module):
             rows = _normalise(self.input_norm, rows, batch)
         if self.training:
             rows = dropout(rows, self.config.input_dropout)
-        for layer in self.layers:
-            rows = layer(rows, batch, biases)
+        depth: Sequence[Tensor | None] = [None] * len(self.layers)
+        if self.training and self.config.drop_path:
+            depth = branch_scales(batch, len(self.layers), self.config.drop_path).unbind()
+        for layer, scales in zip(self.layers, depth, strict=True):
+            rows = layer(rows, batch, biases, scales)
         if self.output_norm is not None:
             rows = _normalise(self.output_norm, rows, batch)
         return rows[: batch.num_graphs], rows[batch.num_graphs :]

@@ -61,6 +61,8 @@ class GraphormerModule(LightningModule):
             on a CPU.
         attention_dropout: Dropout of the attention weights, 0 to 1.
         input_dropout: Dropout of the embedded tokens, 0 to 1.
+        drop_path: Stochastic depth, 0 to 1: probability that a graph skips a branch of the last
+            layer in training, less in earlier ones.
         atom_rows: Rows of the atom table; null takes as many as the training data have codes.
         bond_rows: Rows of the bond table; null takes as many as the training data have codes.
         degree_rows: Rows of each degree table; larger degrees share the last row.
@@ -102,6 +104,7 @@ class GraphormerModule(LightningModule):
         dropout: float = 0.1,
         attention_dropout: float = 0.1,
         input_dropout: float = 0.1,
+        drop_path: float = 0.0,
         atom_rows: int | None = None,
         bond_rows: int | None = None,
         degree_rows: int = 64,
@@ -134,6 +137,7 @@ class GraphormerModule(LightningModule):
             dropout=dropout,
             attention_dropout=attention_dropout,
             input_dropout=input_dropout,
+            drop_path=drop_path,
             atom_rows=atom_rows,
             bond_rows=bond_rows,
             degree_rows=degree_rows,

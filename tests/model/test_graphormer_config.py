@@ -62,6 +62,7 @@ def test_contradictions_are_config_errors(options, message):
         {"dropout": 1.5},
         {"attention_dropout": -0.1},
         {"input_dropout": 2.0},
+        {"drop_path": 1.0},
     ],
     ids=str,
 )
@@ -95,7 +96,7 @@ def test_dropout_acts_in_training_only():
     graphs = [molecule("CCO"), molecule("CC=O")]
     _, vocabulary = stored(graphs)
     batch = batch_of(graphs, vocabulary)
-    for name in ("dropout", "attention_dropout", "input_dropout"):
+    for name in ("dropout", "attention_dropout", "input_dropout", "drop_path"):
         model = small_model(vocabulary, norm="shared-ln", **{name: 0.5})
         assert torch.equal(model(batch), model(batch)), name
         model.train()

@@ -8,8 +8,8 @@ from reference.literal import PlainGraph, distances, has_ties
 from reference.models import (
     VARIANTS,
     batch_of,
-    name_of,
     literal_of,
+    name_of,
     relative_error,
     small_model,
     stored,
