@@ -17,6 +17,7 @@ from graphormer_sepnorm.model.drop_path import branch_scales
 from graphormer_sepnorm.model.dropout import dropout, dropout_add
 from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias, BlockBias
 from graphormer_sepnorm.model.initialisation import initialise
+from graphormer_sepnorm.model.local import LOCALS, BondMessages, LocalName
 from graphormer_sepnorm.model.readout import READOUTS, AtomReadout, ReadoutName, sum_over_atoms
 from graphormer_sepnorm.model.token_norm import NormArm, make_norm, norm_name
 
@@ -41,6 +42,7 @@ class GraphormerConfig:
         dropout: Of what attention and feed-forward network add to the residual stream.
         attention_dropout: Of attention weights.
         input_dropout: Of the embedded tokens.
+        local: ``gine``: messages along bonds beside attention, see `local`; or ``none`` (Graphormer).
         drop_path: Probability that a graph skips a branch of the last layer, see `drop_path`.
         atom_rows: Rows of the atom table; None: as many as the vocabulary needs.
         bond_rows: Rows of the bond table; None: as many as the vocabulary needs.
@@ -74,6 +76,7 @@ class GraphormerConfig:
     num_targets: int = 1
     readout: ReadoutName = "graph_token"
     mean_atoms: float = 1.0
+    local: LocalName = "none"
     drop_path: float = 0.0
 
     def __post_init__(self) -> None:
@@ -97,7 +100,9 @@ class GraphormerConfig:
                 f"max_path_length {self.max_path_length} must be between 1 and path_rows "
                 f"{self.path_rows}"
             )
-        for option, choices in (("norm_position", ("pre", "post")), ("readout", READOUTS)):
+        for option, choices in (
+            *(("norm_position", ("pre", "post")), ("readout", READOUTS), ("local", LOCALS)),
+        ):
             if getattr(self, option) not in choices:
                 names = " or ".join(f"'{choice}'" for choice in choices)
                 raise ConfigError(f"{option} '{getattr(self, option)}' must be {names}")
@@ -141,6 +146,8 @@ class Layer(nn.Module):
         self.dropout = config.dropout
         self.attention_norm = make_norm(config.norm, config.width, first=first)
         self.attention = GraphAttention(config.width, config.heads, config.attention_dropout)
+        assert config.bond_rows is not None
+        self.local = BondMessages(config.bond_rows, config.width) if config.local == "gine" else None
         self.ffn_norm = make_norm(config.norm, config.width)
         self.ffn = nn.Sequential(
             nn.Linear(config.width, config.ffn_width),
@@ -168,12 +175,16 @@ class Layer(nn.Module):
         """
         first, second = (None, None) if scales is None else scales
         if self.pre:
-            update = self.attention(_normalise(self.attention_norm, rows, batch), batch, biases)
+            update = self._mix(_normalise(self.attention_norm, rows, batch), batch, biases)
             rows = self._add(rows, update, first)
             return self._add(rows, self.ffn(_normalise(self.ffn_norm, rows, batch)), second)
-        rows = self._add(rows, self.attention(rows, batch, biases), first)
+        rows = self._add(rows, self._mix(rows, batch, biases), first)
         rows = _normalise(self.attention_norm, rows, batch)
         return _normalise(self.ffn_norm, self._add(rows, self.ffn(rows), second), batch)
+
+    def _mix(self, rows: Tensor, batch: GraphBatch, biases: list[BlockBias]) -> Tensor:
+        update = self.attention(rows, batch, biases)
+        return update if self.local is None else update + self.local(rows, batch)
 
     def _add(self, rows: Tensor, update: Tensor, scale: Tensor | None) -> Tensor:
         if scale is not None:

@@ -20,6 +20,11 @@ _PARTS = {
     "readout": "read-out",
     "atom_readout": "read-out of the atoms' sum",
 }
+_LAYER_PARTS = {
+    "norms": {"attention_norm", "ffn_norm"},
+    "attention and FFN": {"attention", "ffn"},
+    "messages along bonds": {"local"},
+}
 
 
 def count_parameters(module: nn.Module) -> int:
@@ -40,11 +45,13 @@ def parameter_table(model: Graphormer) -> str:
             shapes = " + ".join("x".join(map(str, parameter.shape)) for _, parameter in named)
             lines.append((label, shapes, sum(parameter.numel() for _, parameter in named)))
     layers = model.config.layers
-    for label, is_norm in (("norms", True), ("attention and FFN", False)):
+    for label, parts in _LAYER_PARTS.items():
         each = [
-            sum(p.numel() for name, p in layer.named_parameters() if ("_norm." in name) == is_norm)
+            sum(p.numel() for name, p in layer.named_parameters() if name.partition(".")[0] in parts)
             for layer in model.layers
         ]
+        if not any(each):
+            continue
         # The first layer's first norm may be another than the rest's (see make_norm).
         same = len(set(each)) == 1
         shape = f"{layers} x {each[0]:,}" if same else f"{each[0]:,} + {layers - 1} x {each[1]:,}"

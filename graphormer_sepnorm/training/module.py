@@ -23,6 +23,7 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY, package_versions
 from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.local import LocalName
 from graphormer_sepnorm.model.readout import ReadoutName
 from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
 from graphormer_sepnorm.training.launches import Launch
@@ -68,6 +69,8 @@ class GraphormerModule(LightningModule):
         degree_rows: Rows of each degree table; larger degrees share the last row.
         spatial_rows: Rows of the table of shortest-path distances; larger ones share a row.
         path_rows: Rows of the table of hop positions, at least max_path_length.
+        local: gine adds messages along bonds beside attention, which bring the bonds to what atoms
+            pass on; none is Graphormer. Costs width² parameters a layer.
         readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
             targets that add up over a molecule), or both. Costs width parameters a target.
         loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
@@ -110,6 +113,7 @@ class GraphormerModule(LightningModule):
         degree_rows: int = 64,
         spatial_rows: int = 40,
         path_rows: int = 40,
+        local: LocalName = "none",
         readout: ReadoutName = "graph_token",
         loss: Literal["auto", "l1", "mse", "bce"] = "auto",
         learning_rate: float = 2e-4,
@@ -143,6 +147,7 @@ class GraphormerModule(LightningModule):
             degree_rows=degree_rows,
             spatial_rows=spatial_rows,
             path_rows=path_rows,
+            local=local,
             readout=readout,
         )
         for name, value in (("learning_rate", learning_rate), ("eps", eps)):

@@ -40,6 +40,7 @@ CONTRADICTIONS = [
     ({"degree_rows": 0}, "degree_rows"),
     ({"layers": 0}, "layers"),
     ({"readout": "mean"}, "readout 'mean'.*'graph_token' or 'sum' or 'both'"),
+    ({"local": "gin"}, "local 'gin'.*'none' or 'gine'"),
     ({"mean_atoms": 0.0}, "mean_atoms"),
 ]
 

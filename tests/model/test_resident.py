@@ -55,6 +55,12 @@ def test_exact_batch_is_the_collators(graphs, blocks):
         one, other = getattr(batch, name), getattr(truth, name)
         assert one.dtype == other.dtype, name
         assert torch.equal(one, other), name
+    # In another order, and some more that lead nowhere.
+    bonds = sorted(batch.bonds.T.tolist())
+    assert bonds[: -len(truth.bonds.T)] == [[0, len(batch.unpad), 0]] * (
+        len(bonds) - len(truth.bonds.T)
+    )
+    assert bonds[-len(truth.bonds.T) :] == sorted(truth.bonds.T.tolist())
     for one, other in zip(batch.blocks, truth.blocks, strict=True):
         assert torch.equal(one.rows, other.rows)
     assert torch.equal(types_of(batch), types_of(truth))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphormer_sepnorm.model.graphormer import GraphormerConfig
-from reference.literal import Literal
+from reference.literal import Literal, PlainGraph
 
 
 @dataclass
@@ -16,6 +16,26 @@ class LiteralWithIngredients(Literal):
     """A `Literal` that does what a configuration says beyond Graphormer."""
 
     config: GraphormerConfig = field(default_factory=GraphormerConfig)
+
+    def mix(
+        self, name: str, graph: PlainGraph, tokens: Tensor, bias: list[list[Tensor]]
+    ) -> Tensor:
+        """Attention, and what atoms hear along their bonds."""
+        update = self.attention(f"{name}.attention", tokens, bias)
+        if self.config.local == "gine":
+            update = update + self.bond_messages(f"{name}.local", graph, tokens)
+        return update
+
+    def bond_messages(self, name: str, graph: PlainGraph, tokens: Tensor) -> Tensor:
+        """W times the sum of ReLU(h_j + e_ji) over the bonds j -> i; tokens [T, C]."""
+        sums = [torch.zeros_like(row) for row in tokens]
+        for (source, target), codes in graph.bonds.items():
+            row = tokens[1 + source]
+            for vector in self.embedded(f"{name}.bond.weight", self.bond_codes, codes):
+                row = row + vector
+            sums[1 + target] = sums[1 + target] + row.clamp(min=0)
+        weight = self.parameters[f"{name}.output.weight"]
+        return torch.stack([weight @ row for row in sums])
 
     def read_out(self, states: list[Tensor]) -> Tensor:
         """Predictions from the graph token, from the sum of the atoms, or the sum of both."""

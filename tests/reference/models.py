@@ -19,6 +19,7 @@ ARMS = ("shared-ln", "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
 INGREDIENTS: tuple[dict[str, Any], ...] = (
     {"readout": "sum", "mean_atoms": 3.5},
     {"readout": "both", "mean_atoms": 3.5, "norm": "bn+bn"},
+    {"local": "gine"},
 )
 VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *INGREDIENTS)
 
