@@ -37,6 +37,8 @@ typedef struct {
     const int64_t *pair_type; /* [graphs][max_tokens queries][max_tokens keys] */
     const float *table;       /* [types][H] */
     double *table_gradient;
+    int64_t graphs;
+    float *pair_bias; /* [H][graphs][max_tokens queries][max_tokens keys] */
 } Attention;
 
 enum { QUERY, KEY, VALUE };
@@ -269,5 +271,36 @@ EXPORT int bias_backward(const Attention *a, int64_t first, int64_t last) {
                     a->table_gradient[types[i * a->max_tokens + j] * a->heads + head] +=
                         from[(head * tokens + j) * width + i];
     }
+    return 0;
+}
+
+/* Where the bias of a head's first pair of a graph stands in `pair_bias`. */
+INLINE float *pair_bias_of(const Attention *a, int64_t graph, int64_t head) {
+    return a->pair_bias + (head * a->graphs + graph) * a->max_tokens * a->max_tokens;
+}
+
+/* Add a bias that pairs have of their own, `pair_bias`, to `bias`. */
+EXPORT int pair_bias_forward(const Attention *a, int64_t first, int64_t last) {
+    for (int64_t graph = first; graph < last; graph++)
+        for (int64_t head = 0; head < a->heads; head++) {
+            const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
+            const float *from = pair_bias_of(a, graph, head);
+            float *to = a->bias + a->bias_start[graph] + head * tokens * width;
+            for (int64_t j = 0; j < tokens; j++)
+                for (int64_t i = 0; i < tokens; i++) to[j * width + i] += from[i * a->max_tokens + j];
+        }
+    return 0;
+}
+
+/* The gradient of `pair_bias`, written over it; that of padding is left as it is. */
+EXPORT int pair_bias_backward(const Attention *a, int64_t first, int64_t last) {
+    for (int64_t graph = first; graph < last; graph++)
+        for (int64_t head = 0; head < a->heads; head++) {
+            const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
+            const float *from = a->bias_gradient + a->bias_start[graph] + head * tokens * width;
+            float *to = pair_bias_of(a, graph, head);
+            for (int64_t i = 0; i < tokens; i++)
+                for (int64_t j = 0; j < tokens; j++) to[i * a->max_tokens + j] = from[j * width + i];
+        }
     return 0;
 }

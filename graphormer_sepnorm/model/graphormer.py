@@ -18,6 +18,7 @@ from graphormer_sepnorm.model.dropout import dropout, dropout_add
 from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias, BlockBias
 from graphormer_sepnorm.model.initialisation import initialise
 from graphormer_sepnorm.model.local import LOCALS, BondMessages, LocalName
+from graphormer_sepnorm.model.random_walks import ENCODINGS, EncodingName, RandomWalkEncoding
 from graphormer_sepnorm.model.readout import READOUTS, AtomReadout, ReadoutName, sum_over_atoms
 from graphormer_sepnorm.model.token_norm import NormArm, make_norm, norm_name
 
@@ -42,6 +43,8 @@ class GraphormerConfig:
         dropout: Of what attention and feed-forward network add to the residual stream.
         attention_dropout: Of attention weights.
         input_dropout: Of the embedded tokens.
+        encodings: ``graphormer``, or ``rrwp``: with random walks beside, see `random_walks`.
+        walk_steps: K, powers of the random walk, the 0th among them.
         local: ``gine``: messages along bonds beside attention, see `local`; or ``none`` (Graphormer).
         drop_path: Probability that a graph skips a branch of the last layer, see `drop_path`.
         atom_rows: Rows of the atom table; None: as many as the vocabulary needs.
@@ -76,6 +79,8 @@ class GraphormerConfig:
     num_targets: int = 1
     readout: ReadoutName = "graph_token"
     mean_atoms: float = 1.0
+    encodings: EncodingName = "graphormer"
+    walk_steps: int = 21
     local: LocalName = "none"
     drop_path: float = 0.0
 
@@ -83,7 +88,7 @@ class GraphormerConfig:
         object.__setattr__(self, "norm", norm_name(self.norm))
         for option in (
             *("layers", "width", "heads", "ffn_width", "degree_rows", "num_targets"),
-            *("atom_rows", "bond_rows"),
+            *("atom_rows", "bond_rows", "walk_steps"),
         ):
             value = getattr(self, option)
             if value is not None and value < 1:
@@ -101,7 +106,8 @@ class GraphormerConfig:
                 f"{self.path_rows}"
             )
         for option, choices in (
-            *(("norm_position", ("pre", "post")), ("readout", READOUTS), ("local", LOCALS)),
+            *(("norm_position", ("pre", "post")), ("encodings", ENCODINGS)),
+            *(("local", LOCALS), ("readout", READOUTS)),
         ):
             if getattr(self, option) not in choices:
                 names = " or ".join(f"'{choice}'" for choice in choices)
@@ -224,6 +230,11 @@ class Graphormer(nn.Module):
             config.heads,
             config.width // config.heads,
         )
+        self.walks = (
+            RandomWalkEncoding(config.walk_steps, config.width, config.heads)
+            if config.encodings == "rrwp"
+            else None
+        )
         self.input_norm = None if pre else make_norm(config.norm, config.width, first=True)
         self.layers = nn.ModuleList(
             Layer(config, first=pre and place == 0) for place in range(config.layers)
@@ -243,6 +254,8 @@ class Graphormer(nn.Module):
         """Return the last graph tokens ``[B, C]`` and atoms ``[M, C]``, normalised."""
         biases = self.bias(batch)
         rows = self.embedding(batch)
+        if self.walks is not None:
+            rows, biases = self.walks(rows, biases, batch)
         if self.input_norm is not None:
             rows = _normalise(self.input_norm, rows, batch)
         if self.training:

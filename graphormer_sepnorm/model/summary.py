@@ -15,6 +15,7 @@ _PARTS = {
     "bias.bond": "bond features (edge encoding)",
     "bias.path_weight": "hop weights (edge encoding)",
     "bias.graph_token": "graph token's distance",
+    "walks": "random walks (RRWP)",
     "input_norm": "input norm",
     "output_norm": "output norm",
     "readout": "read-out",

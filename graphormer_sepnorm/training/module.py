@@ -24,6 +24,7 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY, package_versions
 from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
 from graphormer_sepnorm.model.local import LocalName
+from graphormer_sepnorm.model.random_walks import EncodingName
 from graphormer_sepnorm.model.readout import ReadoutName
 from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
 from graphormer_sepnorm.training.launches import Launch
@@ -69,6 +70,9 @@ class GraphormerModule(LightningModule):
         degree_rows: Rows of each degree table; larger degrees share the last row.
         spatial_rows: Rows of the table of shortest-path distances; larger ones share a row.
         path_rows: Rows of the table of hop positions, at least max_path_length.
+        encodings: graphormer, or rrwp, which adds the probabilities of random walks to the attention
+            bias and to the atoms.
+        walk_steps: Powers of the random walk that rrwp uses, the 0th among them.
         local: gine adds messages along bonds beside attention, which bring the bonds to what atoms
             pass on; none is Graphormer. Costs width² parameters a layer.
         readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
@@ -113,6 +117,8 @@ class GraphormerModule(LightningModule):
         degree_rows: int = 64,
         spatial_rows: int = 40,
         path_rows: int = 40,
+        encodings: EncodingName = "graphormer",
+        walk_steps: int = 21,
         local: LocalName = "none",
         readout: ReadoutName = "graph_token",
         loss: Literal["auto", "l1", "mse", "bce"] = "auto",
@@ -147,6 +153,8 @@ class GraphormerModule(LightningModule):
             degree_rows=degree_rows,
             spatial_rows=spatial_rows,
             path_rows=path_rows,
+            encodings=encodings,
+            walk_steps=walk_steps,
             local=local,
             readout=readout,
         )

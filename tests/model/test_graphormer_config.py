@@ -41,6 +41,8 @@ CONTRADICTIONS = [
     ({"layers": 0}, "layers"),
     ({"readout": "mean"}, "readout 'mean'.*'graph_token' or 'sum' or 'both'"),
     ({"local": "gin"}, "local 'gin'.*'none' or 'gine'"),
+    ({"encodings": "walks"}, "encodings 'walks'.*'graphormer' or 'rrwp'"),
+    ({"walk_steps": 0}, "walk_steps"),
     ({"mean_atoms": 0.0}, "mean_atoms"),
 ]
 

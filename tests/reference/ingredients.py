@@ -17,6 +17,44 @@ class LiteralWithIngredients(Literal):
 
     config: GraphormerConfig = field(default_factory=GraphormerConfig)
 
+    def walks(self, graph: PlainGraph) -> list[list[list[float]]]:
+        """Probability of being at j after k steps from i: [K][n][n], each step along a bond."""
+        n = len(graph.atoms)
+        neighbours = [[j for j in range(n) if (i, j) in graph.bonds] for i in range(n)]
+        powers = [torch.eye(n, dtype=torch.float64).tolist()]
+        for _ in range(1, self.config.walk_steps):
+            after = [[0.0] * n for _ in range(n)]
+            for i in range(n):
+                for here in range(n):
+                    for there in neighbours[here]:
+                        share = powers[-1][i][here] / len(neighbours[here])
+                        after[i][there] += share
+            powers.append(after)
+        return powers
+
+    def walked(self, name: str, powers: list[list[list[float]]], i: int, j: int) -> Tensor:
+        """A linear layer of the probabilities of a pair."""
+        numbers = torch.tensor([power[i][j] for power in powers], dtype=torch.float64)
+        return self.parameters[f"walks.{name}.weight"] @ numbers
+
+    def tokens(self, graph: PlainGraph) -> Tensor:
+        """Embedded tokens, with the probabilities of coming back."""
+        token, *atoms = super().tokens(graph)
+        if self.config.encodings == "rrwp":
+            powers = self.walks(graph)
+            atoms = [row + self.walked("atoms", powers, i, i) for i, row in enumerate(atoms)]
+        return torch.stack([token, *atoms])
+
+    def bias(self, graph: PlainGraph) -> list[list[Tensor]]:
+        """Bias of each pair of tokens, with the probabilities of the walks between atoms."""
+        table = super().bias(graph)
+        if self.config.encodings == "rrwp":
+            powers = self.walks(graph)
+            for i in range(len(graph.atoms)):
+                for j in range(len(graph.atoms)):
+                    table[i + 1][j + 1] = table[i + 1][j + 1] + self.walked("pairs", powers, i, j)
+        return table
+
     def mix(
         self, name: str, graph: PlainGraph, tokens: Tensor, bias: list[list[Tensor]]
     ) -> Tensor:

@@ -20,6 +20,7 @@ INGREDIENTS: tuple[dict[str, Any], ...] = (
     {"readout": "sum", "mean_atoms": 3.5},
     {"readout": "both", "mean_atoms": 3.5, "norm": "bn+bn"},
     {"local": "gine"},
+    {"encodings": "rrwp", "walk_steps": 4},
 )
 VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *INGREDIENTS)
 
