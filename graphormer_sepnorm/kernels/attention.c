@@ -39,6 +39,9 @@ typedef struct {
     double *table_gradient;
     int64_t graphs;
     float *pair_bias; /* [H][graphs][max_tokens queries][max_tokens keys] */
+    const float *mixing; /* [H][H] */
+    float *mixing_gradient; /* [graphs][H][H], of each graph alone */
+    float *mixed_bias;      /* laid out as `bias` */
 } Attention;
 
 enum { QUERY, KEY, VALUE };
@@ -304,3 +307,57 @@ EXPORT int pair_bias_backward(const Attention *a, int64_t first, int64_t last) {
         }
     return 0;
 }
+
+/* Each head of `mixed_bias` is a mixture of the heads of `bias`. */
+INLINE int mix_bias_forward_body(const Attention *a, int64_t first, int64_t last) {
+    const int64_t heads = a->heads;
+    for (int64_t graph = first; graph < last; graph++) {
+        const int64_t size = a->num_tokens[graph] * lanes(a->num_tokens[graph]);
+        const float *from = a->bias + a->bias_start[graph];
+        float *to = a->mixed_bias + a->bias_start[graph];
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t e = 0; e < size; e += LANES) {
+                floats sum = all_equal(0);
+                for (int64_t g = 0; g < heads; g++)
+                    sum += load(from + g * size + e) * a->mixing[h * heads + g];
+                store(to + h * size + e, sum);
+            }
+    }
+    return 0;
+}
+
+EXPORT_FOR_EACH_PROCESSOR(mix_bias_forward, (const Attention *a, int64_t first, int64_t last),
+                          (a, first, last))
+
+/* Gradients of `mix_bias_forward` for that of `mixed_bias`, which stands in `bias_gradient`: that
+ * of `bias` goes to `mixed_bias`. */
+INLINE int mix_bias_backward_body(const Attention *a, int64_t first, int64_t last) {
+    const int64_t heads = a->heads;
+    for (int64_t graph = first; graph < last; graph++) {
+        const int64_t size = a->num_tokens[graph] * lanes(a->num_tokens[graph]);
+        const float *bias = a->bias + a->bias_start[graph];
+        const float *slope = a->bias_gradient + a->bias_start[graph];
+        float *to = a->mixed_bias + a->bias_start[graph];
+        float *own = a->mixing_gradient + graph * heads * heads;
+        for (int64_t g = 0; g < heads; g++) {
+            for (int64_t e = 0; e < size; e += LANES) {
+                floats sum = all_equal(0);
+                for (int64_t h = 0; h < heads; h++)
+                    sum += load(slope + h * size + e) * a->mixing[h * heads + g];
+                store(to + g * size + e, sum);
+            }
+            for (int64_t h = 0; h < heads; h++) {
+                floats sum = all_equal(0);
+                for (int64_t e = 0; e < size; e += LANES)
+                    sum += load(slope + h * size + e) * load(bias + g * size + e);
+                float total = 0;
+                for (int lane = 0; lane < LANES; lane++) total += sum[lane];
+                own[h * heads + g] = total;
+            }
+        }
+    }
+    return 0;
+}
+
+EXPORT_FOR_EACH_PROCESSOR(mix_bias_backward, (const Attention *a, int64_t first, int64_t last),
+                          (a, first, last))

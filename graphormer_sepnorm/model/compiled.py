@@ -74,6 +74,9 @@ class _Attention(ctypes.Structure):
         ("table_gradient", ctypes.c_void_p),
         ("graphs", ctypes.c_int64),
         ("pair_bias", ctypes.c_void_p),
+        ("mixing", ctypes.c_void_p),
+        ("mixing_gradient", ctypes.c_void_p),
+        ("mixed_bias", ctypes.c_void_p),
     )
 
 
@@ -144,6 +147,12 @@ def add_pair_bias(bias: PackedBias, own: Tensor) -> PackedBias:
     return replace(bias, values=values)
 
 
+def mix_bias(bias: PackedBias, mixing: Tensor) -> PackedBias:
+    """Make each head a mixture of all heads; its shares are a row of ``mixing [H, H]``."""
+    values: Any = _MixBias.apply(bias.values, mixing, bias)
+    return replace(bias, values=values)
+
+
 def attend(projected: Tensor, biases: Sequence[PackedBias], heads: int, dropout: float) -> Tensor:
     """Mix the rows of each graph: softmax(q k / sqrt(d) + bias) v, head by head.
 
@@ -208,6 +217,32 @@ class _AddPairBias(torch.autograd.Function):
         arguments.pair_bias, arguments.bias_gradient = own.data_ptr(), gradient.data_ptr()
         ctx.layout.run("pair_bias_backward", arguments)
         return gradient, own, None
+
+
+class _MixBias(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, mixing: Tensor, layout: PackedBias) -> Tensor:
+        mixing, mixed = mixing.contiguous(), torch.empty_like(values)
+        arguments = layout.arguments(len(mixing))
+        arguments.bias, arguments.mixed_bias = values.data_ptr(), mixed.data_ptr()
+        arguments.mixing = mixing.data_ptr()
+        layout.run("mix_bias_forward", arguments)
+        ctx.save_for_backward(values, mixing)
+        ctx.layout = layout
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+        values, mixing = ctx.saved_tensors
+        gradient, own = gradient.contiguous(), torch.empty_like(values)
+        of_graphs = mixing.new_empty(len(ctx.layout.num_tokens), *mixing.shape)
+        arguments = ctx.layout.arguments(len(mixing))
+        arguments.bias, arguments.mixed_bias = values.data_ptr(), own.data_ptr()
+        arguments.mixing, arguments.bias_gradient = mixing.data_ptr(), gradient.data_ptr()
+        arguments.mixing_gradient = of_graphs.data_ptr()
+        ctx.layout.run("mix_bias_backward", arguments)
+        return own, of_graphs.sum(0), None
 
 
 class _Attend(torch.autograd.Function):

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.attention import GraphAttention
+from graphormer_sepnorm.model.bias_mixing import BiasMixing
+from graphormer_sepnorm.model.degree_scaler import DegreeScaler, log_degrees
 from graphormer_sepnorm.model.drop_path import branch_scales
 from graphormer_sepnorm.model.dropout import dropout, dropout_add
 from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias, BlockBias
@@ -45,7 +47,7 @@ class GraphormerConfig:
         input_dropout: Of the embedded tokens.
         encodings: ``graphormer``, or ``rrwp``: with random walks beside, see `random_walks`.
         walk_steps: K, powers of the random walk, the 0th among them.
-        local: ``gine``: messages along bonds beside attention, see `local`; or ``none`` (Graphormer).
+        local: ``none``, or ``gine``: messages along bonds beside attention, see `local`.
         drop_path: Probability that a graph skips a branch of the last layer, see `drop_path`.
         atom_rows: Rows of the atom table; None: as many as the vocabulary needs.
         bond_rows: Rows of the bond table; None: as many as the vocabulary needs.
@@ -53,6 +55,8 @@ class GraphormerConfig:
         spatial_rows: Rows of the distance table.
         path_rows: Rows of the table of position weights of the edge encoding.
         num_targets: Outputs.
+        degree_scaler: Whether attention is scaled by degrees, see `degree_scaler`.
+        bias_mixing: Whether each layer mixes the heads of the attention bias, see `bias_mixing`.
         readout: What predictions are read from: ``graph_token`` (Graphormer), ``sum`` of the atoms,
             or ``both``, see `readout`.
         mean_atoms: Atoms of an average training graph: sums over atoms are divided by it.
@@ -82,6 +86,8 @@ class GraphormerConfig:
     encodings: EncodingName = "graphormer"
     walk_steps: int = 21
     local: LocalName = "none"
+    degree_scaler: bool = False
+    bias_mixing: bool = False
     drop_path: float = 0.0
 
     def __post_init__(self) -> None:
@@ -152,8 +158,13 @@ class Layer(nn.Module):
         self.dropout = config.dropout
         self.attention_norm = make_norm(config.norm, config.width, first=first)
         self.attention = GraphAttention(config.width, config.heads, config.attention_dropout)
-        assert config.bond_rows is not None
-        self.local = BondMessages(config.bond_rows, config.width) if config.local == "gine" else None
+        self.bias_mixing = BiasMixing(config.heads) if config.bias_mixing else None
+        self.degree_scaler = DegreeScaler(config.width) if config.degree_scaler else None
+        self.local = (
+            BondMessages(cast(int, config.bond_rows), config.width)
+            if config.local == "gine"
+            else None
+        )
         self.ffn_norm = make_norm(config.norm, config.width)
         self.ffn = nn.Sequential(
             nn.Linear(config.width, config.ffn_width),
@@ -167,6 +178,7 @@ class Layer(nn.Module):
         batch: GraphBatch,
         biases: list[BlockBias],
         scales: Tensor | None = None,
+        log_degree: Tensor | None = None,
     ) -> Tensor:
         """Transform packed rows.
 
@@ -175,21 +187,34 @@ class Layer(nn.Module):
             batch: Says which rows belong together.
             biases: One per attention block.
             scales: Of both branches (`branch_scales`), ``[2, R, 1]``; None: they are taken whole.
+            log_degree: Of each row (`log_degrees`), ``[R, 1]``, for a degree scaler.
 
         Returns:
             ``[R, C]``.
         """
         first, second = (None, None) if scales is None else scales
         if self.pre:
-            update = self._mix(_normalise(self.attention_norm, rows, batch), batch, biases)
+            update = self._mix(
+                _normalise(self.attention_norm, rows, batch), batch, biases, log_degree
+            )
             rows = self._add(rows, update, first)
             return self._add(rows, self.ffn(_normalise(self.ffn_norm, rows, batch)), second)
-        rows = self._add(rows, self._mix(rows, batch, biases), first)
+        rows = self._add(rows, self._mix(rows, batch, biases, log_degree), first)
         rows = _normalise(self.attention_norm, rows, batch)
         return _normalise(self.ffn_norm, self._add(rows, self.ffn(rows), second), batch)
 
-    def _mix(self, rows: Tensor, batch: GraphBatch, biases: list[BlockBias]) -> Tensor:
+    def _mix(
+        self,
+        rows: Tensor,
+        batch: GraphBatch,
+        biases: list[BlockBias],
+        log_degree: Tensor | None,
+    ) -> Tensor:
+        if self.bias_mixing is not None:
+            biases = self.bias_mixing(biases)
         update = self.attention(rows, batch, biases)
+        if self.degree_scaler is not None:
+            update = self.degree_scaler(update, log_degree)
         return update if self.local is None else update + self.local(rows, batch)
 
     def _add(self, rows: Tensor, update: Tensor, scale: Tensor | None) -> Tensor:
@@ -263,8 +288,9 @@ class Graphormer(nn.Module):
         depth: Sequence[Tensor | None] = [None] * len(self.layers)
         if self.training and self.config.drop_path:
             depth = branch_scales(batch, len(self.layers), self.config.drop_path).unbind()
+        log_degree = log_degrees(batch, rows.dtype) if self.config.degree_scaler else None
         for layer, scales in zip(self.layers, depth, strict=True):
-            rows = layer(rows, batch, biases, scales)
+            rows = layer(rows, batch, biases, scales, log_degree)
         if self.output_norm is not None:
             rows = _normalise(self.output_norm, rows, batch)
         return rows[: batch.num_graphs], rows[batch.num_graphs :]

@@ -19,12 +19,13 @@ LOCALS: tuple[LocalName, ...] = get_args(LocalName)
 
 
 class BondMessages(nn.Module):
-    """The aggregation of GINE (Hu et al. 2020, "Strategies for Pre-training Graph Neural Networks").
+    """What GINE adds up: ``W sum_{bonds j -> i} ReLU(h_j + e_ji)``.
 
-    ``W sum_{bonds j -> i} ReLU(h_j + e_ji)`` with e the sum of the embeddings of the bond's
-    features. As a branch beside attention (Rampášek et al. 2022, "Recipe for a General, Powerful,
-    Scalable Graph Transformer"); GINE's own term ``(1 + ε) h_i`` is the residual stream, its MLP the
-    layer's feed-forward network. Graph tokens have no bonds and get 0.
+    e is the sum of the embeddings of the bond's features (Hu et al. 2020, "Strategies for
+    Pre-training Graph Neural Networks"), here in a branch beside attention (Rampášek et al. 2022,
+    "Recipe for a General, Powerful, Scalable Graph Transformer"). GINE's own term ``(1 + ε) h_i``
+    is the residual stream, its MLP the layer's feed-forward network. Graph tokens have no bonds
+    and get 0.
 
     Args:
         bond_rows: Rows of the table of bond features; row 0, unknown, is zero.

@@ -1,5 +1,6 @@
-"""Relative random-walk probabilities (RRWP; Ma et al. 2023, "Graph Inductive Biases in Transformers
-without Message Passing", GRIT).
+"""Relative random-walk probabilities (RRWP).
+
+From GRIT: Ma et al. 2023, "Graph Inductive Biases in Transformers without Message Passing".
 
 R packed rows · b graphs of a block · T tokens · K powers · H heads · C channels (width)
 """
@@ -67,9 +68,7 @@ class RandomWalkEncoding(nn.Module):
         ]
         returns = [walk.diagonal(dim1=2, dim2=3).flatten(1) for walk in walks]  # [K, b T]
         rows = rows + self.atoms(torch.cat(returns, dim=1).index_select(1, batch.unpad).t())
-        return rows, [
-            self._add(bias, walk) for bias, walk in zip(biases, walks, strict=True)
-        ]
+        return rows, [self._add(bias, walk) for bias, walk in zip(biases, walks, strict=True)]
 
     def _add(self, bias: BlockBias, walk: Tensor) -> BlockBias:
         own = (self.pairs.weight @ walk.flatten(1)).unflatten(1, walk.shape[1:])  # [H, b, T, T]

@@ -25,6 +25,8 @@ _LAYER_PARTS = {
     "norms": {"attention_norm", "ffn_norm"},
     "attention and FFN": {"attention", "ffn"},
     "messages along bonds": {"local"},
+    "degree scaler": {"degree_scaler"},
+    "mixing of the bias": {"bias_mixing"},
 }
 
 
@@ -48,7 +50,7 @@ def parameter_table(model: Graphormer) -> str:
     layers = model.config.layers
     for label, parts in _LAYER_PARTS.items():
         each = [
-            sum(p.numel() for name, p in layer.named_parameters() if name.partition(".")[0] in parts)
+            sum(p.numel() for name, p in layer.named_parameters() if name.split(".")[0] in parts)
             for layer in model.layers
         ]
         if not any(each):

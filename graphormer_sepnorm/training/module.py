@@ -70,11 +70,15 @@ class GraphormerModule(LightningModule):
         degree_rows: Rows of each degree table; larger degrees share the last row.
         spatial_rows: Rows of the table of shortest-path distances; larger ones share a row.
         path_rows: Rows of the table of hop positions, at least max_path_length.
-        encodings: graphormer, or rrwp, which adds the probabilities of random walks to the attention
-            bias and to the atoms.
+        encodings: graphormer, or rrwp, which adds random-walk probabilities to the attention bias
+            and to the atoms.
         walk_steps: Powers of the random walk that rrwp uses, the 0th among them.
         local: gine adds messages along bonds beside attention, which bring the bonds to what atoms
             pass on; none is Graphormer. Costs width² parameters a layer.
+        degree_scaler: Whether what attention gives is scaled channel by channel with the logarithm
+            of the degree. Costs 2 width parameters a layer.
+        bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.
+            Costs heads² parameters a layer.
         readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
             targets that add up over a molecule), or both. Costs width parameters a target.
         loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
@@ -120,6 +124,8 @@ class GraphormerModule(LightningModule):
         encodings: EncodingName = "graphormer",
         walk_steps: int = 21,
         local: LocalName = "none",
+        degree_scaler: bool = False,
+        bias_mixing: bool = False,
         readout: ReadoutName = "graph_token",
         loss: Literal["auto", "l1", "mse", "bce"] = "auto",
         learning_rate: float = 2e-4,
@@ -156,6 +162,8 @@ class GraphormerModule(LightningModule):
             encodings=encodings,
             walk_steps=walk_steps,
             local=local,
+            degree_scaler=degree_scaler,
+            bias_mixing=bias_mixing,
             readout=readout,
         )
         for name, value in (("learning_rate", learning_rate), ("eps", eps)):

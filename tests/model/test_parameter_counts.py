@@ -56,6 +56,24 @@ def test_shared_batch_norm_has_a_second_norm_in_first_place_only():
     assert count_parameters(model) == 489_481 + 160
 
 
+@pytest.mark.parametrize(
+    ("options", "extra"),
+    [
+        ({"drop_path": 0.2}, 0),
+        ({"readout": "sum"}, 0),
+        ({"readout": "both"}, 80),
+        ({"local": "gine"}, 12 * (64 * 80 + 80**2)),
+        ({"encodings": "rrwp"}, 21 * 80 + 21 * 8),
+        ({"degree_scaler": True}, 12 * 2 * 80),
+        ({"bias_mixing": True}, 12 * 8**2),
+    ],
+    ids=lambda value: name_of(value) if isinstance(value, dict) else None,
+)
+def test_what_ingredients_cost(options, extra):
+    model = Graphormer(GraphormerConfig(norm="bn+ln", **options, **SLIM))
+    assert count_parameters(model) == 493_481 + extra
+
+
 def test_base_model_is_of_the_published_size():
     """12 x 768 with 32 heads, tables sized as for ogbg-molhiv: 47.0 M published."""
     config = GraphormerConfig(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -55,14 +56,38 @@ class LiteralWithIngredients(Literal):
                     table[i + 1][j + 1] = table[i + 1][j + 1] + self.walked("pairs", powers, i, j)
         return table
 
-    def mix(
-        self, name: str, graph: PlainGraph, tokens: Tensor, bias: list[list[Tensor]]
-    ) -> Tensor:
-        """Attention, and what atoms hear along their bonds."""
+    def mix(self, name: str, graph: PlainGraph, tokens: Tensor, bias: list[list[Tensor]]) -> Tensor:
+        """Attention, scaled by degrees, and what atoms hear along their bonds."""
+        if self.config.bias_mixing:
+            mixing = self.parameters[f"{name}.bias_mixing.weight"]
+            heads = range(self.heads)
+            bias = [
+                [
+                    torch.stack([sum(mixing[h, g] * one[g] for g in heads) for h in heads])
+                    for one in row
+                ]
+                for row in bias
+            ]
         update = self.attention(f"{name}.attention", tokens, bias)
+        if self.config.degree_scaler:
+            update = self.scaled(f"{name}.degree_scaler", graph, update)
         if self.config.local == "gine":
             update = update + self.bond_messages(f"{name}.local", graph, tokens)
         return update
+
+    def scaled(self, name: str, graph: PlainGraph, update: Tensor) -> Tensor:
+        """x theta_1 + log(1 + d) x theta_2; a graph token has as many neighbours as atoms."""
+        plain = self.parameters[f"{name}.plain"]
+        by_degree = self.parameters[f"{name}.by_degree"]
+        degrees = [len(graph.atoms), *([0] * len(graph.atoms))]
+        for _, target in graph.bonds:
+            degrees[1 + target] += 1
+        return torch.stack(
+            [
+                row * plain + math.log(1 + degree) * row * by_degree
+                for row, degree in zip(update, degrees, strict=True)
+            ]
+        )
 
     def bond_messages(self, name: str, graph: PlainGraph, tokens: Tensor) -> Tensor:
         """W times the sum of ReLU(h_j + e_ji) over the bonds j -> i; tokens [T, C]."""

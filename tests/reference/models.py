@@ -21,6 +21,10 @@ INGREDIENTS: tuple[dict[str, Any], ...] = (
     {"readout": "both", "mean_atoms": 3.5, "norm": "bn+bn"},
     {"local": "gine"},
     {"encodings": "rrwp", "walk_steps": 4},
+    {"degree_scaler": True},
+    {"bias_mixing": True},
+    {"encodings": "rrwp", "walk_steps": 3, "local": "gine", "degree_scaler": True}
+    | {"bias_mixing": True, "readout": "both", "norm": "bn+bn"},
 )
 VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *INGREDIENTS)
 
