@@ -15,9 +15,18 @@ _PARTS = {
     "bias.bond": "bond features (edge encoding)",
     "bias.path_weight": "hop weights (edge encoding)",
     "bias.graph_token": "graph token's distance",
+    "walks": "random walks (RRWP)",
     "input_norm": "input norm",
     "output_norm": "output norm",
     "readout": "read-out",
+    "atom_readout": "read-out of the atoms' sum",
+}
+_LAYER_PARTS = {
+    "norms": {"attention_norm", "ffn_norm"},
+    "attention and FFN": {"attention", "ffn"},
+    "messages along bonds": {"local"},
+    "degree scaler": {"degree_scaler"},
+    "mixing of the bias": {"bias_mixing"},
 }
 
 
@@ -39,11 +48,13 @@ def parameter_table(model: Graphormer) -> str:
             shapes = " + ".join("x".join(map(str, parameter.shape)) for _, parameter in named)
             lines.append((label, shapes, sum(parameter.numel() for _, parameter in named)))
     layers = model.config.layers
-    for label, is_norm in (("norms", True), ("attention and FFN", False)):
+    for label, parts in _LAYER_PARTS.items():
         each = [
-            sum(p.numel() for name, p in layer.named_parameters() if ("_norm." in name) == is_norm)
+            sum(p.numel() for name, p in layer.named_parameters() if name.split(".")[0] in parts)
             for layer in model.layers
         ]
+        if not any(each):
+            continue
         # The first layer's first norm may be another than the rest's (see make_norm).
         same = len(set(each)) == 1
         shape = f"{layers} x {each[0]:,}" if same else f"{each[0]:,} + {layers - 1} x {each[1]:,}"

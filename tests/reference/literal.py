@@ -276,6 +276,10 @@ class Literal:
             rows.append(self.linear(f"{name}.output", torch.cat(parts)))
         return torch.stack(rows)
 
+    def mix(self, name: str, graph: PlainGraph, tokens: Tensor, bias: list[list[Tensor]]) -> Tensor:
+        """What a layer adds to its tokens before the feed-forward network, [T, C]."""
+        return self.attention(f"{name}.attention", tokens, bias)
+
     def ffn(self, name: str, tokens: Tensor) -> Tensor:
         """W2 GELU(W1 x + b1) + b2, with GELU(x) = x Phi(x)."""
         rows = []
@@ -348,8 +352,8 @@ class Literal:
             if pre:
                 before = self.normalise(f"{name}.attention_norm", states, first=layer == 0)
             mixed = [
-                self.attention(f"{name}.attention", tokens, bias)
-                for tokens, bias in zip(before, biases, strict=True)
+                self.mix(name, graph, tokens, bias)
+                for graph, tokens, bias in zip(graphs, before, biases, strict=True)
             ]
             states = [tokens + update for tokens, update in zip(states, mixed, strict=True)]
             if not pre:
