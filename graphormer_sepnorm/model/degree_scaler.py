@@ -26,7 +26,8 @@ def log_degrees(batch: GraphBatch, dtype: torch.dtype) -> Tensor:
 class DegreeScaler(nn.Module):
     """``x * theta_1 + log(1 + d) x * theta_2`` after attention (Ma et al. 2023, GRIT, Section 3).
 
-    Channel by channel; starts as the identity, theta_1 = 1 and theta_2 = 0.
+    Channel by channel, of what the output projection of attention gives (GRIT's code scales what
+    goes into it). Starts as the identity, theta_1 = 1 and theta_2 = 0.
 
     Args:
         width: C.

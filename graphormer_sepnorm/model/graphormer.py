@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.batch import GraphBatch
     from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
+# Options by which the network becomes another than Graphormer; their defaults are Graphormer's.
+INGREDIENTS = ("encodings", "local", "degree_scaler", "bias_mixing", "readout")
+# Options that act in training only: a network trained with some can go on with others.
+REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
+
 
 @dataclass(frozen=True)
 class GraphormerConfig:
@@ -99,7 +104,7 @@ class GraphormerConfig:
             value = getattr(self, option)
             if value is not None and value < 1:
                 raise ConfigError(f"{option} is {value}: it must be at least 1")
-        for option in ("dropout", "attention_dropout", "input_dropout", "drop_path"):
+        for option in REGULARISATION:
             if not 0 <= getattr(self, option) < 1:
                 raise ConfigError(
                     f"{option} is {getattr(self, option)}: a probability from 0 to below 1"

@@ -22,7 +22,7 @@ from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY, package_versions
-from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.graphormer import REGULARISATION, Graphormer, GraphormerConfig
 from graphormer_sepnorm.model.local import LocalName
 from graphormer_sepnorm.model.random_walks import EncodingName
 from graphormer_sepnorm.model.readout import ReadoutName
@@ -289,6 +289,9 @@ class GraphormerModule(LightningModule):
         facts = checkpoint[KEY]
         if self._trainer is not None:
             self._compare_data(facts)
+            if self._trainer.state.fn == "fit":
+                own = {name: getattr(self.architecture, name) for name in REGULARISATION}
+                facts = {**facts, "model": {**facts["model"], **own}}
         self._build(facts)
         if EPOCH_LOSS in checkpoint and self.global_rank == 0:
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)

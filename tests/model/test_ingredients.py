@@ -7,6 +7,8 @@ import math
 import pytest
 import torch
 from reference.models import (
+    ARMS,
+    EVERYTHING,
     INGREDIENTS,
     batch_of,
     name_of,
@@ -23,10 +25,6 @@ from graphormer_sepnorm.model.random_walks import walk_probabilities
 from graphormer_sepnorm.model.readout import sum_over_atoms
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", "C.CC(C)Cl")
-EVERYTHING = {
-    **{"encodings": "rrwp", "local": "gine", "readout": "both"},
-    **{"degree_scaler": True, "bias_mixing": True},
-}
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +63,21 @@ def test_neutral_values_give_graphormer_bit_for_bit(molecules, training, dtype):
         torch.manual_seed(7)
         outputs.append(network.to(dtype).train(training)(batch))
     assert torch.equal(*outputs)
+
+
+@pytest.mark.parametrize("readout", ["graph_token", "sum", "both"])
+@pytest.mark.parametrize("norm", ARMS)
+@pytest.mark.parametrize("smiles", [SMILES, ("N", "C")], ids=["molecules", "without bonds"])
+def test_every_parameter_has_a_gradient(molecules, smiles, norm, readout):
+    """Several processes wait for the gradient of every parameter, even if it is 0."""
+    _, vocabulary, _ = molecules
+    batch = batch_of([molecule(text) for text in smiles], vocabulary)
+    options = EVERYTHING | {"norm": norm, "readout": readout, "drop_path": 0.3}
+    model = small_model(vocabulary, **options).train()
+    model(batch).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
 
 
 def test_options_that_an_older_checkpoint_does_not_know_are_neutral():

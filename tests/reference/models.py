@@ -15,6 +15,10 @@ from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
 from reference.ingredients import LiteralWithIngredients
 
 ARMS = ("shared-ln", "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
+EVERYTHING: dict[str, Any] = {
+    **{"encodings": "rrwp", "local": "gine", "readout": "both"},
+    **{"degree_scaler": True, "bias_mixing": True},
+}
 # What a model may have beyond Graphormer; whatever holds for the norm arms holds for these.
 INGREDIENTS: tuple[dict[str, Any], ...] = (
     {"readout": "sum", "mean_atoms": 3.5},
@@ -23,8 +27,7 @@ INGREDIENTS: tuple[dict[str, Any], ...] = (
     {"encodings": "rrwp", "walk_steps": 4},
     {"degree_scaler": True},
     {"bias_mixing": True},
-    {"encodings": "rrwp", "walk_steps": 3, "local": "gine", "degree_scaler": True}
-    | {"bias_mixing": True, "readout": "both", "norm": "bn+bn"},
+    EVERYTHING | {"walk_steps": 3, "norm": "bn+bn"},
 )
 VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *INGREDIENTS)
 

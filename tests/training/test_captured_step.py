@@ -7,6 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from reference.models import EVERYTHING
 
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.training.captured_step import TrainingStep
@@ -16,10 +17,6 @@ from graphormer_sepnorm.training.optimiser import make_optimiser, place_step_cou
 GRAPHS = torch.tensor([3, 0, 7, 12])
 NUMBERS = torch.tensor([4.0, 0.25, 1e-2, 1e-2], dtype=torch.float64)
 SHAPE = BatchShape(36, ((4, 10),))
-EVERYTHING = {
-    **{"encodings": "rrwp", "walk_steps": 4, "local": "gine", "readout": "both"},
-    **{"degree_scaler": True, "bias_mixing": True},
-}
 
 
 @pytest.fixture
@@ -49,7 +46,7 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
         ({"norm": "shared-ln"}, SHAPE),
         ({"norm": "shared-bn"}, SHAPE),
         ({"norm": "bn+bn"}, BatchShape(36, ((3, 10), (1, 10)))),
-        (EVERYTHING, SHAPE),
+        (EVERYTHING | {"drop_path": 0.5}, SHAPE),
     ],
 )
 def test_batch_and_loss_are_one_graph_without_a_question(
