@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.attention import GraphAttention
+from graphormer_sepnorm.model.attention import GraphAttention, TokenProjection
 from graphormer_sepnorm.model.bias_mixing import BiasMixing
 from graphormer_sepnorm.model.degree_scaler import DegreeScaler, log_degrees
 from graphormer_sepnorm.model.drop_path import branch_scales
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 # Options by which the network becomes another than Graphormer; their defaults are Graphormer's.
-INGREDIENTS = ("encodings", "local", "degree_scaler", "bias_mixing", "readout")
+INGREDIENTS = (
+    *("encodings", "local", "degree_scaler", "bias_mixing", "graph_token_projections"),
+    "readout",
+)
 # Options that act in training only: a network trained with some can go on with others.
 REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
 
@@ -62,6 +65,8 @@ class GraphormerConfig:
         num_targets: Outputs.
         degree_scaler: Whether attention is scaled by degrees, see `degree_scaler`.
         bias_mixing: Whether each layer mixes the heads of the attention bias, see `bias_mixing`.
+        graph_token_projections: Layers, from the first on, in which the graph token has a query,
+            key and value projection of its own, see `TokenProjection`.
         readout: What predictions are read from: ``graph_token`` (Graphormer), ``sum`` of the atoms,
             or ``both``, see `readout`.
         mean_atoms: Atoms of an average training graph: sums over atoms are divided by it.
@@ -93,6 +98,7 @@ class GraphormerConfig:
     local: LocalName = "none"
     degree_scaler: bool = False
     bias_mixing: bool = False
+    graph_token_projections: int = 0
     drop_path: float = 0.0
 
     def __post_init__(self) -> None:
@@ -111,6 +117,11 @@ class GraphormerConfig:
                 )
         if self.width % self.heads:
             raise ConfigError(f"width {self.width} is not a multiple of heads {self.heads}")
+        if not 0 <= self.graph_token_projections <= self.layers:
+            raise ConfigError(
+                f"graph_token_projections {self.graph_token_projections} must be between 0 and "
+                f"layers {self.layers}"
+            )
         if not 1 <= self.max_path_length <= self.path_rows:
             raise ConfigError(
                 f"max_path_length {self.max_path_length} must be between 1 and path_rows "
@@ -154,15 +165,18 @@ class Layer(nn.Module):
 
     Args:
         config: Of the model.
-        first: Whether this layer's first norm is the first of the model (see `make_norm`).
+        place: Of this layer, from 0.
     """
 
-    def __init__(self, config: GraphormerConfig, first: bool) -> None:
+    def __init__(self, config: GraphormerConfig, place: int) -> None:
         super().__init__()
         self.pre = config.norm_position == "pre"
         self.dropout = config.dropout
-        self.attention_norm = make_norm(config.norm, config.width, first=first)
+        self.attention_norm = make_norm(config.norm, config.width, first=self.pre and place == 0)
         self.attention = GraphAttention(config.width, config.heads, config.attention_dropout)
+        self.token_projection = (
+            TokenProjection(config.width) if place < config.graph_token_projections else None
+        )
         self.bias_mixing = BiasMixing(config.heads) if config.bias_mixing else None
         self.degree_scaler = DegreeScaler(config.width) if config.degree_scaler else None
         self.local = (
@@ -217,7 +231,7 @@ class Layer(nn.Module):
     ) -> Tensor:
         if self.bias_mixing is not None:
             biases = self.bias_mixing(biases)
-        update = self.attention(rows, batch, biases)
+        update = self.attention(rows, batch, biases, self.token_projection)
         if self.degree_scaler is not None:
             update = self.degree_scaler(update, log_degree)
         return update if self.local is None else update + self.local(rows, batch)
@@ -266,9 +280,7 @@ class Graphormer(nn.Module):
             else None
         )
         self.input_norm = None if pre else make_norm(config.norm, config.width, first=True)
-        self.layers = nn.ModuleList(
-            Layer(config, first=pre and place == 0) for place in range(config.layers)
-        )
+        self.layers = nn.ModuleList(Layer(config, place) for place in range(config.layers))
         self.output_norm = make_norm(config.norm, config.width) if pre else None
         self.readout = nn.Linear(config.width, config.num_targets)
         self.atom_readout = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from torch import nn
 
 from graphormer_sepnorm.model.graphormer import Graphormer
@@ -24,6 +26,7 @@ _PARTS = {
 _LAYER_PARTS = {
     "norms": {"attention_norm", "ffn_norm"},
     "attention and FFN": {"attention", "ffn"},
+    "graph token's projections": {"token_projection"},
     "messages along bonds": {"local"},
     "degree scaler": {"degree_scaler"},
     "mixing of the bias": {"bias_mixing"},
@@ -47,18 +50,17 @@ def parameter_table(model: Graphormer) -> str:
         if named:
             shapes = " + ".join("x".join(map(str, parameter.shape)) for _, parameter in named)
             lines.append((label, shapes, sum(parameter.numel() for _, parameter in named)))
-    layers = model.config.layers
     for label, parts in _LAYER_PARTS.items():
         each = [
             sum(p.numel() for name, p in layer.named_parameters() if name.split(".")[0] in parts)
             for layer in model.layers
         ]
-        if not any(each):
-            continue
-        # The first layer's first norm may be another than the rest's (see make_norm).
-        same = len(set(each)) == 1
-        shape = f"{layers} x {each[0]:,}" if same else f"{each[0]:,} + {layers - 1} x {each[1]:,}"
-        lines.append((f"layers: {label}", shape, sum(each)))
+        # The first layer's first norm may be another than the rest's (see make_norm), and the first
+        # layers may have projections that the others have not.
+        runs = [(len(list(run)), number) for number, run in groupby(each) if number]
+        if runs:
+            shape = " + ".join(f"{count} x {number:,}" for count, number in runs)
+            lines.append((f"layers: {label}", shape, sum(each)))
     lines.append(("total", "", count_parameters(model)))
     widths = [max(len(str(line[column])) for line in lines) for column in (0, 1)]
     return "\n".join(

@@ -30,7 +30,12 @@ from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_ba
 from graphormer_sepnorm.training.launches import Launch
 from graphormer_sepnorm.training.loss import LossName, choose_loss, summed_loss
 from graphormer_sepnorm.training.metrics import MeanLoss, SplitMetrics, why_undefined
-from graphormer_sepnorm.training.optimiser import make_optimiser, place_step_counts
+from graphormer_sepnorm.training.optimiser import (
+    DECAYED,
+    DecayedName,
+    make_optimiser,
+    place_step_counts,
+)
 from graphormer_sepnorm.training.randomness import stable_seed
 from graphormer_sepnorm.training.schedule import learning_rate_at, warmup_in_steps
 from graphormer_sepnorm.training.uniformity import UniformityOn, uniformity_loss
@@ -79,13 +84,16 @@ class GraphormerModule(LightningModule):
             of the degree. Costs 2 width parameters a layer.
         bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.
             Costs heads² parameters a layer.
+        graph_token_projections: Layers, from the first on, in which the graph token has a query,
+            key and value projection of its own; 0 is Graphormer. Costs 3 width² parameters each.
         readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
             targets that add up over a molecule), or both. Costs width parameters a target.
         loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
         final_learning_rate: Learning rate at the end of training.
-        weight_decay: AdamW's decay of the matrices of linear layers; biases, norms, embeddings and
-            the graph token are not decayed.
+        weight_decay: AdamW's decay of what weight_decay_on says.
+        weight_decay_on: matrices (of linear layers: biases, norms, embeddings and the graph token
+            are not decayed), or all parameters, as the reference code of Graphormer.
         warmup_steps: Optimiser steps of linear warm-up; below 1 a fraction of all steps.
         schedule: linear or cosine decay after the warm-up.
         betas: AdamW's decay rates of the running moments.
@@ -126,11 +134,13 @@ class GraphormerModule(LightningModule):
         local: LocalName = "none",
         degree_scaler: bool = False,
         bias_mixing: bool = False,
+        graph_token_projections: int = 0,
         readout: ReadoutName = "graph_token",
         loss: Literal["auto", "l1", "mse", "bce"] = "auto",
         learning_rate: float = 2e-4,
         final_learning_rate: float = 1e-9,
         weight_decay: float = 0.01,
+        weight_decay_on: DecayedName = "matrices",
         warmup_steps: int | float = 0.1,
         schedule: Literal["linear", "cosine"] = "linear",
         betas: tuple[float, float] = (0.9, 0.999),
@@ -164,6 +174,7 @@ class GraphormerModule(LightningModule):
             local=local,
             degree_scaler=degree_scaler,
             bias_mixing=bias_mixing,
+            graph_token_projections=graph_token_projections,
             readout=readout,
         )
         for name, value in (("learning_rate", learning_rate), ("eps", eps)):
@@ -171,6 +182,10 @@ class GraphormerModule(LightningModule):
                 raise ConfigError(f"--model.{name} is {value}: it must be positive")
         if warmup_steps < 0:
             raise ConfigError(f"--model.warmup_steps is {warmup_steps}: it must not be negative")
+        if weight_decay_on not in DECAYED:
+            raise ConfigError(
+                f"--model.weight_decay_on is '{weight_decay_on}': it must be 'matrices' or 'all'"
+            )
         if uniformity_weight < 0:
             raise ConfigError(
                 f"--model.uniformity_weight is {uniformity_weight}: it must not be negative"
@@ -503,6 +518,7 @@ class GraphormerModule(LightningModule):
             tuple(options["betas"]),
             options["eps"],
             self.capturable,
+            options["weight_decay_on"],
         )
 
         self._optimiser_options = [

@@ -70,6 +70,7 @@ OPTIONS = {
     "model.eps",
     "model.ffn_width",
     "model.final_learning_rate",
+    "model.graph_token_projections",
     "model.heads",
     "model.input_dropout",
     "model.layers",
@@ -88,6 +89,7 @@ OPTIONS = {
     "model.walk_steps",
     "model.warmup_steps",
     "model.weight_decay",
+    "model.weight_decay_on",
     "model.width",
     "trainer",
 }

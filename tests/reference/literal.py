@@ -254,11 +254,13 @@ class Literal:
         """W x + b."""
         return self.parameters[f"{name}.weight"] @ row + self.parameters[f"{name}.bias"]
 
+    def project(self, name: str, part: str, tokens: Tensor) -> list[Tensor]:
+        """Queries, keys or values of tokens [T, C]."""
+        return [self.linear(f"{name}.{part}", row) for row in tokens]
+
     def attention(self, name: str, tokens: Tensor, bias: list[list[Tensor]]) -> Tensor:
         """Softmax attention with a bias (Eq. 3, 4 and 6), [T, C]."""
-        query = [self.linear(f"{name}.query", row) for row in tokens]
-        key = [self.linear(f"{name}.key", row) for row in tokens]
-        value = [self.linear(f"{name}.value", row) for row in tokens]
+        query, key, value = (self.project(name, part, tokens) for part in ("query", "key", "value"))
         size = tokens.shape[1] // self.heads
         rows = []
         for i in range(len(tokens)):
