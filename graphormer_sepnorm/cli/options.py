@@ -22,8 +22,8 @@ CHANGEABLE = tuple(
     f"model.{name}"
     for name in (
         *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
-        *("betas", "eps", "dropout", "attention_dropout", "input_dropout", "batch_norm_graphs"),
-        *("uniformity_weight", "uniformity_on"),
+        *("betas", "eps", "batch_norm_graphs", "uniformity_weight", "uniformity_on"),
+        *("dropout", "attention_dropout", "input_dropout", "drop_path"),
     )
 )
 # Set by other options (see TrainCLI.add_arguments_to_parser), so not options of their own.
@@ -93,7 +93,7 @@ def adopt_checkpoint(
 
     So a value that the user did not give is the checkpoint's, and one that differs from it must
     have been given, on the command line or in a configuration file. Those named `changeable` may
-    differ.
+    differ. Options of the model that are younger than the checkpoint have their default in it.
 
     Raises:
         ConfigError: Another value contradicts the checkpoint; it names both.
@@ -101,9 +101,9 @@ def adopt_checkpoint(
     options = set(option_names(verb_parser))
     hyper_parameters = checkpoint.get("hyper_parameters", {})
     kept = {
-        f"model.{name}": value
-        for name, value in hyper_parameters.items()
-        if f"model.{name}" in options
+        name: hyper_parameters.get(name.removeprefix("model."), verb_parser.get_default(name))
+        for name in options
+        if name.startswith("model.")
     }
     kept["seed_everything"] = hyper_parameters.get("seed", 0)
     kept |= _data_options(checkpoint[KEY], arguments)

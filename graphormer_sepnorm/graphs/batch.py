@@ -7,7 +7,7 @@ costs and disturbs nothing there. Attention needs the tokens of one graph side b
 
     B graphs · M atoms in all · R = B + M packed rows · F, K atom and bond feature columns
     b graphs of a block · N largest number of atoms in it · T = N + 1 tokens, the graph token first
-    P pair types of the batch · D hops · k kinds of bond
+    P pair types of the batch · D hops · k kinds of bond · E directed bonds
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphormer_sepnorm.graphs.bonds import find_bonds, kinds_of_types
 from graphormer_sepnorm.graphs.packed_graphs import ranges
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
@@ -73,6 +74,8 @@ class GraphBatch(_TensorRecord):
         type_path: float32 ``[P, D, k]``, share of the shortest paths whose hop d is a bond of
             that kind; 0 beyond the end of the path.
         bond_rows: int64 ``[k, K]``, embedding rows of the features of each kind of bond.
+        bonds: int64 ``[3, E]``: packed rows from and to which a bond leads, and its kind. Those
+            that only fill up lead to row R, which does not exist.
         blocks: Attention blocks; each graph is in exactly one.
         unpad: int64 ``[R]``, where each packed row stands in the flattened blocks, one after the
             other.
@@ -89,6 +92,7 @@ class GraphBatch(_TensorRecord):
     type_distance: Tensor
     type_path: Tensor
     bond_rows: Tensor
+    bonds: Tensor
     blocks: tuple[AttentionBlock, ...]
     unpad: Tensor
     targets: Tensor
@@ -143,6 +147,7 @@ class Collator:
         pairs = _parts(store.pair_type, store.first_pair[order], store.first_pair[order + 1])
         types, pairs = _used_types(pairs, len(store.type_distance))
         blocks, unpad = _attention_blocks(groups, sizes, pairs)
+        kinds = np.concatenate([np.full(FIRST_ATOM_PAIR, -1), kinds_of_types(store, types)])
         return GraphBatch(
             atom_rows=_long(self._atom_rows[atoms]),
             in_degree=_long(store.in_degree[atoms]),
@@ -152,6 +157,7 @@ class Collator:
             type_distance=_long(store.type_distance[types]),
             type_path=self._paths(types),
             bond_rows=self._bond_rows,
+            bonds=_bonds(np.concatenate(groups), sizes, pairs, kinds),
             blocks=blocks,
             unpad=unpad,
             targets=torch.from_numpy(np.array(store.targets[graphs])),
@@ -213,6 +219,13 @@ def _attention_blocks(
         blocks.append(AttentionBlock(torch.from_numpy(rows), torch.from_numpy(pair_type)))
         flat, first_pair = flat + real.size, last_pair
     return tuple(blocks), torch.from_numpy(unpad)
+
+
+def _bonds(order: np.ndarray, sizes: np.ndarray, pairs: np.ndarray, kinds: np.ndarray) -> Tensor:
+    """Return `GraphBatch.bonds`; the graphs' pairs stand in this order."""
+    graph, source, target, kind = find_bonds(pairs, sizes[order], kinds)
+    first_row = (len(sizes) + np.cumsum(sizes) - sizes)[order[graph]]
+    return torch.from_numpy(np.stack([first_row + source, first_row + target, kind]))
 
 
 def _used_types(pairs: np.ndarray, num_types: int) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ product would read a third, through a library call per step. ogbg-molhiv (P = 63
 713 MB, 150 µs: there restricting the types would pay, at the price of a second capacity to plan.
 
     B graphs · M rows of atoms · b graphs of a block · T tokens · P pair types · D hops ·
-    k kinds of bond
+    k kinds of bond · E directed bonds
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from graphormer_sepnorm.graphs.batch import (
     AttentionBlock,
     GraphBatch,
 )
+from graphormer_sepnorm.graphs.bonds import find_bonds, kinds_of_types
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
@@ -136,12 +137,25 @@ class ResidentGraphs:
         rows = vocabulary.bonds.rows(bonds) if len(bonds) else np.zeros((1, bonds.shape[1]))
         self._bond_rows = keep(rows, torch.int64)
 
+        sizes = np.diff(store.first_atom)
+        kinds = kinds_of_types(store, np.arange(len(store.type_distance)))
+        graph, source, target, kind = find_bonds(np.asarray(store.pair_type), sizes, kinds)
+        number = np.bincount(graph, minlength=len(sizes))
+        # One more, so that there is something to take where no graph has a bond.
+        ends = [np.append(part, 0) for part in (source, target, kind)]
+        self._bonds = keep(np.stack(ends), torch.int32)
+        self._num_bonds = keep(number, torch.int64)
+        self._first_bond = keep(np.cumsum(number) - number, torch.int64)
+        self._bonds_per_atom = float((number / sizes).max())
+
     @staticmethod
     def needed_bytes(store: GraphStore) -> int:
         """Memory of the device that the graphs of a store take."""
         kinds = max(1, len(store.bond_kinds))
         paths = len(store.type_distance) * store.max_path_length * kinds
-        return 4 * (len(store.pair_type) + store.atom_codes.size + paths) + 64 * store.num_graphs
+        bonds = 3 * int(np.sum(store.in_degree, dtype=np.int64))
+        numbers = len(store.pair_type) + store.atom_codes.size + paths + bonds
+        return 4 * numbers + 80 * store.num_graphs
 
     def batch(self, graphs: Tensor, shape: BatchShape) -> GraphBatch:
         """Cut a batch.
@@ -187,11 +201,34 @@ class ResidentGraphs:
             type_distance=self._type_distance,
             type_path=self._type_path,
             bond_rows=self._bond_rows,
+            bonds=self._cut_bonds(graphs, count + ends - sizes, shape),
             blocks=tuple(blocks),
             unpad=torch.cat([slot, torch.where(real, slot[owner] + 1 + within, 0)]),
             targets=self._targets[graphs],
             weights=self._weights[graphs],
             graph_ids=graphs,
+        )
+
+    def _cut_bonds(self, graphs: Tensor, first_row: Tensor, shape: BatchShape) -> Tensor:
+        """Return the bonds of graphs whose atoms begin at these packed rows, ``[3, E]``.
+
+        E is as many as so many atoms of any graphs of the store can have.
+        """
+        number = self._num_bonds[graphs]
+        ends = number.cumsum(0)
+        slot = torch.arange(int(self._bonds_per_atom * shape.atoms) + 1, device=graphs.device)
+        real = slot < ends[-1]
+        owner = torch.searchsorted(ends, slot, right=True).clamp(max=len(graphs) - 1)
+        place = self._first_bond[graphs][owner] + slot - (ends - number)[owner]
+        source, target, kind = self._bonds[:, torch.where(real, place, 0)].long()
+        rows = first_row[owner]
+        nowhere = len(graphs) + shape.atoms
+        return torch.stack(
+            [
+                torch.where(real, rows + source, 0),
+                torch.where(real, rows + target, nowhere),
+                torch.where(real, kind, 0),
+            ]
         )
 
     def _block(

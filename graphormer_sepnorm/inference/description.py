@@ -7,6 +7,7 @@ from typing import Any
 
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights
+from graphormer_sepnorm.model.graphormer import INGREDIENTS, GraphormerConfig
 
 
 def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
@@ -61,13 +62,19 @@ def _model(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
         for name, value in model_weights(checkpoint).items()
         if not name.rpartition(".")[2].startswith(("running_", "num_batches"))
     )
-    return [
+    rows = [
         (
             "model",
             f"Graphormer, norm {model['norm']} ([CLS]+atoms), {model['layers']} layers, width "
             f"{model['width']}, {model['heads']} heads, {parameters:,} parameters",
         )
     ]
+    beyond = [
+        name if model[name] is True else f"{name} {model[name]}"
+        for name in INGREDIENTS
+        if model.get(name, neutral := getattr(GraphormerConfig, name)) != neutral
+    ]
+    return [*rows, ("beyond it", ", ".join(beyond))] if beyond else rows
 
 
 def _training(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:

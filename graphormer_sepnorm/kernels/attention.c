@@ -37,6 +37,11 @@ typedef struct {
     const int64_t *pair_type; /* [graphs][max_tokens queries][max_tokens keys] */
     const float *table;       /* [types][H] */
     double *table_gradient;
+    int64_t graphs;
+    float *pair_bias; /* [H][graphs][max_tokens queries][max_tokens keys] */
+    const float *mixing; /* [H][H] */
+    float *mixing_gradient; /* [graphs][H][H], of each graph alone */
+    float *mixed_bias;      /* laid out as `bias` */
 } Attention;
 
 enum { QUERY, KEY, VALUE };
@@ -271,3 +276,88 @@ EXPORT int bias_backward(const Attention *a, int64_t first, int64_t last) {
     }
     return 0;
 }
+
+/* Where the bias of a head's first pair of a graph stands in `pair_bias`. */
+INLINE float *pair_bias_of(const Attention *a, int64_t graph, int64_t head) {
+    return a->pair_bias + (head * a->graphs + graph) * a->max_tokens * a->max_tokens;
+}
+
+/* Add a bias that pairs have of their own, `pair_bias`, to `bias`. */
+EXPORT int pair_bias_forward(const Attention *a, int64_t first, int64_t last) {
+    for (int64_t graph = first; graph < last; graph++)
+        for (int64_t head = 0; head < a->heads; head++) {
+            const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
+            const float *from = pair_bias_of(a, graph, head);
+            float *to = a->bias + a->bias_start[graph] + head * tokens * width;
+            for (int64_t j = 0; j < tokens; j++)
+                for (int64_t i = 0; i < tokens; i++) to[j * width + i] += from[i * a->max_tokens + j];
+        }
+    return 0;
+}
+
+/* The gradient of `pair_bias`, written over it; that of padding is left as it is. */
+EXPORT int pair_bias_backward(const Attention *a, int64_t first, int64_t last) {
+    for (int64_t graph = first; graph < last; graph++)
+        for (int64_t head = 0; head < a->heads; head++) {
+            const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
+            const float *from = a->bias_gradient + a->bias_start[graph] + head * tokens * width;
+            float *to = pair_bias_of(a, graph, head);
+            for (int64_t i = 0; i < tokens; i++)
+                for (int64_t j = 0; j < tokens; j++) to[i * a->max_tokens + j] = from[j * width + i];
+        }
+    return 0;
+}
+
+/* Each head of `mixed_bias` is a mixture of the heads of `bias`. */
+INLINE int mix_bias_forward_body(const Attention *a, int64_t first, int64_t last) {
+    const int64_t heads = a->heads;
+    for (int64_t graph = first; graph < last; graph++) {
+        const int64_t size = a->num_tokens[graph] * lanes(a->num_tokens[graph]);
+        const float *from = a->bias + a->bias_start[graph];
+        float *to = a->mixed_bias + a->bias_start[graph];
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t e = 0; e < size; e += LANES) {
+                floats sum = all_equal(0);
+                for (int64_t g = 0; g < heads; g++)
+                    sum += load(from + g * size + e) * a->mixing[h * heads + g];
+                store(to + h * size + e, sum);
+            }
+    }
+    return 0;
+}
+
+EXPORT_FOR_EACH_PROCESSOR(mix_bias_forward, (const Attention *a, int64_t first, int64_t last),
+                          (a, first, last))
+
+/* Gradients of `mix_bias_forward` for that of `mixed_bias`, which stands in `bias_gradient`: that
+ * of `bias` goes to `mixed_bias`. */
+INLINE int mix_bias_backward_body(const Attention *a, int64_t first, int64_t last) {
+    const int64_t heads = a->heads;
+    for (int64_t graph = first; graph < last; graph++) {
+        const int64_t size = a->num_tokens[graph] * lanes(a->num_tokens[graph]);
+        const float *bias = a->bias + a->bias_start[graph];
+        const float *slope = a->bias_gradient + a->bias_start[graph];
+        float *to = a->mixed_bias + a->bias_start[graph];
+        float *own = a->mixing_gradient + graph * heads * heads;
+        for (int64_t g = 0; g < heads; g++) {
+            for (int64_t e = 0; e < size; e += LANES) {
+                floats sum = all_equal(0);
+                for (int64_t h = 0; h < heads; h++)
+                    sum += load(slope + h * size + e) * a->mixing[h * heads + g];
+                store(to + g * size + e, sum);
+            }
+            for (int64_t h = 0; h < heads; h++) {
+                floats sum = all_equal(0);
+                for (int64_t e = 0; e < size; e += LANES)
+                    sum += load(slope + h * size + e) * load(bias + g * size + e);
+                float total = 0;
+                for (int lane = 0; lane < LANES; lane++) total += sum[lane];
+                own[h * heads + g] = total;
+            }
+        }
+    }
+    return 0;
+}
+
+EXPORT_FOR_EACH_PROCESSOR(mix_bias_backward, (const Attention *a, int64_t first, int64_t last),
+                          (a, first, last))

@@ -72,6 +72,11 @@ class _Attention(ctypes.Structure):
         ("pair_type", ctypes.c_void_p),
         ("table", ctypes.c_void_p),
         ("table_gradient", ctypes.c_void_p),
+        ("graphs", ctypes.c_int64),
+        ("pair_bias", ctypes.c_void_p),
+        ("mixing", ctypes.c_void_p),
+        ("mixing_gradient", ctypes.c_void_p),
+        ("mixed_bias", ctypes.c_void_p),
     )
 
 
@@ -113,6 +118,7 @@ class PackedBias:
             num_tokens=self.num_tokens.data_ptr(),
             bias_start=self.start.data_ptr(),
             softmax_start=self.softmax_start.data_ptr(),
+            graphs=self.block.rows.shape[0],
             max_tokens=self.block.rows.shape[1],
             heads=heads,
         )
@@ -133,6 +139,18 @@ def gather_bias(table: Tensor, block: AttentionBlock) -> PackedBias:
     layout = PackedBias(table.new_empty(0), block, num_tokens, start, softmax_start)
     values: Any = _GatherBias.apply(table, layout)
     return replace(layout, values=values)
+
+
+def add_pair_bias(bias: PackedBias, own: Tensor) -> PackedBias:
+    """Add to a bias what each pair of tokens has of its own, ``[H, b, T, T]``, query by key."""
+    values: Any = _AddPairBias.apply(bias.values, own, bias)
+    return replace(bias, values=values)
+
+
+def mix_bias(bias: PackedBias, mixing: Tensor) -> PackedBias:
+    """Make each head a mixture of all heads; its shares are a row of ``mixing [H, H]``."""
+    values: Any = _MixBias.apply(bias.values, mixing, bias)
+    return replace(bias, values=values)
 
 
 def attend(projected: Tensor, biases: Sequence[PackedBias], heads: int, dropout: float) -> Tensor:
@@ -178,6 +196,53 @@ class _GatherBias(torch.autograd.Function):
         # Types are shared by all graphs.
         ctx.layout.run("bias_backward", arguments, threads=1)
         return table.to(gradient.dtype), None
+
+
+class _AddPairBias(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, own: Tensor, layout: PackedBias) -> Tensor:
+        ctx.layout, ctx.shape = layout, own.shape
+        own, values = own.contiguous(), values.clone()
+        arguments = layout.arguments(len(own))
+        arguments.pair_bias, arguments.bias = own.data_ptr(), values.data_ptr()
+        layout.run("pair_bias_forward", arguments)
+        return values
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+        gradient = gradient.contiguous()
+        own = gradient.new_zeros(ctx.shape)
+        arguments = ctx.layout.arguments(len(own))
+        arguments.pair_bias, arguments.bias_gradient = own.data_ptr(), gradient.data_ptr()
+        ctx.layout.run("pair_bias_backward", arguments)
+        return gradient, own, None
+
+
+class _MixBias(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, mixing: Tensor, layout: PackedBias) -> Tensor:
+        mixing, mixed = mixing.contiguous(), torch.empty_like(values)
+        arguments = layout.arguments(len(mixing))
+        arguments.bias, arguments.mixed_bias = values.data_ptr(), mixed.data_ptr()
+        arguments.mixing = mixing.data_ptr()
+        layout.run("mix_bias_forward", arguments)
+        ctx.save_for_backward(values, mixing)
+        ctx.layout = layout
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+        values, mixing = ctx.saved_tensors
+        gradient, own = gradient.contiguous(), torch.empty_like(values)
+        of_graphs = mixing.new_empty(len(ctx.layout.num_tokens), *mixing.shape)
+        arguments = ctx.layout.arguments(len(mixing))
+        arguments.bias, arguments.mixed_bias = values.data_ptr(), own.data_ptr()
+        arguments.mixing, arguments.bias_gradient = mixing.data_ptr(), gradient.data_ptr()
+        arguments.mixing_gradient = of_graphs.data_ptr()
+        ctx.layout.run("mix_bias_backward", arguments)
+        return own, of_graphs.sum(0), None
 
 
 class _Attend(torch.autograd.Function):

@@ -12,6 +12,8 @@ import torch
 from torch import nn
 
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
+from graphormer_sepnorm.model.bias_mixing import BiasMixing
+from graphormer_sepnorm.model.degree_scaler import DegreeScaler
 
 _STD = 0.02
 
@@ -21,7 +23,8 @@ def initialise(model: nn.Module, layers: int, seed: int) -> None:
     """Initialise as version 1 of the reference implementation.
 
     Linear weights are drawn from N(0, 0.02 / sqrt(layers)), linear biases are 0, embeddings and
-    other tables are drawn from N(0, 0.02), norms start as the identity.
+    other tables are drawn from N(0, 0.02). Norms start as the identity, and so does what changes
+    Graphormer's own numbers (`BiasMixing`, `DegreeScaler`).
 
     Args:
         model: All of its parameters and BatchNorm statistics are set.
@@ -33,6 +36,9 @@ def initialise(model: nn.Module, layers: int, seed: int) -> None:
             module.running_mean.zero_()
             module.running_var.fill_(1)
             module.num_batches_tracked.zero_()
+        if isinstance(module, BiasMixing | DegreeScaler):
+            module.set_neutral()
+            continue
         for name, parameter in module.named_parameters(prefix=prefix, recurse=False):
             short = name.rpartition(".")[2]
             if isinstance(module, MaskedBatchNorm | nn.LayerNorm):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from torch import nn
 
 from graphormer_sepnorm.model.graphormer import Graphormer
@@ -15,9 +17,19 @@ _PARTS = {
     "bias.bond": "bond features (edge encoding)",
     "bias.path_weight": "hop weights (edge encoding)",
     "bias.graph_token": "graph token's distance",
+    "walks": "random walks (RRWP)",
     "input_norm": "input norm",
     "output_norm": "output norm",
     "readout": "read-out",
+    "atom_readout": "read-out of the atoms' sum",
+}
+_LAYER_PARTS = {
+    "norms": {"attention_norm", "ffn_norm"},
+    "attention and FFN": {"attention", "ffn"},
+    "graph token's projections": {"token_projection"},
+    "messages along bonds": {"local"},
+    "degree scaler": {"degree_scaler"},
+    "mixing of the bias": {"bias_mixing"},
 }
 
 
@@ -38,16 +50,17 @@ def parameter_table(model: Graphormer) -> str:
         if named:
             shapes = " + ".join("x".join(map(str, parameter.shape)) for _, parameter in named)
             lines.append((label, shapes, sum(parameter.numel() for _, parameter in named)))
-    layers = model.config.layers
-    for label, is_norm in (("norms", True), ("attention and FFN", False)):
+    for label, parts in _LAYER_PARTS.items():
         each = [
-            sum(p.numel() for name, p in layer.named_parameters() if ("_norm." in name) == is_norm)
+            sum(p.numel() for name, p in layer.named_parameters() if name.split(".")[0] in parts)
             for layer in model.layers
         ]
-        # The first layer's first norm may be another than the rest's (see make_norm).
-        same = len(set(each)) == 1
-        shape = f"{layers} x {each[0]:,}" if same else f"{each[0]:,} + {layers - 1} x {each[1]:,}"
-        lines.append((f"layers: {label}", shape, sum(each)))
+        # The first layer's first norm may be another than the rest's (see make_norm), and the first
+        # layers may have projections that the others have not.
+        runs = [(len(list(run)), number) for number, run in groupby(each) if number]
+        if runs:
+            shape = " + ".join(f"{count} x {number:,}" for count, number in runs)
+            lines.append((f"layers: {label}", shape, sum(each)))
     lines.append(("total", "", count_parameters(model)))
     widths = [max(len(str(line[column])) for line in lines) for column in (0, 1)]
     return "\n".join(

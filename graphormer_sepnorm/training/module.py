@@ -22,12 +22,20 @@ from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY, package_versions
-from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.graphormer import REGULARISATION, Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.local import LocalName
+from graphormer_sepnorm.model.random_walks import EncodingName
+from graphormer_sepnorm.model.readout import ReadoutName
 from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
 from graphormer_sepnorm.training.launches import Launch
 from graphormer_sepnorm.training.loss import LossName, choose_loss, summed_loss
 from graphormer_sepnorm.training.metrics import MeanLoss, SplitMetrics, why_undefined
-from graphormer_sepnorm.training.optimiser import make_optimiser, place_step_counts
+from graphormer_sepnorm.training.optimiser import (
+    DECAYED,
+    DecayedName,
+    make_optimiser,
+    place_step_counts,
+)
 from graphormer_sepnorm.training.randomness import stable_seed
 from graphormer_sepnorm.training.schedule import learning_rate_at, warmup_in_steps
 from graphormer_sepnorm.training.uniformity import UniformityOn, uniformity_loss
@@ -60,16 +68,32 @@ class GraphormerModule(LightningModule):
             on a CPU.
         attention_dropout: Dropout of the attention weights, 0 to 1.
         input_dropout: Dropout of the embedded tokens, 0 to 1.
+        drop_path: Stochastic depth, 0 to 1: probability that a graph skips a branch of the last
+            layer in training, less in earlier ones.
         atom_rows: Rows of the atom table; null takes as many as the training data have codes.
         bond_rows: Rows of the bond table; null takes as many as the training data have codes.
         degree_rows: Rows of each degree table; larger degrees share the last row.
         spatial_rows: Rows of the table of shortest-path distances; larger ones share a row.
         path_rows: Rows of the table of hop positions, at least max_path_length.
+        encodings: graphormer, or rrwp, which adds random-walk probabilities to the attention bias
+            and to the atoms.
+        walk_steps: Powers of the random walk that rrwp uses, the 0th among them.
+        local: gine adds messages along bonds beside attention, which bring the bonds to what atoms
+            pass on; none is Graphormer. Costs width² parameters a layer.
+        degree_scaler: Whether what attention gives is scaled channel by channel with the logarithm
+            of the degree. Costs 2 width parameters a layer.
+        bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.
+            Costs heads² parameters a layer.
+        graph_token_projections: Layers, from the first on, in which the graph token has a query,
+            key and value projection of its own; 0 is Graphormer. Costs 3 width² parameters each.
+        readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
+            targets that add up over a molecule), or both. Costs width parameters a target.
         loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
         final_learning_rate: Learning rate at the end of training.
-        weight_decay: AdamW's decay of the matrices of linear layers; biases, norms, embeddings and
-            the graph token are not decayed.
+        weight_decay: AdamW's decay of what weight_decay_on says.
+        weight_decay_on: matrices (of linear layers: biases, norms, embeddings and the graph token
+            are not decayed), or all parameters, as the reference code of Graphormer.
         warmup_steps: Optimiser steps of linear warm-up; below 1 a fraction of all steps.
         schedule: linear or cosine decay after the warm-up.
         betas: AdamW's decay rates of the running moments.
@@ -99,15 +123,24 @@ class GraphormerModule(LightningModule):
         dropout: float = 0.1,
         attention_dropout: float = 0.1,
         input_dropout: float = 0.1,
+        drop_path: float = 0.0,
         atom_rows: int | None = None,
         bond_rows: int | None = None,
         degree_rows: int = 64,
         spatial_rows: int = 40,
         path_rows: int = 40,
+        encodings: EncodingName = "graphormer",
+        walk_steps: int = 21,
+        local: LocalName = "none",
+        degree_scaler: bool = False,
+        bias_mixing: bool = False,
+        graph_token_projections: int = 0,
+        readout: ReadoutName = "graph_token",
         loss: Literal["auto", "l1", "mse", "bce"] = "auto",
         learning_rate: float = 2e-4,
         final_learning_rate: float = 1e-9,
         weight_decay: float = 0.01,
+        weight_decay_on: DecayedName = "matrices",
         warmup_steps: int | float = 0.1,
         schedule: Literal["linear", "cosine"] = "linear",
         betas: tuple[float, float] = (0.9, 0.999),
@@ -130,17 +163,29 @@ class GraphormerModule(LightningModule):
             dropout=dropout,
             attention_dropout=attention_dropout,
             input_dropout=input_dropout,
+            drop_path=drop_path,
             atom_rows=atom_rows,
             bond_rows=bond_rows,
             degree_rows=degree_rows,
             spatial_rows=spatial_rows,
             path_rows=path_rows,
+            encodings=encodings,
+            walk_steps=walk_steps,
+            local=local,
+            degree_scaler=degree_scaler,
+            bias_mixing=bias_mixing,
+            graph_token_projections=graph_token_projections,
+            readout=readout,
         )
         for name, value in (("learning_rate", learning_rate), ("eps", eps)):
             if not value > 0:
                 raise ConfigError(f"--model.{name} is {value}: it must be positive")
         if warmup_steps < 0:
             raise ConfigError(f"--model.warmup_steps is {warmup_steps}: it must not be negative")
+        if weight_decay_on not in DECAYED:
+            raise ConfigError(
+                f"--model.weight_decay_on is '{weight_decay_on}': it must be 'matrices' or 'all'"
+            )
         if uniformity_weight < 0:
             raise ConfigError(
                 f"--model.uniformity_weight is {uniformity_weight}: it must not be negative"
@@ -196,8 +241,11 @@ class GraphormerModule(LightningModule):
             )
         splits, vocabulary = data.splits, data.fit_vocabulary()
         mean, deviation = data.target_scaling()
+        summary = data.training_summary()
         config = dataclasses.replace(
-            self.architecture, num_targets=len(splits.task.targets)
+            self.architecture,
+            num_targets=len(splits.task.targets),
+            mean_atoms=summary["atoms"]["mean"],
         ).for_vocabulary(vocabulary)
         self._build(
             {
@@ -212,7 +260,7 @@ class GraphormerModule(LightningModule):
                 "dataset": splits.name,
                 "dataset_fingerprint": splits.fingerprint,
                 "training_graphs": len(splits.train),
-                "training_summary": data.training_summary(),
+                "training_summary": summary,
                 "weight_scale": data.weight_scale(),
                 "data_options": data.table_options and data.table_options.to_plain(),
                 "packages": package_versions(),
@@ -256,6 +304,9 @@ class GraphormerModule(LightningModule):
         facts = checkpoint[KEY]
         if self._trainer is not None:
             self._compare_data(facts)
+            if self._trainer.state.fn == "fit":
+                own = {name: getattr(self.architecture, name) for name in REGULARISATION}
+                facts = {**facts, "model": {**facts["model"], **own}}
         self._build(facts)
         if EPOCH_LOSS in checkpoint and self.global_rank == 0:
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
@@ -319,7 +370,7 @@ class GraphormerModule(LightningModule):
             return losses
         self.seed_dropout(batch_idx)
         graph_token, atoms = self.model.encode(batch)
-        outputs = self.model.readout(graph_token)
+        outputs = self.model.read_out(graph_token, atoms, batch)
         total, labels = self._summed_loss(outputs, batch.targets, batch.weights)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)
@@ -467,6 +518,7 @@ class GraphormerModule(LightningModule):
             tuple(options["betas"]),
             options["eps"],
             self.capturable,
+            options["weight_decay_on"],
         )
 
         self._optimiser_options = [

@@ -1,15 +1,22 @@
-"""AdamW with weight decay on the matrices of linear layers only."""
+"""AdamW with weight decay on the matrices of linear layers, or on everything."""
 
 from __future__ import annotations
+
+from typing import Literal, get_args
 
 import torch
 from torch import nn
 
+DecayedName = Literal["matrices", "all"]
+DECAYED: tuple[DecayedName, ...] = get_args(DecayedName)
 
-def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:
+
+def decay_groups(
+    model: nn.Module, weight_decay: float, decayed: DecayedName = "matrices"
+) -> list[dict]:
     """Split the parameters into those with weight decay and those without.
 
-    Decayed are the weight matrices of linear layers. Not decayed are
+    Decayed are all, or the weight ``matrices`` of linear layers. Then not decayed are
 
     * biases and the scales of norms: pulling a scale to 0 weakens a channel whatever the data say;
     * embedding tables and the graph token: a row gets a gradient only when its code occurs, but
@@ -18,12 +25,15 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     Args:
         model: The module whose parameters are to be trained.
         weight_decay: Decay of the first group.
+        decayed: What it consists of.
 
     Returns:
         Two parameter groups for `torch.optim.AdamW`, each with a ``name``.
     """
-    decayed_ids = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    first = trained if decayed == "all" else [module.weight for module in linear]
+    decayed_ids = {id(parameter) for parameter in first}
     return [
         {
             "name": "decay",
@@ -45,6 +55,7 @@ def make_optimiser(
     betas: tuple[float, float],
     eps: float,
     capturable: bool = False,
+    decayed: DecayedName = "matrices",
 ) -> torch.optim.AdamW:
     """Return AdamW over the `decay_groups` of `model`.
 
@@ -56,7 +67,7 @@ def make_optimiser(
     # cannot be captured in any case.
     on_cpu = all(parameter.device.type == "cpu" for parameter in model.parameters())
     return torch.optim.AdamW(
-        decay_groups(model, weight_decay),
+        decay_groups(model, weight_decay, decayed),
         lr=learning_rate,
         betas=betas,
         eps=eps,

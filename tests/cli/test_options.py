@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from graphormer_sepnorm.cli.run_directory import new_run_directory
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.resources import config_names, config_path
 from graphormer_sepnorm.training.module import GraphormerModule
 
@@ -57,27 +60,36 @@ OPTIONS = {
     "model.attention_dropout",
     "model.batch_norm_graphs",
     "model.betas",
+    "model.bias_mixing",
     "model.bond_rows",
     "model.degree_rows",
+    "model.degree_scaler",
+    "model.drop_path",
     "model.dropout",
+    "model.encodings",
     "model.eps",
     "model.ffn_width",
     "model.final_learning_rate",
+    "model.graph_token_projections",
     "model.heads",
     "model.input_dropout",
     "model.layers",
     "model.learning_rate",
+    "model.local",
     "model.loss",
     "model.max_path_length",
     "model.norm",
     "model.norm_position",
     "model.path_rows",
+    "model.readout",
     "model.schedule",
     "model.spatial_rows",
     "model.uniformity_on",
     "model.uniformity_weight",
+    "model.walk_steps",
     "model.warmup_steps",
     "model.weight_decay",
+    "model.weight_decay_on",
     "model.width",
     "trainer",
 }
@@ -125,7 +137,8 @@ def test_every_shipped_configuration_fits_the_signatures(name: str) -> None:
 
 def test_shipped_configurations() -> None:
     tables = ["table_classification", "table_regression"]
-    assert config_names() == ["molhiv", "molhiv_base", "quickstart", *tables, "zinc", "zinc_subset"]
+    subset = ["zinc_subset", "zinc_subset_best"]
+    assert config_names() == ["molhiv", "molhiv_base", "quickstart", *tables, "zinc", *subset]
 
 
 def test_zinc_subset_is_the_recipe_of_version_1() -> None:
@@ -140,6 +153,15 @@ def test_zinc_subset_is_the_recipe_of_version_1() -> None:
     assert (model["weight_decay"], trainer["gradient_clip_val"]) == (0.01, 5.0)
     rows = [model[f"{table}_rows"] for table in ("atom", "bond", "degree", "spatial", "path")]
     assert rows == [64, 64, 64, 40, 40]
+
+
+def test_the_best_recipe_stays_below_half_a_million_parameters() -> None:
+    content = yaml.safe_load(config_path("zinc_subset_best").read_text())
+    module = Parsed(["fit", "-c", str(config_path("zinc_subset_best"))], None).model
+    # More rows than ZINC needs: 28 kinds of atoms and 4 of bonds, and those unknown.
+    config = dataclasses.replace(module.architecture, atom_rows=32, bond_rows=8)
+    assert count_parameters(Graphormer(config)) < 500_000
+    assert config.local == content["model"]["local"] == "gine"
 
 
 def test_command_line_wins_over_the_configuration_and_later_files_over_earlier(

@@ -181,6 +181,17 @@ def test_value_that_contradicts_the_checkpoint_is_an_error_naming_both(
     assert "--model.norm is sharenorm here and sepnorm in the checkpoint" in line
 
 
+def test_checkpoint_older_than_an_option_has_its_default(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = torch.load(run.directory / "checkpoints" / "best.ckpt", weights_only=True)
+    del checkpoint["hyper_parameters"]["local"], checkpoint["graphormer_sepnorm"]["model"]["local"]
+    torch.save(checkpoint, old := tmp_path / "old.ckpt")
+    line = refused(capsys, "test", "--ckpt_path", old, "--model.local=gine")
+    assert "--model.local is gine here and none in the checkpoint" in line
+    assert main(["test", "--ckpt_path", str(old), "--data.root", str(run.root)]) == 0
+
+
 def test_configuration_that_contradicts_the_checkpoint_is_an_error(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,3 +72,23 @@ def test_paths(store):
             share = store.type_share[entry] / SHARE_UNIT
             expected[place, store.type_hop[entry], store.type_kind[entry]] = share
     assert np.array_equal(batch.type_path.numpy(), expected)
+
+
+@pytest.mark.parametrize("ids", [range(9), [2, 1, 4], [1], [8, 0, 8, 3, 5]])
+@pytest.mark.parametrize("attention_blocks", [1, 3])
+def test_bonds(store, ids, attention_blocks):
+    vocabulary = GraphVocabulary.fit(store, np.arange(len(SMILES)))
+    batch = Collator(store, vocabulary, attention_blocks)(list(ids))
+    expected, first = [], len(ids)
+    for number in ids:
+        data = molecule(SMILES[number])
+        for (source, target), codes in zip(
+            data.edge_index.T.tolist(), data.edge_attr.tolist(), strict=True
+        ):
+            expected.append((first + source, first + target, codes))
+        first += len(data.x)
+    found = [
+        (source, target, store.bond_kinds[kind].tolist())
+        for source, target, kind in batch.bonds.T.tolist()
+    ]
+    assert sorted(found) == sorted(expected)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from reference.checkpoints import make_checkpoint
@@ -56,6 +58,12 @@ def test_description_of_older_and_of_other_checkpoints():
     assert "predicts" in describe(make_checkpoint())  # without a summary
     assert "train.py test" in describe(make_checkpoint(featuriser=None))
     assert "probability of class 1" in describe(make_checkpoint(kind="binary"))
+
+
+def test_description_says_how_the_model_is_not_graphormer():
+    text = describe(make_checkpoint(local="gine", bias_mixing=True, readout="both"))
+    assert re.search(r"^beyond it +local gine, bias_mixing, readout both$", text, re.MULTILINE)
+    assert "beyond it" not in describe(make_checkpoint())
 
 
 def test_file_for_prediction_is_small_and_predicts_the_same(checkpoint, tmp_path):

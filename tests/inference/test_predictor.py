@@ -9,6 +9,7 @@ import pytest
 import torch
 from rdkit import Chem
 from reference.checkpoints import make_checkpoint
+from reference.models import EVERYTHING
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
@@ -19,9 +20,9 @@ CAFFEINE = "CN1C=NC2=C1C(=O)N(C(=O)N2C)C"
 IBUPROFEN = "CC(C)Cc1ccc(cc1)C(C)C(=O)O"
 
 
-@pytest.fixture
-def predictor():
-    return Predictor(make_checkpoint(), device="cpu")
+@pytest.fixture(params=[{}, EVERYTHING], ids=["graphormer", "everything"])
+def predictor(request):
+    return Predictor(make_checkpoint(**request.param), device="cpu")
 
 
 def test_rows_keep_their_places_and_bad_ones_say_why(predictor):
@@ -162,6 +163,15 @@ def test_checkpoint_of_another_network_or_features_is_one_line(tmp_path):
             Predictor.load(tmp_path / "model.ckpt")
         assert "model.ckpt" in str(raised.value)
         assert "\n" not in str(raised.value)
+
+
+def test_checkpoint_older_than_options_of_the_model_is_understood(predictor):
+    checkpoint = make_checkpoint()
+    values = Predictor(checkpoint, "cpu").predict([CAFFEINE]).values
+    younger = {*EVERYTHING, "walk_steps", "mean_atoms", "drop_path"}
+    for name in younger:
+        del checkpoint[KEY]["model"][name]
+    assert np.array_equal(Predictor(checkpoint, "cpu").predict([CAFFEINE]).values, values)
 
 
 def test_unknown_device_is_one_line():

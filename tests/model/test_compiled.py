@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from reference.models import ARMS, batch_of, randomise, small_config, stored
+from reference.models import ARMS, INGREDIENTS, batch_of, name_of, randomise, small_config, stored
 from reference.molecules import graph, molecule
 from torch import Tensor
 
@@ -45,13 +45,20 @@ def relative_error(values: Tensor, truth: Tensor, scale: float = 1e-3) -> float:
 
 
 @needs_kernels
-@pytest.mark.parametrize("channels", [4, 8, 10, 12, 16, 20, 24, 32])
+@pytest.mark.parametrize(
+    ("channels", "options"),
+    [
+        *((channels, {}) for channels in (4, 8, 10, 12, 16, 20, 24, 32)),
+        *((8, options) for options in INGREDIENTS),
+    ],
+    ids=lambda value: name_of(value) if isinstance(value, dict) else None,
+)
 @pytest.mark.parametrize("blocks", [1, 3])
-def test_attention_and_its_gradients_are_those_of_the_plain_path(channels, blocks):
+def test_attention_and_its_gradients_are_those_of_the_plain_path(channels, options, blocks):
     graphs = [molecule(smiles) for smiles in SMILES]
     _, vocabulary = stored(graphs)
     batch = batch_of(graphs, vocabulary, attention_blocks=blocks)
-    config = small_config(width=3 * channels, heads=3).for_vocabulary(vocabulary)
+    config = small_config(width=3 * channels, heads=3, **options).for_vocabulary(vocabulary)
     model = Graphormer(config).double()
     randomise(model)
     weights = torch.randn(len(graphs), 2, dtype=torch.float64)

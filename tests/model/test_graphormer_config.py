@@ -39,6 +39,12 @@ CONTRADICTIONS = [
     ({"spatial_rows": 2}, "spatial_rows"),
     ({"degree_rows": 0}, "degree_rows"),
     ({"layers": 0}, "layers"),
+    ({"readout": "mean"}, "readout 'mean'.*'graph_token' or 'sum' or 'both'"),
+    ({"local": "gin"}, "local 'gin'.*'none' or 'gine'"),
+    ({"encodings": "walks"}, "encodings 'walks'.*'graphormer' or 'rrwp'"),
+    ({"walk_steps": 0}, "walk_steps"),
+    ({"mean_atoms": 0.0}, "mean_atoms"),
+    ({"layers": 3, "graph_token_projections": 4}, "graph_token_projections 4.*layers 3"),
 ]
 
 
@@ -60,6 +66,7 @@ def test_contradictions_are_config_errors(options, message):
         {"dropout": 1.5},
         {"attention_dropout": -0.1},
         {"input_dropout": 2.0},
+        {"drop_path": 1.0},
     ],
     ids=str,
 )
@@ -93,7 +100,7 @@ def test_dropout_acts_in_training_only():
     graphs = [molecule("CCO"), molecule("CC=O")]
     _, vocabulary = stored(graphs)
     batch = batch_of(graphs, vocabulary)
-    for name in ("dropout", "attention_dropout", "input_dropout"):
+    for name in ("dropout", "attention_dropout", "input_dropout", "drop_path"):
         model = small_model(vocabulary, norm="shared-ln", **{name: 0.5})
         assert torch.equal(model(batch), model(batch)), name
         model.train()

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 from reference.literal import PlainGraph, has_ties
-from reference.models import ARMS, batch_of, relative_error, small_model, stored
+from reference.models import VARIANTS, batch_of, name_of, relative_error, small_model, stored
 from reference.molecules import TIED, molecule, renumbered, shuffled_bonds
 
 from graphormer_sepnorm.graphs.batch import PADDING_PAIR, TOKEN_PAIR, GraphBatch
@@ -32,7 +32,7 @@ def run(model: Graphormer, batch: GraphBatch):
     real = torch.ones(len(atoms), dtype=torch.bool)
     if batch.real_atoms is not None:
         real = batch.real_atoms
-    output = model.readout(token)
+    output = model.read_out(token, atoms, batch)
     generator = torch.Generator().manual_seed(3)
     weight = torch.randn(output.shape, generator=generator, dtype=torch.float64)
     ((weight * output).sum() + atoms[real].sin().sum()).backward()
@@ -55,12 +55,12 @@ def assert_same(one, other, tolerance: float = EXACT) -> None:
         assert relative_error(buffer, other[3][name]) < tolerance, name
 
 
-@pytest.mark.parametrize("norm", ARMS)
-def test_atoms_may_be_numbered_in_any_order(zinc_graphs, norm):
+@pytest.mark.parametrize("options", VARIANTS, ids=name_of)
+def test_atoms_may_be_numbered_in_any_order(zinc_graphs, options):
     graphs = zinc_graphs[:8]
     assert any(has_ties(PlainGraph.of(data)) for data in graphs[:3])
     _, vocabulary = stored(graphs, 20)
-    model = small_model(vocabulary, norm=norm, max_path_length=20).train()
+    model = small_model(vocabulary, **options, max_path_length=20).train()
     plain = run(model, batch_of(graphs, vocabulary, 20))
     for seed in range(3):
         generator = torch.Generator().manual_seed(seed)
@@ -103,11 +103,11 @@ def test_bonds_may_be_listed_in_any_order(zinc_graphs):
     assert_same(one, other)
 
 
-@pytest.mark.parametrize("norm", ARMS)
+@pytest.mark.parametrize("options", VARIANTS, ids=name_of)
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
-def test_number_of_attention_blocks_changes_nothing(molecules, norm, training):
+def test_number_of_attention_blocks_changes_nothing(molecules, options, training):
     graphs, vocabulary = molecules
-    model = small_model(vocabulary, norm=norm).train(training)
+    model = small_model(vocabulary, **options).train(training)
     plain = run(model, batch_of(graphs, vocabulary))
     for blocks in (2, 3, 4, 5, 50):
         batch = batch_of(graphs, vocabulary, attention_blocks=blocks)
@@ -126,10 +126,10 @@ def test_blocks_hold_graphs_of_like_size(molecules):
             assert smaller.max() <= larger.min()
 
 
-@pytest.mark.parametrize("norm", ARMS)
-def test_company_in_the_batch_changes_nothing_in_evaluation(molecules, norm):
+@pytest.mark.parametrize("options", VARIANTS, ids=name_of)
+def test_company_in_the_batch_changes_nothing_in_evaluation(molecules, options):
     graphs, vocabulary = molecules
-    model = small_model(vocabulary, norm=norm)
+    model = small_model(vocabulary, **options)
     large = molecule("CC(C)" * 20 + "C.N")
     with torch.no_grad():
         alone = torch.cat([model(batch_of([data], vocabulary)) for data in graphs])
@@ -168,10 +168,10 @@ def with_filler(batch: GraphBatch, number: int) -> GraphBatch:
 
 @pytest.mark.parametrize("number", [0, 1, 17])
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
-@pytest.mark.parametrize("norm", ARMS)
-def test_filler_rows_change_nothing(molecules, norm, training, number):
+@pytest.mark.parametrize("options", VARIANTS, ids=name_of)
+def test_filler_rows_change_nothing(molecules, options, training, number):
     graphs, vocabulary = molecules
-    model = small_model(vocabulary, norm=norm).train(training)
+    model = small_model(vocabulary, **options).train(training)
     batch = batch_of(graphs, vocabulary)
     filled = with_filler(batch, number)
     plain, other = run(model, batch), run(model, filled)

@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from reference.models import ARMS, small_config
+from reference.models import VARIANTS, name_of, small_config
 
 from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
 from graphormer_sepnorm.model.summary import count_parameters, parameter_table
@@ -56,6 +56,25 @@ def test_shared_batch_norm_has_a_second_norm_in_first_place_only():
     assert count_parameters(model) == 489_481 + 160
 
 
+@pytest.mark.parametrize(
+    ("options", "extra"),
+    [
+        ({"drop_path": 0.2}, 0),
+        ({"readout": "sum"}, 0),
+        ({"readout": "both"}, 80),
+        ({"local": "gine"}, 12 * (64 * 80 + 80**2)),
+        ({"encodings": "rrwp"}, 21 * 80 + 21 * 8),
+        ({"degree_scaler": True}, 12 * 2 * 80),
+        ({"bias_mixing": True}, 12 * 8**2),
+        ({"graph_token_projections": 2}, 2 * 3 * (80**2 + 80)),
+    ],
+    ids=lambda value: name_of(value) if isinstance(value, dict) else None,
+)
+def test_what_ingredients_cost(options, extra):
+    model = Graphormer(GraphormerConfig(norm="bn+ln", **options, **SLIM))
+    assert count_parameters(model) == 493_481 + extra
+
+
 def test_base_model_is_of_the_published_size():
     """12 x 768 with 32 heads, tables sized as for ogbg-molhiv: 47.0 M published."""
     config = GraphormerConfig(
@@ -79,10 +98,10 @@ def numbers_of(table: str) -> list[tuple[str, str, int]]:
     return rows
 
 
-MODELS = [{"norm": arm, "norm_position": position} for arm in ARMS for position in ("pre", "post")]
+MODELS = [options | {"norm_position": side} for options in VARIANTS for side in ("pre", "post")]
 
 
-@pytest.mark.parametrize("options", MODELS, ids=lambda options: "-".join(options.values()))
+@pytest.mark.parametrize("options", MODELS, ids=name_of)
 def test_the_table_adds_up(options):
     model = Graphormer(small_config(**SLIM, **options))
     *parts, total = numbers_of(parameter_table(model))
@@ -92,7 +111,7 @@ def test_the_table_adds_up(options):
     assert total[2] == sum(parameter.numel() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("options", MODELS, ids=lambda options: "-".join(options.values()))
+@pytest.mark.parametrize("options", MODELS, ids=name_of)
 def test_the_lines_are_aligned_and_say_nothing_unfinished(options):
     table = parameter_table(Graphormer(small_config(**SLIM, **options)))
     lines = table.splitlines()

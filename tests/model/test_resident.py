@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.models import ARMS, relative_error, small_model, stored
+from reference.models import VARIANTS, name_of, relative_error, small_model, stored
 from reference.molecules import TIED, molecule
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, Collator, GraphBatch
@@ -55,6 +55,12 @@ def test_exact_batch_is_the_collators(graphs, blocks):
         one, other = getattr(batch, name), getattr(truth, name)
         assert one.dtype == other.dtype, name
         assert torch.equal(one, other), name
+    # In another order, and some more that lead nowhere.
+    bonds = sorted(batch.bonds.T.tolist())
+    assert bonds[: -len(truth.bonds.T)] == [[0, len(batch.unpad), 0]] * (
+        len(bonds) - len(truth.bonds.T)
+    )
+    assert bonds[-len(truth.bonds.T) :] == sorted(truth.bonds.T.tolist())
     for one, other in zip(batch.blocks, truth.blocks, strict=True):
         assert torch.equal(one.rows, other.rows)
     assert torch.equal(types_of(batch), types_of(truth))
@@ -74,11 +80,11 @@ def run(model: Graphormer, batch: GraphBatch):
 
 @pytest.mark.parametrize("position", ["pre", "post"])
 @pytest.mark.parametrize("shape", [ROOMY, DIVIDED, None], ids=["padded", "two blocks", "exact"])
-@pytest.mark.parametrize("norm", ARMS)
-def test_model_gives_the_same(graphs, norm, shape, position):
+@pytest.mark.parametrize("options", VARIANTS, ids=name_of)
+def test_model_gives_the_same(graphs, options, shape, position):
     store, vocabulary, resident = graphs
     shape = shape or BatchShape.of(store.num_atoms(np.array(CHOSEN)))
-    model = small_model(vocabulary, norm=norm, norm_position=position).train()
+    model = small_model(vocabulary, norm_position=position, **options).train()
     truth = run(model, Collator(store, vocabulary)(CHOSEN))
     result = run(model, resident.batch(torch.tensor(CHOSEN), shape))
     assert relative_error(result[0], truth[0]) < EXACT

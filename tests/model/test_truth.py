@@ -6,9 +6,10 @@ import pytest
 import torch
 from reference.literal import PlainGraph, distances, has_ties
 from reference.models import (
-    ARMS,
+    VARIANTS,
     batch_of,
     literal_of,
+    name_of,
     relative_error,
     small_model,
     stored,
@@ -33,7 +34,7 @@ def compare(graphs, model, vocabulary, tolerance: float, one_path: bool = False)
 
     batch = batch_of(graphs, vocabulary, model.config.max_path_length)
     token, atoms = model.encode(batch)
-    output = model.readout(token)
+    output = model.read_out(token, atoms, batch)
     assert output.shape == (len(graphs), model.config.num_targets)
     assert relative_error(output, true_output) < tolerance
     assert relative_error(atoms, true_atoms) < tolerance
@@ -62,12 +63,12 @@ def compare(graphs, model, vocabulary, tolerance: float, one_path: bool = False)
 
 @pytest.mark.parametrize("position", ["pre", "post"])
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
-@pytest.mark.parametrize("norm", ARMS)
-def test_molecules_without_ties_agree_with_the_one_path_form(norm, training, position):
+@pytest.mark.parametrize("options", VARIANTS, ids=name_of)
+def test_molecules_without_ties_agree_with_the_one_path_form(options, training, position):
     names = ("alanine", "isobutane", "thiophene")
     graphs = [molecule(TIE_FREE[name]) for name in names]
     _, vocabulary = stored(graphs)
-    model = small_model(vocabulary, norm=norm, norm_position=position).train(training)
+    model = small_model(vocabulary, norm_position=position, **options).train(training)
     compare(graphs, model, vocabulary, EXACT, one_path=True)
 
 

@@ -15,8 +15,9 @@ def make_checkpoint(
     featuriser: str | None = "molecule-1",
     kind: Literal["regression", "binary"] = "regression",
     targets: tuple[str, ...] = ("property",),
+    **options: Any,
 ) -> dict[str, Any]:
-    """An untrained model that knows C, N and O, as a checkpoint keeps it."""
+    """An untrained model with these options that knows C, N and O, as a checkpoint keeps it."""
     atoms = [[5, 6, 7], [0, 1, 2], [*range(6)], [4, 5, 6], [*range(5)], [0], [0, 1, 2], [0, 1]]
     vocabulary = {"atoms": [*atoms, [0, 1]], "bonds": [[0, 1, 2, 3], [0], [0, 1]]}
     config = GraphormerConfig(
@@ -28,6 +29,7 @@ def make_checkpoint(
         atom_rows=40,
         bond_rows=10,
         max_path_length=5,
+        **options,
     )
     model = Graphormer(config)
     with torch.no_grad():

@@ -254,11 +254,13 @@ class Literal:
         """W x + b."""
         return self.parameters[f"{name}.weight"] @ row + self.parameters[f"{name}.bias"]
 
+    def project(self, name: str, part: str, tokens: Tensor) -> list[Tensor]:
+        """Queries, keys or values of tokens [T, C]."""
+        return [self.linear(f"{name}.{part}", row) for row in tokens]
+
     def attention(self, name: str, tokens: Tensor, bias: list[list[Tensor]]) -> Tensor:
         """Softmax attention with a bias (Eq. 3, 4 and 6), [T, C]."""
-        query = [self.linear(f"{name}.query", row) for row in tokens]
-        key = [self.linear(f"{name}.key", row) for row in tokens]
-        value = [self.linear(f"{name}.value", row) for row in tokens]
+        query, key, value = (self.project(name, part, tokens) for part in ("query", "key", "value"))
         size = tokens.shape[1] // self.heads
         rows = []
         for i in range(len(tokens)):
@@ -275,6 +277,10 @@ class Literal:
                 parts.append(sum(weights[j] * value[j][own] for j in range(len(tokens))))
             rows.append(self.linear(f"{name}.output", torch.cat(parts)))
         return torch.stack(rows)
+
+    def mix(self, name: str, graph: PlainGraph, tokens: Tensor, bias: list[list[Tensor]]) -> Tensor:
+        """What a layer adds to its tokens before the feed-forward network, [T, C]."""
+        return self.attention(f"{name}.attention", tokens, bias)
 
     def ffn(self, name: str, tokens: Tensor) -> Tensor:
         """W2 GELU(W1 x + b1) + b2, with GELU(x) = x Phi(x)."""
@@ -348,8 +354,8 @@ class Literal:
             if pre:
                 before = self.normalise(f"{name}.attention_norm", states, first=layer == 0)
             mixed = [
-                self.attention(f"{name}.attention", tokens, bias)
-                for tokens, bias in zip(before, biases, strict=True)
+                self.mix(name, graph, tokens, bias)
+                for graph, tokens, bias in zip(graphs, before, biases, strict=True)
             ]
             states = [tokens + update for tokens, update in zip(states, mixed, strict=True)]
             if not pre:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +12,30 @@ from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
-from reference.literal import Literal
+from reference.ingredients import LiteralWithIngredients
 
 ARMS = ("shared-ln", "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
+EVERYTHING: dict[str, Any] = {
+    **{"encodings": "rrwp", "local": "gine", "readout": "both"},
+    **{"degree_scaler": True, "bias_mixing": True, "graph_token_projections": 1},
+}
+# What a model may have beyond Graphormer; whatever holds for the norm arms holds for these.
+INGREDIENTS: tuple[dict[str, Any], ...] = (
+    {"readout": "sum", "mean_atoms": 3.5},
+    {"readout": "both", "mean_atoms": 3.5, "norm": "bn+bn"},
+    {"local": "gine"},
+    {"encodings": "rrwp", "walk_steps": 4},
+    {"degree_scaler": True},
+    {"bias_mixing": True},
+    {"graph_token_projections": 1},
+    EVERYTHING | {"walk_steps": 3, "norm": "bn+bn"},
+)
+VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *INGREDIENTS)
+
+
+def name_of(options: dict[str, Any]) -> str:
+    """Name of a variant for a test."""
+    return "-".join(value if isinstance(value, str) else key for key, value in options.items())
 
 
 def small_config(**options) -> GraphormerConfig:
@@ -74,7 +96,9 @@ def small_model(vocabulary: GraphVocabulary, seed: int = 0, **options) -> Grapho
     return model
 
 
-def literal_of(model: Graphormer, vocabulary: GraphVocabulary, one_path: bool = False) -> Literal:
+def literal_of(
+    model: Graphormer, vocabulary: GraphVocabulary, one_path: bool = False
+) -> LiteralWithIngredients:
     """The literal restatement with (copies of) the model's parameters, in the model's mode."""
     trained = dict(model.named_parameters())
     parameters = {
@@ -82,7 +106,7 @@ def literal_of(model: Graphormer, vocabulary: GraphVocabulary, one_path: bool = 
         for name, tensor in model.state_dict().items()
     }
     config = model.config
-    return Literal(
+    return LiteralWithIngredients(
         parameters,
         config.norm,
         config.norm_position,
@@ -93,6 +117,7 @@ def literal_of(model: Graphormer, vocabulary: GraphVocabulary, one_path: bool = 
         vocabulary.bonds.seen,
         model.training,
         one_path,
+        config=config,
     )
 
 

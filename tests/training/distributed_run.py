@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, Trainer
+from reference.models import EVERYTHING
 from tiny_graphs import path_graphs
 
 from graphormer_sepnorm.cli.quiet import silence_known_noise
@@ -79,8 +80,8 @@ def make_splits(binary: bool) -> DatasetSplits:
     return DatasetSplits("paths", *parts, task, f"paths-{kind}", "paths")
 
 
-def train(norm: str, way: str, binary: bool, root: Path) -> dict[str, Any]:
-    """Train for two epochs and return all numbers."""
+def train(norm: str, way: str, binary: bool, root: Path, **more: Any) -> dict[str, Any]:
+    """Train for two epochs and return all numbers; `more` are options of the model."""
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     options, averaged = WAYS[way]
     record = Record()
@@ -110,6 +111,7 @@ def train(norm: str, way: str, binary: bool, root: Path) -> dict[str, Any]:
         uniformity_on="both",
         **sizes,
         **dropouts,
+        **more,
     )
     data = MoleculeDataModule.from_splits(
         make_splits(binary), root=str(root), batch_size=8, max_path_length=3
@@ -135,6 +137,7 @@ def main(folder: Path) -> None:
         for norm in NORMS:
             for way in WAYS:
                 results[f"{norm} {way}"] = train(norm, way, False, Path(root))
+        results["ingredients"] = train("bn+bn", "plain", False, Path(root), **EVERYTHING)
         results["binary"] = train("bn+ln", "plain", True, Path(root))
     rank = os.environ.get("RANK", "0")
     (folder / f"rank{rank}.json").write_text(json.dumps(results))

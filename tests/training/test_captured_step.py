@@ -7,6 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from reference.models import EVERYTHING
 
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.training.captured_step import TrainingStep
@@ -40,15 +41,20 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
 
 
 @pytest.mark.parametrize(
-    ("norm", "shape"),
-    [("shared-ln", SHAPE), ("shared-bn", SHAPE), ("bn+bn", BatchShape(36, ((3, 10), (1, 10))))],
+    ("options", "shape"),
+    [
+        ({"norm": "shared-ln"}, SHAPE),
+        ({"norm": "shared-bn"}, SHAPE),
+        ({"norm": "bn+bn"}, BatchShape(36, ((3, 10), (1, 10)))),
+        (EVERYTHING | {"drop_path": 0.5}, SHAPE),
+    ],
 )
 def test_batch_and_loss_are_one_graph_without_a_question(
-    norm: str, shape: BatchShape, make_step: Callable
+    options: dict, shape: BatchShape, make_step: Callable
 ) -> None:
     """A compiler that may not leave the graph refuses whatever depends on values."""
     torch.compiler.reset()
-    step, module, _ = make_step(norm=norm, dropout=0.0, attention_dropout=0.0, input_dropout=0.0)
+    step, module, _ = make_step(dropout=0.0, attention_dropout=0.0, input_dropout=0.0, **options)
     module.double()  # in float32 a CPU may have kernels of its own, which no compiler sees through
     traced = torch.compile(step._loss, fullgraph=True, dynamic=False, backend="eager")
     with step.undone():

@@ -335,6 +335,19 @@ def test_resumed_run_equals_the_uninterrupted_one(
     assert all(torch.equal(straight[name], resumed[name]) for name in straight)
 
 
+def test_a_resumed_run_may_have_other_dropout(
+    tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    trainer = make_trainer(max_epochs=1)
+    trainer.fit(make_module(dropout=0.1), make_data())
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    module, trainer = make_module(dropout=0.3, drop_path=0.2), make_trainer(max_epochs=2)
+    trainer.fit(module, make_data(), ckpt_path=tmp_path / "a.ckpt", weights_only=True)
+    assert (module.model.config.dropout, module.model.config.drop_path) == (0.3, 0.2)
+    trainer.save_checkpoint(tmp_path / "b.ckpt")
+    assert read_checkpoint(tmp_path / "b.ckpt")[KEY]["model"]["dropout"] == 0.3
+
+
 def test_learning_curve_of_a_resumed_run_is_whole(
     tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
 ) -> None:

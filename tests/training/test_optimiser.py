@@ -1,13 +1,15 @@
-"""Weight decay acts on the matrices of linear layers only."""
+"""Weight decay acts on the matrices of linear layers, unless told otherwise."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.optimiser import decay_groups, make_optimiser
 
@@ -38,6 +40,20 @@ def test_only_matrices_of_linear_layers_decay(
     assert kept_names == set(names.values()) - linear
     for part in ("graph_token", "bias", "norm", "embedding.atom", "in_degree", "spatial"):
         assert any(part in name for name in kept_names), part
+
+
+def test_all_parameters_decay_if_asked_for(
+    make_module: Callable[..., GraphormerModule],
+    make_data: Callable[..., MoleculeDataModule],
+    make_trainer: Callable[..., Trainer],
+) -> None:
+    module = make_module(weight_decay=0.3, weight_decay_on="all")
+    make_trainer(max_epochs=1).fit(module, make_data())
+    decayed, kept = module.optimizers().optimizer.param_groups
+    assert len(decayed["params"]) == len(list(module.model.parameters()))
+    assert not kept["params"]
+    with pytest.raises(ConfigError, match="weight_decay_on is 'none'"):
+        make_module(weight_decay_on="none")
 
 
 def test_optimiser_has_the_options_of_the_module(

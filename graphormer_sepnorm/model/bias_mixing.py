@@ -1,0 +1,43 @@
+"""A layer's own view of the attention bias that all layers share.
+
+b graphs of a block · T tokens · H heads
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from graphormer_sepnorm.model.compiled import PackedBias, mix_bias
+from graphormer_sepnorm.model.encodings import BlockBias
+
+
+class BiasMixing(nn.Module):
+    """Head h of this layer has the bias ``sum_g X_hg bias_g``; X starts as the identity.
+
+    Graphormer adds one bias in every layer; GRIT (Ma et al. 2023) and GPTrans (Chen et al. 2023)
+    let their pairs evolve from layer to layer. This is the cheapest form of it: H² numbers a layer.
+
+    Args:
+        heads: H.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(heads))
+
+    def set_neutral(self) -> None:
+        """Become the identity."""
+        nn.init.eye_(self.weight)
+
+    def forward(self, biases: list[BlockBias]) -> list[BlockBias]:
+        """Return the biases of this layer, laid out like those given, one per attention block."""
+        return [
+            mix_bias(bias, self.weight) if isinstance(bias, PackedBias) else self._mix(bias)
+            for bias in biases
+        ]
+
+    def _mix(self, bias: Tensor) -> Tensor:
+        padding = bias == float("-inf")
+        mixed = torch.einsum("hg,bgij->bhij", self.weight, bias.masked_fill(padding, 0))
+        return mixed.masked_fill(padding, float("-inf"))

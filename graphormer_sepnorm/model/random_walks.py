@@ -1,0 +1,94 @@
+"""Relative random-walk probabilities (RRWP).
+
+From GRIT: Ma et al. 2023, "Graph Inductive Biases in Transformers without Message Passing".
+
+R packed rows · b graphs of a block · T tokens · K powers · H heads · C channels (width)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, AttentionBlock, GraphBatch
+from graphormer_sepnorm.model.compiled import PackedBias, add_pair_bias
+from graphormer_sepnorm.model.encodings import BlockBias
+
+EncodingName = Literal["graphormer", "rrwp"]
+ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
+
+
+class RandomWalkEncoding(nn.Module):
+    """What random walks tell about atoms and pairs, beside Graphormer's encodings.
+
+    With A the bonds, D the degrees and ``M = D^-1 A`` a pair of atoms is described by
+
+        P_ij = [I, M, M^2, ..., M^(K-1)]_ij
+
+    the probabilities of being at j after 0, 1, ... steps from i. ``W P_ij`` is added to the
+    attention bias of all layers, ``V P_ii`` to the embedding of atom i (GRIT: one linear layer for
+    pairs, one for atoms, at the entrance). Neither has a bias: pairs with the graph token are
+    described by zeros and keep the bias that they have.
+
+    Costs K - 1 batched products of ``[T, T]`` matrices a batch, and room for K numbers a pair.
+
+    Args:
+        steps: K.
+        width: C.
+        heads: H.
+    """
+
+    def __init__(self, steps: int, width: int, heads: int) -> None:
+        super().__init__()
+        self.steps = steps
+        self.pairs = nn.Linear(steps, heads, bias=False)
+        self.atoms = nn.Linear(steps, width, bias=False)
+
+    def forward(
+        self, rows: Tensor, biases: Sequence[BlockBias], batch: GraphBatch
+    ) -> tuple[Tensor, list[BlockBias]]:
+        """Add both encodings.
+
+        Args:
+            rows: Embedded tokens, ``[R, C]``.
+            biases: One per attention block.
+            batch: Where the bonds are.
+
+        Returns:
+            Rows and biases, with the encodings.
+        """
+        dtype = self.pairs.weight.dtype
+        is_bond = torch.cat([batch.type_distance.new_zeros(FIRST_ATOM_PAIR), batch.type_distance])
+        walks = [
+            walk_probabilities((is_bond == 1)[block.pair_type].to(dtype), block, self.steps)
+            for block in batch.blocks
+        ]
+        returns = [walk.diagonal(dim1=2, dim2=3).flatten(1) for walk in walks]  # [K, b T]
+        rows = rows + self.atoms(torch.cat(returns, dim=1).index_select(1, batch.unpad).t())
+        return rows, [self._add(bias, walk) for bias, walk in zip(biases, walks, strict=True)]
+
+    def _add(self, bias: BlockBias, walk: Tensor) -> BlockBias:
+        own = (self.pairs.weight @ walk.flatten(1)).unflatten(1, walk.shape[1:])  # [H, b, T, T]
+        if isinstance(bias, PackedBias):
+            return add_pair_bias(bias, own)
+        return bias + own.transpose(0, 1)
+
+
+def walk_probabilities(adjacency: Tensor, block: AttentionBlock, steps: int) -> Tensor:
+    """Return P of each pair of tokens, ``[K, b, T, T]``.
+
+    Args:
+        adjacency: 1 where a bond leads from the first token to the second, ``[b, T, T]``.
+        block: Says which tokens are atoms.
+        steps: K.
+    """
+    is_atom = block.pair_type.diagonal(dim1=1, dim2=2) >= FIRST_ATOM_PAIR
+    walk = adjacency / adjacency.sum(-1, keepdim=True).clamp(min=1)
+    powers = [is_atom.to(walk.dtype).diag_embed()]
+    with torch.autocast(walk.device.type, enabled=False):
+        for _ in range(steps - 1):
+            powers.append(torch.bmm(powers[-1], walk))
+    return torch.stack(powers)

@@ -1,0 +1,165 @@
+"""What may be added to Graphormer: where it starts, and cases whose result is known beforehand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from reference.models import (
+    ARMS,
+    EVERYTHING,
+    INGREDIENTS,
+    batch_of,
+    name_of,
+    relative_error,
+    small_config,
+    small_model,
+    stored,
+)
+from reference.molecules import graph, molecule
+
+from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
+from graphormer_sepnorm.model.degree_scaler import log_degrees
+from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.random_walks import walk_probabilities
+from graphormer_sepnorm.model.readout import sum_over_atoms
+
+SMILES = ("CCO", "c1ccccc1C(=O)O", "N", "C.CC(C)Cl")
+
+
+@pytest.fixture(scope="module")
+def molecules():
+    graphs = [molecule(smiles) for smiles in SMILES]
+    store, vocabulary = stored(graphs)
+    return store, vocabulary, batch_of(graphs, vocabulary)
+
+
+@pytest.mark.parametrize("options", INGREDIENTS, ids=name_of)
+def test_graphormers_own_parameters_start_as_in_graphormer(options):
+    sizes = {"atom_rows": 9, "bond_rows": 7}
+    plain = Graphormer(small_config(**sizes, norm=options.get("norm", "bn+ln"))).state_dict()
+    state = Graphormer(small_config(**sizes, **options)).state_dict()
+    assert state.keys() >= plain.keys()
+    for name, values in plain.items():
+        assert torch.equal(state[name], values), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+def test_neutral_values_give_graphormer_bit_for_bit(molecules, training, dtype):
+    """Mixing and scaler start neutral; the others are once what they add is zero."""
+    _, vocabulary, batch = molecules
+    options: dict[str, Any] = {"width": 24, "heads": 3, "attention_dropout": 0.2}
+    added_options = EVERYTHING | {"graph_token_projections": 0}
+    plain = Graphormer(small_config(**options).for_vocabulary(vocabulary))
+    model = Graphormer(small_config(**options, **added_options).for_vocabulary(vocabulary))
+    added = {*model.state_dict()} - {*plain.state_dict()}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name in added and "mixing" not in name and "scaler" not in name:
+                assert parameter.abs().sum() > 0
+                parameter.zero_()
+    outputs = []
+    for network in (plain, model):
+        torch.manual_seed(7)
+        outputs.append(network.to(dtype).train(training)(batch))
+    assert torch.equal(*outputs)
+
+
+@pytest.mark.parametrize("readout", ["graph_token", "sum", "both"])
+@pytest.mark.parametrize("norm", ARMS)
+@pytest.mark.parametrize("smiles", [SMILES, ("N", "C")], ids=["molecules", "without bonds"])
+def test_every_parameter_has_a_gradient(molecules, smiles, norm, readout):
+    """Several processes wait for the gradient of every parameter, even if it is 0."""
+    _, vocabulary, _ = molecules
+    batch = batch_of([molecule(text) for text in smiles], vocabulary)
+    options = EVERYTHING | {"norm": norm, "readout": readout, "drop_path": 0.3}
+    model = small_model(vocabulary, **options).train()
+    model(batch).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+def test_options_that_an_older_checkpoint_does_not_know_are_neutral():
+    config = GraphormerConfig()
+    assert (config.encodings, config.local, config.readout) == ("graphormer", "none", "graph_token")
+    assert not config.degree_scaler
+    assert not config.bias_mixing
+    assert config.graph_token_projections == 0
+    assert config.drop_path == 0
+
+
+def test_projections_of_the_graph_token_that_are_the_atoms_change_nothing(molecules):
+    _, vocabulary, batch = molecules
+    model = small_model(vocabulary, graph_token_projections=2)
+    plain = small_model(vocabulary)
+    plain.load_state_dict(
+        {name: value for name, value in model.state_dict().items() if "token_proj" not in name}
+    )
+    assert relative_error(model(batch), plain(batch)) > 1e-6
+    for layer in model.layers:
+        shared = layer.attention.state_dict()
+        own = {name: shared[name] for name in layer.token_projection.state_dict()}
+        layer.token_projection.load_state_dict(own)
+    assert relative_error(model(batch), plain(batch)) < 1e-12
+
+
+def test_sums_and_degrees_leave_out_filler_rows(molecules):
+    store, vocabulary, _ = molecules
+    resident = ResidentGraphs(store, vocabulary, "cpu")
+    batch = resident.batch(torch.tensor([3, 0]), BatchShape(14, ((2, 9),)))
+    values = torch.arange(28.0).reshape(14, 2) + 1
+    sums = sum_over_atoms(values, batch)
+    assert torch.equal(sums, torch.stack([values[:5].sum(0), values[5:8].sum(0)]))
+    degrees = [5, 3, 0, 1, 3, 1, 1, 1, 2, 1]
+    logs = log_degrees(batch, torch.float64)
+    assert logs.shape == (16, 1)
+    expected = torch.tensor([math.log(1 + d) for d in degrees], dtype=torch.float64)
+    torch.testing.assert_close(logs[:10, 0], expected)
+
+
+def test_walks_on_a_chain_of_three_atoms_and_an_atom_alone():
+    graphs = [graph(3, [(0, 1), (1, 2)]), graph(1, [])]
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary)
+    (block,) = batch.blocks
+    bonds = torch.zeros(2, 4, 4)
+    bonds[0, 1, 2] = bonds[0, 2, 1] = bonds[0, 2, 3] = bonds[0, 3, 2] = 1
+    found = walk_probabilities(bonds, block, 4)
+    step = torch.tensor([[0, 1, 0], [0.5, 0, 0.5], [0, 1, 0]])
+    two = torch.tensor([[0.5, 0, 0.5], [0, 1, 0], [0.5, 0, 0.5]])
+    assert torch.equal(found[:, 0, 1:, 1:], torch.stack([torch.eye(3), step, two, step]))
+    # The atom alone is where it is, and nowhere after a step; tokens and padding are nowhere.
+    assert found[0, 1, 1, 1] == 1
+    assert found[:, 1].sum() == 1
+    assert not found[:, 0, 0].any()
+    assert not found[:, 0, :, 0].any()
+
+
+def test_walks_bring_nothing_to_graph_tokens(molecules):
+    _, vocabulary, batch = molecules
+    model = small_model(vocabulary, encodings="rrwp", walk_steps=5)
+    assert model.walks is not None
+    rows, biases = model.embedding(batch), model.bias(batch)
+    new_rows, new_biases = model.walks(rows, biases, batch)
+    assert torch.equal(new_rows[: len(SMILES)], rows[: len(SMILES)])
+    assert (new_rows[len(SMILES) :] != rows[len(SMILES) :]).any(1).all()
+    assert torch.equal(new_biases[0][:, :, 0], biases[0][:, :, 0])
+    assert torch.equal(new_biases[0][:, :, :, 0], biases[0][:, :, :, 0])
+    assert not torch.equal(new_biases[0], biases[0])
+
+
+def test_messages_tell_bonds_apart():
+    """In Graphormer a bond changes where an atom looks, not what it sees."""
+    one, other = molecule("CC"), molecule("C=C")
+    other.x = one.x  # atoms that only their bond tells apart
+    _, vocabulary = stored([one, other])
+    batch = batch_of([one, other], vocabulary)
+    model = small_model(vocabulary, local="gine")
+    told = model.layers[0].local(torch.zeros(6, 12, dtype=torch.float64), batch)
+    assert not told[:2].any()
+    assert torch.equal(told[2], told[3])
+    assert not torch.allclose(told[2], told[4])

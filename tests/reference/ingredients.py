@@ -1,0 +1,123 @@
+"""Ideas beyond Graphormer, written out atom by atom on top of its literal form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from graphormer_sepnorm.model.graphormer import GraphormerConfig
+from reference.literal import Literal, PlainGraph
+
+
+@dataclass
+class LiteralWithIngredients(Literal):
+    """A `Literal` that does what a configuration says beyond Graphormer."""
+
+    config: GraphormerConfig = field(default_factory=GraphormerConfig)
+
+    def walks(self, graph: PlainGraph) -> list[list[list[float]]]:
+        """Probability of being at j after k steps from i: [K][n][n], each step along a bond."""
+        n = len(graph.atoms)
+        neighbours = [[j for j in range(n) if (i, j) in graph.bonds] for i in range(n)]
+        powers = [torch.eye(n, dtype=torch.float64).tolist()]
+        for _ in range(1, self.config.walk_steps):
+            after = [[0.0] * n for _ in range(n)]
+            for i in range(n):
+                for here in range(n):
+                    for there in neighbours[here]:
+                        share = powers[-1][i][here] / len(neighbours[here])
+                        after[i][there] += share
+            powers.append(after)
+        return powers
+
+    def walked(self, name: str, powers: list[list[list[float]]], i: int, j: int) -> Tensor:
+        """A linear layer of the probabilities of a pair."""
+        numbers = torch.tensor([power[i][j] for power in powers], dtype=torch.float64)
+        return self.parameters[f"walks.{name}.weight"] @ numbers
+
+    def tokens(self, graph: PlainGraph) -> Tensor:
+        """Embedded tokens, with the probabilities of coming back."""
+        token, *atoms = super().tokens(graph)
+        if self.config.encodings == "rrwp":
+            powers = self.walks(graph)
+            atoms = [row + self.walked("atoms", powers, i, i) for i, row in enumerate(atoms)]
+        return torch.stack([token, *atoms])
+
+    def bias(self, graph: PlainGraph) -> list[list[Tensor]]:
+        """Bias of each pair of tokens, with the probabilities of the walks between atoms."""
+        table = super().bias(graph)
+        if self.config.encodings == "rrwp":
+            powers = self.walks(graph)
+            for i in range(len(graph.atoms)):
+                for j in range(len(graph.atoms)):
+                    table[i + 1][j + 1] = table[i + 1][j + 1] + self.walked("pairs", powers, i, j)
+        return table
+
+    def project(self, name: str, part: str, tokens: Tensor) -> list[Tensor]:
+        """Queries, keys or values; the graph token's by its own weights in the first layers."""
+        rows = super().project(name, part, tokens)
+        own = name.replace(".attention", ".token_projection")
+        if int(name.split(".")[1]) < self.config.graph_token_projections:
+            rows[0] = self.linear(f"{own}.{part}", tokens[0])
+        return rows
+
+    def mix(self, name: str, graph: PlainGraph, tokens: Tensor, bias: list[list[Tensor]]) -> Tensor:
+        """Attention, scaled by degrees, and what atoms hear along their bonds."""
+        if self.config.bias_mixing:
+            mixing = self.parameters[f"{name}.bias_mixing.weight"]
+            heads = range(self.heads)
+            bias = [
+                [
+                    torch.stack([sum(mixing[h, g] * one[g] for g in heads) for h in heads])
+                    for one in row
+                ]
+                for row in bias
+            ]
+        update = self.attention(f"{name}.attention", tokens, bias)
+        if self.config.degree_scaler:
+            update = self.scaled(f"{name}.degree_scaler", graph, update)
+        if self.config.local == "gine":
+            update = update + self.bond_messages(f"{name}.local", graph, tokens)
+        return update
+
+    def scaled(self, name: str, graph: PlainGraph, update: Tensor) -> Tensor:
+        """x theta_1 + log(1 + d) x theta_2; a graph token has as many neighbours as atoms."""
+        plain = self.parameters[f"{name}.plain"]
+        by_degree = self.parameters[f"{name}.by_degree"]
+        degrees = [len(graph.atoms), *([0] * len(graph.atoms))]
+        for _, target in graph.bonds:
+            degrees[1 + target] += 1
+        return torch.stack(
+            [
+                row * plain + math.log(1 + degree) * row * by_degree
+                for row, degree in zip(update, degrees, strict=True)
+            ]
+        )
+
+    def bond_messages(self, name: str, graph: PlainGraph, tokens: Tensor) -> Tensor:
+        """W times the sum of ReLU(h_j + e_ji) over the bonds j -> i; tokens [T, C]."""
+        sums = [torch.zeros_like(row) for row in tokens]
+        for (source, target), codes in graph.bonds.items():
+            row = tokens[1 + source]
+            for vector in self.embedded(f"{name}.bond.weight", self.bond_codes, codes):
+                row = row + vector
+            sums[1 + target] = sums[1 + target] + row.clamp(min=0)
+        weight = self.parameters[f"{name}.output.weight"]
+        return torch.stack([weight @ row for row in sums])
+
+    def read_out(self, states: list[Tensor]) -> Tensor:
+        """Predictions from the graph token, from the sum of the atoms, or the sum of both."""
+        predictions = []
+        for tokens in states:
+            total = sum(tokens[1:]) / self.config.mean_atoms
+            if self.config.readout == "sum":
+                predictions.append(self.linear("readout", total))
+                continue
+            prediction = self.linear("readout", tokens[0])
+            if self.config.readout == "both":
+                prediction = prediction + self.parameters["atom_readout.weight"] @ total
+            predictions.append(prediction)
+        return torch.stack(predictions)
