@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +13,10 @@ import yaml
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.model.token_norm import norm_name
+from graphormer_sepnorm.results.commands import NO_DIFFERENCE, name_and_commands
 from graphormer_sepnorm.results.records import Experiment, SeedRun, read_json
 
 RUN_FORMAT = 1  # of run.json, see training/run_record.py
-
-# Options that make no other experiment: seed, places, what is shown and kept. Which data a run had
-# says the fingerprint of the data.
-_NO_DIFFERENCE = {
-    *("seed_everything", "model.seed", "data.seed", "output", "resume"),
-    *("checkpoint_minutes", "baselines", "data.num_workers"),
-    *("data.dataset", "data.root", "data.table", "data.validation_table", "data.test_table"),
-    *("trainer.accelerator", "trainer.default_root_dir", "trainer.logger"),
-    *("trainer.log_every_n_steps", "trainer.profiler", "trainer.enable_progress_bar"),
-    *("trainer.enable_model_summary", "trainer.enable_checkpointing", "trainer.barebones"),
-}
-_FILES = {
-    *("-c", "--config", "--ckpt_path"),
-    *("--data.table", "--data.validation_table", "--data.test_table"),
-}
 
 
 def read_experiments(
@@ -45,6 +31,7 @@ def read_experiments(
     Raises:
         DataError: There is no run in one of them, or a run is damaged or of another version.
     """
+    plain = dict(flat(defaults))
     for directory in directories:
         if not directory.is_dir():
             raise DataError(f"there is no directory {directory}")
@@ -55,7 +42,7 @@ def read_experiments(
                 "that train.py fit or train.py compare has made"
             )
         for path in found:
-            yield read_run(path.parent, dict(flat(defaults)))
+            yield read_run(path.parent, plain)
 
 
 def read_run(directory: Path, defaults: Mapping[str, Any]) -> Experiment:
@@ -97,7 +84,7 @@ def _experiment(
     metric = record.get("metric") or _metric(directory, summary)
     selected_on = record.get("selected_on") or f"validation_{metric}"
     options = _differing(configuration, defaults)
-    name, commands = _name_and_commands(record, options)
+    name, commands = name_and_commands(record, options)
     sessions = record["sessions"]
     # A finished run that is being made longer has a summary, of its earlier end.
     finished = bool(summary) and sessions[-1]["end"] == "trained"
@@ -164,7 +151,7 @@ def _differing(configuration: Mapping[str, Any], defaults: Mapping[str, Any]) ->
             value = norm_name(value)
         elif name == "ckpt_path" and value:
             value = Path(value).name
-        if name not in _NO_DIFFERENCE and value != defaults.get(name):
+        if name not in NO_DIFFERENCE and value != defaults.get(name):
             options[name] = value
     return options
 
@@ -190,6 +177,7 @@ def _best_so_far(directory: Path, metric: str, selected_on: str) -> float | None
             if row.get(selected_on) and row.get(f"validation_{metric}")
         ]
     best = max if selected_on == "validation_auroc" else min
+    rows = [row for row in rows if math.isfinite(row[0])]
     return best(rows)[1] if rows else None
 
 
@@ -206,65 +194,3 @@ def _device(machine: Mapping[str, Any] | None) -> str | None:
 def _joined(values: Iterable[str | None]) -> str | None:
     """Different values, of several sessions, in their order."""
     return "; ".join(dict.fromkeys(value for value in values if value)) or None
-
-
-def _name_and_commands(
-    record: Mapping[str, Any], options: Mapping[str, Any]
-) -> tuple[str, tuple[str, ...]]:
-    """Return the name of an experiment, and what was typed, without places of that machine."""
-    first, *later = (_words(session["command"]) for session in record["sessions"])
-    if not first or "--resume" in dict(first):
-        # Stopped before its first step, or not started by the command: as the options say.
-        first = [("--data.dataset", record["dataset"])]
-        first += [(f"--{name}", str(value)) for name, value in options.items()]
-    # Other options than before count from there on.
-    later = [words for words in later if "--resume" in dict(words) and len(_counting(words)) > 0]
-    commands = [_command([*first, ("--seed_everything", "SEED")])]
-    commands += [_command(words) for words in later]
-    given = dict(word for words in (first, *later) for word in _counting(words))
-    if "model.norm" in given:  # the arm comes first, by its one name
-        given = {"model.norm": norm_name(given["model.norm"])} | {
-            name: value for name, value in given.items() if name != "model.norm"
-        }
-    files = [value for name, value in first if name in ("-c", "--config")]
-    title = Path(files[-1]).stem if files else record["dataset"]
-    parts = [title, ", ".join(f"{name}={value}" for name, value in given.items())]
-    return " · ".join(part for part in parts if part), tuple(dict.fromkeys(commands))
-
-
-def _words(command: Sequence[str]) -> list[tuple[str, str]]:
-    """Names and values of the options of ``fit``; none of another command."""
-    words = list(command[command.index("fit") + 1 :]) if "fit" in command else []
-    found = []
-    while words:
-        name, equals, value = words.pop(0).partition("=")
-        if not equals and words and not words[0].startswith("--"):
-            value = words.pop(0)
-        if name != "--debug":
-            found.append((name, value))
-    return found
-
-
-def _counting(words: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Options that make an experiment what it is."""
-    return [
-        (name.removeprefix("--"), Path(value).name if name in _FILES else value)
-        for name, value in words
-        if name.startswith("--") and name.removeprefix("--") not in _NO_DIFFERENCE | {"config"}
-    ]
-
-
-def _command(words: Iterable[tuple[str, str]]) -> str:
-    shown = ["python", "train.py", "fit"]
-    seed = "--seed_everything"
-    for name, value in words:
-        if name == "--output" or (name == seed and value != "SEED"):
-            continue
-        if name == "--data.root":
-            value = "DIR"
-        elif name == "--resume":
-            value = "RUN"
-        elif name in _FILES and not value.startswith("configs/"):
-            value = Path(value).name
-        shown += [name, value]
-    return shlex.join(shown)

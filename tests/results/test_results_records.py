@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -79,10 +78,3 @@ def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot write"):
         add_to_records(tmp_path / "file" / "results", [experiment()])
-
-
-def test_record_is_small_and_readable(tmp_path: Path) -> None:
-    add_to_records(tmp_path, [experiment()])
-    (path,) = tmp_path.iterdir()
-    assert path.read_text().count("\n") > 20
-    assert json.loads(path.read_text())["format_version"] == 1

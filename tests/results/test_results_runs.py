@@ -101,7 +101,7 @@ def test_aurocs_best_is_the_highest(tmp_path: Path) -> None:
     directory = write_run(
         *(tmp_path / "a", session(end=None)), metric="auroc", selected_on="validation_auroc"
     )
-    (directory / "metrics.csv").write_text("validation_auroc\n0.3\n0.7\n0.5\n")
+    (directory / "metrics.csv").write_text("validation_auroc\nnan\n0.3\n0.7\n0.5\n")
     assert read(directory)[0].runs[0].validation == 0.7
 
 
