@@ -16,7 +16,10 @@ PACKAGE = ROOT / "graphormer_sepnorm"
 
 # Room -> what of the package it may import, anywhere in its files.
 # All may import `errors` and `files`.
-ALL_ROOMS = {"chem", "tables", "graphs", "datasets", "model", "training", "inference", "compare"}
+ALL_ROOMS = {
+    *("chem", "tables", "graphs", "datasets", "model"),
+    *("training", "inference", "compare", "results"),
+}
 ROOMS = {
     "chem": {"graphs"},
     "tables": set(),
@@ -27,6 +30,7 @@ ROOMS = {
     "training": {"datasets", "graphs", "model", "inference", "kernels"},
     "inference": {"model", "chem", "graphs", "tables", "resources"},
     "compare": {"training", "inference", "datasets", "graphs", "model", "chem", "resources"},
+    "results": {"model"},
     "cli": ALL_ROOMS | {"cli", "resources"},
     "errors": set(),
     "files": set(),
@@ -39,6 +43,7 @@ ONLY_MODULES = {
         "graphormer_sepnorm.graphs.molecular_graph",
         "graphormer_sepnorm.graphs.packed_graphs",
     },
+    ("results", "model"): {"graphormer_sepnorm.model.token_norm"},
     ("model", "graphs"): {
         "graphormer_sepnorm.graphs.batch",
         "graphormer_sepnorm.graphs.vocabulary",
@@ -73,6 +78,9 @@ LAZY = {
     "cli/train.py": {"torch", "lightning", "numpy"},
     "cli/compare.py": {"torch", "lightning", "numpy", "rich"},
     "cli/geometry.py": {"torch", "lightning", "numpy", "rdkit"},
+    "cli/results.py": {"torch", "lightning", "numpy"},
+    "results/records.py": {"torch", "lightning", "numpy"},
+    "results/table.py": {"torch", "lightning", "numpy"},
     "compare/leash.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "tables/parquet.py": {"pyarrow"},

@@ -8,6 +8,7 @@ import threading
 
 from graphormer_sepnorm.cli.compare import compare
 from graphormer_sepnorm.cli.main import run
+from graphormer_sepnorm.cli.results import results
 from graphormer_sepnorm.compare.leash import end_with_the_command
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 
@@ -16,7 +17,10 @@ VERBS = {
     "validate": "evaluate a checkpoint on the validation split",
     "test": "evaluate a checkpoint on the test split",
     "compare": "train several arms with several seeds and report what differs",
+    "results": "make the table of a project's results from run directories",
 }
+# Not methods of Lightning's Trainer, as the others are.
+OWN_VERBS = {"compare": compare, "results": results}
 
 HELP = """\
 usage: train.py [--help] [--version] [--debug] VERB [-c CONFIG.yaml] [--option value ...]
@@ -32,6 +36,7 @@ examples:
   train.py test --ckpt_path RUN                    a run directory means its best checkpoint
   train.py fit --resume RUN                        continue a run that was interrupted
   train.py compare -c configs/quickstart.yaml --arms sharenorm,sepnorm -o DIR
+  train.py results RUN DIR                         add runs to docs/results.md
 
 `train.py VERB --help` lists all options; --debug shows the traceback of an error.
 Configurations that are shipped are found by name: {configs}
@@ -66,8 +71,8 @@ def _train(arguments: list[str]) -> int:
     # Until training takes the signals over, SIGTERM is answered like Ctrl-C.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if verb == "compare":  # not a method of Lightning's Trainer, as the others are
-        return compare(arguments[1:])
+    if verb in OWN_VERBS:
+        return OWN_VERBS[verb](arguments[1:])
     from graphormer_sepnorm.cli.quiet import silence_known_noise
 
     silence_known_noise()

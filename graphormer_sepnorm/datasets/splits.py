@@ -49,6 +49,7 @@ class DatasetSplits:
             graphs, or None where the source has none.
         report: What is in a user's table and which of its rows are left out; None for the data
             sets that are known by name.
+        note: What has to be said beside any result on these data; mostly nothing.
     """
 
     name: str
@@ -61,6 +62,7 @@ class DatasetSplits:
     featuriser: str | None = None
     smiles: dict[str, list[str]] | None = None
     report: DataReport | None = None
+    note: str = ""
 
     @property
     def parts(self) -> dict[str, Graphs]:

@@ -20,12 +20,15 @@ from torch_geometric.datasets import ZINC
 
 from graphormer_sepnorm.datasets.inmemory import QuickGraphs
 from graphormer_sepnorm.datasets.sources import one_line, prepare, require_files
-from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.splits import DatasetSplits, Graphs
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
 
 SPLITS = ("train", "val", "test")
 RAW_FILES = tuple(f"{split}.{kind}" for kind in ("pickle", "index") for split in SPLITS)
+# Of the published files: atoms of the subset's first training molecule, and the size of the set.
+_FIRST_ATOMS = 29
+_TRAINING_MOLECULES = 220_011
 TASK = Task("regression", ("logP_SA_cycle_normalized",), ("",), "mae")
 
 
@@ -87,8 +90,29 @@ def load_zinc(root: Path, subset: bool) -> DatasetSplits:
     )
     train, validation, test = (_open(name, home, subset, split) for split in SPLITS)
     return DatasetSplits(
-        name, train, validation, test, TASK, fingerprint, "zinc-28", featuriser="zinc-1"
+        name,
+        *(train, validation, test),
+        task=TASK,
+        fingerprint=fingerprint,
+        feature_version="zinc-28",
+        featuriser="zinc-1",
+        note=_note(train, subset),
     )
+
+
+def _note(train: Graphs, subset: bool) -> str:
+    """Say where the training set cannot be the published one."""
+    if subset and len(train) == 10_000 and (atoms := train[0].num_nodes) != _FIRST_ATOMS:
+        return (
+            "The 10,000 training molecules are another draw from ZINC's training set than the "
+            f"published subset's, whose first molecule has {_FIRST_ATOMS} atoms (here {atoms})."
+        )
+    if not subset and 0 < (missing := _TRAINING_MOLECULES - len(train)) < 10:
+        return (
+            f"Of the {_TRAINING_MOLECULES:,} published training molecules {missing} "
+            f"{'is' if missing == 1 else 'are'} missing."
+        )
+    return ""
 
 
 def _download(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import subprocess
@@ -16,11 +17,15 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from graphormer_sepnorm.inference.checkpoint import package_versions
 from graphormer_sepnorm.kernels.library import library
-from graphormer_sepnorm.training.report import read_json, write_json
+from graphormer_sepnorm.model.summary import count_parameters
+from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.report import read_json, units, write_json
+
+FORMAT_VERSION = 1
 
 
 class RunRecord(Callback):
-    """Writes ``run.json``: data, versions, commit, and each session with its machine and time.
+    """Writes ``run.json``: data, task, size, and each session with its machine and time.
 
     A run that was resumed has several sessions. One that was killed has no ``ended``; its step and
     time are those of its last checkpoint.
@@ -49,10 +54,20 @@ class RunRecord(Callback):
         """Begin a session."""
         splits = trainer.datamodule.splits  # type: ignore[attr-defined]
         earlier = read_json(self._path) or {}
+        assert isinstance(pl_module, GraphormerModule)
         self._record = {
+            "format_version": FORMAT_VERSION,
             "dataset": splits.name,
             "dataset_fingerprint": splits.fingerprint,
             "feature_version": splits.feature_version,
+            "molecules": {name: len(part) for name, part in splits.parts.items()},
+            "split": splits.report.split if splits.report else None,
+            "data_note": splits.note,
+            "metric": pl_module.task.metric,
+            "unit": units(pl_module).strip(),
+            "selected_on": getattr(trainer.checkpoint_callback, "monitor", None),
+            "parameters": count_parameters(pl_module.model),
+            "planned_steps": _planned_steps(trainer),
             "seed": pl_module.hparams["seed"],
             "sessions": [
                 *earlier.get("sessions", []),
@@ -105,6 +120,12 @@ class RunRecord(Callback):
         self._note_time()
         self._record["sessions"][-1]["to_step"] = trainer.global_step
         write_json(self._path, self._record)
+
+
+def _planned_steps(trainer: Trainer) -> int | None:
+    """Optimiser steps of the whole run; None where only time or a person ends it."""
+    steps = trainer.estimated_stepping_batches
+    return int(steps) if math.isfinite(steps) else None
 
 
 def _now() -> str:

@@ -100,6 +100,10 @@ def test_run_can_be_accounted_for_without_this_code(run: Run) -> None:
     record = json.loads((run.directory / "run.json").read_text())
     assert record["dataset_fingerprint"] == summary["dataset_fingerprint"]
     assert record["seed"] == summary["seed"] == 0
+    assert record["molecules"] == {"train": 5_600, "validation": 700, "test": 700}
+    assert record["parameters"] == summary["parameters"]
+    assert (record["metric"], record["selected_on"]) == ("mae", "validation_mae")
+    assert (record["planned_steps"], record["unit"], record["data_note"]) == (4, "", "")
     (session,) = record["sessions"]
     assert (session["from_step"], session["to_step"], session["end"]) == (0, 4, "trained")
     assert session["started"] <= session["ended"]

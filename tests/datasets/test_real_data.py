@@ -50,6 +50,7 @@ def test_zinc_subset_statistics(zinc_subset: DatasetSplits) -> None:
     assert statistics(zinc_subset.train, 1) == expected(10_000, 23.145, 49.790, -0.0017, 2.0291)
     assert statistics(zinc_subset.validation, 1) == expected(1_000, 23.083, 49.692, 0.0315, 1.9856)
     assert statistics(zinc_subset.test, 1) == expected(1_000, 23.117, 49.720, 0.0124, 2.0180)
+    assert "another draw" in zinc_subset.note
 
 
 @pytest.mark.parametrize("name", ["train", "validation", "test"])

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 from tiny_raw_files import ZINC_INDICES, ZINC_SIZES, zinc_molecule
+from torch_geometric.data import Data
 from torch_geometric.datasets import ZINC
 
 from graphormer_sepnorm.datasets import load_dataset, sources
+from graphormer_sepnorm.datasets.zinc import _note
 from graphormer_sepnorm.errors import DataError
 
 Write = Callable[..., Path]
@@ -245,3 +247,22 @@ def test_preparing_says_one_line_and_imports_no_ogb(tiny_zinc: Write) -> None:
     assert done.stdout.strip() == "[]"
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"Preparing zinc from {root / 'ZINC' / 'raw'} (once; about a minute")
+
+
+@pytest.mark.parametrize(
+    ("atoms", "molecules", "subset", "said"),
+    [
+        (24, 10_000, True, "another draw"),
+        (29, 10_000, True, ""),
+        (24, 8, True, ""),
+        (24, 220_010, False, "Of the 220,011 published training molecules 1 is missing"),
+        (24, 220_011, False, ""),
+    ],
+)
+def test_training_set_that_is_not_the_published_one_is_noted(
+    atoms: int, molecules: int, subset: bool, said: str
+) -> None:
+    graph = Data(x=torch.zeros(atoms, 1))
+    note = _note([graph] * molecules, subset)
+    assert said in note
+    assert bool(said) is bool(note)

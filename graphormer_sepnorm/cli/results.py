@@ -1,0 +1,75 @@
+"""The verb results: keeps what run directories say, and makes a table of it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from graphormer_sepnorm.cli.parser import OneLineParser
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.results.records import Experiment, add_to_records, write_text
+from graphormer_sepnorm.results.table import render
+
+DESCRIPTION = """\
+Make the table of a project's results from run directories.
+
+Runs whose configurations are equal but for the seed are one experiment. Each is kept as a small
+record in the folder, so that the run directories may go; the table beside the folder (its name with
+.md) is made from all records. Without directories it is made again.
+"""
+
+
+def results(arguments: list[str]) -> int:
+    """Run ``train.py results`` with the words after the verb; return the exit status.
+
+    Raises:
+        GraphormerError: There is no run, or one is damaged or of another version; nothing has been
+            written.
+    """
+    parser = OneLineParser(
+        prog="train.py results",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "directories",
+        metavar="DIR",
+        nargs="*",
+        help="of a run, of a comparison, or of several: all runs in it are taken",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        default="docs/results",
+        help="folder of the records; default: docs/results, with the table docs/results.md",
+    )
+    options = parser.parse_args(arguments)
+    folder = Path(options.output).expanduser()
+    found = _read([Path(name).expanduser() for name in options.directories])
+    experiments = add_to_records(folder, found)
+    if not experiments:
+        raise DataError(f"there are no records in {folder}: give directories of runs")
+    table = folder.with_name(f"{folder.name}.md")
+    write_text(table, render(experiments, folder.name))
+    print(f"results  {table}: {_count(experiments)}; read now: {_count(found)}")
+    return 0
+
+
+def _read(directories: list[Path]) -> list[Experiment]:
+    if not directories:
+        return []
+    from graphormer_sepnorm.cli.quiet import silence_known_noise
+
+    silence_known_noise()
+    from graphormer_sepnorm.cli.fit_check import FitOptions
+    from graphormer_sepnorm.results.runs import read_experiments
+
+    return list(read_experiments(directories, FitOptions([]).configuration()))
+
+
+def _count(experiments: list[Experiment]) -> str:
+    different = len({one.fingerprint for one in experiments})
+    runs = sum(len(one.runs) for one in experiments)
+    return f"{different} experiment{'s' * (different != 1)}, {runs} run{'s' * (runs != 1)}"

@@ -1,0 +1,181 @@
+"""The table of results, in Markdown."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from graphormer_sepnorm.results.records import Experiment, SeedRun
+
+_T = TypeVar("_T")
+SINGLE, UNFINISHED = "†", "‡"
+_NOTHING = "-"
+
+_INTRODUCTION = f"""\
+# Results
+
+Made by `python train.py results` from run directories and kept in [{{folder}}/]({{folder}}/), not \
+edited by hand.
+Mean ± standard deviation over the seeds (n - 1). Every test value is that of the checkpoint with
+the best validation; rows stand in the order of their validation, the test set decides nothing.
+Wall time is that of one run, start-up and validations included, on average.
+
+{SINGLE} a single seed. {UNFINISHED} not finished: steps so far, the best validation so far, no test
+value; in a row with finished seeds only those are counted.
+"""
+_HEADER = "| experiment | seeds | parameters | steps | wall time | device | validation | test |"
+
+
+def render(experiments: Iterable[Experiment], folder: str) -> str:
+    """Return the document, by data set and split, the best validation first.
+
+    Args:
+        experiments: In any order.
+        folder: Of the records, as it is called from the document.
+    """
+    parts = [_INTRODUCTION.format(folder=folder)]
+    ordered = sorted(experiments, key=lambda one: (*_group(one), *_rank(one)))
+    for _, members in itertools.groupby(ordered, key=_group):
+        parts.append(_section(list(members)))
+    return "\n".join(parts)
+
+
+def _group(one: Experiment) -> tuple[str, str, str]:
+    return one.dataset, one.dataset_fingerprint, one.split or ""
+
+
+def _rank(one: Experiment) -> tuple[bool, float, str, str]:
+    """Finished before unfinished, then by validation."""
+    validation = _mean(_known(one.shown_runs, lambda run: run.validation))
+    worst_first = -1 if one.metric == "auroc" else 1
+    value = math.inf if validation is None else worst_first * validation
+    return not one.shown_runs[0].finished, value, one.name, one.fingerprint
+
+
+def _section(experiments: Sequence[Experiment]) -> str:
+    first = experiments[0]
+    metric = first.metric.upper() + (f", {first.unit}" if first.unit else "")
+    facts = [f"Metric: {metric} ({'higher' if first.metric == 'auroc' else 'lower'} is better)."]
+    described = next((one for one in experiments if one.molecules), first)
+    if described.molecules:
+        sizes = " / ".join(f"{size:,}" for size in described.molecules)
+        facts.append(f"{sizes} molecules in training / validation / test.")
+    facts.append(f"Split: {first.split or 'its own'}.")
+    facts.append(f"Fingerprint of the data: {first.dataset_fingerprint[:12]}.")
+    if all(one.data_note is None for one in experiments):
+        facts.append("The runs say nothing more about their data.")
+    notes = dict.fromkeys(one.data_note for one in experiments if one.data_note)
+    rows = [_row(number, one) for number, one in enumerate(experiments, start=1)]
+    details = [_details(number, one) for number, one in enumerate(experiments, start=1)]
+    return "\n".join(
+        [
+            f"## {first.dataset}\n",
+            " ".join(facts),
+            *(f"\n**{note}**" for note in notes),
+            f"\n{_HEADER}",
+            "| --- | --- | ---: | ---: | --- | --- | ---: | ---: |",
+            *rows,
+            "",
+            *details,
+            "",
+        ]
+    )
+
+
+def _row(number: int, one: Experiment) -> str:
+    shown = one.shown_runs
+    marks = SINGLE * (len(shown) == 1) + UNFINISHED * (not all(run.finished for run in one.runs))
+    seeds = ", ".join(f"{run.seed}{UNFINISHED * (not run.finished)}" for run in one.runs)
+    cells = [
+        f"{number}. {one.name} {marks}".strip(),
+        seeds,
+        _span(_known(shown, lambda run: run.parameters)),
+        _steps(one),
+        _wall_time(shown),
+        _different(shown, lambda run: run.device),
+        _score(one, lambda run: run.validation),
+        _score(one, lambda run: run.test),
+    ]
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def _details(number: int, one: Experiment) -> str:
+    commands = ", then ".join(f"`{command}`" for command in one.commands)
+    average = one.options.get("ema_decay")
+    weights = f"moving average of the weights ({average})" if average else "weights as trained"
+    selected = one.selected_on.replace("_", " ").replace("mae", "MAE").replace("auroc", "AUROC")
+    commits = [
+        commit[:10] + ("+changes" if commit.endswith("+changes") else "")
+        for run in one.shown_runs
+        for commit in (run.commit or "").split("; ")
+        if commit
+    ]
+    return (
+        f"{number}. {commands}  \n"
+        f"   selected on {selected}; {weights}; "
+        f"torch {_different(one.shown_runs, lambda run: run.torch)}; "
+        f"commit {', '.join(dict.fromkeys(commits)) or _NOTHING}"
+    )
+
+
+def _steps(one: Experiment) -> str:
+    parts = [_span([run.steps for run in one.runs if run.finished])] if _finished(one) else []
+    for run in one.runs:
+        if not run.finished:
+            planned = _NOTHING if run.planned_steps is None else f"{run.planned_steps:,}"
+            parts.append(f"{run.steps:,} of {planned}{UNFINISHED}")
+    return ", ".join(parts)
+
+
+def _finished(one: Experiment) -> bool:
+    return any(run.finished for run in one.runs)
+
+
+def _wall_time(runs: Sequence[SeedRun]) -> str:
+    seconds = statistics.fmean(run.seconds for run in runs)
+    if seconds < 100:
+        text = f"{seconds:.0f} s"
+    elif seconds < 6000:
+        text = f"{seconds / 60:.0f} min"
+    else:
+        text = f"{seconds / 3600:.1f} h"
+    interruptions = sum(run.interruptions for run in runs if run.finished)
+    return text + (
+        f", {interruptions} interruption{'s' * (interruptions > 1)}" if interruptions else ""
+    )
+
+
+def _score(one: Experiment, value: Callable[[SeedRun], float | None]) -> str:
+    """Mean and sample standard deviation; AUROC in per cent."""
+    values = _known(one.shown_runs, value)
+    if not values:
+        return _NOTHING
+    scale, digits, sign = (100, 2, " %") if one.metric == "auroc" else (1, 4, "")
+    text = f"{scale * statistics.fmean(values):.{digits}f}"
+    if len(values) > 1:
+        text += f" ± {scale * statistics.stdev(values):.{digits}f}"
+    return text + sign
+
+
+def _known(runs: Iterable[SeedRun], value: Callable[[SeedRun], _T | None]) -> list[_T]:
+    return [found for run in runs if (found := value(run)) is not None]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
+def _span(values: Sequence[int]) -> str:
+    """One number, or the smallest and the largest."""
+    return (
+        " to ".join(f"{value:,}" for value in sorted({min(values), max(values)}))
+        if values
+        else (_NOTHING)
+    )
+
+
+def _different(runs: Iterable[SeedRun], value: Callable[[SeedRun], str | None]) -> str:
+    return "; ".join(dict.fromkeys(_known(runs, value))) or _NOTHING

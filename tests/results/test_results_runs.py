@@ -1,0 +1,155 @@
+"""From run directories to experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from experiments import DEFAULTS, FINISHED, session, write_run
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.results.records import Experiment, merge
+from graphormer_sepnorm.results.runs import read_experiments
+
+
+def read(*directories: Path) -> list[Experiment]:
+    return list(merge(read_experiments(directories, DEFAULTS)).values())
+
+
+def test_finished_run(tmp_path: Path) -> None:
+    (one,) = read(write_run(tmp_path / "a", summary=FINISHED))
+    assert one.name == "mine · model.norm=shared-ln, model.width=64"
+    assert one.options == {
+        "model.norm": "shared-ln",
+        "model.width": 64,
+        "trainer.max_steps": 1000,
+    }
+    assert one.commands == (
+        "python train.py fit -c configs/mine.yaml --model.width 64 --data.root DIR "
+        "--model.norm sharenorm --seed_everything SEED",
+    )
+    (run,) = one.runs
+    assert (run.finished, run.steps, run.interruptions) == (True, 1000, 0)
+    assert (run.validation, run.test) == (0.31, 0.42)
+    assert (run.device, run.torch) == ("CPU, 2 threads", "2.13.0")
+    assert one.molecules == (100, 10, 10)
+
+
+def test_runs_of_a_comparison_are_merged_by_configuration(tmp_path: Path) -> None:
+    for arm in ("bn+ln", "bn+bn"):
+        for seed in (0, 1):
+            place = tmp_path / "compare" / arm / f"seed{seed}"
+            write_run(place, seed=seed, model={"norm": arm}, summary=FINISHED)
+    experiments = read(tmp_path)
+    assert [[run.seed for run in one.runs] for one in experiments] == [[0, 1], [0, 1]]
+    assert {one.options.get("model.norm") for one in experiments} == {"bn+bn", None}
+
+
+def test_names_of_a_norm_and_options_that_change_nothing_are_one_experiment(
+    tmp_path: Path,
+) -> None:
+    write_run(tmp_path / "a", summary=FINISHED, model={"norm": "sepnorm"})
+    write_run(tmp_path / "b", summary=FINISHED, seed=1, model={"norm": "bn+ln", "seed": 1})
+    # A run that is older than an option was made with its default.
+    write_run(tmp_path / "c", summary=FINISHED, seed=2, model={"norm": "bn+ln", "new": None})
+    (one,) = read(tmp_path)
+    assert [run.seed for run in one.runs] == [0, 1, 2]
+
+
+def test_interrupted_run(tmp_path: Path) -> None:
+    rest = {"command": ["train.py", "fit", "--resume", "/home/me/runs/a"], "from_step": 300}
+    sessions = [
+        session(end=None, to_step=300, seconds=100.0),
+        session(end="interrupted", to_step=700, seconds=50.0, **rest),
+    ]
+    directory = write_run(tmp_path / "a", *sessions)
+    (directory / "metrics.csv").write_text(
+        "step,train_loss,validation_mae\n99,0.5,\n99,,0.6\n199,,0.4\n299,,0.5\n"
+    )
+    (one,) = read(directory)
+    (run,) = one.runs
+    assert (run.finished, run.steps, run.planned_steps) == (False, 700, 1000)
+    assert (run.validation, run.test) == (0.4, None)
+    assert (run.seconds, run.interruptions) == (150.0, 2)
+    assert len(one.commands) == 1
+
+
+def test_run_that_was_resumed_with_other_options_says_so(tmp_path: Path) -> None:
+    lower = ["train.py", "fit", "--resume", "/home/me/runs/a", "--model.learning_rate", "1e-5"]
+    sessions = [session(end="interrupted", to_step=500), session(command=lower, from_step=500)]
+    (one,) = read(write_run(tmp_path / "a", *sessions, summary=FINISHED))
+    assert one.name.endswith("model.learning_rate=1e-5")
+    assert one.commands[1] == "python train.py fit --resume RUN --model.learning_rate 1e-5"
+
+
+def test_finished_run_that_is_made_longer_is_unfinished(tmp_path: Path) -> None:
+    sessions = [session(), session(end=None, from_step=1000, to_step=1500)]
+    (one,) = read(write_run(tmp_path / "a", *sessions, summary=FINISHED))
+    (run,) = one.runs
+    assert (run.finished, run.steps, run.validation, run.test) == (False, 1500, None, None)
+
+
+def test_selection_on_the_loss(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "a", session(end=None), selected_on="validation_loss")
+    (directory / "metrics.csv").write_text(
+        "validation_loss,validation_mae\n0.3,0.5\n0.2,0.6\n0.4,0.4\n"
+    )
+    assert read(directory)[0].runs[0].validation == 0.6
+
+
+def test_aurocs_best_is_the_highest(tmp_path: Path) -> None:
+    directory = write_run(
+        *(tmp_path / "a", session(end=None)), metric="auroc", selected_on="validation_auroc"
+    )
+    (directory / "metrics.csv").write_text("validation_auroc\nnan\n0.3\n0.7\n0.5\n")
+    assert read(directory)[0].runs[0].validation == 0.7
+
+
+def test_run_without_a_command_is_described_by_its_options(tmp_path: Path) -> None:
+    (one,) = read(write_run(tmp_path / "a", session(command=["pytest", "-q"])))
+    assert one.name.startswith("zinc-subset · model.norm=shared-ln")
+    assert "fit --data.dataset zinc-subset --model.norm shared-ln" in one.commands[0]
+
+
+def test_record_of_an_older_version_has_gaps(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "a", session(packages={}, machine=None), summary=FINISHED)
+    text = (directory / "run.json").read_text()
+    for name in ("format_version", "metric", "planned_steps", "parameters", "data_note"):
+        text = text.replace(f'"{name}"', '"_"')
+    (directory / "run.json").write_text(text)
+    (one,) = read(directory)
+    (run,) = one.runs
+    assert (one.metric, one.selected_on, one.data_note) == ("mae", "validation_mae", None)
+    assert (run.parameters, run.planned_steps, run.device, run.torch) == (7, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("run.json", "{", "run.json is damaged"),
+        ("run.json", '{"format_version": 2}', "another version of this program"),
+        ("run.json", '{"metric": "mae"}', "another version of this program"),
+        ("summary.json", "{", "summary.json is damaged"),
+        ("config.yaml", "a: [", "config.yaml cannot be read"),
+        ("config.yaml", "a", "config.yaml is damaged"),
+        ("config.yaml", None, "config.yaml cannot be read"),
+    ],
+)
+def test_damaged_runs_are_named_in_one_line(
+    tmp_path: Path, file: str, text: str | None, said: str
+) -> None:
+    directory = write_run(tmp_path / "a", summary=FINISHED)
+    if text is None:
+        (directory / file).unlink()
+    else:
+        (directory / file).write_text(text)
+    with pytest.raises(DataError, match=said) as caught:
+        read(tmp_path)
+    assert str(directory) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "said"), [("", "no run has begun"), ("no", "no directory")])
+def test_directory_without_a_run(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        read(tmp_path / name)
