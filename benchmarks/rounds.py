@@ -1,4 +1,4 @@
-"""Rounds in which every side works once, in an order that rotates, and what their ratios say.
+"""Rounds in which every side has a turn, in an order that rotates, and what their ratios say.
 
 The speed of a shared machine changes by the minute, so seconds of different rounds are not
 comparable; the ratio of two sides within a round is.
@@ -30,7 +30,7 @@ def take_turns(
     """Let all sides work in every round.
 
     Args:
-        sides: Each works once and returns its seconds.
+        sides: Each takes its turn and returns its seconds.
         rounds: How often.
         after_round: Is told the number of rounds done.
 

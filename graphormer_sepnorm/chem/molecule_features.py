@@ -157,8 +157,10 @@ def _bond_row(bond: Chem.Bond) -> list[int]:
     return [table.code(value) for table, value in zip(BOND_TABLES, values, strict=True)]
 
 
-_CODES_OF_ATOMS = CodesByRecord(_atom_row_without_bonds, len(ATOM_TABLES))
-_CODES_OF_BONDS = CodesByRecord(_bond_row, len(BOND_TABLES))
+_CODES_OF_ATOMS = CodesByRecord(
+    Chem.Mol.GetAtomWithIdx, _atom_row_without_bonds, columns=len(ATOM_TABLES)
+)
+_CODES_OF_BONDS = CodesByRecord(Chem.Mol.GetBondWithIdx, _bond_row, columns=len(BOND_TABLES))
 
 
 def _make_chirality_canonical(molecule: Chem.Mol, atom_codes: np.ndarray) -> None:

@@ -18,43 +18,49 @@ class CodesByRecord:
     """Remembers the codes of each kind of atom or bond, by its record.
 
     Args:
-        make: The codes of one atom or bond.
+        part: A molecule's atom or bond of a number.
+        make: Its codes.
         columns: How many these are.
     """
 
     _MOST_KINDS = 10_000
 
-    def __init__(self, make: Callable[[Any], list[int]], columns: int) -> None:
+    def __init__(
+        self,
+        part: Callable[[Chem.Mol, int], Any],
+        make: Callable[[Any], list[int]],
+        columns: int,
+    ) -> None:
+        self._part = part
         self._make = make
         self._columns = columns
         self._known: dict[bytes, bytes] = {}
 
-    def __call__(
-        self, records: Sequence[list[bytes]], parts: Sequence[Callable[[int], Any]]
-    ) -> np.ndarray:
+    def __call__(self, molecules: Sequence[Chem.Mol], records: Sequence[list[bytes]]) -> np.ndarray:
         """Return the codes of the atoms or bonds of molecules, int64 ``[all of them, columns]``.
 
         Args:
-            records: Their records, a list per molecule.
-            parts: For each molecule, its atom or bond of a number, for those of a new kind.
+            molecules: Are asked about the kinds that are new.
+            records: Of their atoms or bonds, a list per molecule.
         """
         known = self._known
         try:
-            rows = [known[record] for molecule in records for record in molecule]
+            rows = [known[record] for of_molecule in records for record in of_molecule]
         except KeyError:
-            known = self._learn(records, parts)
-            rows = [known[record] for molecule in records for record in molecule]
+            known = self._learn(molecules, records)
+            rows = [known[record] for of_molecule in records for record in of_molecule]
         return np.frombuffer(bytearray().join(rows), dtype=np.int64).reshape(-1, self._columns)
 
     def _learn(
-        self, records: Sequence[list[bytes]], parts: Sequence[Callable[[int], Any]]
+        self, molecules: Sequence[Chem.Mol], records: Sequence[list[bytes]]
     ) -> dict[bytes, bytes]:
         # A new dictionary: another thread may be reading the old one.
         known = dict(self._known) if len(self._known) < self._MOST_KINDS else {}
-        for molecule, part in zip(records, parts, strict=True):
-            for number, record in enumerate(molecule):
+        for molecule, of_molecule in zip(molecules, records, strict=True):
+            for number, record in enumerate(of_molecule):
                 if record not in known:
-                    known[record] = np.array(self._make(part(number)), dtype=np.int64).tobytes()
+                    codes = self._make(self._part(molecule, number))
+                    known[record] = np.array(codes, dtype=np.int64).tobytes()
         self._known = known
         return known
 
@@ -97,13 +103,9 @@ def pack_records(
     return PackedGraphs(
         num_atoms=np.array([len(one.atoms) for one in records]),
         num_bonds=num_bonds,
-        atom_codes=atom_codes(
-            [one.atoms for one in records], [molecule.GetAtomWithIdx for molecule in molecules]
-        ),
+        atom_codes=atom_codes(molecules, [one.atoms for one in records]),
         edge_index=both_directions(ends.reshape(-1, 2)),
-        bond_codes=bond_codes(
-            [one.bonds for one in records], [molecule.GetBondWithIdx for molecule in molecules]
-        ).repeat(2, axis=0),
+        bond_codes=bond_codes(molecules, [one.bonds for one in records]).repeat(2, axis=0),
         targets=np.empty((len(records), 0), dtype=np.float32),
         weights=np.ones(len(records), dtype=np.float32),
     )

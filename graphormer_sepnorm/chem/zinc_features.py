@@ -81,8 +81,8 @@ def _bond_row(bond: Chem.Bond) -> list[int]:
     return [BOND_TABLES[0].code(bond.GetBondType())]
 
 
-_CODES_OF_ATOMS = CodesByRecord(_atom_row, len(ATOM_TABLES))
-_CODES_OF_BONDS = CodesByRecord(_bond_row, len(BOND_TABLES))
+_CODES_OF_ATOMS = CodesByRecord(Chem.Mol.GetAtomWithIdx, _atom_row, columns=len(ATOM_TABLES))
+_CODES_OF_BONDS = CodesByRecord(Chem.Mol.GetBondWithIdx, _bond_row, columns=len(BOND_TABLES))
 
 
 def _kekulise(molecule: Chem.Mol) -> Chem.Mol:

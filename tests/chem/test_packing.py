@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 import pytest
 from rdkit import Chem, rdBase
@@ -65,12 +67,11 @@ def test_kinds_are_remembered_up_to_a_number(monkeypatch):
         return [part, -part]
 
     monkeypatch.setattr(CodesByRecord, "_MOST_KINDS", 3)
-    codes = CodesByRecord(make, 2)
-    first, second = lambda number: number + 5, lambda number: number
-    rows = codes([[b"a", b"b"], [b"a"]], [first, second])
-    assert rows.tolist() == [[5, -5], [6, -6], [5, -5]]
-    assert codes([[b"b"], [b"c"]], [first, second]).tolist() == [[6, -6], [0, 0]]
+    # In place of molecules, numbers to which the number of an atom is added.
+    codes = CodesByRecord(operator.add, make, 2)
+    assert codes([5, 0], [[b"a", b"b"], [b"a"]]).tolist() == [[5, -5], [6, -6], [5, -5]]
+    assert codes([5, 0], [[b"b"], [b"c"]]).tolist() == [[6, -6], [0, 0]]
     assert asked == [5, 6, 0]
     # Now it is full and begins anew.
-    assert codes([[b"d", b"a"]], [second]).tolist() == [[0, 0], [1, -1]]
-    assert codes([[]], [second]).shape == (0, 2)
+    assert codes([0], [[b"d", b"a"]]).tolist() == [[0, 0], [1, -1]]
+    assert codes([0], [[]]).shape == (0, 2)
