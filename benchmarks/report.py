@@ -1,6 +1,8 @@
 """The table of a benchmark, for the terminal and for ``docs/performance.md``.
 
-python -m benchmarks.report FILE.json docs/performance.md
+python -m benchmarks.report FILE.json [FILE.json ...] docs/performance.md
+
+What stands in the document behind the line `BY_HAND` is kept: what the numbers mean.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ HEADER = (
     *("work", "threads", "beside", "times as fast", "seconds", "its seconds"),
     *("memory", "its memory", "of peak", "its share"),
 )
+BY_HAND = "## What the numbers say"
 LEGEND = """\
 *Times as fast*: seconds of the other side divided by ours within the same round; median and
 quartiles. *Seconds*: median of a round, ours and the other's; they change with the machine's load,
@@ -46,20 +49,28 @@ def lines_of(result: dict[str, Any]) -> list[str]:
     return [*lines, "", *dict.fromkeys(notes)]
 
 
-def document(result: dict[str, Any], file: str) -> str:
-    """Return ``docs/performance.md``."""
-    machine = result["machine"]
-    about = [
+def document(results: list[dict[str, Any]]) -> str:
+    """Return what of ``docs/performance.md`` is made from results: a table for each."""
+    parts = [
         "# Performance",
         "",
-        f"Measured on {machine['date']} by `{result['command']}` "
-        f"({machine['processor']}, {machine['cores']} cores; {machine['system']}; "
-        f"{machine['packages']}), with {result['molecules']}. What the rows are: "
-        "[benchmarks/README.md](../benchmarks/README.md). This page was written by "
-        f"`python -m benchmarks.report {file} docs/performance.md`.",
+        "What the rows are, and how to run them: [benchmarks/README.md](../benchmarks/README.md). "
+        "The tables of this page were written by `python -m benchmarks.report`.",
+        "",
+        LEGEND,
         "",
     ]
-    return "\n".join([*about, *lines_of(result), "", LEGEND, ""])
+    for result in results:
+        machine = result["machine"]
+        parts += [
+            f"`{result['command']}`, {machine['date']}: {machine['processor']}, "
+            f"{machine['cores']} cores; {machine['system']}; {machine['packages']}. Molecules of "
+            f"{result['molecules']}.",
+            "",
+            *lines_of(result),
+            "",
+        ]
+    return "\n".join([*parts, ""])
 
 
 def _cells(row: dict[str, Any]) -> list[list[str]]:
@@ -118,10 +129,13 @@ def _notes(row: dict[str, Any]) -> list[str]:
     return notes
 
 
-def main(source: str, destination: str) -> None:
-    """Write the document of a result."""
-    result = json.loads(Path(source).read_text(encoding="utf-8"))
-    Path(destination).write_text(document(result, Path(source).name), encoding="utf-8")
+def main(*arguments: str) -> None:
+    """Write the document of results."""
+    *sources, destination = map(Path, arguments)
+    results = [json.loads(source.read_text(encoding="utf-8")) for source in sources]
+    before = destination.read_text(encoding="utf-8") if destination.exists() else ""
+    _, _, by_hand = before.partition(BY_HAND)
+    destination.write_text(document(results) + BY_HAND + (by_hand or "\n"), encoding="utf-8")
 
 
 if __name__ == "__main__":

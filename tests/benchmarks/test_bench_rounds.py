@@ -9,7 +9,7 @@ import pytest
 from benchmarks import bench, environments
 from benchmarks.molecules import Molecules, heavy_atoms
 from benchmarks.processes import REPOSITORY, Command, SideFailed, Streamed, variables
-from benchmarks.report import document, lines_of
+from benchmarks.report import BY_HAND, document, lines_of, main
 from benchmarks.rounds import ratios, rotated, spread, take_turns
 from benchmarks.rows import MATRIX_PRODUCT
 
@@ -74,11 +74,23 @@ def test_the_table_holds_ratio_memory_and_share_of_peak():
         *("step", "2", "other", "3.50 [3.25, 3.75]", "1.5", "5.5", "4", "3", "50.0%", ""),
     ]
     assert table[3] == ["stream", "1", "", "", "9", "", "5", "", "", ""]
-    text = document(made_up_result(), "FILE.json")
+    text = document([made_up_result(), made_up_result()])
+    assert text.count("| step ") == 2
     assert "- ours: 1,234 parameters." in text
     assert "seconds for each tenth of the rows 1.5, 2.5; memory after each 2, 3 MB." in text
-    for fact in ("COMMAND", "PROCESSOR", "CORES", "DATE", "MOLECULES", "FILE.json"):
+    for fact in ("COMMAND", "PROCESSOR", "CORES", "DATE", "MOLECULES"):
         assert fact in text
+
+
+def test_what_was_written_by_hand_stays(tmp_path):
+    source, page = tmp_path / "result.json", tmp_path / "performance.md"
+    source.write_text(json.dumps(made_up_result()))
+    page.write_text(f"earlier tables\n\n{BY_HAND}\n\nTwice as fast.\n")
+    main(str(source), str(page))
+    text = page.read_text()
+    assert text.endswith(f"\n\n{BY_HAND}\n\nTwice as fast.\n")
+    assert "earlier tables" not in text
+    assert "| step " in text
 
 
 def test_atoms_are_counted_and_files_written(tmp_path):
