@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
     from graphormer_sepnorm.inference.predictor import Predictor
-    from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+    from graphormer_sepnorm.model.config import GraphormerConfig
+    from graphormer_sepnorm.model.graphormer import Graphormer
     from graphormer_sepnorm.model.sepnorm import SepNorm
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Graphormer": "graphormer_sepnorm.model.graphormer",
-    "GraphormerConfig": "graphormer_sepnorm.model.graphormer",
+    "GraphormerConfig": "graphormer_sepnorm.model.config",
     "SepNorm": "graphormer_sepnorm.model.sepnorm",
     "Predictor": "graphormer_sepnorm.inference.predictor",
     "GraphormerError": "graphormer_sepnorm.errors",

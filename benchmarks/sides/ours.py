@@ -21,7 +21,8 @@ from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY
-from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.config import GraphormerConfig
+from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.optimiser import make_optimiser
 
 FEATURISER = "molecule-1"

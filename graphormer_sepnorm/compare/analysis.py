@@ -20,7 +20,8 @@ from graphormer_sepnorm.graphs.loading import in_order, make_loader
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, model_weights, read_checkpoint
-from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.config import GraphormerConfig
+from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.report import read_json, write_json
 
 VERSION = 2

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights
-from graphormer_sepnorm.model.graphormer import INGREDIENTS, GraphormerConfig
+from graphormer_sepnorm.model.config import INGREDIENTS, GraphormerConfig
 
 
 def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:

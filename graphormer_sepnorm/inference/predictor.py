@@ -25,7 +25,8 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
 )
 from graphormer_sepnorm.inference.unseen import UnseenCodes
-from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.config import GraphormerConfig
+from graphormer_sepnorm.model.graphormer import Graphormer
 
 BATCH_SIZE = 128
 MAX_ATOMS = 500

@@ -22,7 +22,8 @@ from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY, package_versions
-from graphormer_sepnorm.model.graphormer import REGULARISATION, Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
+from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.local import LocalName
 from graphormer_sepnorm.model.random_walks import EncodingName
 from graphormer_sepnorm.model.readout import ReadoutName

@@ -17,7 +17,8 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.inference.description import describe
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.config import GraphormerConfig
+from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters
 
 

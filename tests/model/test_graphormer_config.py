@@ -13,7 +13,8 @@ from reference.molecules import graph, molecule
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.config import GraphormerConfig
+from graphormer_sepnorm.model.graphormer import Graphormer
 
 ROWS = {"atom_rows": 5, "bond_rows": 5}
 

@@ -21,8 +21,9 @@ from reference.models import (
 from reference.molecules import graph, molecule
 
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
+from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.degree_scaler import log_degrees
-from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.random_walks import walk_probabilities
 from graphormer_sepnorm.model.readout import sum_over_atoms
 

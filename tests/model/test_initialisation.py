@@ -10,7 +10,8 @@ from reference.models import ARMS, batch_of, small_config, small_model, stored
 from reference.molecules import molecule
 from torch import nn
 
-from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.config import GraphormerConfig
+from graphormer_sepnorm.model.graphormer import Graphormer
 
 SLIM = {"atom_rows": 64, "bond_rows": 64}
 

@@ -8,7 +8,8 @@ import torch
 
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY
-from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.config import GraphormerConfig
+from graphormer_sepnorm.model.graphormer import Graphormer
 
 
 def make_checkpoint(

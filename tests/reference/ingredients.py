@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from graphormer_sepnorm.model.graphormer import GraphormerConfig
+from graphormer_sepnorm.model.config import GraphormerConfig
 from reference.literal import Literal, PlainGraph
 
 

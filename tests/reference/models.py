@@ -11,7 +11,8 @@ import torch
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-from graphormer_sepnorm.model.graphormer import Graphormer, GraphormerConfig
+from graphormer_sepnorm.model.config import GraphormerConfig
+from graphormer_sepnorm.model.graphormer import Graphormer
 from reference.ingredients import LiteralWithIngredients
 
 ARMS = ("shared-ln", "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
