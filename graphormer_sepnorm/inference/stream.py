@@ -19,6 +19,7 @@ import numpy as np
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.evaluation import Evaluation
+from graphormer_sepnorm.inference.memory import trim_now_and_then
 from graphormer_sepnorm.inference.predictor import CHUNK_ROWS, Predictor
 from graphormer_sepnorm.inference.resume import earlier_progress, identify, save_progress
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
@@ -163,6 +164,7 @@ def _predict_chunk(
     in_record = columns.smiles is None
     molecules = [parse_text(problem, text, in_record) for problem, text in texts]
     predictions = predictor.predict_molecules(molecules, (), job.batch_size, job.max_atoms)
+    trim_now_and_then()
     return [
         _Predicted(
             (_canonical(molecules[number]),) if columns.with_smiles else (),
