@@ -144,8 +144,8 @@ class Streamed(Command):
     """A command whose output is counted while it comes.
 
     Attributes:
-        marks: After each tenth of the rows: seconds since the start, and resident memory in bytes
-            where the system tells it.
+        marks: After each tenth of the rows: seconds since the start, and memory in bytes where the
+            system tells it, of the command and its processes together; what they share counts once.
     """
 
     def __init__(
@@ -172,17 +172,22 @@ class Streamed(Command):
             with process.stdout as output:
                 for number, _ in enumerate(output):  # the first line is the header
                     if number and number % step == 0:
-                        self.marks.append((time.perf_counter() - start, _resident(process.pid)))
+                        self.marks.append((time.perf_counter() - start, _memory(process.pid)))
             self._wait(process)
+        self.peak = max([self.peak, *(memory for _, memory in self.marks)])
         return time.perf_counter() - start
 
 
-def _resident(pid: int) -> int:
+def _memory(pid: int) -> int:
+    """Return the memory of a process and all below it, shared pages in parts; 0 where unknown."""
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        tasks = [*Path(f"/proc/{pid}/task").iterdir()]
+        children = {child for task in tasks for child in (task / "children").read_text().split()}
     except OSError:
-        return 0
-    return int(status.partition("VmRSS:")[2].split()[0]) * 1024 if "VmRSS:" in status else 0
+        return 0  # another system, or it has just ended
+    own = int(rollup.partition("\nPss:")[2].split()[0]) * 1024
+    return own + sum(_memory(int(child)) for child in children)
 
 
 def last_line(log: Path) -> str:

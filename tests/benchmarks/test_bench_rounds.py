@@ -123,6 +123,25 @@ def test_a_stream_is_marked_at_each_tenth(tmp_path):
     assert stream.peak > 1_000_000
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it")
+def test_the_memory_of_a_stream_is_that_of_all_its_processes(tmp_path):
+    script = """
+import subprocess, sys, time
+holds = "block = b'x' * 60_000_000; print(flush=True); input()"
+pipe = subprocess.PIPE
+child = subprocess.Popen([sys.executable, "-c", holds], stdin=pipe, stdout=pipe)
+child.stdout.readline()
+print(*["header", *range(10)], sep="\\n", flush=True)
+time.sleep(2)
+child.communicate(b"\\n")
+"""
+    stream = Streamed([sys.executable, "-c", script], variables(1), tmp_path / "log", rows=10)
+    stream.round()
+    assert len(stream.marks) == 10
+    assert all(memory > 60_000_000 for _, memory in stream.marks)
+    assert stream.peak > 60_000_000
+
+
 def test_an_environment_that_cannot_be_built_is_left_out(tmp_path, monkeypatch, capsys):
     failed = subprocess.CompletedProcess([], 1)
     monkeypatch.setattr(environments, "HOME", tmp_path / "environments")
