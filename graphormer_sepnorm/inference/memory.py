@@ -14,8 +14,8 @@ def trim_now_and_then() -> None:
     """Return freed memory to the system, at every eighth call.
 
     Batches of ever new sizes leave gaps between what is in use. The C library keeps them, and a
-    process that predicts a long table would grow by hundreds of megabytes. To have the memory
-    back costs time: a tenth of the work if it were done after every chunk.
+    process that predicts a long table would grow by hundreds of megabytes. Not at every call: the
+    memory has to be had back from the system, page by page.
     """
     if next(_calls) % _CALLS == 0 and (trim := _malloc_trim()):
         trim(0)
