@@ -13,12 +13,16 @@ from graphormer_sepnorm.cli.lightning_cli import TRAINER_DEFAULTS, TrainCLI
 from graphormer_sepnorm.cli.options import option_names
 from graphormer_sepnorm.cli.run_directory import new_run_directory
 from graphormer_sepnorm.cli.train import main
+from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.model.config import INGREDIENTS, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.resources import config_names, config_path
 from graphormer_sepnorm.training.module import GraphormerModule
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 OPTIONS = {
     "baselines",
@@ -137,8 +141,31 @@ def test_every_shipped_configuration_fits_the_signatures(name: str) -> None:
 
 def test_shipped_configurations() -> None:
     tables = ["table_classification", "table_regression"]
-    subset = ["zinc_subset", "zinc_subset_best"]
-    assert config_names() == ["molhiv", "molhiv_base", "quickstart", *tables, "zinc", *subset]
+    molhiv = ["molhiv", "molhiv_base", "molhiv_best"]
+    zinc = ["zinc", "zinc_best", "zinc_subset", "zinc_subset_best"]
+    assert config_names() == [*molhiv, "quickstart", *tables, *zinc]
+
+
+def test_each_arm_of_the_ingredients_trains_another_model() -> None:
+    arms = parse_arms(str(REPOSITORY / "configs" / "arms" / "ingredients.yaml"))
+    best = ["fit", "-c", str(config_path("zinc_subset_best"))]
+    models = [Parsed([*best, *arm.arguments], None).model.architecture for arm in arms]
+    assert len(set(models)) == len(arms)
+    whole = Parsed(best, None).model.architecture
+    assert models[0] == whole
+    plain = GraphormerConfig()
+    for arm, model in zip(arms, models, strict=True):
+        on = [name for name in INGREDIENTS if getattr(model, name) != getattr(plain, name)]
+        if arm.name == "none":
+            assert on == []
+        elif arm.name.startswith("only-"):
+            assert len(on) == 1
+        elif arm.name.startswith("without-"):
+            assert len(on) == 4
+        elif arm.name.startswith("plus-"):
+            assert len(on) >= 5
+        else:  # another norm
+            assert dataclasses.replace(model, norm=whole.norm) == whole
 
 
 def test_zinc_subset_is_the_recipe_of_version_1() -> None:
