@@ -146,11 +146,10 @@ def test_shipped_configurations() -> None:
     assert config_names() == [*molhiv, "quickstart", *tables, *zinc]
 
 
-def test_each_arm_of_the_ingredients_trains_another_model() -> None:
+def test_each_arm_of_the_ingredients_is_what_its_name_says() -> None:
     arms = parse_arms(str(REPOSITORY / "configs" / "arms" / "ingredients.yaml"))
     best = ["fit", "-c", str(config_path("zinc_subset_best"))]
     models = [Parsed([*best, *arm.arguments], None).model.architecture for arm in arms]
-    assert len(set(models)) == len(arms)
     whole = Parsed(best, None).model.architecture
     assert models[0] == whole
     plain = GraphormerConfig()
@@ -164,7 +163,7 @@ def test_each_arm_of_the_ingredients_trains_another_model() -> None:
             assert len(on) == 4
         elif arm.name.startswith("plus-"):
             assert len(on) >= 5
-        else:  # another norm
+        else:  # another norm, batch or learning rate
             assert dataclasses.replace(model, norm=whole.norm) == whole
 
 
