@@ -30,7 +30,7 @@ ROOMS = {
     "training": {"datasets", "graphs", "model", "inference", "kernels"},
     "inference": {"model", "chem", "graphs", "tables", "resources"},
     "compare": {"training", "inference", "datasets", "graphs", "model", "chem", "resources"},
-    "results": {"model"},
+    "results": {"compare", "model"},
     "cli": ALL_ROOMS | {"cli", "resources"},
     "errors": set(),
     "files": set(),
@@ -42,6 +42,10 @@ ONLY_MODULES = {
     ("chem", "graphs"): {
         "graphormer_sepnorm.graphs.molecular_graph",
         "graphormer_sepnorm.graphs.packed_graphs",
+    },
+    ("results", "compare"): {
+        "graphormer_sepnorm.compare.arms",
+        "graphormer_sepnorm.compare.comparison",
     },
     ("results", "model"): {"graphormer_sepnorm.model.token_norm"},
     ("model", "graphs"): {

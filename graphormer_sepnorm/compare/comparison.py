@@ -118,7 +118,7 @@ class Comparison:
 
         An option that only one of the two knows is of another version, and not a difference.
         """
-        kept, given = dict(_flat(self.configuration)), dict(_flat(configuration))
+        kept, given = dict(flat(self.configuration)), dict(flat(configuration))
         return [
             f"--{name} is {_plain(given[name])} here and {_plain(kept[name])} in {FILE}"
             for name in kept
@@ -126,10 +126,11 @@ class Comparison:
         ]
 
 
-def _flat(options: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
+def flat(options: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
+    """Give the options that stand in sections as ``section.name`` and value."""
     for name, value in options.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{section}{name}.")
+            yield from flat(value, f"{section}{name}.")
         else:
             yield section + name, value
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.model.token_norm import norm_name
 
 # Options that make no other experiment: seed, places, what is shown and kept. Which data a run had
@@ -26,17 +27,19 @@ _FILES = {
 
 
 def name_and_commands(
-    record: Mapping[str, Any], options: Mapping[str, Any]
+    record: Mapping[str, Any], options: Mapping[str, Any], arm: Arm | None = None
 ) -> tuple[str, tuple[str, ...]]:
     """Return the name of an experiment, and what was typed, without places of that machine.
 
     Args:
         record: What ``run.json`` holds.
         options: Those that differ from the defaults.
+        arm: Of the comparison that the run belongs to.
 
     Returns:
-        The configuration file's name with what was given beside it, the arm first; and the command
-        of the training, then those that continued it with other options.
+        The configuration file's name with what was given beside it, the norm first, an arm of
+        several options by its name; and the command of the training, then those that continued it
+        with other options.
     """
     first, *later = (_words(session["command"]) for session in record["sessions"])
     if not first or "--resume" in dict(first):
@@ -48,13 +51,16 @@ def name_and_commands(
     commands = [_command([*first, ("--seed_everything", "SEED")])]
     commands += [_command(words) for words in later]
     given = dict(word for words in (first, *later) for word in _counting(words))
-    if "model.norm" in given:  # the arm comes first, by its one name
+    if arm and len(arm.options) > 1:
+        given = {name: value for name, value in given.items() if name not in arm.options}
+    if "model.norm" in given:  # comes first, by its one name
         given = {"model.norm": norm_name(given["model.norm"])} | {
             name: value for name, value in given.items() if name != "model.norm"
         }
     files = [value for name, value in first if name in ("-c", "--config")]
     title = Path(files[-1]).stem if files else record["dataset"]
-    parts = [title, ", ".join(f"{name}={value}" for name, value in given.items())]
+    parts = [title, arm.name if arm and len(arm.options) > 1 else ""]
+    parts += [", ".join(f"{name}={value}" for name, value in given.items())]
     return " · ".join(part for part in parts if part), tuple(dict.fromkeys(commands))
 
 

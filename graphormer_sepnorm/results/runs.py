@@ -11,7 +11,9 @@ from typing import Any
 
 import yaml
 
-from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.compare.arms import Arm
+from graphormer_sepnorm.compare.comparison import Comparison, flat
+from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.model.token_norm import norm_name
 from graphormer_sepnorm.results.commands import NO_DIFFERENCE, name_and_commands
 from graphormer_sepnorm.results.records import Experiment, SeedRun, read_json
@@ -84,7 +86,7 @@ def _experiment(
     metric = record.get("metric") or _metric(directory, summary)
     selected_on = record.get("selected_on") or f"validation_{metric}"
     options = _differing(configuration, defaults)
-    name, commands = name_and_commands(record, options)
+    name, commands = name_and_commands(record, options, _arm(directory))
     sessions = record["sessions"]
     # A finished run that is being made longer has a summary, of its earlier end.
     finished = bool(summary) and sessions[-1]["end"] == "trained"
@@ -121,6 +123,16 @@ def _experiment(
     )
 
 
+def _arm(directory: Path) -> Arm | None:
+    """Return the arm that a run is of, if it lies in the directory of a comparison."""
+    try:
+        comparison = Comparison.read(directory.parent.parent)
+    except ConfigError:  # of another version; the run itself says what it did
+        return None
+    arms = comparison.arms if comparison else ()
+    return next((arm for arm in arms if arm.name == directory.parent.name), None)
+
+
 def _configuration(directory: Path) -> dict[str, Any]:
     path = directory / "config.yaml"
     try:
@@ -131,15 +143,6 @@ def _configuration(directory: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path} is damaged (it holds no options): leave this run out")
     return dict(flat(content))
-
-
-def flat(options: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
-    """Give options in sections as pairs of ``section.name`` and value."""
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{section}{name}.")
-        else:
-            yield section + name, value
 
 
 def _differing(configuration: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

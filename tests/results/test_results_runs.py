@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from experiments import DEFAULTS, FINISHED, session, write_run
 
+from graphormer_sepnorm.compare.arms import Arm
+from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.results.records import Experiment, merge
 from graphormer_sepnorm.results.runs import read_experiments
@@ -43,6 +45,21 @@ def test_runs_of_a_comparison_are_merged_by_configuration(tmp_path: Path) -> Non
     experiments = read(tmp_path)
     assert [[run.seed for run in one.runs] for one in experiments] == [[0, 1], [0, 1]]
     assert {one.options.get("model.norm") for one in experiments} == {"bn+bn", None}
+
+
+def test_an_arm_of_several_options_has_its_name(tmp_path: Path) -> None:
+    """One of a single option is named by it: the name says no more."""
+    several = Arm("narrow", {"model.width": "64", "model.norm": "sharenorm"})
+    arms = (several, Arm("short", {"model.width": "64"}))
+    Comparison(("-c", "configs/mine.yaml"), arms, (0,), "narrow").write(tmp_path)
+    for arm in ("narrow", "short"):
+        write_run(tmp_path / arm / "seed0", summary=FINISHED, model={"norm": "bn+bn"})
+        names = [one.name for one in read(tmp_path / arm)]
+        expected = {
+            "narrow": "mine · narrow",
+            "short": "mine · model.norm=shared-ln, model.width=64",
+        }
+        assert names == [expected[arm]]
 
 
 def test_names_of_a_norm_and_options_that_change_nothing_are_one_experiment(
