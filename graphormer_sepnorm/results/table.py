@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import shlex
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from graphormer_sepnorm.results.records import Experiment, SeedRun
 
@@ -68,7 +69,8 @@ def _section(experiments: Sequence[Experiment]) -> str:
     if all(one.data_note is None for one in experiments):
         facts.append("The runs say nothing more about their data.")
     notes = dict.fromkeys(one.data_note for one in experiments if one.data_note)
-    rows = [_row(number, one) for number, one in enumerate(experiments, start=1)]
+    meant = _meant_by_files(experiments)
+    rows = [_row(number, one, meant[number - 1]) for number, one in enumerate(experiments, start=1)]
     details = [_details(number, one) for number, one in enumerate(experiments, start=1)]
     return "\n".join(
         [
@@ -85,12 +87,48 @@ def _section(experiments: Sequence[Experiment]) -> str:
     )
 
 
-def _row(number: int, one: Experiment) -> str:
+def _meant_by_files(experiments: Sequence[Experiment]) -> list[str]:
+    """What configuration files said when they said different things at different times.
+
+    Args:
+        experiments: Of one data set.
+
+    Returns:
+        For each experiment the options that its command does not set and that its file, as other
+        commands without them show, has had with several values.
+    """
+    said: dict[tuple[str, str], dict[str, Any]] = {}
+    names = {name for one in experiments for name in one.options}
+    for one in experiments:
+        for name in names - _typed(one):
+            said.setdefault((_file(one), name), {})[one.fingerprint] = one.options.get(name)
+    changed = {key for key, values in said.items() if len(set(map(str, values.values()))) > 1}
+    return [
+        ", ".join(
+            f"{name}={one.options.get(name, 'default')}"
+            for name in sorted(names - _typed(one))
+            if (_file(one), name) in changed
+        )
+        for one in experiments
+    ]
+
+
+def _file(one: Experiment) -> str:
+    return one.name.split(" · ")[0]
+
+
+def _typed(one: Experiment) -> set[str]:
+    """Options that were given on the command line."""
+    words = [word for command in one.commands for word in shlex.split(command)]
+    return {word.removeprefix("--").partition("=")[0] for word in words if word.startswith("--")}
+
+
+def _row(number: int, one: Experiment, meant: str) -> str:
     shown = one.shown_runs
     marks = SINGLE * (len(shown) == 1) + UNFINISHED * (not all(run.finished for run in one.runs))
     seeds = ", ".join(f"{run.seed}{UNFINISHED * (not run.finished)}" for run in one.runs)
     cells = [
-        f"{number}. {one.name} {marks}".strip(),
+        f"{number}. {' · '.join(filter(None, (one.name, meant)))} {marks}".strip(),
         seeds,
         _span(_known(shown, lambda run: run.parameters)),
         _steps(one),

@@ -124,3 +124,18 @@ def test_differing_runs_show_their_range() -> None:
     runs = [seed_run(0, steps=800, seconds=50), seed_run(1, device="B | C", seconds=50)]
     (row,) = rows(experiment(*runs))
     assert (row[3], row[4], row[5]) == ("800 to 1,000", "50 s", "A GPU; B / C")
+
+
+def test_what_a_file_said_is_shown_where_it_has_been_changed() -> None:
+    """Not what the command sets, and not what the file has always said."""
+    plain = {"commands": ("python train.py fit -c mine.yaml --seed_everything SEED",)}
+    width = {"commands": ("python train.py fit -c mine.yaml --model.width 32",)}
+    same = {"model.layers": 4}
+    first, second, third = rows(
+        experiment(seed_run(validation=0.1), options={**same, "model.width": 64}, **plain),
+        experiment(seed_run(validation=0.2), options={**same, "model.width": 80}, **plain),
+        experiment(seed_run(validation=0.3), options={**same, "model.width": 32}, **width),
+    )
+    assert first[0] == "1. mine · model.width=64 †"
+    assert second[0] == "2. mine · model.width=80 †"
+    assert third[0] == "3. mine †"
