@@ -140,7 +140,7 @@ ROWS = (
     ),
     Row(
         "million",
-        "a million SMILES, streamed",
+        "SMILES, streamed",
         "many",
         (Side("ours", "ours", "stream"),),
         threads=(2,),

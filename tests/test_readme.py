@@ -1,4 +1,4 @@
-"""Every command and every Python block of the README runs, training with a cap on its steps."""
+"""Every command and every Python block of the README and the guides runs, with capped training."""
 
 import gzip
 import os
@@ -13,15 +13,18 @@ import pytest
 from graphormer_sepnorm.resources import sample_path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-README = (REPOSITORY / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
-COMMANDS = [
-    line.partition("  #")[0].strip()
-    for language, block in BLOCKS
-    if not language
-    for line in block.splitlines()
-    if line.startswith(("python ", "make "))
-]
+DOCUMENTS = ["README.md", *(f"docs/{name}.md" for name in ("training", "predicting", "python"))]
+TEXT = "\n".join((REPOSITORY / name).read_text(encoding="utf-8") for name in DOCUMENTS)
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
+COMMANDS = list(
+    dict.fromkeys(
+        line.partition("  #")[0].strip()
+        for language, block in BLOCKS
+        if not language
+        for line in block.splitlines()
+        if line.startswith(("python ", "make "))
+    )
+)
 CAP = [
     *("--trainer.max_steps", "3", "--trainer.max_epochs", "-1", "--model.warmup_steps", "1"),
     *("--trainer.limit_val_batches", "2", "--trainer.limit_test_batches", "2"),
@@ -37,12 +40,12 @@ def workspace(tmp_path_factory):
     for name in ("train.py", "predict.py", "configs"):
         (folder / name).symlink_to(REPOSITORY / name)
     (folder / "data").mkdir()
-    # Stand-ins for the user's own tables, with the columns that the commands name.
+    # A short sample, and a stand-in for the user's own table.
     lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()[1:]
     rows = [line.split(",") for line in lines[:400]]
-    solubilities = [f"{smiles},{value}" for smiles, value in rows]
     hits = [f"{smiles},{int(float(value) > 0)}" for smiles, value in rows]
-    (folder / "esol.csv").write_text("\n".join(["smiles,logSolubility", *solubilities]))
+    sample = "\n".join(["smiles,penalised_logp", *lines[:400]])
+    (folder / "data" / "sample.csv.gz").write_bytes(gzip.compress(sample.encode()))
     (folder / "hits.csv").write_text("\n".join(["smiles,active", *hits]))
     return folder
 
@@ -97,7 +100,7 @@ def test_command(command, workspace, request):
     elif arguments[0] == "predict.py" and "-o" in arguments:
         output = (workspace / arguments[arguments.index("-o") + 1]).read_text().splitlines()
         assert len(output) == 401
-        assert output[0].startswith("smiles,logSolubility,pred_")
+        assert output[0].startswith("smiles,penalised_logp,pred_")
         assert ("MAE" in done.stdout) == ("--evaluate" in arguments)
     elif arguments[0] == "predict.py":
         assert done.stdout.count("\n") == 1 + len(arguments[2:])
@@ -125,8 +128,15 @@ def test_python_block(number, workspace):
     assert done.returncode == 0, done.stderr
 
 
-def test_files_that_are_named_exist():
-    linked = re.findall(r"\]\(([^)#:]+)\)", README)
-    assert linked
-    for path in linked:
-        assert (REPOSITORY / path).exists(), path
+PAGES = [
+    *(REPOSITORY / name for name in ("README.md", "data/README.md", "benchmarks/README.md")),
+    *sorted((REPOSITORY / "docs").glob("*.md")),
+    *sorted((REPOSITORY / "docs" / "compare").glob("*.md")),
+    *sorted((REPOSITORY / "data" / "models").glob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_files_that_are_linked_exist(page):
+    for path in re.findall(r"\]\(([^)#:]+)[^):]*\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / path).exists(), path

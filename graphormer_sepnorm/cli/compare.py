@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
+from graphormer_sepnorm.program import command
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.cli.fit_check import CheckedFit
@@ -303,7 +304,7 @@ def _places(jobs: int | None, checked: CheckedFit, runs: int) -> tuple[list[str]
 
 
 def _continuing(directory: Path) -> str:
-    return f"python train.py compare -o {shlex.quote(str(directory))}"
+    return f"{command('train')} compare -o {shlex.quote(str(directory))}"
 
 
 def _say_failed(failed: list[Run], runs: int, directory: Path) -> int:

@@ -27,6 +27,7 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_checkpoint
+from graphormer_sepnorm.program import command
 from graphormer_sepnorm.resources import config_names
 from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks import (
@@ -380,7 +381,7 @@ class TrainCLI(LightningCLI):
         )
 
     def _resuming(self) -> str:
-        return f"python train.py fit --resume {shlex.quote(str(self.run_directory))}"
+        return f"{command('train')} fit --resume {shlex.quote(str(self.run_directory))}"
 
     def validate(self, **options: Any) -> None:
         """Evaluate a checkpoint on the validation split."""

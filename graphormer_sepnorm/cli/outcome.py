@@ -14,6 +14,7 @@ from graphormer_sepnorm.datasets.data_module import SPLITS
 from graphormer_sepnorm.datasets.data_report import DataReport
 from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, read_checkpoint
 from graphormer_sepnorm.model.summary import count_parameters
+from graphormer_sepnorm.program import command
 from graphormer_sepnorm.training.callbacks import Throughput
 from graphormer_sepnorm.training.report import METRIC_NAMES, format_table, units, write_json
 from graphormer_sepnorm.training.run_record import RunRecord
@@ -111,7 +112,7 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     )
     print(f"checkpoint  {best}")
     if module.facts["featuriser"] is not None:
-        print(f'try         python predict.py {shlex.quote(str(run_directory))} "CCO"')
+        print(f'try         {command("predict")} {shlex.quote(str(run_directory))} "CCO"')
 
 
 def _baseline_rows(cli: TrainCLI, unit: str) -> list[tuple[str, str]]:

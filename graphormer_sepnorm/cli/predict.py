@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from graphormer_sepnorm.cli.main import Interrupted, run
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
+from graphormer_sepnorm.program import command
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictions
@@ -291,7 +292,7 @@ def _what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
     again = [word for word in arguments if word != "--resume"]
     return (
         f"interrupted: {job.partial} holds the first {outcome.safe_rows:,} rows, the rest is "
-        f"missing; continue with: python predict.py {shlex.join(again)} --resume"
+        f"missing; continue with: {command('predict')} {shlex.join(again)} --resume"
     )
 
 

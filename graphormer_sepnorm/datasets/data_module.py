@@ -53,7 +53,7 @@ class MoleculeDataModule(LightningDataModule):
             is best on a few CPU cores; 2 to 4 hide the work behind a GPU.
         attention_blocks: Groups of similar size that a batch is split into for attention. More
             groups mean less padding but more, smaller operations; results are the same.
-        table: Your own molecules with labels: CSV, TSV, SDF or Parquet, CSV and TSV gzipped too.
+        table: Your own molecules with labels: CSV, TSV or SDF (gzipped too), or Parquet.
         validation_table: A file of its own for the validation split (then test_table too).
         test_table: A file of its own for the test split (then validation_table too).
         smiles_column: Column of the SMILES; null finds it by its name.

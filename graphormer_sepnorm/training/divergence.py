@@ -14,6 +14,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.program import command
 from graphormer_sepnorm.training.report import write_json
 from graphormer_sepnorm.training.steps import step_in_epoch
 
@@ -101,7 +102,7 @@ class StopWhenDiverged(Callback):
             write_json(path, record)
         return (
             f"{what}; its batch is in {path}; go on before it with a lower learning rate: "
-            f"python train.py fit --resume {shlex.quote(str(self._directory))} {lower}"
+            f"{command('train')} fit --resume {shlex.quote(str(self._directory))} {lower}"
         )
 
 

@@ -65,8 +65,8 @@ class GraphormerModule(LightningModule):
         max_path_length: Hops of a shortest path that enter the edge encoding; Graphormer version 1
             uses 20, version 2 uses 5. Data are prepared once for each value.
         norm_position: pre (norm before attention and feed-forward, as Graphormer) or post.
-        dropout: Dropout after attention and feed-forward, 0 to 1. Costs about a quarter of a step
-            on a CPU.
+        dropout: Dropout after attention and feed-forward, 0 to 1. Costs a tenth to a quarter of
+            a step on a CPU.
         attention_dropout: Dropout of the attention weights, 0 to 1.
         input_dropout: Dropout of the embedded tokens, 0 to 1.
         drop_path: Stochastic depth, 0 to 1: probability that a graph skips a branch of the last
