@@ -11,8 +11,7 @@ import numpy as np
 from rdkit import Chem
 from rdkit.Chem.Scaffolds import MurckoScaffold
 
-from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.errors import ConfigError
 
 
 def murcko_scaffold(molecule: Chem.Mol) -> str:
@@ -21,33 +20,6 @@ def murcko_scaffold(molecule: Chem.Mol) -> str:
     Chirality is left out. A molecule without rings has the empty scaffold.
     """
     return MurckoScaffold.MurckoScaffoldSmiles(mol=molecule, includeChirality=False)
-
-
-def scaffold_split(
-    smiles: Sequence[str], fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Split molecules into training, validation and test set so that no scaffold is in two.
-
-    See `split_by_scaffold`.
-
-    Args:
-        smiles: The molecules.
-        fractions: Shares of training, validation and test set; they add up to one.
-
-    Returns:
-        Positions in `smiles`, three int64 arrays, each in rising order.
-
-    Raises:
-        ConfigError: The fractions are negative or do not add up to one.
-        DataError: A SMILES cannot be read; the message names its position, counted from one.
-    """
-    scaffolds = []
-    for position, text in enumerate(smiles, start=1):
-        parsed = parse_smiles(text)
-        if parsed.molecule is None:
-            raise DataError(f"molecule {position} of {len(smiles)}: {parsed.reason}")
-        scaffolds.append(murcko_scaffold(parsed.molecule))
-    return split_by_scaffold(scaffolds, fractions)
 
 
 def split_by_scaffold(

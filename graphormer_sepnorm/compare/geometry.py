@@ -118,16 +118,6 @@ def singular_values(embeddings: Cloud, *, centred: bool = False) -> np.ndarray:
     return np.where(values > rounding, values, 0.0)
 
 
-def log_singular_values(embeddings: Cloud, *, centred: bool = False) -> np.ndarray:
-    """Return the natural logarithms of `singular_values`, -inf for those that are 0.
-
-    The SepNorm paper (Figs. 4b, 4c) plots the first 100 of 10,000 randomly chosen embeddings, for
-    [CLS] and for the other tokens.
-    """
-    with np.errstate(divide="ignore"):
-        return np.log(singular_values(embeddings, centred=centred))
-
-
 def effective_rank(spectrum: np.ndarray) -> float:
     """Return the effective rank of a spectrum: exp of the entropy of its normalised values.
 
@@ -145,25 +135,6 @@ def effective_rank(spectrum: np.ndarray) -> float:
     share = _shares(spectrum)
     present = share[share > 0]
     return float(np.exp(-(present * np.log(present)).sum())) if len(present) else 0.0
-
-
-def participation_ratio(spectrum: np.ndarray) -> float:
-    """Return ``(sum s^2)^2 / sum s^4``, the number of axes that share the variance of a cloud.
-
-    Like `effective_rank`, of which it is never more, but of the variances (if the cloud was
-    centred) and less moved by many small values.
-
-    Args:
-        spectrum: Singular values ``[q]``.
-
-    Returns:
-        From 1 to q; 0 if all values are 0.
-
-    Raises:
-        ValueError: If `spectrum` is no vector of singular values.
-    """
-    squares = _shares(spectrum) ** 2
-    return float(squares.sum() ** 2 / (squares**2).sum()) if squares.any() else 0.0
 
 
 def feature_histograms(

@@ -44,25 +44,21 @@ class DelimitedReader(_TextReader):
     Args:
         text: The file.
         format: ``csv`` or ``tsv``.
-        delimiter: None: a comma or a tab; for CSV whose header has neither comma, a semicolon or a
-            tab if it has that.
 
     Raises:
         DataError: There is no header.
     """
 
-    def __init__(self, text: TextSource, format: str, delimiter: str | None = None) -> None:
+    def __init__(self, text: TextSource, format: str) -> None:
         super().__init__(text)
         self.format = format
-        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-            raise DataError(f"the delimiter {delimiter!r} must be one character, and no quote")
         lines = text.lines(self._place)
         first = next(lines, "")
         self._ended = False
         csv.field_size_limit(_LONGEST_CELL)
         self._reader = csv.reader(
             self._watched(chain([first] if first else [], lines)),
-            delimiter=delimiter or _find_delimiter(first, format),
+            delimiter=_find_delimiter(first, format),
         )
         header = self._next_row()
         if not header:

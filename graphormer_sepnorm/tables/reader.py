@@ -84,16 +84,13 @@ class TableReader(ABC):
         self.close()
 
 
-def open_table(
-    source: str | Path, format: str | None = None, delimiter: str | None = None
-) -> TableReader:
+def open_table(source: str | Path, format: str | None = None) -> TableReader:
     """Open a table.
 
     Args:
         source: A file, also gzipped (but Parquet); ``-`` is standard input.
         format: One of `FORMATS`; None goes by the name, for standard input and .txt files by the
             first line.
-        delimiter: Character between the cells of CSV and TSV; None finds it.
 
     Raises:
         DataError: The file is not there, is not of this format, or has no header.
@@ -125,7 +122,7 @@ def open_table(
             format = text.guess_format()
         if format == "smi":
             return SmilesReader(text)
-        return DelimitedReader(text, format, delimiter)
+        return DelimitedReader(text, format)
     except BaseException:
         text.close()
         raise

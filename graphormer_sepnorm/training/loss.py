@@ -41,20 +41,6 @@ def choose_loss(name: Literal["auto", "l1", "mse", "bce"], task: Task) -> LossNa
     return name
 
 
-def masked_loss(
-    name: LossName, outputs: Tensor, targets: Tensor, weights: Tensor | None = None
-) -> Tensor:
-    """Mean loss over the labels that are present; 0 with zero gradients where there is none.
-
-    Arguments as for `summed_loss`.
-
-    Returns:
-        A scalar, in float32 or wider whatever the precision of `outputs`.
-    """
-    total, labels = summed_loss(name, outputs, targets, weights)
-    return total / labels.clamp(min=1)
-
-
 def summed_loss(
     name: LossName, outputs: Tensor, targets: Tensor, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:

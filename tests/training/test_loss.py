@@ -9,10 +9,21 @@ import torch
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.training.loss import choose_loss, masked_loss
+from graphormer_sepnorm.training.loss import LossName, choose_loss, summed_loss
 
 BINARY = Task("binary", ("active",), ("",), "auroc")
 REGRESSION = Task("regression", ("y",), ("",), "mae")
+
+
+def mean_loss(
+    name: LossName,
+    outputs: torch.Tensor,
+    targets: torch.Tensor,
+    weights: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """As the module forms it."""
+    total, labels = summed_loss(name, outputs, targets, weights)
+    return total / labels.clamp(min=1)
 
 
 def literal_loss(name: str, outputs: list[list[float]], targets: list[list[float]]) -> float:
@@ -34,10 +45,10 @@ def literal_loss(name: str, outputs: list[list[float]], targets: list[list[float
 
 
 @pytest.mark.parametrize("name", ["l1", "mse", "bce"])
-def test_masked_loss_equals_the_literal_formula(name: str) -> None:
+def test_loss_equals_the_literal_formula(name: str) -> None:
     outputs = [[0.3, -1.2], [2.0, 0.1], [-0.4, 0.9]]
     targets = [[1.0, math.nan], [0.0, 1.0], [math.nan, math.nan]]
-    loss = masked_loss(name, torch.tensor(outputs), torch.tensor(targets))
+    loss = mean_loss(name, torch.tensor(outputs), torch.tensor(targets))
     assert loss.item() == pytest.approx(literal_loss(name, outputs, targets), rel=1e-6)
 
 
@@ -46,19 +57,19 @@ def test_weights_multiply_the_terms_of_a_graph(name: str) -> None:
     outputs = torch.tensor([[0.3, -1.2], [2.0, 0.1], [-0.4, 0.9]])
     targets = torch.tensor([[1.0, math.nan], [0.0, 1.0], [1.0, 0.0]])
     labels = [1, 2, 2]
-    terms = [masked_loss(name, outputs[i : i + 1], targets[i : i + 1]) for i in range(3)]
+    terms = [mean_loss(name, outputs[i : i + 1], targets[i : i + 1]) for i in range(3)]
     weights = [2.0, 0.25, 0.0]
     expected = sum(w * n * term for w, n, term in zip(weights, labels, terms, strict=True)) / 5
-    loss = masked_loss(name, outputs, targets, torch.tensor(weights))
+    loss = mean_loss(name, outputs, targets, torch.tensor(weights))
     assert loss.item() == pytest.approx(float(expected), rel=1e-6)
-    same = masked_loss(name, outputs, targets, torch.ones(3))
-    assert torch.equal(same, masked_loss(name, outputs, targets))
+    same = mean_loss(name, outputs, targets, torch.ones(3))
+    assert torch.equal(same, mean_loss(name, outputs, targets))
 
 
 @pytest.mark.parametrize("name", ["l1", "mse", "bce"])
 def test_missing_labels_give_no_gradient_and_no_nan(name: str) -> None:
     outputs = torch.tensor([[0.5, 0.5]], requires_grad=True)
-    masked_loss(name, outputs, torch.tensor([[1.0, math.nan]])).backward()
+    mean_loss(name, outputs, torch.tensor([[1.0, math.nan]])).backward()
     assert outputs.grad is not None
     assert outputs.grad[0, 0] != 0
     assert outputs.grad[0, 1] == 0
@@ -66,14 +77,14 @@ def test_missing_labels_give_no_gradient_and_no_nan(name: str) -> None:
 
 def test_batch_without_labels_gives_zero() -> None:
     outputs = torch.ones(2, 1, requires_grad=True)
-    loss = masked_loss("l1", outputs, torch.full((2, 1), torch.nan))
+    loss = mean_loss("l1", outputs, torch.full((2, 1), torch.nan))
     loss.backward()
     assert loss.item() == 0
     assert torch.equal(outputs.grad, torch.zeros(2, 1))
 
 
 def test_loss_is_formed_in_float32_from_bfloat16() -> None:
-    assert masked_loss("l1", torch.ones(1, 1, dtype=torch.bfloat16), torch.zeros(1, 1)).dtype == (
+    assert mean_loss("l1", torch.ones(1, 1, dtype=torch.bfloat16), torch.zeros(1, 1)).dtype == (
         torch.float32
     )
 
