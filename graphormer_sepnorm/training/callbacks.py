@@ -12,7 +12,9 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.utilities import rank_zero_only
 
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.inference.checkpoint import BEST, LAST, PREVIOUS
 from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
 
@@ -46,27 +48,34 @@ def checkpoint_callbacks(
         LastCheckpoint(run_directory / "checkpoints" / LAST, minutes),
     ]
     if patience > 0:
-        callbacks.append(EarlyStopping(monitor, mode=mode, patience=patience, min_delta=0.0))
+        callbacks.append(
+            # A metric that is undefined once is no improvement; Lightning would stop there.
+            EarlyStopping(monitor, mode=mode, patience=patience, min_delta=0.0, check_finite=False)
+        )
     return callbacks
 
 
 class BestCheckpoint(ModelCheckpoint):
     """Keeps the checkpoint with the best validation metric, also across runs.
 
-    A resumed run has a directory of its own. Lightning would forget the earlier best there and
-    call the first validation the best; so the earlier checkpoint is copied and stays to be beaten.
+    In another directory, that of a new run or of one that was moved, Lightning would forget the
+    earlier best and call the first validation the best; so the earlier checkpoint, if it is not
+    there already, is copied and stays to be beaten.
     """
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from the best checkpoint of the run that is resumed."""
         here = Path(str(self.dirpath))
         if Path(str(state_dict["dirpath"])) != here:
-            earlier = Path(state_dict["best_model_path"])
-            if not earlier.is_file():
-                return  # none was written yet, or it is gone: nothing is there to be beaten
-            here.mkdir(parents=True, exist_ok=True)
-            path = str(here / BEST)
-            shutil.copyfile(earlier, path)
+            earlier, own = Path(state_dict["best_model_path"]), here / BEST
+            if not own.is_file():
+                if not earlier.is_file():
+                    return  # none was written yet, or it is gone: nothing is there to be beaten
+                if rank_zero_only.rank == 0:
+                    here.mkdir(parents=True, exist_ok=True)
+                    with replacing(own) as partial:
+                        shutil.copyfile(earlier, partial)
+            path = str(own)
             state_dict = {
                 **state_dict,
                 "dirpath": self.dirpath,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import EarlyStopping
 from tiny_graphs import path_graphs
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -396,6 +398,47 @@ def test_best_checkpoint_of_the_earlier_run_stays_to_be_beaten(
     assert kept["global_step"] == earlier["global_step"]
 
 
+@pytest.mark.parametrize("place", ["moved", "copied"])
+def test_best_checkpoint_goes_with_its_directory(
+    place: str,
+    tmp_path: Path,
+    make_module: MakeModule,
+    make_data: MakeData,
+    make_trainer: MakeTrainer,
+) -> None:
+    def run(folder: Path, epochs: int, *more: Callback) -> Any:
+        best, last = checkpoint_callbacks(folder, "mae", 0)
+        trainer = make_trainer(
+            max_epochs=epochs, callbacks=[*more, best, last], enable_checkpointing=True
+        )
+        resume = folder / "checkpoints" / "last.ckpt"
+        trainer.fit(
+            make_module(),
+            make_data(),
+            ckpt_path=resume if resume.is_file() else None,
+            weights_only=True,
+        )
+        return best
+
+    first = run(tmp_path / "first", 3)
+    here = tmp_path / place
+    (shutil.move if place == "moved" else shutil.copytree)(tmp_path / "first", here)
+    if place == "copied":  # what becomes of the original is another run's business
+        (tmp_path / "first" / "checkpoints" / "best.ckpt").write_text("of a later time")
+    step = read_checkpoint(here)["global_step"]
+    second = run(here, 4, Ruin())
+    assert float(second.best_model_score) == float(first.best_model_score)
+    assert read_checkpoint(here)["global_step"] == step
+
+
+def test_a_metric_that_is_undefined_is_no_improvement_and_no_end(tmp_path: Path) -> None:
+    stopping = checkpoint_callbacks(tmp_path, "auroc", 2)[-1]
+    assert isinstance(stopping, EarlyStopping)
+    undefined = torch.tensor(torch.nan)
+    stops = [stopping._evaluate_stopping_criteria(undefined)[0] for _ in range(2)]
+    assert stops == [False, True]
+
+
 def test_training_stops_when_validation_no_longer_improves(
     tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
 ) -> None:
@@ -449,6 +492,9 @@ def test_precision_that_converts_batches_is_refused(
         ({"width": 10, "heads": 4}, "not a multiple"),
         ({"learning_rate": 0.0}, "must be positive"),
         ({"warmup_steps": -1}, "must not be negative"),
+        ({"weight_decay": -1.0}, "weight_decay is -1.0: it must not be negative"),
+        ({"final_learning_rate": -1.0}, "must not be negative"),
+        ({"betas": (1.0, 0.9)}, "each must be from 0 to below 1"),
         ({"attention_dropout": 1.0}, "attention_dropout is 1.0: a probability"),
     ],
 )
