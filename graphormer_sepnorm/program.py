@@ -1,13 +1,14 @@
-"""What a user types to start the two commands, so that a proposed command can be pasted."""
+"""How this process was started: by which command, and as which of several."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 
 def command(name: str) -> str:
-    """Return how `train` or `predict` is called here.
+    """Return how `train` or `predict` is called here, so that a proposed command can be pasted.
 
     Returns:
         ``python train.py`` in a checkout, ``graphormer-train`` where the package was installed and
@@ -15,3 +16,10 @@ def command(name: str) -> str:
     """
     installed = Path(sys.argv[0]).name.startswith("graphormer-")
     return f"graphormer-{name}" if installed else f"python {name}.py"
+
+
+def is_first_process() -> bool:
+    """Whether this is the first of several training processes, or the only one."""
+    # As torchrun, SLURM and Lightning say it; before Lightning is loaded.
+    ranks = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"))
+    return next((rank for rank in ranks if rank), "0") == "0"

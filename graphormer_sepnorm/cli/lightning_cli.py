@@ -366,7 +366,8 @@ class TrainCLI(LightningCLI):
                     f"with: {self._resuming()}"
                 ) from error
         with interruptible(self.trainer, lambda: f"trained, but not tested: {self.run_directory}"):
-            report_fit(self, self.run_directory)
+            # Processes that Lightning did not start have not been told it.
+            report_fit(self, self.trainer.strategy.broadcast(self.run_directory))
 
     def _what_was_saved(self) -> str:
         last = self.run_directory / "checkpoints" / LAST

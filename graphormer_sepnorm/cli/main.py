@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from graphormer_sepnorm.errors import GraphormerError
+from graphormer_sepnorm.program import is_first_process
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -43,7 +44,7 @@ def run(
         return _fail(name, str(error), EXIT_USER_ERROR)
     except Interrupted as error:
         # Of several processes, all of which are interrupted, the first one says so.
-        others = os.environ.get("LOCAL_RANK", "0") != "0"
+        others = not is_first_process()
         return EXIT_INTERRUPTED if others else _fail(name, str(error), EXIT_INTERRUPTED)
     except KeyboardInterrupt:
         return _fail(name, "interrupted; nothing was saved", EXIT_INTERRUPTED)

@@ -143,7 +143,8 @@ def _baseline_rows(cli: TrainCLI, unit: str) -> list[tuple[str, str]]:
         "logistic": "logistic regression on Morgan fingerprints",
     }
     means = {
-        name: np.mean([values[name] for values in per_target])
+        # An AUROC without both classes is undefined, and left out as it is for the model.
+        name: np.nanmean([values[name] for values in per_target])
         for name in (per_target[0] if per_target else ())
     }
     return [(names[name], f"{value:.4f}{unit}") for name, value in means.items()]

@@ -7,7 +7,6 @@ command is gone, however that came, the pipe ends and the run with it.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import threading
@@ -62,6 +61,8 @@ def locked(
     Raises:
         ConfigError: Another command is at work there.
     """
+    import fcntl  # not on Windows, where `--help` should answer all the same
+
     # In append mode, so that what the holder has written stays.
     with (directory / name).open("a+") as file:
         end = time.monotonic() + patience

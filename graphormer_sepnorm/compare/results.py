@@ -90,7 +90,7 @@ def collect(directory: Path, baseline: str | None = None) -> dict[str, Any]:
             _arm(arm.name, dict(arm.options), runs, summaries, analyses, metric)
             for arm in comparison.arms
         ],
-        "comparisons": compare_arms(comparison, found, targets, task, data.splits.name),
+        "comparisons": compare_arms(comparison, found, targets, task, data.dataset),
         **_environments(finished),
     }
     means = {

@@ -102,6 +102,10 @@ class MoleculeDataModule(LightningDataModule):
             raise ConfigError(f"--data.batch_size is {batch_size}: training needs 2 graphs or more")
         if eval_batch_size is not None and eval_batch_size < 1:
             raise ConfigError(f"--data.eval_batch_size is {eval_batch_size}: it must be 1 or more")
+        if attention_blocks < 1:
+            raise ConfigError(
+                f"--data.attention_blocks is {attention_blocks}: it must be 1 or more"
+            )
         if num_workers < 0:
             raise ConfigError(f"--data.num_workers is {num_workers}: it must be 0 or more")
         self.dataset = canonical_name(dataset or ("table" if table else "zinc-subset"))

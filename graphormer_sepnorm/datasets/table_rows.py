@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -15,6 +14,7 @@ from graphormer_sepnorm.datasets.data_report import InvalidRow
 from graphormer_sepnorm.datasets.table_columns import TableColumns, find_columns
 from graphormer_sepnorm.datasets.table_options import TableOptions
 from graphormer_sepnorm.datasets.table_splits import SPLIT_WORDS
+from graphormer_sepnorm.program import is_first_process
 from graphormer_sepnorm.tables.columns import parse_number
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Row, open_table
@@ -113,7 +113,7 @@ def read_rows(
         columns = find_columns(reader, sample, options, targets)
         read = _RowReader(columns, options.kind)
         # Of several training processes only the first one speaks.
-        quiet = os.environ.get("LOCAL_RANK", "0") != "0"
+        quiet = not is_first_process()
         progress = TableProgress(reader, "read", quiet)
         for row in itertools.chain(sample, rows):
             progress.show(row.number)

@@ -52,7 +52,7 @@ class GraphStore:
         atom_codes: integer ``[sum n, F]``.
         in_degree: integer ``[sum n]``.
         out_degree: integer ``[sum n]``.
-        pair_type: unsigned ``[sum n^2]``, row-major within a graph.
+        pair_type: integer ``[sum n^2]``, row-major within a graph.
         targets: float32 ``[G, T]``, nan = missing.
         weights: float32 ``[G]``, of each graph in the training loss.
         type_distance: int32 ``[types]``, in bonds; -1 = unreachable.
@@ -170,7 +170,26 @@ class GraphStore:
                 structure version and `max_path_length` are added.
             graphs: Gives the graphs; called only if the store has to be built.
             max_path_length: D, see `from_graphs`.
+
+        Raises:
+            DataError: It cannot be written.
         """
+        try:
+            return cls._open_or_build(directory, key, graphs, max_path_length)
+        except OSError as error:
+            raise DataError(
+                f"cannot write the graph store {directory} ({error.strerror}): make room, or give "
+                "another --data.root"
+            ) from error
+
+    @classmethod
+    def _open_or_build(
+        cls,
+        directory: Path,
+        key: dict[str, str | int],
+        graphs: Callable[[], Iterable[Any]],
+        max_path_length: int,
+    ) -> GraphStore:
         key = {**key, "structure_version": STRUCTURE_VERSION, "max_path_length": max_path_length}
         if _problem(directory, key) is None:
             return cls(_load(directory), max_path_length)

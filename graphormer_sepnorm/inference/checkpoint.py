@@ -5,6 +5,7 @@ Beside what Lightning keeps there is one plain dictionary under the key ``grapho
 * ``format_version``: 1;
 * ``model``: the fields of `GraphormerConfig`, table sizes filled in;
 * ``task``, ``target_mean``, ``target_std``: what is predicted, and how its values were scaled;
+* ``weight_scale``: what brings the weights of the training graphs to a mean of 1;
 * ``vocabulary``: the atom and bond codes that occurred in training;
 * ``featuriser``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
 * ``dataset``, ``dataset_fingerprint``, ``training_graphs``: what it was trained on;
@@ -12,7 +13,8 @@ Beside what Lightning keeps there is one plain dictionary under the key ``grapho
   module;
 * ``data_options``: for a user's table, how it was read and split (None otherwise);
 * ``validation``: metrics of the last validation before it was written;
-* ``packages``: versions of what it was made with.
+* ``packages``: versions of what it was made with;
+* ``card``: facts to show, in a file of `save_for_prediction` only.
 
 Lightning's own entries (state of the optimiser and of the loops) are for training on; a file
 written by `save_for_prediction` has none of them.

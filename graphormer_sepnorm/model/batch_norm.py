@@ -60,6 +60,7 @@ class MaskedBatchNorm(nn.Module):
 
         Raises:
             DataError: In training, if fewer than two rows count: their variance is undefined.
+                With a mask this is seen on a CPU only; a GPU is not waited for.
         """
         if not self.training:
             return functional.batch_norm(

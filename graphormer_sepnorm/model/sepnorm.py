@@ -60,7 +60,8 @@ class SepNorm(nn.Module):
             ``[N, L, D]``.
 
         Raises:
-            DataError: In training, for BatchNorm over fewer than two sequences or tokens.
+            DataError: In training, for BatchNorm over fewer than two sequences or tokens (with a
+                mask on a CPU only).
             ConfigError: If no token stands at `cls_position`.
         """
         n, length, channels = tokens.shape

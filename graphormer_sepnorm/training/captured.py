@@ -200,7 +200,7 @@ class CapturedTraining(Callback):
             )
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Free the memory of the device, and leave model and data as they were."""
+        """Free the memory of the device, and let model and data take ordinary steps again."""
         if self._trainer is None:
             return
         assert isinstance(pl_module, GraphormerModule)

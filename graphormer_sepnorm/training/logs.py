@@ -10,6 +10,7 @@ from typing import Any
 from lightning.fabric.loggers.csv_logs import _ExperimentWriter
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.utilities import rank_zero_only
 
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.training.steps import step_in_epoch
@@ -128,5 +129,6 @@ class ContinueMetrics(Callback):
         return {"rows": self._logger.writer.rows}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Take away the rows after the checkpoint."""
-        self._logger.writer.keep(state_dict["rows"])
+        """Take away the rows after the checkpoint; the first process does, whose file it is."""
+        if rank_zero_only.rank == 0:
+            self._logger.writer.keep(state_dict["rows"])

@@ -181,15 +181,20 @@ class GraphormerModule(LightningModule):
         for name, value in (("learning_rate", learning_rate), ("eps", eps)):
             if not value > 0:
                 raise ConfigError(f"--model.{name} is {value}: it must be positive")
-        if warmup_steps < 0:
-            raise ConfigError(f"--model.warmup_steps is {warmup_steps}: it must not be negative")
+        not_negative = {
+            "warmup_steps": warmup_steps,
+            "final_learning_rate": final_learning_rate,
+            "weight_decay": weight_decay,
+            "uniformity_weight": uniformity_weight,
+        }
+        for name, value in not_negative.items():
+            if not value >= 0:
+                raise ConfigError(f"--model.{name} is {value}: it must not be negative")
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ConfigError(f"--model.betas is {list(betas)}: each must be from 0 to below 1")
         if weight_decay_on not in DECAYED:
             raise ConfigError(
                 f"--model.weight_decay_on is '{weight_decay_on}': it must be 'matrices' or 'all'"
-            )
-        if uniformity_weight < 0:
-            raise ConfigError(
-                f"--model.uniformity_weight is {uniformity_weight}: it must not be negative"
             )
         if batch_norm_graphs < 0 or batch_norm_graphs == 1:
             raise ConfigError(
@@ -329,14 +334,6 @@ class GraphormerModule(LightningModule):
     def forward(self, batch: GraphBatch) -> Tensor:
         """Predict in real units (regression) or as logits (binary): float ``[B, T]``."""
         return self.model(batch).float() * self.target_std + self.target_mean
-
-    def loss(self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Loss of network outputs ``[B, T]`` against labels in real units ``[B, T]``.
-
-        Weights ``[B]`` are those of the graphs; None counts all the same.
-        """
-        total, labels = self._summed_loss(outputs, targets, weights)
-        return total / labels.clamp(min=1)
 
     def _summed_loss(
         self, outputs: Tensor, targets: Tensor, weights: Tensor | None

@@ -133,9 +133,11 @@ def _now() -> str:
 
 
 def _commit() -> str | None:
-    """The commit of this code, with ``+changes`` if files differ from it; None outside git."""
+    """The commit of this code, with ``+changes`` if files differ from it; None: it has none."""
     code = Path(__file__).parent
     try:
+        # Installed somewhere below another repository, the code is not of that one.
+        _git(code, "ls-files", "--error-unmatch", Path(__file__).name)
         commit = _git(code, "rev-parse", "HEAD")
         return commit + ("+changes" if _git(code, "status", "--porcelain", "--", "..") else "")
     except (OSError, subprocess.SubprocessError):

@@ -14,6 +14,7 @@ import pytest
 from reference.any_graphs import large_systems, random_codes
 from reference.molecules import TIED, graph, molecule
 
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs import packed_graphs
 from graphormer_sepnorm.graphs import store as store_module
 from graphormer_sepnorm.graphs.store import _ARRAYS, GraphStore
@@ -56,6 +57,12 @@ def directory(tmp_path: Path) -> Path:
     directory = tmp_path / "stores" / "test"
     GraphStore.open_or_build(directory, KEY, graphs, 5)
     return directory
+
+
+def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(DataError, match=r"cannot write the graph store .* another --data.root"):
+        GraphStore.open_or_build(tmp_path / "file" / "store", KEY, graphs, 5)
 
 
 def test_builds_once(tmp_path, caplog):

@@ -99,6 +99,7 @@ def test_root_does_not_move_with_the_working_directory(
         ({"batch_size": 1}, "batch_size is 1"),
         ({"eval_batch_size": 0}, "eval_batch_size is 0"),
         ({"num_workers": -1}, "num_workers is -1"),
+        ({"attention_blocks": 0}, "attention_blocks is 0"),
     ],
 )
 def test_impossible_options_are_refused(options: dict, message: str) -> None:
