@@ -20,6 +20,8 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from filelock import FileLock
+
 from graphormer_sepnorm.errors import DataError
 
 STAMP = "source.json"
@@ -51,10 +53,11 @@ def require_files(
     Raises:
         DataError: Files are missing and cannot be had.
     """
-    missing = [name for name in names if not (folder / name).is_file()]
+    lock = folder / ".download.lock"  # there while a download is under way
+    missing = _missing(folder, names)
     if not missing:
         return
-    if len(missing) < len(names):
+    if len(missing) < len(names) and not lock.exists():
         raise DataError(
             f"{label}: {', '.join(missing)} missing in {folder}, while the other raw files are "
             f"there; {instead}"
@@ -62,17 +65,13 @@ def require_files(
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix="download.") as staging:
-            with _socket_timeout(DOWNLOAD_TIMEOUT_SECONDS):
-                fetched = fetch(Path(staging))
-            lacking = [name for name in names if not (fetched / name).is_file()]
-            if lacking:
-                raise OSError(f"{', '.join(lacking)} not among the files")
-            for path in sorted(fetched.rglob("*")):
-                target = folder / path.relative_to(fetched)
-                if path.is_file() and not target.exists():
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    os.replace(path, target)
+        # Of several processes one downloads, and the others wait for it.
+        with FileLock(lock):
+            try:
+                if _missing(folder, names):
+                    _download(folder, names, fetch)
+            finally:
+                lock.unlink(missing_ok=True)
     except (OSError, EOFError, http.client.HTTPException, zipfile.BadZipFile) as error:
         # A mistyped root leaves no empty folders behind.
         for path in made:
@@ -82,6 +81,24 @@ def require_files(
             f"{label}: no raw files in {folder}, and the download failed "
             f"({one_line(error)}); {instead}"
         ) from error
+
+
+def _missing(folder: Path, names: Sequence[str]) -> list[str]:
+    return [name for name in names if not (folder / name).is_file()]
+
+
+def _download(folder: Path, names: Sequence[str], fetch: Callable[[Path], Path]) -> None:
+    with tempfile.TemporaryDirectory(dir=folder, prefix="download.") as staging:
+        with _socket_timeout(DOWNLOAD_TIMEOUT_SECONDS):
+            fetched = fetch(Path(staging))
+        lacking = _missing(fetched, names)
+        if lacking:
+            raise OSError(f"{', '.join(lacking)} not among the files")
+        for path in sorted(fetched.rglob("*")):
+            target = folder / path.relative_to(fetched)
+            if path.is_file() and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(path, target)
 
 
 @contextlib.contextmanager
@@ -123,38 +140,59 @@ def prepare(
     Raises:
         DataError: The raw files are damaged or cannot be read, or nothing can be written.
     """
+    raw, current = _look(label, folder, raw_names, processed)
+    if not current:
+        try:
+            processed.mkdir(parents=True, exist_ok=True)
+            lock = processed / ".building.lock"
+            # Of several processes one builds, and the others wait for it.
+            with FileLock(lock):
+                try:
+                    raw, current = _look(label, folder, raw_names, processed)
+                    if not current:
+                        _build(f"{label} from {folder}", raw, processed, build, effort)
+                finally:
+                    lock.unlink(missing_ok=True)
+        except OSError as error:
+            raise DataError(
+                f"{label}: cannot write the processed files to {processed} ({one_line(error)}); "
+                "make room or give a data root that can be written to"
+            ) from error
+    joined = "".join(f"{name}\0{entry['sha256']}\n" for name, entry in raw.items())
+    return hashlib.sha256(joined.encode()).hexdigest()
+
+
+def _look(
+    label: str, folder: Path, raw_names: Sequence[str], processed: Path
+) -> tuple[dict[str, dict], bool]:
+    """Return what the raw files are, and whether the processed ones were made from them."""
     stamp = _read_stamp(processed / STAMP)
     try:
         raw = {name: _digest(folder / name, stamp["raw"].get(name)) for name in raw_names}
     except OSError as error:
         raise DataError(f"{label}: cannot read the raw files ({one_line(error)})") from error
-    joined = "".join(f"{name}\0{entry['sha256']}\n" for name, entry in raw.items())
-    fingerprint = hashlib.sha256(joined.encode()).hexdigest()
-    if _is_current(processed, stamp, raw):
-        if raw != stamp["raw"]:  # same contents, other times: say so, if the folder lets us
-            with contextlib.suppress(OSError):
-                _write_stamp(processed / STAMP, raw, stamp["processed"])
-        return fingerprint
+    current = _is_current(processed, stamp, raw)
+    if current and raw != stamp["raw"]:  # same contents, other times: say so, if the folder lets us
+        with contextlib.suppress(OSError):
+            _write_stamp(processed / STAMP, raw, stamp["processed"])
+    return raw, current
 
-    why = "again: its processed files are stale or damaged" if stamp["raw"] else "once"
+
+def _build(
+    what: str, raw: dict[str, dict], processed: Path, build: Callable[[Path], None], effort: str
+) -> None:
+    stale = (processed / STAMP).exists()
+    why = "again: its processed files are stale or damaged" if stale else "once"
     notes = f"{why}; {effort}" if effort else why
-    print(f"Preparing {label} from {folder} ({notes})", file=sys.stderr, flush=True)
-    try:
-        processed.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=processed, prefix="building.") as staging:
-            build(Path(staging))
-            (processed / STAMP).unlink(missing_ok=True)
-            digests = {}
-            for path in sorted(Path(staging).iterdir()):
-                digests[path.name] = _sha256(path)
-                os.replace(path, processed / path.name)
-        _write_stamp(processed / STAMP, raw, digests)
-    except OSError as error:
-        raise DataError(
-            f"{label}: cannot write the processed files to {processed} ({one_line(error)}); "
-            "make room or give a data root that can be written to"
-        ) from error
-    return fingerprint
+    print(f"Preparing {what} ({notes})", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(dir=processed, prefix="building.") as staging:
+        build(Path(staging))
+        (processed / STAMP).unlink(missing_ok=True)
+        digests = {}
+        for path in sorted(Path(staging).iterdir()):
+            digests[path.name] = _sha256(path)
+            os.replace(path, processed / path.name)
+    _write_stamp(processed / STAMP, raw, digests)
 
 
 def _is_current(processed: Path, stamp: dict, raw: dict[str, dict]) -> bool:
