@@ -1,11 +1,14 @@
-"""Files that are whole or not there, whatever ends the program that writes them."""
+"""Files that are whole or not there, whatever ends the program that writes them; JSON in them."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
@@ -27,3 +30,30 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def write_json(path: Path, content: dict[str, Any], indent: int | None = 2) -> None:
+    """Write a JSON file under a temporary name and rename it.
+
+    A number that is not finite becomes null, since JSON has no such numbers. Without `indent` it is
+    a single line.
+    """
+    with replacing(path) as partial:
+        partial.write_text(json.dumps(_plain(content), indent=indent) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read what `write_json` wrote; None if there is no such file or it is not whole."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

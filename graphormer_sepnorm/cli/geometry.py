@@ -50,7 +50,7 @@ def geometry(arguments: list[str]) -> None:
     store, left_out = _read(predictor, options)
     clouds = _measure(predictor, store)
     if options.output is not None:
-        from graphormer_sepnorm.training.report import write_json
+        from graphormer_sepnorm.files import write_json
 
         result = {
             "model": str(options.model),

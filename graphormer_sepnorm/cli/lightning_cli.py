@@ -30,22 +30,22 @@ from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_
 from graphormer_sepnorm.program import command
 from graphormer_sepnorm.resources import config_names
 from graphormer_sepnorm.training.averaging import AveragedWeights
-from graphormer_sepnorm.training.callbacks import (
+from graphormer_sepnorm.training.captured import CapturedTraining
+from graphormer_sepnorm.training.checkpoints import (
     LastCheckpoint,
-    LearningCurve,
-    StopBetweenSteps,
-    Throughput,
     ValidateAtTheEnd,
     checkpoint_callbacks,
 )
-from graphormer_sepnorm.training.captured import CapturedTraining
 from graphormer_sepnorm.training.divergence import StopWhenDiverged
+from graphormer_sepnorm.training.learning_curve import LearningCurve
 from graphormer_sepnorm.training.logs import ContinueMetrics, LogTraining, MetricsFile
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 from graphormer_sepnorm.training.progress import TrainingProgress
 from graphormer_sepnorm.training.report import ModelTable
 from graphormer_sepnorm.training.run_record import RunRecord
 from graphormer_sepnorm.training.saving import DurableCheckpointIO
+from graphormer_sepnorm.training.stopping import StopBetweenSteps
+from graphormer_sepnorm.training.throughput import Throughput
 
 TRAINER_DEFAULTS = {
     "enable_model_summary": False,  # our table says more

@@ -12,12 +12,13 @@ import numpy as np
 
 from graphormer_sepnorm.datasets.data_module import SPLITS
 from graphormer_sepnorm.datasets.data_report import DataReport
+from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, read_checkpoint
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.program import command
-from graphormer_sepnorm.training.callbacks import Throughput
-from graphormer_sepnorm.training.report import METRIC_NAMES, format_table, units, write_json
+from graphormer_sepnorm.training.report import METRIC_NAMES, format_table, units
 from graphormer_sepnorm.training.run_record import RunRecord
+from graphormer_sepnorm.training.throughput import Throughput
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.cli.lightning_cli import TrainCLI

@@ -15,14 +15,13 @@ import torch
 from graphormer_sepnorm.compare.embeddings import collect_embeddings
 from graphormer_sepnorm.compare.model_geometry import geometry_per_layer, ring_counts
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.files import read_json, replacing, write_json
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, model_weights, read_checkpoint
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.training.report import read_json, write_json
 
 VERSION = 2
 # At most so many test molecules, whose embeddings are measured, and training molecules, from which

@@ -18,7 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from graphormer_sepnorm.compare.runner import Display, Run
-from graphormer_sepnorm.training.report import METRIC_NAMES, read_json
+from graphormer_sepnorm.files import read_json
+from graphormer_sepnorm.training.report import METRIC_NAMES
 
 
 @dataclass(frozen=True)

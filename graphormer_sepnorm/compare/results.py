@@ -22,9 +22,9 @@ from graphormer_sepnorm.compare.predictions import write_predictions
 from graphormer_sepnorm.compare.runner import Run, planned_runs
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import read_json, write_json
 from graphormer_sepnorm.graphs.packed_graphs import checked_graph
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.training.report import read_json, write_json
 
 log = logging.getLogger(__name__)
 

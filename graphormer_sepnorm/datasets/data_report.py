@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import replacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,15 +259,14 @@ def _plain(value: Any) -> Any:
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         # Bytes of the table that are no UTF-8 go back as they were.
-        with open(partial, "w", encoding="utf-8", errors="surrogateescape", newline="") as handle:
+        with (
+            replacing(path) as partial,
+            partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as handle,
+        ):
             writer = csv.writer(handle, lineterminator="\n")
             writer.writerow(header)
             writer.writerows(rows)
-        os.replace(partial, path)
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error.strerror or error})") from error
-    finally:
-        partial.unlink(missing_ok=True)

@@ -23,6 +23,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import replacing
 
 STAMP = "source.json"
 DOWNLOAD_TIMEOUT_SECONDS = 30.0
@@ -237,6 +238,5 @@ def _read_stamp(path: Path) -> dict:
 
 def _write_stamp(path: Path, raw: dict[str, dict], processed: dict[str, str]) -> None:
     text = json.dumps({"raw": raw, "processed": processed}, indent=1) + "\n"
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")

@@ -26,7 +26,6 @@ cannot run code.
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import pickle
 import re
 import zipfile
@@ -36,6 +35,7 @@ from typing import Any
 import torch
 
 from graphormer_sepnorm.errors import CheckpointError, did_you_mean
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.resources import model_names, model_path
 
 KEY = "graphormer_sepnorm"
@@ -177,9 +177,8 @@ def save_for_prediction(
         # What `train.py test` needs beside that.
         **{name: checkpoint[name] for name in _FOR_TESTING if name in checkpoint},
     }
-    partial = path.with_name(f"{path.name}.partial")
-    torch.save(slim, partial)
-    os.replace(partial, path)
+    with replacing(path) as partial:
+        torch.save(slim, partial)
 
 
 def package_versions() -> dict[str, str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 from graphormer_sepnorm.tables.writer import Mark
 
@@ -62,10 +62,9 @@ def save_progress(job: TableJob, mark: Mark, identity: dict[str, Any], outcome: 
         "errors": dict(outcome.errors),
         "identity": identity,
     }
-    partial = job.progress_file.with_name(f"{job.progress_file.name}.partial")
     try:
-        partial.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-        os.replace(partial, job.progress_file)
+        with replacing(job.progress_file) as partial:
+            partial.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise DataError(
             f"{job.progress_file} cannot be written ({error.strerror}): make room"

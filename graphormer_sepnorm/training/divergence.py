@@ -14,8 +14,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.program import command
-from graphormer_sepnorm.training.report import write_json
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 # Looking at a loss makes a GPU, or the other processes, wait for it; so it is done for several.

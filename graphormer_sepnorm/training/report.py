@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import math
-from pathlib import Path
-from typing import Any
-
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.summary import parameter_table
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -46,30 +40,3 @@ def format_table(rows: list[tuple[str, str]]) -> str:
     """Return two aligned columns, one line per row."""
     width = max(len(label) for label, _ in rows)
     return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
-
-
-def write_json(path: Path, content: dict[str, Any], indent: int | None = 2) -> None:
-    """Write a JSON file under a temporary name and rename it.
-
-    A number that is not finite becomes null, since JSON has no such numbers. Without `indent` it is
-    a single line.
-    """
-    with replacing(path) as partial:
-        partial.write_text(json.dumps(_plain(content), indent=indent) + "\n", encoding="utf-8")
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Read what `write_json` wrote; None if there is no such file or it is not whole."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from graphormer_sepnorm.files import read_json, write_json
 from graphormer_sepnorm.inference.checkpoint import package_versions
 from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.report import read_json, units, write_json
+from graphormer_sepnorm.training.report import units
 
 FORMAT_VERSION = 1
 

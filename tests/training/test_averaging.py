@@ -13,7 +13,7 @@ from lightning.pytorch import Callback, Trainer
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.training.averaging import AveragedWeights
-from graphormer_sepnorm.training.callbacks import LastCheckpoint, checkpoint_callbacks
+from graphormer_sepnorm.training.checkpoints import LastCheckpoint, checkpoint_callbacks
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 
 

@@ -16,11 +16,12 @@ from lightning.pytorch import Callback, Trainer
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.training.averaging import AveragedWeights
-from graphormer_sepnorm.training.callbacks import Throughput, checkpoint_callbacks
 from graphormer_sepnorm.training.captured import CapturedTraining
+from graphormer_sepnorm.training.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.divergence import StopWhenDiverged
 from graphormer_sepnorm.training.logs import ContinueMetrics, LogTraining, MetricsFile
 from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.throughput import Throughput
 
 Fit = Callable[..., tuple[GraphormerModule, Trainer]]
 

@@ -14,7 +14,7 @@ from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.training.callbacks import LastCheckpoint
+from graphormer_sepnorm.training.checkpoints import LastCheckpoint
 from graphormer_sepnorm.training.divergence import StopWhenDiverged
 
 

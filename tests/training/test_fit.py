@@ -19,11 +19,8 @@ from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
-from graphormer_sepnorm.training.callbacks import (
-    LearningCurve,
-    ValidateAtTheEnd,
-    checkpoint_callbacks,
-)
+from graphormer_sepnorm.training.checkpoints import ValidateAtTheEnd, checkpoint_callbacks
+from graphormer_sepnorm.training.learning_curve import LearningCurve
 from graphormer_sepnorm.training.module import GraphormerModule
 
 MakeModule = Callable[..., GraphormerModule]

@@ -43,8 +43,7 @@ from graphormer_sepnorm.compare.report.tables import (
 )
 from graphormer_sepnorm.compare.report.text import answers, cautions, method, unfinished
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import replacing
-from graphormer_sepnorm.training.report import read_json
+from graphormer_sepnorm.files import read_json, replacing
 
 FIGURES = "figures"
 _ARMS_DRAWN = 3  # arms whose molecules are drawn: these are the largest pictures

@@ -19,7 +19,7 @@ from graphormer_sepnorm.compare.roc_statistics import (
     paired_bootstrap_auc,
 )
 from graphormer_sepnorm.compare.statistics import holm, paired_difference, paired_errors
-from graphormer_sepnorm.training.report import write_json
+from graphormer_sepnorm.files import write_json
 
 SAMPLE = Path(__file__).parents[3] / "data" / "sample.csv.gz"
 LAYERS = [*(f"layer {number}" for number in range(1, 13)), "output"]

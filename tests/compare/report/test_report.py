@@ -18,7 +18,7 @@ from graphormer_sepnorm.compare.report.document import write_report
 from graphormer_sepnorm.compare.report.latex import latex, to_latex
 from graphormer_sepnorm.compare.report.text import answers, cautions, number, p_value, signed
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.training.report import read_json, write_json
+from graphormer_sepnorm.files import read_json, write_json
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 

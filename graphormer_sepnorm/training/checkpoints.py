@@ -1,11 +1,9 @@
-"""What happens beside training: checkpoints, the learning-curve picture, timing, a clean stop."""
+"""Which states of training are kept: the best by the validation, and the last."""
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.inference.checkpoint import BEST, LAST, PREVIOUS
 from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
+from graphormer_sepnorm.training.stopping import StopAtOnce
 
 # How the main metric (`Task.metric`) is compared, or the loss.
 MODES = {"mae": "min", "auroc": "max", "loss": "min"}
@@ -169,176 +168,3 @@ class ValidateAtTheEnd(Callback):
         """Ask for the stop one moment earlier, in the way that includes a validation."""
         if trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps:
             trainer.should_stop = True
-
-
-class StopAtOnce(KeyboardInterrupt):
-    """A second Ctrl-C: training may be in the middle of a step, which is not to be saved."""
-
-
-class StopBetweenSteps(Callback):
-    """Lets Ctrl-C and SIGTERM take effect between two optimiser steps; a second one acts at once.
-
-    In the middle of a step some parameters would be updated and others not, and a resumed run
-    would not continue the same training. At the last step of an epoch the validation and one
-    more step come first; the last epoch ends training anyway.
-    """
-
-    def __init__(self) -> None:
-        self._asked = False
-        self._previous: dict[int, Any] = {}
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take over the signals."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                self._previous[number] = signal.signal(number, self._ask)
-            except ValueError:  # not in the main thread: signals do not arrive here anyway
-                return
-
-    def _ask(self, number: int, frame: Any) -> None:
-        if self._asked:
-            raise StopAtOnce
-        self._asked = True
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Stop here if it was asked for."""
-        step = step_in_epoch(trainer, batch_idx)
-        if step is None or not inside_epoch(trainer):
-            return
-        if any_process(trainer, self._asked, step):
-            raise KeyboardInterrupt
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Give the signals back."""
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous.clear()
-
-
-class Throughput(Callback):
-    """Measures training time, validation not counted.
-
-    Attributes:
-        graphs: Training graphs that this process has seen, before a resume too.
-        seconds: Time that training them took.
-    """
-
-    def __init__(self) -> None:
-        self.graphs = 0
-        self.seconds = 0.0
-        self._since: float | None = None
-
-    @property
-    def graphs_per_second(self) -> float:
-        """Training graphs per second; nan before the first step."""
-        return self.graphs / self.seconds if self.seconds else math.nan
-
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        """Start the clock after a pause."""
-        if self._since is None:
-            self._since = time.perf_counter()
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Count a batch, together with the time in which it was loaded."""
-        now = time.perf_counter()
-        if self._since is not None:
-            self.seconds += now - self._since
-        self.graphs += batch.num_graphs
-        self._since = now
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stop the clock."""
-        self._since = None
-
-    def state_dict(self) -> dict[str, float]:
-        """Keep the measurement of a run that is resumed."""
-        return {"graphs": self.graphs, "seconds": self.seconds}
-
-    def load_state_dict(self, state_dict: dict[str, float]) -> None:
-        """Continue it."""
-        self.graphs, self.seconds = int(state_dict["graphs"]), state_dict["seconds"]
-
-
-class LearningCurve(Callback):
-    """Records the loss and the validation metric, and draws them when training ends or stops.
-
-    Args:
-        path: PNG file to write.
-        metric: Main metric of the task, ``mae`` or ``auroc``.
-    """
-
-    def __init__(self, path: Path, metric: str) -> None:
-        self.path = path
-        self.metric = metric
-        self.history: list[dict[str, float]] = []
-
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Add a point."""
-        values = trainer.callback_metrics
-        point = {"epoch": float(trainer.current_epoch + 1), "step": float(trainer.global_step)}
-        for name in ("train_loss_epoch", f"validation_{self.metric}"):
-            if name in values:
-                point[name] = float(values[name])
-        self.history.append(point)
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Draw."""
-        self._draw(trainer)
-
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """Draw what there is."""
-        self._draw(trainer)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Keep the curve in the checkpoint, so that a resumed run continues it."""
-        return {"history": self.history}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue the curve of a checkpoint."""
-        self.history = list(state_dict["history"])
-
-    def _draw(self, trainer: Trainer) -> None:
-        if self.history and trainer.is_global_zero and trainer.state.fn == "fit":
-            draw_learning_curve(self.history, self.metric, self.path)
-
-
-def draw_learning_curve(history: list[dict[str, float]], metric: str, path: Path) -> None:
-    """Write a picture of the training loss and the validation metric against the step.
-
-    Args:
-        history: Points with ``step``, ``train_loss_epoch`` and ``validation_<metric>``.
-        metric: ``mae`` or ``auroc``.
-        path: PNG file to write.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # needs no display
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    left = figure.subplots()
-    right = left.twinx()
-    name = {"mae": "MAE", "auroc": "AUROC"}[metric]
-    for axes, key, label, colour in (
-        (left, "train_loss_epoch", "training loss", "tab:grey"),
-        (right, f"validation_{metric}", f"validation {name}", "tab:blue"),
-    ):
-        points = [(point["step"], point[key]) for point in history if key in point]
-        if points:
-            axes.plot(
-                *zip(*points, strict=True), color=colour, marker="." if len(points) < 30 else ""
-            )
-            values = [value for _, value in points if value > 0]
-            if values and max(values) > 10 * min(values):  # in a narrow range labels would crowd
-                axes.set_yscale("log")
-        axes.set_ylabel(label, color=colour)
-    left.set_xlabel("optimiser step")
-    left.grid(alpha=0.3)
-    figure.savefig(path, dpi=120)

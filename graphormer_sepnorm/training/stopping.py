@@ -1,0 +1,56 @@
+"""A stop on Ctrl-C or SIGTERM that a resumed run can go on from."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
+
+
+class StopAtOnce(KeyboardInterrupt):
+    """A second Ctrl-C: training may be in the middle of a step, which is not to be saved."""
+
+
+class StopBetweenSteps(Callback):
+    """Lets Ctrl-C and SIGTERM take effect between two optimiser steps; a second one acts at once.
+
+    In the middle of a step some parameters would be updated and others not, and a resumed run
+    would not continue the same training. At the last step of an epoch the validation and one
+    more step come first; the last epoch ends training anyway.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._previous: dict[int, Any] = {}
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take over the signals."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._previous[number] = signal.signal(number, self._ask)
+            except ValueError:  # not in the main thread: signals do not arrive here anyway
+                return
+
+    def _ask(self, number: int, frame: Any) -> None:
+        if self._asked:
+            raise StopAtOnce
+        self._asked = True
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Stop here if it was asked for."""
+        step = step_in_epoch(trainer, batch_idx)
+        if step is None or not inside_epoch(trainer):
+            return
+        if any_process(trainer, self._asked, step):
+            raise KeyboardInterrupt
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Give the signals back."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()
