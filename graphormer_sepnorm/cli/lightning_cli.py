@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 
@@ -30,7 +30,6 @@ from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_
 from graphormer_sepnorm.program import command
 from graphormer_sepnorm.resources import config_names
 from graphormer_sepnorm.training.averaging import AveragedWeights
-from graphormer_sepnorm.training.captured import CapturedTraining
 from graphormer_sepnorm.training.checkpoints import (
     LastCheckpoint,
     ValidateAtTheEnd,
@@ -273,11 +272,7 @@ class TrainCLI(LightningCLI):
             *(given["callbacks"] or []),
             # First what belongs to a step, then what may stop after it, then what saves.
             *([AveragedWeights(options.ema_decay)] if options.ema_decay else []),
-            *(
-                []
-                if options.engine == "eager"
-                else [CapturedTraining(options.engine == "compiled")]
-            ),
+            *_captured(options.engine),
             LogTraining(),
             StopWhenDiverged(self.run_directory),
             StopBetweenSteps(),
@@ -393,3 +388,12 @@ class TrainCLI(LightningCLI):
         """Evaluate a checkpoint on the test split."""
         with interruptible(self.trainer, lambda: "interrupted"):
             report_evaluation(self, "test", options["ckpt_path"])
+
+
+def _captured(engine: str) -> list[Callback]:
+    """The callback of an engine; loaded for its users only, since it needs Lightning's insides."""
+    if engine == "eager":
+        return []
+    from graphormer_sepnorm.training.captured import CapturedTraining
+
+    return [CapturedTraining(engine == "compiled")]
