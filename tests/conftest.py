@@ -24,6 +24,11 @@ NO_DATA = (
 )
 
 
+# Workers side by side share the cores; with as many threads each, torch's wait for each other, and
+# work takes several times as long.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
+
 # These take longest: they go first, so that no worker of several waits for them at the end.
 LONGEST = ("test_readme.py", "test_compare.py", "test_resume.py", "test_distributed.py")
 
