@@ -22,4 +22,4 @@ def is_first_process() -> bool:
     """Whether this is the first of several training processes, or the only one."""
     # As torchrun, SLURM and Lightning say it; before Lightning is loaded.
     ranks = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"))
-    return next((rank for rank in ranks if rank), "0") == "0"
+    return all(rank in (None, "", "0") for rank in ranks)

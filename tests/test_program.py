@@ -31,6 +31,7 @@ def test_command_is_the_one_that_the_user_has(monkeypatch, started, proposed):
         ({"RANK": "4", "LOCAL_RANK": "0"}, False),
         ({"LOCAL_RANK": "1"}, False),
         ({"SLURM_PROCID": "3"}, False),
+        ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False),  # Lightning's child in a job's shell
     ],
 )
 def test_first_of_several_processes(monkeypatch, environment, first):

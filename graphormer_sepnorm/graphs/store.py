@@ -174,38 +174,30 @@ class GraphStore:
         Raises:
             DataError: It cannot be written.
         """
-        try:
-            return cls._open_or_build(directory, key, graphs, max_path_length)
-        except OSError as error:
-            raise DataError(
-                f"cannot write the graph store {directory} ({error.strerror}): make room, or give "
-                "another --data.root"
-            ) from error
-
-    @classmethod
-    def _open_or_build(
-        cls,
-        directory: Path,
-        key: dict[str, str | int],
-        graphs: Callable[[], Iterable[Any]],
-        max_path_length: int,
-    ) -> GraphStore:
         key = {**key, "structure_version": STRUCTURE_VERSION, "max_path_length": max_path_length}
         if _problem(directory, key) is None:
             return cls(_load(directory), max_path_length)
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        # Processes that need the same store at the same time wait for the first and open its.
-        with FileLock(directory.with_name(f".{directory.name}.lock")):
-            problem = _problem(directory, key)
-            if problem is not None:
-                if directory.exists():
-                    log.warning("graph store %s %s: it is built anew", directory, problem)
-                _build(
-                    directory,
-                    key,
-                    lambda pairs: cls._of_blocks(packed_blocks(graphs()), max_path_length, pairs),
-                )
-            return cls(_load(directory), max_path_length)
+        try:
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            # Processes that need the same store at the same time wait for the first and open its.
+            with FileLock(directory.with_name(f".{directory.name}.lock")):
+                problem = _problem(directory, key)
+                if problem is not None:
+                    if directory.exists():
+                        log.warning("graph store %s %s: it is built anew", directory, problem)
+                    _build(
+                        directory,
+                        key,
+                        lambda pairs: cls._of_blocks(
+                            packed_blocks(graphs()), max_path_length, pairs
+                        ),
+                    )
+        except OSError as error:
+            raise DataError(
+                f"cannot make the graph store {directory} ({error.strerror}): make room, or give "
+                "another --data.root"
+            ) from error
+        return cls(_load(directory), max_path_length)
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import math
 import shlex
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from graphormer_sepnorm.results.records import Experiment, SeedRun
 
@@ -97,17 +97,16 @@ def _meant_by_files(experiments: Sequence[Experiment]) -> list[str]:
         For each experiment the options that its command does not set and that its file, as other
         commands without them show, has had with several values.
     """
-    said: dict[tuple[str, str], dict[str, Any]] = {}
+    said: dict[tuple[str, str], set[str]] = {}
     names = {name for one in experiments for name in one.options}
     for one in experiments:
         for name in names - _typed(one):
-            said.setdefault((_file(one), name), {})[one.fingerprint] = one.options.get(name)
-    changed = {key for key, values in said.items() if len(set(map(str, values.values()))) > 1}
+            said.setdefault((_file(one), name), set()).add(str(one.options.get(name)))
     return [
         ", ".join(
             f"{name}={one.options.get(name, 'default')}"
             for name in sorted(names - _typed(one))
-            if (_file(one), name) in changed
+            if len(said[_file(one), name]) > 1
         )
         for one in experiments
     ]

@@ -22,7 +22,7 @@ class ModelTable(Callback):
         sizes = " / ".join(f"{len(part):,}" for part in splits.parts.values())
         print(f"data   {splits.name}: {sizes} molecules (train / validation / test)")
         plain = pl_module.device.type == "cpu" and library() is None
-        slow = " without compiled kernels, several times slower (README: Two commands)"
+        slow = " without compiled kernels, several times slower (README: Install)"
         print(
             f"model  {pl_module.model.config.norm}, on {pl_module.device}{slow if plain else ''}\n"
         )

@@ -52,14 +52,12 @@ def test_an_arm_of_several_options_has_its_name(tmp_path: Path) -> None:
     several = Arm("narrow", {"model.width": "64", "model.norm": "sharenorm"})
     arms = (several, Arm("short", {"model.width": "64"}))
     Comparison(("-c", "configs/mine.yaml"), arms, (0,), "narrow").write(tmp_path)
-    for arm in ("narrow", "short"):
-        write_run(tmp_path / arm / "seed0", summary=FINISHED, model={"norm": "bn+bn"})
-        names = [one.name for one in read(tmp_path / arm)]
-        expected = {
-            "narrow": "mine · narrow",
-            "short": "mine · model.norm=shared-ln, model.width=64",
-        }
-        assert names == [expected[arm]]
+    for arm in arms:
+        write_run(tmp_path / arm.name / "seed0", summary=FINISHED, model={"norm": "bn+bn"})
+    names = [read(tmp_path / arm.name)[0].name for arm in arms]
+    assert names == ["mine · narrow", "mine · model.norm=shared-ln, model.width=64"]
+    (tmp_path / "compare.yaml").write_text("of: another version")
+    assert [read(tmp_path / arm.name)[0].name for arm in arms] == [names[1]] * 2
 
 
 def test_names_of_a_norm_and_options_that_change_nothing_are_one_experiment(
