@@ -33,7 +33,9 @@ from graphormer_sepnorm.training.loss import LossName, choose_loss, summed_loss
 from graphormer_sepnorm.training.metrics import MeanLoss, SplitMetrics, why_undefined
 from graphormer_sepnorm.training.optimiser import (
     DECAYED,
+    OPTIMISERS,
     DecayedName,
+    OptimiserName,
     make_optimiser,
     place_step_counts,
 )
@@ -90,9 +92,11 @@ class GraphormerModule(LightningModule):
         readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
             targets that add up over a molecule), or both. Costs width parameters a target.
         loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
+        optimiser: adamw, or muon, which trains the matrices of the layers by Muon and the rest by
+            AdamW. Costs a few hundredths of a step.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
         final_learning_rate: Learning rate at the end of training.
-        weight_decay: AdamW's decay of what weight_decay_on says.
+        weight_decay: Decoupled (AdamW's) decay of what weight_decay_on says.
         weight_decay_on: matrices (of linear layers: biases, norms, embeddings and the graph token
             are not decayed), or all parameters, as the reference code of Graphormer.
         warmup_steps: Optimiser steps of linear warm-up; below 1 a fraction of all steps.
@@ -138,6 +142,7 @@ class GraphormerModule(LightningModule):
         graph_token_projections: int = 0,
         readout: ReadoutName = "graph_token",
         loss: Literal["auto", "l1", "mse", "bce"] = "auto",
+        optimiser: OptimiserName = "adamw",
         learning_rate: float = 2e-4,
         final_learning_rate: float = 1e-9,
         weight_decay: float = 0.01,
@@ -192,6 +197,8 @@ class GraphormerModule(LightningModule):
                 raise ConfigError(f"--model.{name} is {value}: it must not be negative")
         if not all(0 <= beta < 1 for beta in betas):
             raise ConfigError(f"--model.betas is {list(betas)}: each must be from 0 to below 1")
+        if optimiser not in OPTIMISERS:
+            raise ConfigError(f"--model.optimiser is '{optimiser}': it must be 'adamw' or 'muon'")
         if weight_decay_on not in DECAYED:
             raise ConfigError(
                 f"--model.weight_decay_on is '{weight_decay_on}': it must be 'matrices' or 'all'"
@@ -311,6 +318,7 @@ class GraphormerModule(LightningModule):
         if self._trainer is not None:
             self._compare_data(facts)
             if self._trainer.state.fn == "fit":
+                self._compare_optimiser(checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY])
                 own = {name: getattr(self.architecture, name) for name in REGULARISATION}
                 facts = {**facts, "model": {**facts["model"], **own}}
         self._build(facts)
@@ -330,6 +338,15 @@ class GraphormerModule(LightningModule):
             raise CheckpointError(f"{what}: training cannot go on with other data")
         if splits.name == facts["dataset"]:
             log.warning("%s: its splits may differ", what)
+
+    def _compare_optimiser(self, options: dict[str, Any]) -> None:
+        """Refuse to go on with another optimiser than that of the checkpoint's moments."""
+        before = options.get("optimiser", "adamw")  # the only one, before there was a choice
+        if before != self.hparams["optimiser"]:
+            raise CheckpointError(
+                f"the checkpoint was trained with --model.optimiser {before}: training cannot go "
+                f"on with {self.hparams['optimiser']}"
+            )
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Predict in real units (regression) or as logits (binary): float ``[B, T]``."""
@@ -488,7 +505,7 @@ class GraphormerModule(LightningModule):
         self.log_dict(values, sync_dist=True, reduce_fx="max")
 
     def configure_optimizers(self) -> Any:
-        """Return AdamW and its schedule, stepped after every optimiser step.
+        """Return the optimiser and its schedule, stepped after every optimiser step.
 
         Raises:
             ConfigError: If training has no end, so that a schedule has no length.
@@ -517,8 +534,8 @@ class GraphormerModule(LightningModule):
             options["eps"],
             self.capturable,
             options["weight_decay_on"],
+            options["optimiser"],
         )
-
         self._optimiser_options = [
             {name: value for name, value in group.items() if name != "params"}
             for group in optimiser.param_groups

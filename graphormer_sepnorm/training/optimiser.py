@@ -1,12 +1,19 @@
-"""AdamW with weight decay on the matrices of linear layers, or on everything."""
+"""AdamW alone or beside Muon; weight decay on the matrices of linear layers, or on everything."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import nn
 
+from graphormer_sepnorm.training.muon import MuonAdamW
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.model.graphormer import Graphormer
+
+OptimiserName = Literal["adamw", "muon"]
+OPTIMISERS: tuple[OptimiserName, ...] = get_args(OptimiserName)
 DecayedName = Literal["matrices", "all"]
 DECAYED: tuple[DecayedName, ...] = get_args(DecayedName)
 
@@ -48,16 +55,45 @@ def decay_groups(
     ]
 
 
+def muon_groups(model: Graphormer, groups: list[dict]) -> list[dict]:
+    """Take the matrices of the layers out of parameter groups, into groups for Muon.
+
+    Muon is for matrices from hidden features to hidden features. Embeddings, random walks and
+    read-outs, which have single features or few on one side, stay with AdamW.
+
+    Args:
+        model: That the groups are of.
+        groups: Such as `decay_groups` gives.
+
+    Returns:
+        The groups, each with ``muon``; behind each that held such matrices a group of them.
+    """
+    hidden = {
+        id(module.weight) for module in model.layers.modules() if isinstance(module, nn.Linear)
+    }
+    parted = []
+    for group in groups:
+        of_muon = [parameter for parameter in group["params"] if id(parameter) in hidden]
+        others = [parameter for parameter in group["params"] if id(parameter) not in hidden]
+        parted.append({**group, "params": others, "muon": False})
+        if of_muon:
+            parted.append(
+                {**group, "name": f"{group['name']}, Muon", "params": of_muon, "muon": True}
+            )
+    return parted
+
+
 def make_optimiser(
-    model: nn.Module,
+    model: Graphormer,
     learning_rate: float,
     weight_decay: float,
     betas: tuple[float, float],
     eps: float,
     capturable: bool = False,
     decayed: DecayedName = "matrices",
-) -> torch.optim.AdamW:
-    """Return AdamW over the `decay_groups` of `model`.
+    name: OptimiserName = "adamw",
+) -> torch.optim.Optimizer:
+    """Return AdamW over the `decay_groups` of `model`, or `MuonAdamW` over its `muon_groups`.
 
     With `capturable` a step can be recorded in a CUDA graph: a few kernels for all parameters, and
     the count of steps on the device.
@@ -66,8 +102,11 @@ def make_optimiser(
     # parameter. On a GPU the fused step refuses to clip gradients of scaled float16 losses, which
     # cannot be captured in any case.
     on_cpu = all(parameter.device.type == "cpu" for parameter in model.parameters())
-    return torch.optim.AdamW(
-        decay_groups(model, weight_decay, decayed),
+    groups = decay_groups(model, weight_decay, decayed)
+    if name == "muon":
+        groups = muon_groups(model, groups)
+    return (MuonAdamW if name == "muon" else torch.optim.AdamW)(
+        groups,
         lr=learning_rate,
         betas=betas,
         eps=eps,

@@ -84,6 +84,7 @@ OPTIONS = {
     "model.max_path_length",
     "model.norm",
     "model.norm_position",
+    "model.optimiser",
     "model.path_rows",
     "model.readout",
     "model.schedule",

@@ -292,20 +292,22 @@ class StopAfter(Callback):
 
 
 @pytest.mark.parametrize(
-    ("steps", "checkpoint", "num_workers"),
+    ("steps", "checkpoint", "num_workers", "optimiser"),
     [
-        (10, "last", 0),  # 5 steps are one epoch
-        (10, "best", 0),
-        (12, "last", 0),
-        (3, "last", 0),
-        (12, "last", 1),
-        (10, "last", 1),
+        (10, "last", 0, "adamw"),  # 5 steps are one epoch
+        (10, "best", 0, "adamw"),
+        (12, "last", 0, "adamw"),
+        (3, "last", 0, "adamw"),
+        (12, "last", 1, "adamw"),
+        (10, "last", 1, "adamw"),
+        (12, "last", 0, "muon"),
     ],
 )
 def test_resumed_run_equals_the_uninterrupted_one(
     steps: int,
     checkpoint: str,
     num_workers: int,
+    optimiser: str,
     tmp_path: Path,
     make_module: MakeModule,
     make_data: MakeData,
@@ -315,7 +317,7 @@ def test_resumed_run_equals_the_uninterrupted_one(
     def run(folder: str, resume: Path | None, *more: Callback) -> tuple[dict, list[float]]:
         recorder = losses()
         callbacks = [recorder, *more, *checkpoint_callbacks(tmp_path / folder, "mae", 0)]
-        module = make_module(dropout=0.2)
+        module = make_module(dropout=0.2, optimiser=optimiser)
         data = make_data(num_workers=num_workers)
         trainer = make_trainer(max_epochs=4, callbacks=callbacks, enable_checkpointing=True)
         try:

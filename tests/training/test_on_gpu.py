@@ -68,11 +68,15 @@ def test_gpu_trains_as_a_cpu(norm: str, losses_of: Callable) -> None:
 
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("norm", ["bn+ln", "shared-bn"])
-def test_captured_steps_train_as_eager_ones(norm: str, compiled: bool, losses_of: Callable) -> None:
-    expected = losses_of("gpu", norm=norm)
+@pytest.mark.parametrize(
+    ("norm", "optimiser"), [("bn+ln", "adamw"), ("shared-bn", "adamw"), ("bn+bn", "muon")]
+)
+def test_captured_steps_train_as_eager_ones(
+    norm: str, optimiser: str, compiled: bool, losses_of: Callable
+) -> None:
+    expected = losses_of("gpu", norm=norm, optimiser=optimiser)
     captured = CapturedTraining(compiled)
-    losses = losses_of("gpu", captured, norm=norm)
+    losses = losses_of("gpu", captured, norm=norm, optimiser=optimiser)
     assert captured.steps == STEPS  # it was not the ordinary path
     assert captured.misfits == 0
     torch.testing.assert_close(losses, expected, rtol=1e-3, atol=1e-4)

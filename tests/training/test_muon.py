@@ -1,0 +1,173 @@
+"""Muon against a literal restatement, against torch's own, and what it leaves to AdamW."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from reference.models import EVERYTHING
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.muon import MuonAdamW, orthogonalised
+
+RATE, DECAY = 0.02, 0.3
+SHAPES = ((6, 6), (6, 6), (4, 6), (9, 3))
+
+
+def matrices(dtype: torch.dtype, seed: int = 0) -> list[torch.nn.Parameter]:
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        torch.nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype))
+        for shape in SHAPES
+    ]
+
+
+def gradients(dtype: torch.dtype, steps: int) -> list[list[torch.Tensor]]:
+    return [[one.detach() for one in matrices(dtype, 1 + step)] for step in range(steps)]
+
+
+def train(
+    parameters: list[torch.nn.Parameter],
+    optimiser: torch.optim.Optimizer,
+    steps: list[list[torch.Tensor]],
+) -> list[torch.Tensor]:
+    """Take a step with each list of gradients, the learning rate halved each time."""
+    for step in steps:
+        for parameter, gradient in zip(parameters, step, strict=True):
+            parameter.grad = gradient.clone()
+        optimiser.step()
+        for group in optimiser.param_groups:
+            group["lr"] /= 2
+    return [parameter.detach() for parameter in parameters]
+
+
+def muon(parameters: list[torch.nn.Parameter]) -> MuonAdamW:
+    groups = [{"params": parameters, "muon": True, "weight_decay": DECAY}]
+    return MuonAdamW(groups, lr=RATE)
+
+
+def test_steps_are_those_of_the_paper() -> None:
+    """Jordan et al. 2024, with the scale of Liu et al. 2025, one matrix at a time."""
+    steps = gradients(torch.float64, 4)
+    expected = []
+    for place, start in enumerate(matrices(torch.float64)):
+        weight, momentum, rate = start.detach(), torch.zeros_like(start), RATE
+        for step in steps:
+            momentum = 0.95 * momentum + 0.05 * step[place]
+            x = 0.05 * step[place] + 0.95 * momentum
+            x = x / torch.linalg.matrix_norm(x, "fro")
+            for _ in range(5):
+                # The polynomial of the matrix is that of its singular values.
+                u, s, v = torch.linalg.svd(x, full_matrices=False)
+                x = u @ torch.diag(3.4445 * s - 4.775 * s**3 + 2.0315 * s**5) @ v
+            weight = weight - rate * DECAY * weight
+            weight = weight - rate * 0.2 * max(weight.shape) ** 0.5 * x
+            rate /= 2
+        expected.append(weight)
+    parameters = matrices(torch.float64)
+    for one, truth in zip(train(parameters, muon(parameters), steps), expected, strict=True):
+        torch.testing.assert_close(one, truth)
+
+
+def test_steps_are_those_of_torch() -> None:
+    """Up to bfloat16, in which torch iterates."""
+    steps = gradients(torch.float32, 4)
+    parameters, others = matrices(torch.float32), matrices(torch.float32)
+    torchs = torch.optim.Muon(others, lr=RATE, weight_decay=DECAY, adjust_lr_fn="match_rms_adamw")
+    start = [parameter.detach().clone() for parameter in parameters]
+    ours, theirs = train(parameters, muon(parameters), steps), train(others, torchs, steps)
+    for one, truth, before in zip(ours, theirs, start, strict=True):
+        moved = (truth - before).norm()
+        assert moved > 0.01 * before.norm()
+        assert (one - truth).norm() < 0.02 * moved
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (3, 9), (9, 3)])
+def test_directions_stay_and_sizes_become_about_one(shape: tuple[int, int]) -> None:
+    generator = torch.Generator().manual_seed(3)
+    given = torch.randn(5, *shape, generator=generator)
+    u, _, v = torch.linalg.svd(given, full_matrices=False)
+    sizes = u.mT @ orthogonalised(given) @ v.mT
+    diagonal = sizes.diagonal(dim1=1, dim2=2)
+    assert 0.3 < diagonal.min() < diagonal.max() < 1.3
+    assert diagonal.median() > 0.6
+    torch.testing.assert_close(sizes, torch.diag_embed(diagonal), rtol=0, atol=1e-3)
+    torch.testing.assert_close(orthogonalised(1e-3 * given), orthogonalised(given))
+    assert not orthogonalised(torch.zeros(2, *shape)).any()
+
+
+def test_matrices_without_a_gradient_stay() -> None:
+    parameters = matrices(torch.float32)
+    before = [parameter.detach().clone() for parameter in parameters]
+    parameters[0].grad = torch.ones(SHAPES[0])
+    muon(parameters).step()
+    assert not torch.equal(parameters[0], before[0])
+    for parameter, was in zip(parameters[1:], before[1:], strict=True):
+        assert torch.equal(parameter, was)
+
+
+def test_layers_are_trained_by_muon_and_the_rest_by_adamw(
+    make_module: Callable[..., GraphormerModule],
+    make_data: Callable[..., MoleculeDataModule],
+    make_trainer: Callable[..., Trainer],
+) -> None:
+    module = make_module(optimiser="muon", weight_decay=DECAY, **EVERYTHING)
+    make_trainer(max_epochs=1).fit(module, make_data())
+    optimiser = module.optimizers().optimizer
+    assert isinstance(optimiser, MuonAdamW)
+    names = {id(parameter): name for name, parameter in module.model.named_parameters()}
+    of_muon = {
+        names[id(parameter)]: group["weight_decay"]
+        for group in optimiser.param_groups
+        for parameter in group["params"]
+        if group["muon"]
+    }
+    hidden = re.compile(
+        r"layers\.\d+\.(attention\.(query|key|value|output)|local\.output|ffn\.[02]"
+        r"|token_projection\.(query|key|value))\.weight"
+    )
+    assert of_muon == {name: DECAY for name in names.values() if hidden.fullmatch(name)}
+    assert "layers.0.local.output.weight" in of_muon
+    for parameter, state in optimiser.state.items():
+        kept = (
+            {"momentum"} if names[id(parameter)] in of_muon else {"step", "exp_avg", "exp_avg_sq"}
+        )
+        assert set(state) == kept
+    # What is not Muon's moves as it does without Muon, as long as the gradients are the same.
+    twins = [make_module(optimiser=name, weight_decay=DECAY) for name in ("adamw", "muon")]
+    for twin in twins:
+        make_trainer(max_epochs=1, limit_train_batches=1).fit(twin, make_data())
+    adamw, muon_ = (dict(twin.model.named_parameters()) for twin in twins)
+    same = {name for name in adamw if torch.equal(adamw[name], muon_[name])}
+    assert {name for name in adamw if name not in same} == {
+        name for name in of_muon if name in adamw
+    }
+
+
+def test_unknown_optimiser_is_refused(make_module: Callable[..., GraphormerModule]) -> None:
+    with pytest.raises(ConfigError, match=r"optimiser is 'sgd'.*adamw"):
+        make_module(optimiser="sgd")
+
+
+def test_training_does_not_go_on_with_another_optimiser(
+    tmp_path: Path,
+    make_module: Callable[..., GraphormerModule],
+    make_data: Callable[..., MoleculeDataModule],
+    make_trainer: Callable[..., Trainer],
+) -> None:
+    trainer = make_trainer(max_epochs=1)
+    trainer.fit(make_module(), make_data())
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    with pytest.raises(CheckpointError, match=r"trained with --model\.optimiser adamw"):
+        make_trainer(max_epochs=2).fit(
+            make_module(optimiser="muon"),
+            make_data(),
+            ckpt_path=tmp_path / "a.ckpt",
+            weights_only=True,
+        )
