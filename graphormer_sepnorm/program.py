@@ -1,4 +1,4 @@
-"""How this process was started: by which command, and as which of several."""
+"""This process: by which command it was started, as which of several, on how many cores."""
 
 from __future__ import annotations
 
@@ -23,3 +23,8 @@ def is_first_process() -> bool:
     # As torchrun, SLURM and Lightning say it; before Lightning is loaded.
     ranks = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"))
     return all(rank in (None, "", "0") for rank in ranks)
+
+
+def cores() -> int:
+    """Return how many processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from rdkit import Chem, rdBase
 from rdkit import __version__ as RDKIT_VERSION
 
+from graphormer_sepnorm.wording import shortened
+
 __all__ = ["RDKIT_VERSION", "ParsedMolecule", "canonical_smiles", "parse_molblock", "parse_smiles"]
 
 _LOG_ROUTE = threading.Lock()
@@ -64,16 +66,18 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
         )
     head, _, rest = text.partition(" ")
     if _SPACE.search(head) or (rest and not rest.startswith("|")):
-        return ParsedMolecule(None, f"{_shorten(text)!r} has a space in it: one SMILES is expected")
+        return ParsedMolecule(
+            None, f"{shortened(text)!r} has a space in it: one SMILES is expected"
+        )
     if not (text.isascii() and text.isprintable()):
         # RDKit stops reading at such a character and returns what it has up to there.
-        return ParsedMolecule(None, f"{_shorten(text)!r} has a character that is not plain text")
+        return ParsedMolecule(None, f"{shortened(text)!r} has a character that is not plain text")
     with rdBase.BlockLogs():
         molecule = Chem.MolFromSmiles(text)
     if molecule is None:
         return ParsedMolecule(None, _why_not(text))
     if molecule.GetNumAtoms() == 0:
-        return ParsedMolecule(None, f"{_shorten(text)!r} has no atoms")
+        return ParsedMolecule(None, f"{shortened(text)!r} has no atoms")
     return ParsedMolecule(molecule, "")
 
 
@@ -126,7 +130,7 @@ def _why_not(text: str) -> str:
     with rdBase.BlockLogs():
         unchecked = Chem.MolFromSmiles(text, sanitize=False)
         problem = _chemistry_problem(unchecked)
-    return f"{_shorten(text)!r} is not a valid molecule: {problem or _syntax_error(text)}"
+    return f"{shortened(text)!r} is not a valid molecule: {problem or _syntax_error(text)}"
 
 
 def _chemistry_problem(unchecked: Chem.Mol | None) -> str:
@@ -155,7 +159,7 @@ def _block_error(text: str) -> str:
     log = _log_of(lambda: Chem.MolFromMolBlock(text, sanitize=False))
     # The last entry: remarks come first, and the stack trace of a failed assertion.
     entries = re.findall(r"^\[[\d:]+\] +(\S.*)$", log, re.MULTILINE)
-    return _shorten(entries[-1].strip(), 100) if entries else "it cannot be read"
+    return shortened(entries[-1].strip(), 100) if entries else "it cannot be read"
 
 
 def _log_of(read: Callable[[], object]) -> str:
@@ -173,7 +177,3 @@ def _log_of(read: Callable[[], object]) -> str:
         finally:
             rdBase.LogToCppStreams()
     return caught.getvalue()
-
-
-def _shorten(text: str, length: int = 60) -> str:
-    return text if len(text) <= length else text[: length - 3] + "..."

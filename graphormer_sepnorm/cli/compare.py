@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
-from graphormer_sepnorm.program import command
+from graphormer_sepnorm.program import command, cores
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.cli.fit_check import CheckedFit
@@ -274,14 +274,10 @@ def _train(
     return _say_failed(unfinished, len(runs), directory)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
 def _threads(jobs: int) -> int:
     """Threads of each process: those that the user wants, or an equal share of the cores."""
     wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return int(wanted) if wanted.isdigit() and int(wanted) else max(1, _cores() // jobs)
+    return int(wanted) if wanted.isdigit() and int(wanted) else max(1, cores() // jobs)
 
 
 def _places(jobs: int | None, checked: CheckedFit, runs: int) -> tuple[list[str], int]:
@@ -299,7 +295,7 @@ def _places(jobs: int | None, checked: CheckedFit, runs: int) -> tuple[list[str]
     if gpus and devices not in ("auto", "1"):
         # A run takes several GPUs, or names its own: then runs take turns.
         return [], min(jobs or 1, runs)
-    jobs = min(jobs or default_jobs(len(gpus), _cores()), runs)
+    jobs = min(jobs or default_jobs(len(gpus), cores()), runs)
     return (gpus if len(gpus) > 1 else []), jobs
 
 

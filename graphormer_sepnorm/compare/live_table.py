@@ -20,6 +20,7 @@ from rich.text import Text
 from graphormer_sepnorm.compare.runner import Display, Run
 from graphormer_sepnorm.files import read_json
 from graphormer_sepnorm.training.report import METRIC_NAMES
+from graphormer_sepnorm.wording import clock
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class Lines:
         """Say with which result."""
         self._done += 1
         count = f"{self._done} of {self._total}"
-        _say(f"{run.name}: finished ({count}), {outcome(run)}, {_clock(seconds)}")
+        _say(f"{run.name}: finished ({count}), {outcome(run)}, {clock(seconds)}")
 
     def failed(self, run: Run, why: str) -> None:
         """Say why."""
@@ -241,7 +242,7 @@ class LiveTable:
         line = f"{done} of {len(self._runs)} runs finished"
         left = self._all_left(progress)
         if not math.isnan(left):
-            line += f", about {_clock(left)} left"
+            line += f", about {clock(left)} left"
         notes = [*self._failures, *([self._note] if self._note else [])]
         return Group(table, Text(line), *(Text(note) for note in notes))
 
@@ -262,7 +263,7 @@ class LiveTable:
             f"{progress.step:,}/{total:,}" if began else "",
             _number(progress.newest),
             _number(progress.best),
-            _clock(progress.left) if state == "runs" and not math.isnan(progress.left) else "",
+            clock(progress.left) if state == "runs" and not math.isnan(progress.left) else "",
         ]
 
     def _all_left(self, progress: Mapping[Run, Progress]) -> float:
@@ -287,12 +288,6 @@ def _stopping(running: Sequence[Run]) -> str:
 
 def _number(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.4f}"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
 
 
 def choose_display(

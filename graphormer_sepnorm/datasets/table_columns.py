@@ -10,10 +10,10 @@ from graphormer_sepnorm.datasets.table_options import TableOptions
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import find_column, find_smiles_column, parse_number
 from graphormer_sepnorm.tables.reader import Row, TableReader
+from graphormer_sepnorm.wording import listed
 
 # Words in the name of a column of numbers that are no property of a molecule.
 _ID_WORDS = {"id", "ids", "idx", "index", "row", "nr", "cid", "sid", "title", "unnamed"}
-_LISTED = 12
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,14 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
     if candidates:
         names = [columns[position] for position in candidates]
         raise DataError(
-            f"{where}: {len(names)} columns hold numbers ({_listed(names)}): say which are the "
+            f"{where}: {len(names)} columns hold numbers ({listed(names)}): say which are the "
             f"labels, for example --data.target_columns '[{names[0]}]'"
         )
     commas = sum("decimal comma" in _why_no_number(row) for row in sample)
     hint = " (there are numbers with a decimal comma, which has to be a point)" if commas else ""
     raise DataError(
         f"{where}: no column holds numbers that could be labels{hint} (columns: "
-        f"{_listed(columns)}): name the labels with --data.target_columns '[COLUMN]'"
+        f"{listed(columns)}): name the labels with --data.target_columns '[COLUMN]'"
     )
 
 
@@ -142,9 +142,3 @@ def _counts(values: list[float]) -> bool:
     """Whether a column is 0, 1, 2, ... or 1, 2, 3, ..."""
     first = values[0]
     return first in (0, 1) and values == [first + step for step in range(len(values))]
-
-
-def _listed(names: Sequence[str]) -> str:
-    rest = len(names) - _LISTED
-    shown = ", ".join(" ".join(name.split()) for name in names[:_LISTED])
-    return f"{shown} and {rest} more" if rest > 0 else shown

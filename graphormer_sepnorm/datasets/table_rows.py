@@ -18,12 +18,14 @@ from graphormer_sepnorm.program import is_first_process
 from graphormer_sepnorm.tables.columns import parse_number
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Row, open_table
+from graphormer_sepnorm.wording import shortened
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _SAMPLE = 1000  # rows that are looked at to tell columns of numbers
 _LARGEST = float(np.finfo(np.float32).max)  # labels and weights are kept as float32
+_SHOWN = 40  # characters of a cell in a message
 
 # Kinds of reasons, for counting.
 MALFORMED = "malformed"
@@ -213,7 +215,11 @@ class _RowReader:
         cell = row.cells[position]
         word = "" if cell is None else str(cell).strip()
         if word.lower() not in SPLIT_WORDS:
-            said = f"is {_shorten(word)!r}, not train, validation or test" if word else "is missing"
+            said = (
+                f"is {shortened(word, _SHOWN)!r}, not train, validation or test"
+                if word
+                else "is missing"
+            )
             raise _Unusable(BAD_SPLIT, f"the split {said}")
         return SPLIT_WORDS[word.lower()]
 
@@ -223,7 +229,7 @@ def _number(cell: object, kind: str, what: str) -> float:
         value = parse_number(cell)
     except ValueError as error:
         why = str(error).rpartition(" is ")[2]  # "not a number", "not finite", and advice
-        raise _Unusable(kind, f"{what} is {_shorten(str(cell))!r}: {why}") from None
+        raise _Unusable(kind, f"{what} is {shortened(str(cell), _SHOWN)!r}: {why}") from None
     if abs(value) > _LARGEST:
         raise _Unusable(kind, f"{what} is {value:.6g}: too large")
     return value
@@ -233,7 +239,3 @@ def _mol_block(record: str) -> str:
     """Return the part of an SDF record that is the molecule, without its data fields."""
     block, end, _ = record.partition("M  END")
     return f"{block}{end}\n" if end else record
-
-
-def _shorten(text: str, length: int = 40) -> str:
-    return text if len(text) <= length else text[: length - 3] + "..."

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from graphormer_sepnorm.errors import DataError, did_you_mean
+from graphormer_sepnorm.wording import in_a_line, listed
 
 # Names of a column of SMILES, in lower-case letters and digits only, the surest first.
 _SMILES_NAMES = (
@@ -65,7 +66,7 @@ def find_smiles_column(
                 f"{where}: several columns could hold the SMILES ({names}): name it with {option}"
             )
     raise DataError(
-        f"{where}: no column is called smiles; the columns are {_listed(columns)}: name it with "
+        f"{where}: no column is called smiles; the columns are {listed(columns)}: name it with "
         f"{option}"
     )
 
@@ -97,7 +98,7 @@ def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
             )
     raise DataError(
         f"{where}: there is no column {wanted!r}"
-        f"{did_you_mean(wanted, map(_in_a_line, columns))}; the columns are {_listed(columns)}"
+        f"{did_you_mean(wanted, map(in_a_line, columns))}; the columns are {listed(columns)}"
     )
 
 
@@ -140,12 +141,3 @@ def parse_number(cell: object) -> float:
 
 def _plain(name: str) -> str:
     return "".join(filter(str.isalnum, name.lower()))
-
-
-def _in_a_line(name: str) -> str:
-    return " ".join(name.split())
-
-
-def _listed(columns: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(map(_in_a_line, columns[:most]))
-    return f"{shown} and {len(columns) - most} more" if len(columns) > most else shown

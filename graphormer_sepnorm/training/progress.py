@@ -10,6 +10,8 @@ from typing import Any
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 
+from graphormer_sepnorm.wording import clock
+
 _SECONDS_BETWEEN_LINES = 20.0
 
 
@@ -115,16 +117,10 @@ class TrainingProgress(ProgressBar):
                 parts.append(f"{label} {value:.4f}")
         parts.append(f"{self._graphs / elapsed:,.0f} graphs/s")
         if done and total > trainer.global_step:
-            parts.append(f"{_clock((total - trainer.global_step) * elapsed / done)} left")
+            parts.append(f"{clock((total - trainer.global_step) * elapsed / done)} left")
         line = " · ".join(parts)
         if self._live:
             sys.stderr.write(f"\r\x1b[K{line}")
         else:
             sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 import subprocess
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +17,7 @@ from graphormer_sepnorm.files import read_json, write_json
 from graphormer_sepnorm.inference.checkpoint import package_versions
 from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.summary import count_parameters
+from graphormer_sepnorm.program import cores
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.report import units
 
@@ -157,7 +156,7 @@ def _machine(trainer: Trainer, module: LightningModule) -> dict[str, Any]:
     return {
         "system": platform.platform(),
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+        "cores": cores(),
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(module.device) if on_gpu else module.device.type,
         "processes": trainer.world_size,

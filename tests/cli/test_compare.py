@@ -594,7 +594,7 @@ def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert places(None, 2) == (["0", "1", "2"], 2)
     # A run that takes two has them all before it.
     assert places(None, 8, "gpu", "2") == ([], 1)
-    monkeypatch.setattr(command, "_cores", lambda: 6)
+    monkeypatch.setattr(command, "cores", lambda: 6)
     assert places(None, 8, "cpu", "auto") == ([], 6)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6,7")
     assert places(None, 8) == (["5", "6", "7"], 3)
@@ -603,7 +603,7 @@ def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_cores", lambda: 8)
+    monkeypatch.setattr(command, "cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert [command._threads(jobs) for jobs in (1, 3, 16)] == [8, 2, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "5")

@@ -164,7 +164,7 @@ def test_each_arm_of_the_ingredients_is_what_its_name_says() -> None:
             assert len(on) == 4
         elif arm.name.startswith("plus-"):
             assert len(on) >= 5
-        else:  # another norm, batch or learning rate
+        else:  # another norm, optimiser, batch or learning rate
             assert dataclasses.replace(model, norm=whole.norm) == whole
 
 
