@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 import yaml
 from lightning.pytorch import Trainer
 
+from graphormer_sepnorm.cli import compare
+from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.lightning_cli import TRAINER_DEFAULTS, TrainCLI
 from graphormer_sepnorm.cli.options import option_names
 from graphormer_sepnorm.cli.run_directory import new_run_directory
@@ -166,6 +170,27 @@ def test_each_arm_of_the_ingredients_is_what_its_name_says() -> None:
             assert len(on) >= 5
         else:  # another norm, optimiser, batch or learning rate
             assert dataclasses.replace(model, norm=whole.norm) == whole
+
+
+def gpu_commands() -> list[str]:
+    page = (REPOSITORY / "docs" / "gpu.md").read_text(encoding="utf-8")
+    return re.findall(r"^    python train\.py (.*)$", page, re.MULTILINE)
+
+
+def test_there_are_commands_waiting_for_a_gpu() -> None:
+    assert sum("compare" in command for command in gpu_commands()) >= 5
+
+
+@pytest.mark.parametrize("command", gpu_commands())
+def test_commands_waiting_for_a_gpu_are_understood(command: str) -> None:
+    verb, *words = shlex.split(command)
+    of_arms: list[tuple[str, ...]] = [()]
+    if verb == "compare":
+        options, words = compare._parse(words)
+        of_arms = [arm.arguments for arm in compare._asked(options, words, None).arms]
+    words, _ = resolve_in_arguments(["fit", *words])
+    for arguments in of_arms:
+        assert Parsed([*words, *arguments], None).config["fit"].engine in ("captured", "compiled")
 
 
 def test_zinc_subset_is_the_recipe_of_version_1() -> None:
