@@ -216,7 +216,7 @@ class TrainCLI(LightningCLI):
 
         Raises:
             ConfigError: An option is unknown or has no fitting value, or a value that was given
-                contradicts the checkpoint.
+                contradicts the checkpoint, or training is to go on from one without its state.
         """
         with explain(self._subcommand_parsers, args):
             self.config = parser.parse_args(args)  # type: ignore[arg-type]
@@ -230,6 +230,11 @@ class TrainCLI(LightningCLI):
         if verb == "fit" and Path(options.ckpt_path).is_dir() and file.with_name(LAST).is_file():
             file = file.with_name(LAST)  # training goes on where it was, not where it was best
         checkpoint = read_checkpoint(file)
+        if verb == "fit" and "optimizer_states" not in checkpoint:
+            raise ConfigError(
+                f"{file} is for prediction alone: training cannot go on from it, the state of its "
+                "optimiser is not there"
+            )
         with explain(self._subcommand_parsers, args):
             self.config = adopt_checkpoint(
                 parser,

@@ -93,7 +93,7 @@ class GraphormerModule(LightningModule):
             targets that add up over a molecule), or both. Costs width parameters a target.
         loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
         optimiser: adamw, or muon, which trains the matrices of the layers by Muon and the rest by
-            AdamW. Costs a few hundredths of a step.
+            AdamW. Costs 30 ms a step on a CPU core at 12 layers of 72 channels.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
         final_learning_rate: Learning rate at the end of training.
         weight_decay: Decoupled (AdamW's) decay of what weight_decay_on says.
@@ -318,7 +318,6 @@ class GraphormerModule(LightningModule):
         if self._trainer is not None:
             self._compare_data(facts)
             if self._trainer.state.fn == "fit":
-                self._compare_optimiser(checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY])
                 own = {name: getattr(self.architecture, name) for name in REGULARISATION}
                 facts = {**facts, "model": {**facts["model"], **own}}
         self._build(facts)
@@ -338,15 +337,6 @@ class GraphormerModule(LightningModule):
             raise CheckpointError(f"{what}: training cannot go on with other data")
         if splits.name == facts["dataset"]:
             log.warning("%s: its splits may differ", what)
-
-    def _compare_optimiser(self, options: dict[str, Any]) -> None:
-        """Refuse to go on with another optimiser than that of the checkpoint's moments."""
-        before = options.get("optimiser", "adamw")  # the only one, before there was a choice
-        if before != self.hparams["optimiser"]:
-            raise CheckpointError(
-                f"the checkpoint was trained with --model.optimiser {before}: training cannot go "
-                f"on with {self.hparams['optimiser']}"
-            )
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Predict in real units (regression) or as logits (binary): float ``[B, T]``."""

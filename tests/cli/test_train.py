@@ -242,6 +242,8 @@ def test_run_goes_on_from_its_last_checkpoint(
         ("fit --norm sepnorm", "unknown option --norm (did you mean '--model.norm'?)"),
         ("fit --model.layers three", "--model.layers: Expected a <class 'int'>. Got value: three"),
         ("fit --model.loss l3", "--model.loss: "),
+        ("fit --model.optimiser sgd", "--model.optimiser: "),
+        ("fit --ckpt_path esol", "is for prediction alone: training cannot go on from it"),
         ("fit --model.seed 3", "--model.seed is set by --seed_everything"),
         ("fit --data.batch_size 1", "--data.batch_size is 1"),
         ("fit --seed_everything -1", "--seed_everything is -1: it must be from 0 to 4294967295"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from lightning.pytorch import Trainer
 from reference.models import EVERYTHING
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.muon import MuonAdamW, orthogonalised
 
@@ -153,21 +152,3 @@ def test_layers_are_trained_by_muon_and_the_rest_by_adamw(
 def test_unknown_optimiser_is_refused(make_module: Callable[..., GraphormerModule]) -> None:
     with pytest.raises(ConfigError, match=r"optimiser is 'sgd'.*adamw"):
         make_module(optimiser="sgd")
-
-
-def test_training_does_not_go_on_with_another_optimiser(
-    tmp_path: Path,
-    make_module: Callable[..., GraphormerModule],
-    make_data: Callable[..., MoleculeDataModule],
-    make_trainer: Callable[..., Trainer],
-) -> None:
-    trainer = make_trainer(max_epochs=1)
-    trainer.fit(make_module(), make_data())
-    trainer.save_checkpoint(tmp_path / "a.ckpt")
-    with pytest.raises(CheckpointError, match=r"trained with --model\.optimiser adamw"):
-        make_trainer(max_epochs=2).fit(
-            make_module(optimiser="muon"),
-            make_data(),
-            ckpt_path=tmp_path / "a.ckpt",
-            weights_only=True,
-        )
