@@ -13,6 +13,8 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.model.compiled import usable
+from graphormer_sepnorm.model.compiled_messages import message_sums
 
 LocalName = Literal["none", "gine"]
 LOCALS: tuple[LocalName, ...] = get_args(LocalName)
@@ -39,8 +41,10 @@ class BondMessages(nn.Module):
 
     def forward(self, rows: Tensor, batch: GraphBatch) -> Tensor:
         """Return what the packed rows ``[R, C]`` are told by their neighbours, ``[R, C]``."""
-        source, target, kind = batch.bonds
         bonds = self.bond(batch.bond_rows).sum(1)
+        if usable(rows):
+            return self.output(message_sums(rows, bonds, batch.bonds))
+        source, target, kind = batch.bonds
         messages = (rows.index_select(0, source) + bonds.index_select(0, kind)).relu()
         # Bonds that only fill up lead to one row more.
         sums = messages.new_zeros(len(rows) + 1, rows.shape[1]).index_add(0, target, messages)
