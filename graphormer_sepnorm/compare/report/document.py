@@ -41,7 +41,7 @@ from graphormer_sepnorm.compare.report.tables import (
     precision_table,
     seeds_table,
 )
-from graphormer_sepnorm.compare.report.text import answers, cautions, method, unfinished
+from graphormer_sepnorm.compare.report.text import answers, cautions, method, title_of, unfinished
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, replacing
 
@@ -84,9 +84,7 @@ def write_report(directory: Path) -> None:
 
 
 def _answer(results: Results) -> Iterator[Block]:
-    names = arm_names(results)
-    title = f"{' and '.join(names[1:])} against {names[0]}" if len(names) > 1 else names[0]
-    yield Heading(f"{title} on {results['dataset']}", level=1)
+    yield Heading(title_of(results), level=1)
     for text in unfinished(results):
         yield Paragraph(text, "warning")
     for text in answers(results):

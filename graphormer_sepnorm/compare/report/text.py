@@ -24,6 +24,8 @@ MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
 # With fewer, a sign-flip p below 0.05 cannot come out.
 ENOUGH_SEEDS = 6
+# With more, the arms whose effect is not resolved share one sentence.
+FEW_ARMS = 3
 # Chen et al. 2023, Table 3: single numbers, without seeds.
 PAPER = {
     "zinc": "MAE 0.069 to 0.052",
@@ -106,11 +108,30 @@ def count(items: int, what: str) -> str:
     return f"{items:,} {what}" if items == 1 else f"{items:,} {what}s"
 
 
+def title_of(results: Results) -> str:
+    """What is compared with what, on which data."""
+    baseline, *others = arm_names(results)
+    arms = " and ".join(others) if len(others) <= FEW_ARMS else count(len(others), "arm")
+    return f"{f'{arms} against ' if others else ''}{baseline} on {results['dataset']}"
+
+
 def answers(results: Results) -> list[str]:
-    """The answer: one sentence for each arm but the baseline, in the order of the arms."""
+    """The answer: one sentence for each arm but the baseline, in the order of the arms.
+
+    Of many arms, those that are not resolved are named together.
+    """
     comparisons = made_comparisons(results)
     if comparisons:
-        texts = [_answer(results, one) for one in comparisons]
+        open_ones = [one for one in comparisons if not one["test"]["resolved"]]
+        together = len(comparisons) > FEW_ARMS and len(open_ones) > 1
+        told = [one for one in comparisons if not (together and one in open_ones)]
+        texts = [_answer(results, one) for one in told]
+        if together:
+            texts.append(
+                f"Not resolved for {len(open_ones)} of {count(len(comparisons), 'arm')} against "
+                f"{open_ones[0]['baseline']}: {', '.join(one['arm'] for one in open_ones)}. Their "
+                "differences, and their intervals if there are several seeds, are in Table 2."
+            )
         if results["complete"]:
             return texts
         return [f"So far: {text.replace('Not resolved', 'not resolved', 1)}" for text in texts]

@@ -16,7 +16,14 @@ from graphormer_sepnorm.cli.compare import make_report
 from graphormer_sepnorm.compare.report.blocks import Heading, Paragraph, Table, to_html, to_markdown
 from graphormer_sepnorm.compare.report.document import write_report
 from graphormer_sepnorm.compare.report.latex import latex, to_latex
-from graphormer_sepnorm.compare.report.text import answers, cautions, number, p_value, signed
+from graphormer_sepnorm.compare.report.text import (
+    answers,
+    cautions,
+    number,
+    p_value,
+    signed,
+    title_of,
+)
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, write_json
 
@@ -138,6 +145,34 @@ def test_one_seed_has_no_interval(values):
 def test_equal_differences_are_not_an_answer(values):
     changes = {"sd": 0.0, "mean": -0.01, "low": -0.01, "high": -0.01, "resolved": False}
     assert "spread has not been measured" in answers(with_test(values, **changes))[0]
+
+
+def with_many_arms(values: dict, resolved: int) -> dict:
+    """Results with five arms beside the baseline, the first of them resolved."""
+    results = with_test(values)
+    (first,) = results["comparisons"]
+    results["comparisons"] = [copy.deepcopy(first) | {"arm": f"arm {place}"} for place in range(5)]
+    for place, one in enumerate(results["comparisons"]):
+        one["test"]["resolved"] = place < resolved
+    results["arms"] = [results["arms"][0]] + [
+        results["arms"][1] | {"name": f"arm {place}"} for place in range(5)
+    ]
+    return results
+
+
+def test_many_arms_that_are_not_resolved_share_a_sentence(values):
+    results = with_many_arms(values, resolved=2)
+    assert title_of(results) == "5 arms against sharenorm on zinc-subset"
+    *resolved, rest = answers(results)
+    assert [text.split(" is ")[0] for text in resolved] == ["arm 0", "arm 1"]
+    assert rest.startswith("Not resolved for 3 of 5 arms against sharenorm: arm 2, arm 3, arm 4. ")
+    results["complete"] = False
+    assert answers(results)[-1].startswith("So far: not resolved for 3 of 5 arms")
+
+
+@pytest.mark.parametrize("resolved", [4, 5])
+def test_of_many_arms_at_most_one_is_not_resolved(values, resolved):
+    assert len(answers(with_many_arms(values, resolved))) == 5
 
 
 def test_few_seeds_are_said_aloud(values):
