@@ -87,8 +87,9 @@ def walk_probabilities(adjacency: Tensor, block: AttentionBlock, steps: int) -> 
     """
     is_atom = block.pair_type.diagonal(dim1=1, dim2=2) >= FIRST_ATOM_PAIR
     walk = adjacency / adjacency.sum(-1, keepdim=True).clamp(min=1)
-    powers = [is_atom.to(walk.dtype).diag_embed()]
+    walks = walk.new_empty(steps, *walk.shape)
+    walks[0] = is_atom.to(walk.dtype).diag_embed()
     with torch.autocast(walk.device.type, enabled=False):
-        for _ in range(steps - 1):
-            powers.append(torch.bmm(powers[-1], walk))
-    return torch.stack(powers)
+        for power in range(1, steps):
+            torch.bmm(walks[power - 1], walk, out=walks[power])
+    return walks

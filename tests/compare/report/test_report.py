@@ -232,6 +232,7 @@ def test_numbers_in_tables_are_those_of_the_results(written, name):
                     assert float(cell) == pytest.approx(run[part], abs=5.01e-5)
                 else:
                     assert cell == run["status"]
+    assert "**Table 2.** Difference to sharenorm" in markdown  # `answers` names it so
     differences = table_in(markdown, "Difference to sharenorm")
     for one in results["comparisons"]:
         test = one["test"]
