@@ -87,6 +87,7 @@ def walk_probabilities(adjacency: Tensor, block: AttentionBlock, steps: int) -> 
     """
     is_atom = block.pair_type.diagonal(dim1=1, dim2=2) >= FIRST_ATOM_PAIR
     walk = adjacency / adjacency.sum(-1, keepdim=True).clamp(min=1)
+    # In place: the largest numbers of a batch, which stacked from a list would be there twice.
     walks = walk.new_empty(steps, *walk.shape)
     walks[0] = is_atom.to(walk.dtype).diag_embed()
     with torch.autocast(walk.device.type, enabled=False):

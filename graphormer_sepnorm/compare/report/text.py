@@ -124,7 +124,7 @@ def answers(results: Results) -> list[str]:
     if comparisons:
         open_ones = [one for one in comparisons if not one["test"]["resolved"]]
         together = len(comparisons) > FEW_ARMS and len(open_ones) > 1
-        told = [one for one in comparisons if not (together and one in open_ones)]
+        told = [one for one in comparisons if one["test"]["resolved"] or not together]
         texts = [_answer(results, one) for one in told]
         if together:
             texts.append(
