@@ -49,7 +49,7 @@ ONLY_MODULES = {
         "graphormer_sepnorm.compare.arms",
         "graphormer_sepnorm.compare.comparison",
     },
-    ("results", "model"): {"graphormer_sepnorm.model.token_norm"},
+    ("results", "model"): {"graphormer_sepnorm.model.norm_arms"},
     ("model", "graphs"): {
         "graphormer_sepnorm.graphs.batch",
         "graphormer_sepnorm.graphs.vocabulary",

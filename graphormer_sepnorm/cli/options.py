@@ -15,7 +15,7 @@ from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 from graphormer_sepnorm.datasets.catalogue import DATASETS, TABLE
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.inference.checkpoint import KEY
-from graphormer_sepnorm.model.token_norm import norm_name
+from graphormer_sepnorm.model.norm_arms import norm_name
 
 # How training goes on, which a resumed run may change; not what is trained.
 CHANGEABLE = tuple(

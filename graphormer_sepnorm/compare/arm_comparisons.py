@@ -16,7 +16,7 @@ from graphormer_sepnorm.compare.roc_statistics import (
 )
 from graphormer_sepnorm.compare.statistics import holm, paired_difference, paired_errors
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.model.token_norm import norm_name
+from graphormer_sepnorm.model.norm_arms import norm_name
 
 # Relative change of the test metric that SepNorm's paper reports for Graphormer, in percent
 # (Chen et al. 2023, table of graph tasks): single numbers, without seeds, of a variant not named.

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.token_norm import norm_name
+from graphormer_sepnorm.model.norm_arms import norm_name
 
 NORM = "model.norm"
 

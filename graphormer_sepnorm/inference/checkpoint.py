@@ -2,7 +2,7 @@
 
 Beside what Lightning keeps there is one plain dictionary under the key ``graphormer_sepnorm``:
 
-* ``format_version``: 1;
+* ``format_version``: 2;
 * ``model``: the fields of `GraphormerConfig`, table sizes filled in;
 * ``task``, ``target_mean``, ``target_std``: what is predicted, and how its values were scaled;
 * ``weight_scale``: what brings the weights of the training graphs to a mean of 1;
@@ -39,7 +39,7 @@ from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.resources import model_names, model_path
 
 KEY = "graphormer_sepnorm"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
 
 _REQUIRED = (

@@ -17,24 +17,6 @@ from graphormer_sepnorm.model.compiled import PackedBias, attend
 from graphormer_sepnorm.model.encodings import BlockBias
 
 
-class TokenProjection(nn.Module):
-    """Query, key and value of the graph token, by weights of its own.
-
-    Marouani et al. 2026, "Revisiting [CLS] and Patch Token Interaction in Vision Transformers": in
-    early layers a token that stands for the whole wants other projections than one that stands for
-    a part, as it wants other norms.
-
-    Args:
-        width: C.
-    """
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
-
-
 class GraphAttention(nn.Module):
     """Multi-head attention with an additive bias (Ying et al. 2021, Eq. 6).
 
@@ -55,29 +37,18 @@ class GraphAttention(nn.Module):
         self.value = nn.Linear(width, width)
         self.output = nn.Linear(width, width)
 
-    def forward(
-        self,
-        rows: Tensor,
-        batch: GraphBatch,
-        biases: Sequence[BlockBias],
-        of_tokens: TokenProjection | None = None,
-    ) -> Tensor:
+    def forward(self, rows: Tensor, batch: GraphBatch, biases: Sequence[BlockBias]) -> Tensor:
         """Mix the rows of each graph.
 
         Args:
             rows: ``[R, C]``, graph tokens first.
             batch: Says which rows belong together.
             biases: One per attention block, see `AttentionBias`.
-            of_tokens: Projects the graph tokens; None: they are projected as the atoms.
 
         Returns:
             ``[R, C]``.
         """
-        if of_tokens is None:
-            projected = _project(self, rows)
-        else:
-            tokens, atoms = rows[: batch.num_graphs], rows[batch.num_graphs :]
-            projected = torch.cat([_project(of_tokens, tokens), _project(self, atoms)])
+        projected = self._project(rows)
         dropout = self.dropout if self.training else 0.0
         if isinstance(biases[0], PackedBias):
             return self.output(
@@ -88,6 +59,12 @@ class GraphAttention(nn.Module):
             for block, bias in zip(batch.blocks, biases, strict=True)
         ]
         return self.output(torch.cat(mixed).index_select(0, batch.unpad))
+
+    def _project(self, rows: Tensor) -> Tensor:
+        """Return query, key and value of packed rows side by side, ``[R, 3 C]``, in one product."""
+        parts = (self.query, self.key, self.value)
+        weight, bias = (torch.cat([getattr(p, name) for p in parts]) for name in ("weight", "bias"))
+        return functional.linear(rows, weight, bias)
 
     def _attend_padded(
         self, projected: Tensor, block: AttentionBlock, bias: Tensor, dropout: float
@@ -105,10 +82,3 @@ class GraphAttention(nn.Module):
         weights = functional.dropout(logits.softmax(-1), dropout)
         result = (weights @ value).unflatten(0, (-1, self.heads))  # [b, H, T, C / H]
         return result.transpose(1, 2).flatten(0, 1).flatten(1)
-
-
-def _project(layers: TokenProjection | GraphAttention, rows: Tensor) -> Tensor:
-    """Return query, key and value of packed rows side by side, ``[R, 3 C]``, in one product."""
-    parts = (layers.query, layers.key, layers.value)
-    weight, bias = (torch.cat([getattr(p, name) for p in parts]) for name in ("weight", "bias"))
-    return functional.linear(rows, weight, bias)

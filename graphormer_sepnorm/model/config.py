@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Literal
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.local import LOCALS, LocalName
+from graphormer_sepnorm.model.norm_arms import norm_name
 from graphormer_sepnorm.model.random_walks import ENCODINGS, EncodingName
 from graphormer_sepnorm.model.readout import READOUTS, ReadoutName
-from graphormer_sepnorm.model.token_norm import norm_name
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 # Options by which the network becomes another than Graphormer; their defaults are Graphormer's.
-INGREDIENTS = (
-    *("encodings", "local", "degree_scaler", "bias_mixing", "graph_token_projections"),
-    "readout",
-)
+INGREDIENTS = ("encodings", "local", "degree_scaler", "bias_mixing", "readout")
 # Options that act in training only: a network trained with some can go on with others.
 REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
 
@@ -51,8 +48,6 @@ class GraphormerConfig:
         num_targets: Outputs.
         degree_scaler: Whether attention is scaled by degrees, see `degree_scaler`.
         bias_mixing: Whether each layer mixes the heads of the attention bias, see `bias_mixing`.
-        graph_token_projections: Layers, from the first on, in which the graph token has a query,
-            key and value projection of its own, see `TokenProjection`.
         readout: What predictions are read from: ``graph_token`` (Graphormer), ``sum`` of the atoms,
             or ``both``, see `readout`.
         mean_atoms: Atoms of an average training graph: sums over atoms are divided by it.
@@ -84,7 +79,6 @@ class GraphormerConfig:
     local: LocalName = "none"
     degree_scaler: bool = False
     bias_mixing: bool = False
-    graph_token_projections: int = 0
     drop_path: float = 0.0
 
     def __post_init__(self) -> None:
@@ -103,11 +97,6 @@ class GraphormerConfig:
                 )
         if self.width % self.heads:
             raise ConfigError(f"width {self.width} is not a multiple of heads {self.heads}")
-        if not 0 <= self.graph_token_projections <= self.layers:
-            raise ConfigError(
-                f"graph_token_projections {self.graph_token_projections} must be between 0 and "
-                f"layers {self.layers}"
-            )
         if not 1 <= self.max_path_length <= self.path_rows:
             raise ConfigError(
                 f"max_path_length {self.max_path_length} must be between 1 and path_rows "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.attention import GraphAttention, TokenProjection
+from graphormer_sepnorm.model.attention import GraphAttention
 from graphormer_sepnorm.model.bias_mixing import BiasMixing
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.degree_scaler import DegreeScaler, log_degrees
@@ -20,9 +20,9 @@ from graphormer_sepnorm.model.dropout import dropout, dropout_add
 from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias, BlockBias
 from graphormer_sepnorm.model.initialisation import initialise
 from graphormer_sepnorm.model.local import BondMessages
+from graphormer_sepnorm.model.norm_arms import NormArm, make_norm
 from graphormer_sepnorm.model.random_walks import RandomWalkEncoding
 from graphormer_sepnorm.model.readout import AtomReadout, sum_over_atoms
-from graphormer_sepnorm.model.token_norm import NormArm, make_norm
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.batch import GraphBatch
@@ -42,9 +42,6 @@ class Layer(nn.Module):
         self.dropout = config.dropout
         self.attention_norm = make_norm(config.norm, config.width, first=self.pre and place == 0)
         self.attention = GraphAttention(config.width, config.heads, config.attention_dropout)
-        self.token_projection = (
-            TokenProjection(config.width) if place < config.graph_token_projections else None
-        )
         self.bias_mixing = BiasMixing(config.heads) if config.bias_mixing else None
         self.degree_scaler = DegreeScaler(config.width) if config.degree_scaler else None
         self.local = (
@@ -99,7 +96,7 @@ class Layer(nn.Module):
     ) -> Tensor:
         if self.bias_mixing is not None:
             biases = self.bias_mixing(biases)
-        update = self.attention(rows, batch, biases, self.token_projection)
+        update = self.attention(rows, batch, biases)
         if self.degree_scaler is not None:
             update = self.degree_scaler(update, log_degree)
         return update if self.local is None else update + self.local(rows, batch)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.token_norm import NORM_KINDS
+from graphormer_sepnorm.model.norm_arms import NORM_KINDS
 
 _NAME_OF = {nn.BatchNorm1d: "bn", nn.LayerNorm: "ln"}
 

@@ -26,7 +26,6 @@ _PARTS = {
 _LAYER_PARTS = {
     "norms": {"attention_norm", "ffn_norm"},
     "attention and FFN": {"attention", "ffn"},
-    "graph token's projections": {"token_projection"},
     "messages along bonds": {"local"},
     "degree scaler": {"degree_scaler"},
     "mixing of the bias": {"bias_mixing"},
@@ -55,8 +54,7 @@ def parameter_table(model: Graphormer) -> str:
             sum(p.numel() for name, p in layer.named_parameters() if name.split(".")[0] in parts)
             for layer in model.layers
         ]
-        # The first layer's first norm may be another than the rest's (see make_norm), and the first
-        # layers may have projections that the others have not.
+        # The first layer's first norm may be another than the rest's (see make_norm).
         runs = [(len(list(run)), number) for number, run in groupby(each) if number]
         if runs:
             shape = " + ".join(f"{count} x {number:,}" for count, number in runs)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.compare.arms import Arm
-from graphormer_sepnorm.model.token_norm import norm_name
+from graphormer_sepnorm.model.norm_arms import norm_name
 
 # Options that make no other experiment: seed, places, what is shown and kept. Which data a run had
 # says the fingerprint of the data.

@@ -14,7 +14,7 @@ import yaml
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.comparison import Comparison, flat
 from graphormer_sepnorm.errors import ConfigError, DataError
-from graphormer_sepnorm.model.token_norm import norm_name
+from graphormer_sepnorm.model.norm_arms import norm_name
 from graphormer_sepnorm.results.commands import NO_DIFFERENCE, name_and_commands
 from graphormer_sepnorm.results.records import Experiment, SeedRun, read_json
 

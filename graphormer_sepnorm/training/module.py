@@ -87,8 +87,6 @@ class GraphormerModule(LightningModule):
             of the degree. Costs 2 width parameters a layer.
         bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.
             Costs heads² parameters a layer.
-        graph_token_projections: Layers, from the first on, in which the graph token has a query,
-            key and value projection of its own; 0 is Graphormer. Costs 3 width² parameters each.
         readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
             targets that add up over a molecule), or both. Costs width parameters a target.
         loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
@@ -139,7 +137,6 @@ class GraphormerModule(LightningModule):
         local: LocalName = "none",
         degree_scaler: bool = False,
         bias_mixing: bool = False,
-        graph_token_projections: int = 0,
         readout: ReadoutName = "graph_token",
         loss: Literal["auto", "l1", "mse", "bce"] = "auto",
         optimiser: OptimiserName = "adamw",
@@ -180,7 +177,6 @@ class GraphormerModule(LightningModule):
             local=local,
             degree_scaler=degree_scaler,
             bias_mixing=bias_mixing,
-            graph_token_projections=graph_token_projections,
             readout=readout,
         )
         for name, value in (("learning_rate", learning_rate), ("eps", eps)):

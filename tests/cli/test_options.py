@@ -78,7 +78,6 @@ OPTIONS = {
     "model.eps",
     "model.ffn_width",
     "model.final_learning_rate",
-    "model.graph_token_projections",
     "model.heads",
     "model.input_dropout",
     "model.layers",

@@ -29,7 +29,7 @@ FACTS = dict.fromkeys(
         "dataset",
         "dataset_fingerprint",
     )
-) | {"format_version": 1}
+) | {"format_version": 2}
 
 
 class Anything:
@@ -65,8 +65,8 @@ def test_weights_are_those_of_the_network(tmp_path: Path) -> None:
     [
         ({"state_dict": {}}, "not a checkpoint of this package"),
         ([1, 2], "not a checkpoint of this package"),
-        (good() | {KEY: FACTS | {"format_version": 99}}, "has checkpoint format 99, .* reads 1"),
-        (good() | {KEY: {"format_version": 1, "model": {}}}, "is incomplete: task, target_mean"),
+        (good() | {KEY: FACTS | {"format_version": 99}}, "has checkpoint format 99, .* reads 2"),
+        (good() | {KEY: {"format_version": 2, "model": {}}}, "is incomplete: task, target_mean"),
         ({KEY: FACTS}, "is incomplete: state_dict"),
         ({"object": Anything()}, "was not opened"),
     ],

@@ -45,7 +45,6 @@ CONTRADICTIONS = [
     ({"encodings": "walks"}, "encodings 'walks'.*'graphormer' or 'rrwp'"),
     ({"walk_steps": 0}, "walk_steps"),
     ({"mean_atoms": 0.0}, "mean_atoms"),
-    ({"layers": 3, "graph_token_projections": 4}, "graph_token_projections 4.*layers 3"),
 ]
 
 

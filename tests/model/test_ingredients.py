@@ -13,7 +13,6 @@ from reference.models import (
     INGREDIENTS,
     batch_of,
     name_of,
-    relative_error,
     small_config,
     small_model,
     stored,
@@ -53,9 +52,8 @@ def test_neutral_values_give_graphormer_bit_for_bit(molecules, training, dtype):
     """Mixing and scaler start neutral; the others are once what they add is zero."""
     _, vocabulary, batch = molecules
     options: dict[str, Any] = {"width": 24, "heads": 3, "attention_dropout": 0.2}
-    added_options = EVERYTHING | {"graph_token_projections": 0}
     plain = Graphormer(small_config(**options).for_vocabulary(vocabulary))
-    model = Graphormer(small_config(**options, **added_options).for_vocabulary(vocabulary))
+    model = Graphormer(small_config(**options, **EVERYTHING).for_vocabulary(vocabulary))
     added = {*model.state_dict()} - {*plain.state_dict()}
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -89,23 +87,7 @@ def test_options_that_an_older_checkpoint_does_not_know_are_neutral():
     assert (config.encodings, config.local, config.readout) == ("graphormer", "none", "graph_token")
     assert not config.degree_scaler
     assert not config.bias_mixing
-    assert config.graph_token_projections == 0
     assert config.drop_path == 0
-
-
-def test_projections_of_the_graph_token_that_are_the_atoms_change_nothing(molecules):
-    _, vocabulary, batch = molecules
-    model = small_model(vocabulary, graph_token_projections=2)
-    plain = small_model(vocabulary)
-    plain.load_state_dict(
-        {name: value for name, value in model.state_dict().items() if "token_proj" not in name}
-    )
-    assert relative_error(model(batch), plain(batch)) > 1e-6
-    for layer in model.layers:
-        shared = layer.attention.state_dict()
-        own = {name: shared[name] for name in layer.token_projection.state_dict()}
-        layer.token_projection.load_state_dict(own)
-    assert relative_error(model(batch), plain(batch)) < 1e-12
 
 
 def test_sums_and_degrees_leave_out_filler_rows(molecules):

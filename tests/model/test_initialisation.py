@@ -61,7 +61,7 @@ def test_initialising_again_forgets_training():
         for parameter in model.parameters():
             parameter.add_(1)
     assert not torch.equal(
-        model.state_dict()["output_norm.token_norm.running_mean"], torch.zeros(12)
+        model.state_dict()["output_norm.graph_token_norm.running_mean"], torch.zeros(12)
     )
     model.initialise(4)
     for name, tensor in model.state_dict().items():

@@ -8,7 +8,7 @@ from reference.models import ARMS, randomise, relative_error
 from torch import Tensor
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.token_norm import NORM_ALIASES, NORMS, make_norm, norm_name
+from graphormer_sepnorm.model.norm_arms import NORM_ALIASES, NORMS, make_norm, norm_name
 
 EXACT = 1e-11
 SIZES = (4, 1, 7, 2, 3)
@@ -27,7 +27,7 @@ def padded_formula(
         kinds = [arm.removeprefix("shared-")] * 2 if "+" not in arm else arm.split("+")
         if first:
             kinds[0] = "ln"
-        branches = [(kinds[0], "token_norm", is_token), (kinds[1], "atom_norm", ~is_token)]
+        branches = [(kinds[0], "graph_token_norm", is_token), (kinds[1], "atom_norm", ~is_token)]
     result = torch.zeros_like(tokens)
     statistics = {}
     for kind, name, belongs in branches:

@@ -67,7 +67,6 @@ def test_shared_batch_norm_has_a_second_norm_in_first_place_only():
         ({"encodings": "rrwp"}, 21 * 80 + 21 * 8),
         ({"degree_scaler": True}, 12 * 2 * 80),
         ({"bias_mixing": True}, 12 * 8**2),
-        ({"graph_token_projections": 2}, 2 * 3 * (80**2 + 80)),
     ],
     ids=lambda value: name_of(value) if isinstance(value, dict) else None,
 )

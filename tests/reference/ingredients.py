@@ -56,14 +56,6 @@ class LiteralWithIngredients(Literal):
                     table[i + 1][j + 1] = table[i + 1][j + 1] + self.walked("pairs", powers, i, j)
         return table
 
-    def project(self, name: str, part: str, tokens: Tensor) -> list[Tensor]:
-        """Queries, keys or values; the graph token's by its own weights in the first layers."""
-        rows = super().project(name, part, tokens)
-        own = name.replace(".attention", ".token_projection")
-        if int(name.split(".")[1]) < self.config.graph_token_projections:
-            rows[0] = self.linear(f"{own}.{part}", tokens[0])
-        return rows
-
     def mix(self, name: str, graph: PlainGraph, tokens: Tensor, bias: list[list[Tensor]]) -> Tensor:
         """Attention, scaled by degrees, and what atoms hear along their bonds."""
         if self.config.bias_mixing:

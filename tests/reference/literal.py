@@ -254,13 +254,12 @@ class Literal:
         """W x + b."""
         return self.parameters[f"{name}.weight"] @ row + self.parameters[f"{name}.bias"]
 
-    def project(self, name: str, part: str, tokens: Tensor) -> list[Tensor]:
-        """Queries, keys or values of tokens [T, C]."""
-        return [self.linear(f"{name}.{part}", row) for row in tokens]
-
     def attention(self, name: str, tokens: Tensor, bias: list[list[Tensor]]) -> Tensor:
         """Softmax attention with a bias (Eq. 3, 4 and 6), [T, C]."""
-        query, key, value = (self.project(name, part, tokens) for part in ("query", "key", "value"))
+        query, key, value = (
+            [self.linear(f"{name}.{part}", row) for row in tokens]
+            for part in ("query", "key", "value")
+        )
         size = tokens.shape[1] // self.heads
         rows = []
         for i in range(len(tokens)):
@@ -332,7 +331,7 @@ class Literal:
         else:
             token, atom = (shared, shared) if shared else self.norm.split("+")
             token = "ln" if first else token
-            token_rows = self._apply(token, f"{name}.token_norm", token_rows)
+            token_rows = self._apply(token, f"{name}.graph_token_norm", token_rows)
             atom_rows = self._apply(atom, f"{name}.atom_norm", atom_rows)
         result = []
         for token_row, tokens in zip(token_rows, graphs, strict=True):

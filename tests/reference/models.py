@@ -18,7 +18,7 @@ from reference.ingredients import LiteralWithIngredients
 ARMS = ("shared-ln", "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
 EVERYTHING: dict[str, Any] = {
     **{"encodings": "rrwp", "local": "gine", "readout": "both"},
-    **{"degree_scaler": True, "bias_mixing": True, "graph_token_projections": 1},
+    **{"degree_scaler": True, "bias_mixing": True},
 }
 # What a model may have beyond Graphormer; whatever holds for the norm arms holds for these.
 INGREDIENTS: tuple[dict[str, Any], ...] = (
@@ -28,7 +28,6 @@ INGREDIENTS: tuple[dict[str, Any], ...] = (
     {"encodings": "rrwp", "walk_steps": 4},
     {"degree_scaler": True},
     {"bias_mixing": True},
-    {"graph_token_projections": 1},
     EVERYTHING | {"walk_steps": 3, "norm": "bn+bn"},
 )
 VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *INGREDIENTS)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from graphormer_sepnorm.model.token_norm import NORMS
+from graphormer_sepnorm.model.norm_arms import NORMS
 
 SCRIPT = Path(__file__).with_name("distributed_run.py")
 WAYS = ("plain", "accumulated")

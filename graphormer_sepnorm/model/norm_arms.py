@@ -82,20 +82,20 @@ class SeparateNorm(nn.Module):
     """SepNorm (Chen et al. 2023, Eq. 5): the graph token and the atoms each have their norm.
 
     Args:
-        token_norm: Of the graph tokens ``[B, D]``.
+        graph_token_norm: Of the graph tokens ``[B, D]``.
         atom_norm: Of the atoms ``[M, D]``, with an optional mask ``[M]``.
     """
 
-    def __init__(self, token_norm: nn.Module, atom_norm: nn.Module) -> None:
+    def __init__(self, graph_token_norm: nn.Module, atom_norm: nn.Module) -> None:
         super().__init__()
-        self.token_norm = token_norm
+        self.graph_token_norm = graph_token_norm
         self.atom_norm = atom_norm
 
     def forward(
         self, graph_token: Tensor, atoms: Tensor, real_atoms: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Normalise ``graph_token [B, D]`` and ``atoms [M, D]``; shapes are kept."""
-        return self.token_norm(graph_token), self.atom_norm(atoms, real_atoms)
+        return self.graph_token_norm(graph_token), self.atom_norm(atoms, real_atoms)
 
     def packed(self, rows: Tensor, num_graphs: int, real_atoms: Tensor | None) -> Tensor:
         """Normalise rows ``[B + M, D]``, graph tokens first, as `forward` does."""
