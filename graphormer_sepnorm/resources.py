@@ -40,6 +40,17 @@ def config_names() -> list[str]:
     return sorted({path.stem for folder in _folders("configs") for path in folder.glob("*.yaml")})
 
 
+def arms_names() -> list[str]:
+    """Return the names, without ``.yaml``, of the files of arms that come with the package."""
+    return sorted(path.stem for folder in _folders("configs") for path in _arms(folder))
+
+
+def arms_path(name: str) -> Path | None:
+    """Return the bundled file of arms called `name`, or None if there is none."""
+    found = [path for folder in _folders("configs") for path in _arms(folder) if path.stem == name]
+    return found[0] if found else None
+
+
 def sample_path() -> Path:
     """Return the path of the bundled sample, a gzipped CSV file.
 
@@ -66,6 +77,10 @@ def model_path(name: str) -> Path | None:
 
 def _models(data: Path) -> list[Path]:
     return list((data / "models").glob("*.ckpt"))
+
+
+def _arms(configs: Path) -> list[Path]:
+    return list((configs / "arms").glob("*.yaml"))
 
 
 def _folders(name: str) -> list[Path]:

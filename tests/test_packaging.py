@@ -169,8 +169,8 @@ def test_wheel_holds_what_it_should(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     for path in PACKAGE.rglob("*.py"):
         assert str(path.relative_to(REPOSITORY)) in names
-    for path in (REPOSITORY / "configs").glob("*.yaml"):
-        assert f"graphormer_sepnorm/configs/{path.name}" in names
+    for path in (REPOSITORY / "configs").rglob("*.yaml"):
+        assert f"graphormer_sepnorm/{path.relative_to(REPOSITORY)}" in names
     assert "graphormer_sepnorm/data/sample.csv.gz" in names
     assert "graphormer_sepnorm/py.typed" in names
     if library() is not None:
@@ -185,6 +185,7 @@ def test_wheel_holds_what_it_should(wheel):
 def test_installed_package_finds_its_files(installed, tmp_path):
     program = (
         "import graphormer_sepnorm\n"
+        "from graphormer_sepnorm.compare.arms import parse_arms\n"
         "from graphormer_sepnorm.resources import config_names, config_path, sample_path\n"
         "print(graphormer_sepnorm.__file__)\n"
         "print(config_path('quickstart'))\n"
@@ -192,6 +193,7 @@ def test_installed_package_finds_its_files(installed, tmp_path):
         "print(*config_names())\n"
         "assert sample_path().stat().st_size > 10_000\n"
         "assert config_path('quickstart').read_text()\n"
+        "assert len(parse_arms('ingredients')) > 10\n"
     )
     # -P: the working directory is not searched; -E would ignore PYTHONPATH.
     said = run(sys.executable, "-P", "-c", program, cwd=tmp_path, PYTHONPATH=str(installed))

@@ -12,6 +12,7 @@ import yaml
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.norm_arms import norm_name
+from graphormer_sepnorm.resources import arms_path
 
 NORM = "model.norm"
 
@@ -52,16 +53,20 @@ def parse_arms(text: str) -> tuple[Arm, ...]:
     """Read the arms that ``--arms`` names.
 
     Args:
-        text: Names of norms with commas between, or a YAML file: ``{arm: {option: value}}``. An
-            option may also be written in sections, as in a configuration.
+        text: Names of norms with commas between, or a YAML file: ``{arm: {option: value}}``, or the
+            name of one that comes with the package. An option may also be written in sections, as
+            in a configuration.
 
     Raises:
         ConfigError: There is no such norm or file, it is of another form, or two arms have the same
             name or train the same.
     """
     path = Path(text).expanduser()
+    bundled = arms_path(text)
     if path.is_file() or path.suffix in (".yaml", ".yml"):
         arms = _read(path)
+    elif bundled is not None:
+        arms = _read(bundled)
     else:
         names = [name.strip() for name in text.split(",")]
         if not all(names):

@@ -17,7 +17,7 @@ from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.norm_arms import NORMS
-from graphormer_sepnorm.resources import sample_path
+from graphormer_sepnorm.resources import arms_names, sample_path
 from graphormer_sepnorm.training.module import GraphormerModule
 
 
@@ -52,10 +52,20 @@ def test_arms_of_a_file_have_their_options_as_typed(tmp_path: Path) -> None:
     assert two.options == {"data.target_columns": '[a, "b, c"]'}
 
 
+def test_arms_that_come_with_the_package_go_by_name_and_are_as_good_as_a_file() -> None:
+    path = Path(__file__).resolve().parents[2] / "configs" / "arms" / "ingredients.yaml"
+    assert parse_arms("ingredients") == parse_arms(str(path))
+    for name in arms_names():
+        for arm in parse_arms(name):
+            sections = {option.split(".")[0] for option in arm.options}
+            assert sections <= {"model", "data", "trainer"}, arm
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "has an arm without a name"),
+        ("ingredient", "unknown norm 'ingredient'"),
         ("sharenorm,,sepnorm", "has an arm without a name"),
         ("sharenorm,sepnrom", "unknown norm 'sepnrom' (did you mean 'sepnorm'?)"),
         ("sepnorm,sepnorm", "arm 'sepnorm' is there twice"),
