@@ -33,7 +33,7 @@ atoms, rings R2 with which ridge regression reads these numbers from [CLS], on e
 """
 
 _MOLECULES = 10_000
-_HELD_OUT = 5  # every so manieth molecule is one that the probes are tested on
+_HELD_OUT = 5  # one molecule in so many is for testing the probes
 _BATCH_SIZE = 64
 
 

@@ -42,8 +42,8 @@ def results(arguments: list[str]) -> int:
         "-o",
         "--output",
         metavar="FOLDER",
-        default="docs/results",
-        help="folder of the records; default: docs/results, with the table docs/results.md",
+        default="results",
+        help="folder of the records; default: results, with the table results.md beside it",
     )
     options = parser.parse_args(arguments)
     folder = Path(options.output).expanduser()

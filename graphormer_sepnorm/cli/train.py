@@ -36,7 +36,7 @@ examples:
   train.py test --ckpt_path RUN                    a run directory means its best checkpoint
   train.py fit --resume RUN                        continue a run that was interrupted
   train.py compare -c configs/quickstart.yaml --arms sharenorm,sepnorm -o DIR
-  train.py results RUN DIR                         add runs to docs/results.md
+  train.py results RUN DIR                         add runs to the table results.md
 
 `train.py VERB --help` lists all options; --debug shows the traceback of an error.
 Configurations that are shipped are found by name: {configs}

@@ -108,6 +108,12 @@ class TableOptions:
                     "them out"
                 )
 
+        if self.split_seed and self.resolved_split != "random":
+            raise ConfigError(
+                f"--data.split_seed {self.split_seed} decides a random split, and this is "
+                f"{self.resolved_split}: give --data.split random, or leave it out"
+            )
+
     @property
     def resolved_split(self) -> Literal["random", "scaffold", "column", "files"]:
         """The split that ``auto`` stands for."""

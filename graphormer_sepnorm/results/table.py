@@ -26,6 +26,10 @@ Wall time is that of one run, start-up and validations included, on average.
 
 {SINGLE} a single seed. {UNFINISHED} not finished: steps so far, the best validation so far, no test
 value; in a row with finished seeds only those are counted.
+
+Options that were typed stand behind the name of the configuration file. Behind a second · stand
+values that the file had then and has not in all rows, `default` where it said nothing: to repeat such
+a row, take its commit.
 """
 _HEADER = "| experiment | seeds | parameters | steps | wall time | device | validation | test |"
 
@@ -64,7 +68,7 @@ def _section(experiments: Sequence[Experiment]) -> str:
     if described.molecules:
         sizes = " / ".join(f"{size:,}" for size in described.molecules)
         facts.append(f"{sizes} molecules in training / validation / test.")
-    facts.append(f"Split: {first.split or 'its own'}.")
+    facts.append(f"Split: {first.split or 'that of the data set'}.")
     facts.append(f"Fingerprint of the data: {first.dataset_fingerprint[:12]}.")
     if all(one.data_note is None for one in experiments):
         facts.append("The runs say nothing more about their data.")

@@ -91,6 +91,7 @@ def test_auto_split(given: dict[str, Any], split: str) -> None:
             {"split_column": "set", "validation_path": Path("b"), "test_path": Path("c")},
             "--data.split files takes no --data.split_column",
         ),
+        ({"split_seed": 3}, "--data.split_seed 3 decides a random split, and this is scaffold"),
         ({"target_columns": ("a", "b", "a")}, "--data.target_columns names 'a' twice"),
         ({"target_columns": ("a",), "units": ("m", "s")}, "2 units for 1 target columns"),
     ],
