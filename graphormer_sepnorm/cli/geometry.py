@@ -134,7 +134,7 @@ def _measure(predictor: Predictor, store: GraphStore) -> list[dict[str, Any]]:
     from graphormer_sepnorm.graphs.loading import in_order, make_loader
 
     numbers = np.arange(store.num_graphs)
-    loader = make_loader(store, predictor.vocabulary, in_order(numbers, _BATCH_SIZE))
+    loader = make_loader(store, predictor.vocabulary, in_order(store, numbers, _BATCH_SIZE))
     embeddings = collect_embeddings(predictor.model, loader)
     properties: dict[str, np.ndarray] = {
         "atoms": embeddings.num_atoms,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +36,7 @@ from graphormer_sepnorm.training.checkpoints import (
     LastCheckpoint,
     ValidateAtTheEnd,
     checkpoint_callbacks,
+    monitored_metric,
 )
 from graphormer_sepnorm.training.divergence import StopWhenDiverged
 from graphormer_sepnorm.training.learning_curve import LearningCurve
@@ -46,6 +49,8 @@ from graphormer_sepnorm.training.saving import DurableCheckpointIO
 from graphormer_sepnorm.training.stopping import StopBetweenSteps
 from graphormer_sepnorm.training.throughput import Throughput
 
+log = logging.getLogger(__name__)
+
 TRAINER_DEFAULTS = {
     "enable_model_summary": False,  # our table says more
     "num_sanity_val_steps": 0,  # two validation batches before training would only cost time
@@ -54,6 +59,8 @@ TRAINER_DEFAULTS = {
 
 # Tells processes that Lightning starts for other devices where the first one keeps the run.
 RUN_DIRECTORY = "GRAPHORMER_RUN_DIRECTORY"
+
+_BOARD = "tensorboard"
 
 
 def run_verb(arguments: list[str]) -> None:
@@ -267,9 +274,10 @@ class TrainCLI(LightningCLI):
         require_data(self.arguments)  # last, so that other mistakes are said first
         task = self.datamodule.splits.task
         metric = task.metric
-        # A mean of errors in several units is not one; the loss is of standardised values.
-        monitored = "loss" if task.kind == "regression" and len(task.targets) > 1 else metric
-        _ = self.datamodule.store
+        store = self.datamodule.store
+        monitored = monitored_metric(task, store.targets[self.datamodule.indices("validation")])
+        if monitored == "loss" and metric == "auroc":
+            log.warning("validation AUROC is undefined: the loss decides on the best checkpoint")
         options = self.config["fit"]
         self.run_directory = self._make_run_directory()
         given = self._get(self.config_init, "trainer")
@@ -296,9 +304,13 @@ class TrainCLI(LightningCLI):
         if given["logger"] in (None, True):
             # What TensorBoard has from after the checkpoint is not shown.
             step = self.resumed.step if self.resumed else 0
-            board = {"name": "", "version": "tensorboard", "purge_step": step or None}
+            board = {"name": "", "version": _BOARD, "purge_step": step or None}
             metrics_file = MetricsFile(self.run_directory)
             callbacks.append(ContinueMetrics(metrics_file))
+            if self.resumed and options.ckpt_path is None:
+                metrics_file.begin_again()
+                if rank_zero_only.rank == 0:
+                    shutil.rmtree(self.run_directory / _BOARD, ignore_errors=True)
             # The file first, so that Lightning's log directory is the run directory.
             loggers["logger"] = [metrics_file, TensorBoardLogger(self.run_directory, **board)]
         return super().instantiate_trainer(

@@ -13,6 +13,7 @@ from jsonargparse import Namespace
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
 from graphormer_sepnorm.datasets.catalogue import DATASETS, TABLE
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.model.norm_arms import norm_name
@@ -107,6 +108,8 @@ def adopt_checkpoint(
     }
     kept["seed_everything"] = hyper_parameters.get("seed", 0)
     kept |= _data_options(checkpoint[KEY], arguments)
+    if verb == "fit":
+        kept |= _step_options(checkpoint)
     # Another data set with the same features may be evaluated, and a seed changes nothing.
     known = {
         name: value for name, value in kept.items() if verb == "fit" or name.startswith("model.")
@@ -123,6 +126,16 @@ def adopt_checkpoint(
             f"{'; '.join(contradictions)} ({file}): leave the option out to use the checkpoint's"
         )
     return config
+
+
+def _step_options(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Return what a step is: otherwise the place in the epoch and the schedule would not fit."""
+    state = checkpoint.get(MoleculeDataModule.__qualname__, {})
+    names = {
+        "data.batch_size": "batch_size",
+        "trainer.accumulate_grad_batches": "accumulate_grad_batches",
+    }
+    return {option: state[name] for option, name in names.items() if name in state}
 
 
 def _data_options(facts: dict[str, Any], arguments: ArgsType) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import shlex
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 
 from graphormer_sepnorm.datasets.data_module import SPLITS
 from graphormer_sepnorm.datasets.data_report import DataReport
+from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, read_checkpoint
 from graphormer_sepnorm.model.summary import count_parameters
@@ -22,6 +24,8 @@ from graphormer_sepnorm.training.throughput import Throughput
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.cli.lightning_cli import TrainCLI
+
+log = logging.getLogger(__name__)
 
 
 def report_data(report: DataReport, directory: Path) -> None:
@@ -98,7 +102,10 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     write_json(run_directory / "summary.json", result, indent=None)
     name, unit = METRIC_NAMES[metric], units(module)
     rows = [(f"Graphormer, {module.model.config.norm}", f"{values[f'test_{metric}']:.4f}{unit}")]
-    rows = [*_baseline_rows(cli, unit), *rows]
+    try:
+        rows = [*_baseline_rows(cli, unit), *rows]
+    except GraphormerError as error:  # a molecule that has a graph, but no fingerprint
+        log.warning("no baselines: %s", error)
     if len(module.task.targets) > 1:
         rows += [
             (f"  {target}", f"{values[f'test_{metric}_{target}']:.4f}{f' {unit}' * bool(unit)}")

@@ -94,7 +94,7 @@ def _predict(
     rows = []
     with torch.no_grad():
         for batch in make_loader(
-            data.store, vocabulary, in_order(data.indices("test"), data.eval_batch_size)
+            data.store, vocabulary, in_order(data.store, data.indices("test"), data.eval_batch_size)
         ):
             rows.append(task.values_of(model(batch.to(device)), mean, std))
     return np.concatenate(rows)
@@ -113,7 +113,9 @@ def _measure(
 ) -> list[dict[str, Any]]:
     test = _some(data.indices("test"), TEST_MOLECULES)
     numbers = np.concatenate([_some(data.indices("train"), TRAINING_MOLECULES), test])
-    loader = make_loader(data.store, vocabulary, in_order(numbers, data.eval_batch_size))
+    loader = make_loader(
+        data.store, vocabulary, in_order(data.store, numbers, data.eval_batch_size)
+    )
     embeddings = collect_embeddings(model, loader, max_atoms=_ATOMS, seed=_SEED)
     properties = {
         "atoms": embeddings.num_atoms,

@@ -12,7 +12,7 @@ import yaml
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.norm_arms import norm_name
-from graphormer_sepnorm.resources import arms_path
+from graphormer_sepnorm.resources import arms_names, arms_path
 
 NORM = "model.norm"
 
@@ -75,7 +75,10 @@ def parse_arms(text: str) -> tuple[Arm, ...]:
                 "between, as sharenorm,sepnorm, or a YAML file"
             )
         for name in names:
-            norm_name(name)  # raises if there is none
+            try:
+                norm_name(name)
+            except ConfigError as error:
+                raise ConfigError(f"{error}, a YAML file, or {' or '.join(arms_names())}") from None
         arms = [Arm(name, {NORM: name}) for name in names]
     check_arms(arms)
     return tuple(arms)

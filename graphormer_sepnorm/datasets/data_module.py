@@ -322,7 +322,7 @@ class MoleculeDataModule(LightningDataModule):
         )
 
     def state_dict(self) -> dict[str, int]:
-        """Where training stands, for a checkpoint: the epoch and the next batch in it."""
+        """Where training stands, for a checkpoint: epoch, next batch in it, and their size."""
         if self.trainer is None or self.trainer.state.fn != "fit":
             return {}
         loop = self.trainer.fit_loop
@@ -331,8 +331,13 @@ class MoleculeDataModule(LightningDataModule):
         if batch and batch >= loop.max_batches:
             # The epoch is over, though Lightning may count it as processed a moment later; the
             # next one may be counted as ready already.
-            return {"epoch": epochs.started, "batch": 0}
-        return {"epoch": epochs.processed, "batch": batch}
+            return {"epoch": epochs.started, "batch": 0, **self._step()}
+        return {"epoch": epochs.processed, "batch": batch, **self._step()}
+
+    def _step(self) -> dict[str, int]:
+        """What a step is, without which a place in the epoch says nothing."""
+        accumulated = self.trainer.accumulate_grad_batches if self.trainer is not None else 1
+        return {"batch_size": self.batch_size, "accumulate_grad_batches": accumulated}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Continue where a checkpoint was written."""
@@ -347,7 +352,7 @@ class MoleculeDataModule(LightningDataModule):
         return self._loader(self._evaluation_batches("test"))
 
     def _evaluation_batches(self, split: str) -> list[list[int]]:
-        return in_order(self.indices(split), self.eval_batch_size, *self._processes())
+        return in_order(self.store, self.indices(split), self.eval_batch_size, *self._processes())
 
     def transfer_batch_to_device(
         self, batch: GraphBatch, device: torch.device, dataloader_idx: int

@@ -63,7 +63,9 @@ def load_table(options: TableOptions) -> DatasetSplits:
     tables: list[TableContents] = []
     for path in options.paths:
         names = tables[0].columns.names if tables else options.target_columns
-        tables.append(read_rows(path, options, names, limit))
+        # Weights act in training only: the other files need none.
+        own = dataclasses.replace(options, weight_column=None) if tables else options
+        tables.append(read_rows(path, own, names, limit))
     _check_rows(options, tables)
 
     parts = _split(options, tables)

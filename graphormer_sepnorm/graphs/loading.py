@@ -7,7 +7,7 @@ and two runs that differ in the model only see the same batches.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.batch import Collator
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+
+# Padded pairs of tokens that are evaluated at once: 16 MB for each float that a pair has.
+_MAX_PAIRS = 4_000_000
 
 
 class EpochBatches(Sampler[list[int]]):
@@ -136,16 +139,48 @@ class _Numbers(torch.utils.data.Dataset):
         return number
 
 
-def in_order(
-    indices: Sequence[int] | np.ndarray, batch_size: int, rank: int = 0, world_size: int = 1
-) -> list[list[int]]:
-    """Return batches for evaluation: each graph once, in the order given, the last one smaller.
-
-    Several processes share the graphs, none of which is evaluated twice; the numbers of their
-    batches differ by one at most.
+def bounded(
+    order: Iterable[int], atoms: np.ndarray, batch_size: int, max_pairs: int
+) -> Iterator[list[int]]:
+    """Divide graphs into batches of a bounded number of padded pairs, and so of bounded memory.
 
     Args:
-        indices: Numbers of the graphs.
+        order: Places in `atoms`, in the order in which the graphs are taken.
+        atoms: Of each graph, ``[n]``.
+        batch_size: Largest size of a batch.
+        max_pairs: Most pairs of tokens, padding among them; a larger graph is a batch of its own.
+
+    Yields:
+        Places in `atoms`.
+    """
+    batch: list[int] = []
+    widest = 0
+    for place in order:
+        tokens = max(widest, int(atoms[place]) + 1)  # with the graph token
+        if batch and (len(batch) == batch_size or (len(batch) + 1) * tokens**2 > max_pairs):
+            yield batch
+            batch, tokens = [], int(atoms[place]) + 1
+        batch.append(place)
+        widest = tokens
+    if batch:
+        yield batch
+
+
+def in_order(
+    store: GraphStore,
+    indices: Sequence[int] | np.ndarray,
+    batch_size: int,
+    rank: int = 0,
+    world_size: int = 1,
+) -> list[list[int]]:
+    """Return batches for evaluation: each graph once, in the order given.
+
+    Batches with very large graphs are smaller. Several processes share the graphs, none of which is
+    evaluated twice.
+
+    Args:
+        store: The graphs.
+        indices: Numbers of those to evaluate.
         batch_size: Largest size of a batch, of all processes together.
         rank: Number of this process.
         world_size: Number of processes.
@@ -157,9 +192,13 @@ def in_order(
         raise DataError(
             f"{len(indices)} graphs cannot be shared by {world_size} processes: use fewer devices"
         )
-    numbers = np.asarray(indices, dtype=np.int64)[rank::world_size].tolist()
+    numbers = np.asarray(indices, dtype=np.int64)[rank::world_size]
     batch_size = max(1, batch_size // world_size)
-    return [numbers[first : first + batch_size] for first in range(0, len(numbers), batch_size)]
+    atoms = store.num_atoms(numbers)
+    return [
+        numbers[places].tolist()
+        for places in bounded(range(len(numbers)), atoms, batch_size, _MAX_PAIRS)
+    ]
 
 
 def make_number_loader(store: GraphStore, batches: Sampler[list[int]]) -> DataLoader:

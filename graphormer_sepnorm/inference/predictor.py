@@ -14,6 +14,7 @@ from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.graphs.batch import Collator
+from graphormer_sepnorm.graphs.loading import bounded
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
@@ -188,7 +189,7 @@ class Predictor:
         values = np.full((len(molecules), len(self.task.targets)), np.nan)
         graphs, places, errors, warnings = self.featurise(molecules, max_atoms)
         if graphs is not None:
-            for numbers in _batches(graphs.num_atoms, batch_size):
+            for numbers in _by_size(graphs.num_atoms, batch_size):
                 values[places[numbers]] = self._values(graphs.take(numbers))
         for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
             values[place], warnings[place] = np.nan, ""
@@ -245,14 +246,6 @@ class Predictor:
         return self.task.values_of(self.model(batch), self._mean, self._std)
 
 
-def _batches(sizes: np.ndarray, batch_size: int) -> Iterator[list[int]]:
-    """Group molecules of similar size: little padding, and a bounded number of pairs at once."""
-    batch: list[int] = []
-    for number in np.argsort(sizes, kind="stable").tolist():
-        tokens = int(sizes[number]) + 1  # the largest so far, and the graph token
-        if batch and (len(batch) == batch_size or (len(batch) + 1) * tokens**2 > _MAX_PAIRS):
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
+def _by_size(sizes: np.ndarray, batch_size: int) -> Iterator[list[int]]:
+    """Group molecules of similar size: little padding."""
+    return bounded(np.argsort(sizes, kind="stable").tolist(), sizes, batch_size, _MAX_PAIRS)

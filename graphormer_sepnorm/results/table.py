@@ -28,8 +28,8 @@ Wall time is that of one run, start-up and validations included, on average.
 value; in a row with finished seeds only those are counted.
 
 Options that were typed stand behind the name of the configuration file. Behind a second · stand
-values that the file had then and has not in all rows, `default` where it said nothing: to repeat such
-a row, take its commit.
+values that the file had then and has not in all rows, `default` where it said nothing: to repeat
+such a row, take its commit.
 """
 _HEADER = "| experiment | seeds | parameters | steps | wall time | device | validation | test |"
 

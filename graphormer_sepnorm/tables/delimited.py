@@ -155,4 +155,11 @@ def _find_delimiter(header: str, format: str) -> str:
     if format == "tsv":
         return "\t"
     outside = "".join(header.split('"')[::2])
-    return next((mark for mark in ",;\t" if mark in outside), ",")
+    found = [mark for mark in ",;\t" if mark in outside]
+    # smiles;logS (mol/L, 25 C) has another comma.
+    named = [mark for mark in found if any(map(is_smiles_name, _names(header, mark)))]
+    return next(iter([*named, *found]), ",")
+
+
+def _names(header: str, delimiter: str) -> list[str]:
+    return [name.strip().strip('"') for name in header.split(delimiter)]

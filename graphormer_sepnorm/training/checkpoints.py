@@ -8,17 +8,36 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_only
 
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import BEST, LAST, PREVIOUS
 from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
 from graphormer_sepnorm.training.stopping import StopAtOnce
 
 # How the main metric (`Task.metric`) is compared, or the loss.
 MODES = {"mae": "min", "auroc": "max", "loss": "min"}
+
+
+def monitored_metric(task: Task, validation_targets: np.ndarray) -> str:
+    """Return what decides which checkpoint is the best.
+
+    The main metric, unless it is a mean of errors in several units, or an AUROC that no target's
+    labels define (its nan would be beaten by nothing, and the first epoch would stay the best):
+    then the loss, which is of standardised values or of probabilities.
+
+    Args:
+        task: What is predicted.
+        validation_targets: Labels of the validation split, ``[n, T]``; nan = missing.
+    """
+    if task.metric == "auroc":
+        low, high = np.fmin.reduce(validation_targets), np.fmax.reduce(validation_targets)
+        return "auroc" if bool((low < high).any()) else "loss"
+    return task.metric if len(task.targets) == 1 else "loss"
 
 
 def checkpoint_callbacks(

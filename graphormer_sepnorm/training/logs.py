@@ -75,6 +75,11 @@ class MetricsFile(CSVLogger):
         assert isinstance(self._experiment, _ContinuedWriter)
         return self._experiment
 
+    def begin_again(self) -> None:
+        """Take the file of an earlier attempt away; the first process does, whose file it is."""
+        if rank_zero_only.rank == 0:
+            Path(self.root_dir, "metrics.csv").unlink(missing_ok=True)
+
     @property
     def experiment(self) -> Any:
         """The same, under the name that Lightning uses."""

@@ -47,7 +47,7 @@ def area_under_roc(scores: Tensor, targets: Tensor) -> Tensor:
         targets: 0 or 1, ``[G, T]``; nan where missing.
 
     Returns:
-        float64 ``[T]``.
+        float64 ``[T]``, with the rounding of torchmetrics' float32.
     """
     areas = torch.full((targets.shape[1],), torch.nan, dtype=torch.float64)
     for column in torch.nonzero(_has_both_classes(targets)).flatten().tolist():

@@ -521,6 +521,7 @@ class GraphormerModule(LightningModule):
             self.capturable,
             options["weight_decay_on"],
             options["optimiser"],
+            mixed=str(self.trainer.precision).endswith("-mixed"),
         )
         self._optimiser_options = [
             {name: value for name, value in group.items() if name != "params"}

@@ -92,15 +92,16 @@ def make_optimiser(
     capturable: bool = False,
     decayed: DecayedName = "matrices",
     name: OptimiserName = "adamw",
+    mixed: bool = False,
 ) -> torch.optim.Optimizer:
     """Return AdamW over the `decay_groups` of `model`, or `MuonAdamW` over its `muon_groups`.
 
     With `capturable` a step can be recorded in a CUDA graph: a few kernels for all parameters, and
-    the count of steps on the device.
+    the count of steps on the device. With `mixed` the trainer's precision is: it then refuses to
+    clip the gradients of a fused optimiser, which could unscale them itself.
     """
     # On a CPU one loop over everything is several times faster than a dozen operations for each
-    # parameter. On a GPU the fused step refuses to clip gradients of scaled float16 losses, which
-    # cannot be captured in any case.
+    # parameter.
     on_cpu = all(parameter.device.type == "cpu" for parameter in model.parameters())
     groups = decay_groups(model, weight_decay, decayed)
     if name == "muon":
@@ -111,7 +112,7 @@ def make_optimiser(
         betas=betas,
         eps=eps,
         capturable=capturable,
-        fused=capturable or on_cpu,
+        fused=capturable or (on_cpu and not mixed),
     )
 
 

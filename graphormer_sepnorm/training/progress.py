@@ -61,7 +61,7 @@ class TrainingProgress(ProgressBar):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Refresh the line."""
-        self._graphs += batch.num_graphs
+        self._graphs += batch.num_graphs * trainer.world_size  # all have as many, but for one
         self._epoch = trainer.current_epoch + 1
         pause = 0.2 if self._live else _SECONDS_BETWEEN_LINES
         if self._enabled and time.monotonic() - self._last_shown >= pause:

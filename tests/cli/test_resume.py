@@ -227,10 +227,12 @@ def test_run_without_a_whole_checkpoint(finished: Path, tmp_path: Path, capsys) 
     assert "there is no whole one before it" in error
     assert error.count("\n") == 1
     shutil.rmtree(run / "checkpoints")
-    (run / "metrics.csv").unlink()
+    # What the earlier attempt logged has columns that come later, and is not counted twice.
+    assert "validation_mae" in (run / "metrics.csv").read_text()
     assert main(["fit", "--resume", str(run)]) == 0
     assert "from the beginning" in capsys.readouterr().out
     assert_same_run(finished, run)
+    assert len(list((run / "tensorboard").glob("events*"))) == 2  # training and test
 
 
 def test_learning_rate_can_be_lowered_from_here_on(
@@ -268,11 +270,18 @@ def test_signal_before_training_is_said(table: Path, tmp_path: Path) -> None:
         ("fit --resume {run} -c quickstart", "--resume and -c: leave -c out"),
         ("fit --resume {run} --output x", "--resume and --output"),
         ("fit --resume={run} --model.layers=5", "--model.layers is 5 here and 2"),
+        ("fit --resume={run} --data.batch_size=8", "--data.batch_size is 8 here and 16"),
+        (
+            "fit --resume={run} --trainer.accumulate_grad_batches=2",
+            "--trainer.accumulate_grad_batches is 2 here and 1",
+        ),
     ],
 )
 def test_mistakes_are_one_line(arguments: str, said: str, finished: Path, capsys) -> None:
     words = arguments.format(run=finished).split(" ")
+    config = (finished / "config.yaml").read_text()
     assert main(words) == 2
+    assert (finished / "config.yaml").read_text() == config
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1

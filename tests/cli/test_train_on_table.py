@@ -203,6 +203,50 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     assert ((values > 0) & (values < 1)).all()
 
 
+def test_loss_decides_where_the_validation_labels_define_no_auroc(tmp_path, capsys, caplog) -> None:
+    rows = sample_rows(90)
+    parts = ["train"] * 50 + ["validation"] * 20 + ["test"] * 20
+    labels = [n % 2 if part != "validation" else 0 for n, part in enumerate(parts)]
+    cells = [
+        [row[0], str(label), part] for row, label, part in zip(rows, labels, parts, strict=True)
+    ]
+    table = write(tmp_path / "hits.csv", [["smiles", "active", "set"], *cells])
+    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
+    options += ["--data.split_column", "set", "--output", str(tmp_path / "run")]
+    arguments = [option for option in TINY if "max_" not in option]
+    length = ["--trainer.max_epochs=6", "--model.learning_rate=0.01"]
+    assert train(["fit", "-c", "table_classification", *arguments, *length, *options]) == 0
+    assert "the loss decides" in caplog.text
+    assert "AUROC is undefined" in capsys.readouterr().out
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        losses = [
+            (float(row["validation_loss"]), int(row["step"]) + 1)
+            for row in csv.DictReader(file)
+            if row["validation_loss"]
+        ]
+    assert len(losses) == 6
+    assert read_checkpoint(tmp_path / "run")["global_step"] == min(losses)[1]
+
+
+def test_baselines_that_fail_cost_nothing_else(
+    table_run: TableRun, tmp_path, capsys, caplog, monkeypatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise DataError("'X' has no fingerprint")
+
+    monkeypatch.setattr("graphormer_sepnorm.chem.baselines.baseline_errors", fail)
+    options = ["--data.table", str(table_run.table), "--data.root", str(table_run.root)]
+    options += [
+        "--data.target_columns=[logX]",
+        "--output",
+        str(tmp_path / "run"),
+        "--baselines=true",
+    ]
+    assert train(["fit", "-c", "table_regression", *TINY, *options]) == 0
+    assert "Graphormer, bn+ln" in capsys.readouterr().out
+    assert "no baselines: 'X' has no fingerprint" in caplog.text
+
+
 def test_several_targets_of_different_scale(tmp_path, capsys) -> None:
     rows = [[smiles, value, str(1000 * len(smiles))] for smiles, value in sample_rows(60)]
     # YAML takes these names for numbers.

@@ -81,7 +81,7 @@ def test_company_changes_nothing(molecules, norm, max_atoms, dtype):
     number = len(SMILES)
     order = np.random.default_rng(0).permutation(number).tolist()
     store, vocabulary = molecules
-    loader = make_loader(store, vocabulary, in_order(range(number), 4), attention_blocks=2)
+    loader = make_loader(store, vocabulary, in_order(store, range(number), 4), attention_blocks=2)
     alone = collect_embeddings(
         model, batches_of(molecules, *([i] for i in range(number))), max_atoms=max_atoms
     )
@@ -114,7 +114,7 @@ def rows_of(place: LayerEmbeddings) -> set[tuple[int, bytes]]:
 
 def test_sample_is_part_of_all_atoms_and_follows_its_seed(molecules):
     model = small_model(molecules[1])
-    pieces = batches_of(molecules, *in_order(range(len(SMILES)), 3))
+    pieces = batches_of(molecules, *in_order(molecules[0], range(len(SMILES)), 3))
     full = collect_embeddings(model, pieces)
     part = collect_embeddings(model, pieces, max_atoms=15)
     again = collect_embeddings(model, pieces, max_atoms=15)

@@ -142,6 +142,27 @@ def test_weight_and_split_are_no_targets(tmp_path: Path) -> None:
     assert load(path, target_columns=("other",), **SPLIT).task.targets == ("other",)
 
 
+def test_weights_are_those_of_the_training_file(tmp_path: Path) -> None:
+    rows = plain_rows()
+    train = write_csv(
+        tmp_path / "train.csv", [(*row, 3) for row in rows[:6]], "smiles,value,importance"
+    )
+    validation = write_csv(tmp_path / "validation.csv", rows[6:9])
+    test = write_csv(
+        tmp_path / "test.csv", [(*row, "") for row in rows[9:]], "smiles,value,importance"
+    )
+    splits = load(
+        train,
+        validation_path=validation,
+        test_path=test,
+        weight_column="importance",
+        target_columns=("value",),
+    )
+    assert [float(data.weight) for data in splits.train] == [3] * 6
+    assert len(splits.validation) == 3
+    assert len(splits.test) == len(rows) - 9
+
+
 def test_columns_that_cannot_be_told(tmp_path: Path) -> None:
     words = write_csv(tmp_path / "a.csv", [(s, "high") for s in RINGS])
     assert "no column holds numbers that could be labels (columns: smiles, value)" in failure(words)

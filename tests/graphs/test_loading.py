@@ -11,7 +11,7 @@ from reference.molecules import TIED, graph, molecule
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
-from graphormer_sepnorm.graphs.loading import EpochBatches, in_order, make_loader
+from graphormer_sepnorm.graphs.loading import EpochBatches, bounded, in_order, make_loader
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
@@ -93,12 +93,38 @@ def assert_same_batches(one, other) -> None:
 def test_evaluation_covers_each_graph_once_in_order(stored, batch_size):
     store, vocabulary = stored
     indices = [8, 0, 3, 2, 5]
-    loader = make_loader(store, vocabulary, in_order(indices, batch_size))
+    loader = make_loader(store, vocabulary, in_order(store, indices, batch_size))
     batches = list(loader)
     assert len(loader) == len(batches) == -(-5 // batch_size)
     assert torch.cat([batch.graph_ids for batch in batches]).tolist() == indices
     assert torch.cat([batch.targets for batch in batches])[:, 0].tolist() == indices
     assert_same_batches(batches, list(loader))
+
+
+@pytest.mark.parametrize("max_pairs", [1, 60, 61, 10**6])
+@pytest.mark.parametrize("batch_size", [1, 3, 100])
+def test_large_graphs_come_in_smaller_batches(batch_size, max_pairs):
+    atoms = np.random.default_rng(0).integers(1, 12, 50)
+    order = np.random.default_rng(1).permutation(50).tolist()
+    batches = list(bounded(order, atoms, batch_size, max_pairs))
+    assert list(itertools.chain(*batches)) == order
+
+    def pairs(batch: list[int]) -> int:
+        return len(batch) * (int(atoms[batch].max()) + 1) ** 2
+
+    for batch, following in itertools.pairwise([*batches, []]):
+        assert len(batch) <= batch_size
+        assert len(batch) == 1 or pairs(batch) <= max_pairs
+        # None is smaller than it has to be.
+        more = [*batch, *following[:1]]
+        assert not following or len(more) > batch_size or pairs(more) > max_pairs
+
+
+def test_a_very_large_graph_is_evaluated_alone():
+    sizes = [3, 2500, 2, 2]
+    graphs = [graph(n, [(i, i + 1) for i in range(n - 1)]) for n in sizes]
+    store = GraphStore.from_graphs(graphs, 2)
+    assert in_order(store, [0, 1, 2, 3], 4) == [[0], [1], [2, 3]]
 
 
 def test_training_follows_the_sampler(stored):

@@ -96,6 +96,8 @@ def test_byte_order_marks(tmp_path: Path, encoding: str, suffix: str) -> None:
         ('"x,y";b\n1;2\n', ("x,y", "b")),
         (",b,\n1,2,3\n", ("column_1", "b", "column_3")),
         (" a , a\n1,2\n", ("a", "a")),
+        ("smiles;logS (mol/L, 25 C)\nCCO;1,5\n", ("smiles", "logS (mol/L, 25 C)")),
+        ("SMILES\tlogS (mol/L, 25 C)\nCCO\t1\n", ("SMILES", "logS (mol/L, 25 C)")),
     ],
 )
 def test_headers_and_delimiters(tmp_path: Path, content: str, columns: tuple[str, ...]) -> None:

@@ -469,11 +469,12 @@ def test_gradients_are_accumulated_and_clipped_by_the_trainers_flags(
     assert trainer.global_step == 2 * 3  # 5 micro-batches an epoch
 
 
-def test_bfloat16_trains(
-    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+@pytest.mark.parametrize("optimiser", ["adamw", "muon"])
+def test_bfloat16_trains_with_clipped_gradients(
+    optimiser: str, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
 ) -> None:
-    trainer = make_trainer(max_epochs=1, precision="bf16-mixed")
-    trainer.fit(make_module(), make_data())
+    trainer = make_trainer(max_epochs=1, precision="bf16-mixed", gradient_clip_val=1.0)
+    trainer.fit(make_module(optimiser=optimiser), make_data())
     assert trainer.callback_metrics["train_loss_epoch"].isfinite()
 
 

@@ -205,12 +205,16 @@ def areas_table(results: Results) -> Table | None:
                 )
     if not rows:
         return None
+    deviation = known[0]["standard_error"]  # undefined with one molecule in a class
+    spread = ""
+    if deviation is not None:
+        spread = f": one area has a standard error of {number(100 * deviation, 1)} points"
     return Table(
         f"ROC-AUC of the seed-averaged probabilities{_of_target(results)} (an ensemble, so not the "
         "mean of the runs), "
         "paired by molecule. Conditional on these models: it says whether they differ on molecules "
-        f"like these, not whether the next training would. {known[0]['positives']:,} positives: "
-        f"one area has a standard error of {number(100 * known[0]['standard_error'], 1)} points.",
+        "like these, not whether the next training would. "
+        f"{known[0]['positives']:,} positives{spread}.",
         ["arm, test", results["baseline"], "arm", "points", _level(results), "p"],
         rows,
     )

@@ -53,7 +53,9 @@ def regression(
     return results
 
 
-def binary(directory: Path, *, seeds: int = 4, molecules: int = 1500) -> dict[str, Any]:
+def binary(
+    directory: Path, *, seeds: int = 4, molecules: int = 1500, positives: int | None = None
+) -> dict[str, Any]:
     """Write two arms on a classification with few positives; more is better."""
     random = np.random.default_rng(1)
     results = _results("auroc", "", seeds, {"sharenorm": 0.733, "sepnorm": 0.754}, random)
@@ -61,6 +63,8 @@ def binary(directory: Path, *, seeds: int = 4, molecules: int = 1500) -> dict[st
     texts = _sample_smiles(molecules)
     atoms = np.array([Chem.MolFromSmiles(text).GetNumAtoms() for text in texts])
     target = (random.random(molecules) < 0.05).astype(float)
+    if positives is not None:
+        target = (np.arange(molecules) < positives).astype(float)
     arms = {
         name: 1 / (1 + np.exp(3.4 - 1.6 * gain * target - random.normal(0, 1.2, molecules)))
         for name, gain in {"sharenorm": 0.8, "sepnorm": 1.1}.items()

@@ -465,3 +465,13 @@ def test_the_same_results_give_the_same_report(tmp_path):
         paths = [*tmp_path.glob("report.*"), *sorted(tmp_path.glob("figures/*"))]
         contents.append({path: Path(path).read_bytes() for path in paths})
     assert contents[0] == contents[1]
+
+
+def test_one_positive_gives_an_area_and_no_error_of_it(written, tmp_path):
+    said = "one area has a standard error of"
+    assert said in (written["binary"] / "report.md").read_text()
+    binary(tmp_path, molecules=60, positives=1)
+    write_report(tmp_path)
+    report = (tmp_path / "report.md").read_text()
+    assert "1 positives." in report
+    assert said not in report
