@@ -110,7 +110,7 @@ def _read(predictor: Predictor, options: argparse.Namespace) -> tuple[GraphStore
     """Return the graphs of the molecules that the model understands, and how many it does not."""
     from graphormer_sepnorm.graphs.store import GraphStore
     from graphormer_sepnorm.inference.table_molecules import find_molecules, parse_row
-    from graphormer_sepnorm.tables.reader import open_table
+    from graphormer_sepnorm.tables.opening import open_table
 
     with open_table(options.input, options.input_format) as reader:
         smiles = find_molecules(reader, options.smiles_column)

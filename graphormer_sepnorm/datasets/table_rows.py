@@ -16,8 +16,9 @@ from graphormer_sepnorm.datasets.table_options import TableOptions
 from graphormer_sepnorm.datasets.table_splits import SPLIT_WORDS
 from graphormer_sepnorm.program import is_first_process
 from graphormer_sepnorm.tables.columns import parse_number
+from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
-from graphormer_sepnorm.tables.reader import Row, open_table
+from graphormer_sepnorm.tables.reader import Row
 from graphormer_sepnorm.wording import shortened
 
 if TYPE_CHECKING:

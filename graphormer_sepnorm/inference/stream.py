@@ -34,8 +34,10 @@ from graphormer_sepnorm.tables.columns import (
     free_name,
     parse_number,
 )
+from graphormer_sepnorm.tables.formats import format_of
+from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
-from graphormer_sepnorm.tables.reader import Row, TableReader, format_of, open_table
+from graphormer_sepnorm.tables.reader import Row, TableReader
 from graphormer_sepnorm.tables.writer import TableWriter, create_table
 
 

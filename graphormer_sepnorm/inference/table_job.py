@@ -9,7 +9,7 @@ from pathlib import Path
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.evaluation import Evaluation
 from graphormer_sepnorm.inference.predictor import BATCH_SIZE, MAX_ATOMS
-from graphormer_sepnorm.tables.reader import format_of
+from graphormer_sepnorm.tables.formats import format_of
 
 
 @dataclass(frozen=True)

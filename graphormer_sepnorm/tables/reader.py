@@ -1,32 +1,13 @@
-"""Opening a table of any format as one stream of rows."""
+"""What a reader of tables is, whatever the format: a stream of rows."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.errors import DataError, did_you_mean
-
 STANDARD_INPUT = "-"
-FORMATS = ("csv", "tsv", "smi", "sdf", "parquet")
-_SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".smi": "smi",
-    ".smiles": "smi",
-    ".ism": "smi",
-    ".txt": "smi",
-    ".sdf": "sdf",
-    ".sd": "sdf",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
-
-_ANYTHING = (".txt", ".txt.gz")  # such a file is what its first line says
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +34,7 @@ class TableReader(ABC):
 
     Attributes:
         name: What the table is called in messages.
-        format: One of `FORMATS`.
+        format: One of `formats.FORMATS`.
         columns: Names of the columns; a name may occur twice.
     """
 
@@ -82,80 +63,3 @@ class TableReader(ABC):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def open_table(source: str | Path, format: str | None = None) -> TableReader:
-    """Open a table.
-
-    Args:
-        source: A file, also gzipped (but Parquet); ``-`` is standard input.
-        format: One of `FORMATS`; None goes by the name, for standard input and .txt files by the
-            first line.
-
-    Raises:
-        DataError: The file is not there, is not of this format, or has no header.
-    """
-    said = format is not None
-    if format is not None:
-        require_format(format)
-    elif str(source) != STANDARD_INPUT and not str(source).lower().endswith(_ANYTHING):
-        format = format_of(source)
-    if format == "parquet":
-        from graphormer_sepnorm.tables.parquet import ParquetReader
-
-        return ParquetReader(source)
-    if format == "sdf":
-        from graphormer_sepnorm.tables.sdf import SDFReader
-
-        return SDFReader(source)
-    from graphormer_sepnorm.tables.delimited import DelimitedReader, SmilesReader
-    from graphormer_sepnorm.tables.text import TextSource
-
-    text = TextSource(source)
-    try:
-        announced = "" if said else text.announced_format()
-        if announced == "sdf" or (announced == "csv" and format == "smi"):
-            raise DataError(
-                f"{text.name} looks like {announced.upper()}: say this format, or rename it"
-            )
-        if format is None:
-            format = text.guess_format()
-        if format == "smi":
-            return SmilesReader(text)
-        return DelimitedReader(text, format)
-    except BaseException:
-        text.close()
-        raise
-
-
-def require_format(format: str) -> None:
-    """Refuse what is not one of `FORMATS`.
-
-    Raises:
-        DataError: It is none of them.
-    """
-    if format not in FORMATS:
-        raise DataError(
-            f"unknown format {format!r}{did_you_mean(format, FORMATS)}: there are "
-            f"{', '.join(FORMATS)}"
-        )
-
-
-def format_of(path: str | Path) -> str:
-    """Return the format that the name of a file says.
-
-    Raises:
-        DataError: It says none.
-    """
-    path = Path(path)
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    gzipped = suffixes[-1:] == [".gz"]
-    if gzipped:
-        suffixes.pop()
-    format = _SUFFIXES.get(suffixes[-1]) if suffixes else None
-    if format is None or (gzipped and format == "parquet"):
-        raise DataError(
-            f"{path}: what format is this? Names end in {', '.join(_SUFFIXES)}, all but Parquet "
-            "also with .gz after it; or say the format"
-        )
-    return format

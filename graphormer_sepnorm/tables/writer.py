@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.reader import TableReader, format_of, require_format
+from graphormer_sepnorm.tables.formats import format_of, require_format
+from graphormer_sepnorm.tables.reader import TableReader
 
 STANDARD_OUTPUT = "-"
 # Cells that need quotes; a header of one column with another delimiter in it would be split at it.

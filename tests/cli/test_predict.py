@@ -16,7 +16,7 @@ from reference.checkpoints import make_checkpoint
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.tables.reader import open_table
+from graphormer_sepnorm.tables.opening import open_table
 
 
 def test_rows_come_back_in_order_with_values_and_reasons(model, tmp_path, capsys, small_chunks):

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.reader import Row, open_table
+from graphormer_sepnorm.tables.opening import open_table
+from graphormer_sepnorm.tables.reader import Row
 from graphormer_sepnorm.tables.writer import create_table
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables_io import read, read_cells, refused, saved, write
 
-from graphormer_sepnorm.tables.reader import open_table
+from graphormer_sepnorm.tables.opening import open_table
 
 # Any text a file can hold: all of Unicode, and bytes that are not UTF-8 as lone surrogates.
 _characters = st.one_of(

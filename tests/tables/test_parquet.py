@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables_io import read, read_cells, refused, saved, write
 
-from graphormer_sepnorm.tables.reader import open_table
+from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.writer import create_table
 
 _cells = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]), max_size=6))

@@ -11,7 +11,7 @@ import pytest
 from rdkit import Chem
 from tables_io import read, read_cells, refused, saved
 
-from graphormer_sepnorm.tables.reader import open_table
+from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.writer import create_table
 
 _BLOCK = """{title}

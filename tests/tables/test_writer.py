@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from tables_io import read_cells, refused, saved, standard_stream, write
 
-from graphormer_sepnorm.tables.reader import TableReader, open_table
+from graphormer_sepnorm.tables.opening import open_table
+from graphormer_sepnorm.tables.reader import TableReader
 from graphormer_sepnorm.tables.writer import Mark, TableWriter, create_table
 
 _ROWS = [(f"C{n}", n, n / 3) for n in range(5)]

@@ -1,0 +1,54 @@
+"""Opening a table of any format as one stream of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.tables.delimited import DelimitedReader, SmilesReader
+from graphormer_sepnorm.tables.formats import format_of, require_format
+from graphormer_sepnorm.tables.reader import STANDARD_INPUT, TableReader
+from graphormer_sepnorm.tables.text import TextSource
+
+_ANYTHING = (".txt", ".txt.gz")  # such a file is what its first line says
+
+
+def open_table(source: str | Path, format: str | None = None) -> TableReader:
+    """Open a table.
+
+    Args:
+        source: A file, also gzipped (but Parquet); ``-`` is standard input.
+        format: One of `formats.FORMATS`; None goes by the name, for standard input and .txt files
+            by the first line.
+
+    Raises:
+        DataError: The file is not there, is not of this format, or has no header.
+    """
+    said = format is not None
+    if format is not None:
+        require_format(format)
+    elif str(source) != STANDARD_INPUT and not str(source).lower().endswith(_ANYTHING):
+        format = format_of(source)
+    if format == "parquet":
+        from graphormer_sepnorm.tables.parquet import ParquetReader
+
+        return ParquetReader(source)
+    if format == "sdf":
+        from graphormer_sepnorm.tables.sdf import SDFReader
+
+        return SDFReader(source)
+    text = TextSource(source)
+    try:
+        announced = "" if said else text.announced_format()
+        if announced == "sdf" or (announced == "csv" and format == "smi"):
+            raise DataError(
+                f"{text.name} looks like {announced.upper()}: say this format, or rename it"
+            )
+        if format is None:
+            format = text.guess_format()
+        if format == "smi":
+            return SmilesReader(text)
+        return DelimitedReader(text, format)
+    except BaseException:
+        text.close()
+        raise
