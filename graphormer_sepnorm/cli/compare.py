@@ -117,7 +117,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         metavar="ARMS",
         help="names of norms, as sharenorm,sepnorm, or a YAML file {arm: {option: value}} in which "
         "each arm overrides options of fit, or the name of one that comes with the package: "
-        "ingredients, for zinc_subset_best",
+        "ingredients or undecided, for zinc_subset_best",
     )
     parser.add_argument("--seeds", metavar="SEEDS", help=f"default: {SEEDS}")
     parser.add_argument(
