@@ -75,10 +75,14 @@ def stated(name: str) -> tuple[float, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "metric"), [("zinc", "test_mae"), ("molhiv", "test_auroc")])
-def test_the_metric_that_the_card_states(name, metric, real_data_root, capsys):
+@pytest.mark.parametrize(
+    ("name", "metric", "root"),
+    [("zinc", "test_mae", "real_data_root_full"), ("molhiv", "test_auroc", "real_data_root")],
+)
+def test_the_metric_that_the_card_states(name, metric, root, request, capsys):
     """On the stored graphs of the published test split."""
-    assert train(["test", "--ckpt_path", name, "--data.root", str(real_data_root)]) == 0
+    root = request.getfixturevalue(root)
+    assert train(["test", "--ckpt_path", name, "--data.root", str(root)]) == 0
     said = capsys.readouterr().out.split()
     measured = float(said[said.index(metric) + 1])
     value, card = stated(name)
@@ -109,4 +113,4 @@ def test_esol_has_the_error_that_its_card_states(tmp_path, capsys):
     value, card = stated("esol")
     assert "113 rows" in said
     assert error == pytest.approx(value, abs=2e-3)
-    assert f"**{value:.3f}** log mol/L; ridge" in card
+    assert f"**{value:.3f}**" in card
