@@ -144,7 +144,7 @@ def test_every_shipped_configuration_fits_the_signatures(name: str) -> None:
 
 
 def test_shipped_configurations() -> None:
-    tables = ["table_classification", "table_regression"]
+    tables = ["table_classification", "table_regression", "table_regression_best"]
     molhiv = ["molhiv", "molhiv_base", "molhiv_best"]
     zinc = ["zinc", "zinc_best", "zinc_subset", "zinc_subset_best"]
     assert config_names() == [*molhiv, "quickstart", *tables, *zinc]
