@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Callback, Trainer
@@ -73,6 +74,9 @@ def run_verb(arguments: list[str]) -> None:
         TrainCLI(arguments, config_name, resumed)
     except MisconfigurationException as error:  # as Lightning calls a mistake in its own options
         raise ConfigError(" ".join(str(error).split())) from error
+    # Gloo's threads, if they are still there when Python ends, can abort a run that has succeeded.
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def require_data(arguments: Sequence[str]) -> None:
