@@ -23,7 +23,8 @@ CHANGEABLE = tuple(
     f"model.{name}"
     for name in (
         *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
-        *("betas", "eps", "batch_norm_graphs", "uniformity_weight", "uniformity_on"),
+        *("betas", "eps", "batch_norm_graphs", "batch_norm_fixed"),
+        *("uniformity_weight", "uniformity_on"),
         *("dropout", "attention_dropout", "input_dropout", "drop_path"),
     )
 )

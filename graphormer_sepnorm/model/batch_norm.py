@@ -25,12 +25,16 @@ class MaskedBatchNorm(nn.Module):
     In training the mean and the biased variance are taken over the real rows of the batch, of all
     processes when torch.distributed runs; running statistics (unbiased variance) are kept as in
     `nn.BatchNorm1d`, whose parameter and buffer names it shares. Sums are taken in float32 at
-    least. In evaluation the running statistics are used.
+    least. In evaluation the running statistics are used; in training too while `fixed` is set, so
+    that a row no longer depends on the rest of its batch and training sees what evaluation sees.
 
     Args:
         channels: D.
         eps: Added to the variance.
         momentum: Weight of the newest batch in the running statistics.
+
+    Attributes:
+        fixed: Whether the running statistics are constants, in training as in evaluation.
     """
 
     running_mean: Tensor
@@ -41,6 +45,7 @@ class MaskedBatchNorm(nn.Module):
         super().__init__()
         self.eps = eps
         self.momentum = momentum
+        self.fixed = False
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))
         self.register_buffer("running_mean", torch.zeros(channels))
@@ -59,10 +64,10 @@ class MaskedBatchNorm(nn.Module):
             ``[M, D]``, in the dtype of `rows`.
 
         Raises:
-            DataError: In training, if fewer than two rows count: their variance is undefined.
+            DataError: In training, unless `fixed`, if fewer than two rows count: their variance is undefined.
                 With a mask this is seen on a CPU only; a GPU is not waited for.
         """
-        if not self.training:
+        if self.fixed or not self.training:
             return functional.batch_norm(
                 rows, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
             )

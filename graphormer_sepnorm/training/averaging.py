@@ -16,7 +16,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.training.batch_statistics import batch_norms
+from graphormer_sepnorm.training.batch_statistics import batch_norms, is_batch_norm_fixed
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 
 
@@ -117,6 +117,9 @@ class AveragedWeights(Callback):
     def _exchange(self, module: LightningModule) -> None:
         self._exchanged = not self._exchanged
         model = _network(module)
+        if is_batch_norm_fixed(model):  # constants of the weights and of their average alike
+            for name, value in model.named_buffers():
+                self._average[name].copy_(value)
         for name, value in model.state_dict().items():
             kept = value.clone()
             value.copy_(self._average[name])

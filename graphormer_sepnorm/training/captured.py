@@ -20,6 +20,7 @@ from torch import Tensor
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
 from graphormer_sepnorm.training.averaging import AveragedWeights
+from graphormer_sepnorm.training.batch_statistics import is_batch_norm_fixed
 from graphormer_sepnorm.training.captured_step import CapturedStep, TrainingStep
 from graphormer_sepnorm.training.launches import Launch, LaunchLoop
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -58,6 +59,7 @@ class CapturedTraining(Callback):
         self._average: AveragedWeights | None = None
         self._trainer: Trainer | None = None
         self._pool: Any = None
+        self._fixed = False
         self.steps = self.misfits = 0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -156,13 +158,17 @@ class CapturedTraining(Callback):
         return torch.stack(results)
 
     def _one(self, graphs: Tensor, numbers: Tensor, shape: BatchShape) -> Tensor:
-        assert self._step is not None
+        assert self._step is not None and self._trainer is not None
         self.steps += 1
         if self._planned[shape.graphs] != shape:
             self.misfits += 1
             return self._step(graphs, numbers, shape, fixed=False)
         if self._pool is None:
             return self._step(graphs, numbers, shape)
+        fixed = is_batch_norm_fixed(self._trainer.lightning_module)
+        if fixed != self._fixed:  # the recordings do what is no longer to be done
+            self._captured.clear()
+            self._fixed = fixed
         if shape not in self._captured:
             self._captured[shape] = CapturedStep(self._step, graphs, numbers, shape, self._pool)
         return self._captured[shape](graphs, numbers)

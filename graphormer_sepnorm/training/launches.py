@@ -52,8 +52,9 @@ class Launch:
 def steps_until_due(trainer: Trainer, most: int) -> int:
     """Number of steps, 1 to `most`, of which only the last has something due at its end.
 
-    Due are the logging of every n-th step, a validation, the end of the epoch or of training, and
-    the checkpoint that `LastCheckpoint` writes after the first step of an epoch.
+    Due are the logging of every n-th step, a validation, the end of the epoch or of training, the
+    checkpoint that `LastCheckpoint` writes after the first step of an epoch, and the moment in
+    which `GraphormerModule` fixes BatchNorm's statistics.
     """
     loop = trainer.fit_loop.epoch_loop
     done = loop.batch_progress.current.ready
@@ -62,6 +63,9 @@ def steps_until_due(trainer: Trainer, most: int) -> int:
     room = [most, int(trainer.num_training_batches) - done]
     if trainer.max_steps != -1:
         room.append(trainer.max_steps - trainer.global_step)
+    until_fixed = trainer.lightning_module.fixed_from - trainer.global_step
+    if 0 < until_fixed < most:
+        room.append(until_fixed)
     every = trainer.log_every_n_steps  # type: ignore[attr-defined]
     if every:
         room.append(every - trainer.global_step % every)

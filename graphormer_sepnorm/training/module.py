@@ -27,7 +27,12 @@ from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.local import LocalName
 from graphormer_sepnorm.model.random_walks import EncodingName
 from graphormer_sepnorm.model.readout import ReadoutName
-from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
+from graphormer_sepnorm.training.batch_statistics import (
+    batch_norms,
+    fix_batch_norm,
+    is_batch_norm_fixed,
+    measure_batch_norm,
+)
 from graphormer_sepnorm.training.launches import Launch
 from graphormer_sepnorm.training.loss import LossName, choose_loss, summed_loss
 from graphormer_sepnorm.training.metrics import MeanLoss, SplitMetrics, why_undefined
@@ -47,6 +52,8 @@ log = logging.getLogger(__name__)
 
 # Where a checkpoint keeps the sum of the losses of the epoch so far and the number of labels.
 EPOCH_LOSS = "epoch_loss"
+# Where it says whether BatchNorm's statistics are constants by now.
+FIXED = "batch_norm_fixed"
 # Where it keeps the weights that training goes on with, if those of the model are an average.
 TRAINED_WEIGHTS = "trained_weights"
 
@@ -107,6 +114,8 @@ class GraphormerModule(LightningModule):
         uniformity_on: Which embeddings it pushes apart: graph_token, atoms or both.
         batch_norm_graphs: Training graphs on which BatchNorm's statistics are measured before each
             validation; 0 keeps the running averages of training. Costs their forward pass.
+        batch_norm_fixed: Share of the steps, the last ones, in which BatchNorm's statistics are
+            measured once and then constants, in training as in evaluation; 0 to below 1.
         seed: Decides the initial parameters and dropout. Set by seed_everything.
     """
 
@@ -151,6 +160,7 @@ class GraphormerModule(LightningModule):
         uniformity_weight: float = 0.0,
         uniformity_on: UniformityOn = "graph_token",
         batch_norm_graphs: int = 2048,
+        batch_norm_fixed: float = 0.0,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -203,6 +213,10 @@ class GraphormerModule(LightningModule):
             raise ConfigError(
                 f"--model.batch_norm_graphs is {batch_norm_graphs}: it must be 0, or 2 or more"
             )
+        if not 0 <= batch_norm_fixed < 1:
+            raise ConfigError(
+                f"--model.batch_norm_fixed is {batch_norm_fixed}: it must be from 0 to below 1"
+            )
         # logger=False: the exact configuration lies beside the checkpoint already.
         self.save_hyperparameters(logger=False)
         self.facts: dict[str, Any] = {}
@@ -214,6 +228,8 @@ class GraphormerModule(LightningModule):
         # Set where steps are captured (`CapturedTraining`): takes those of a launch.
         self.train_launch: Callable[[Launch, int], Tensor] | None = None
         self.capturable = False
+        # The first step with BatchNorm's statistics fixed; known with the schedule.
+        self.fixed_from = math.inf
         self._labels_per_step = np.empty(0)
         self._labels_epoch = -1
         self._statistics_batches: list[GraphBatch] = []
@@ -305,6 +321,7 @@ class GraphormerModule(LightningModule):
             sums = torch.stack([self.epoch_loss.total, self.epoch_loss.labels])
             total = self.trainer.strategy.reduce(sums, reduce_op="sum")
             checkpoint[EPOCH_LOSS] = total.tolist()  # type: ignore[union-attr]
+            checkpoint[FIXED] = is_batch_norm_fixed(self.model)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Build the network for the vocabulary and the task of the checkpoint."""
@@ -320,6 +337,7 @@ class GraphormerModule(LightningModule):
         if EPOCH_LOSS in checkpoint and self.global_rank == 0:
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
             self.epoch_loss.total, self.epoch_loss.labels = sums
+        fix_batch_norm(self.model, checkpoint.get(FIXED, False))
 
     def _compare_data(self, facts: dict[str, Any]) -> None:
         """Notice that the data are not those that the checkpoint was trained on."""
@@ -353,6 +371,15 @@ class GraphormerModule(LightningModule):
         order.set_epoch(self.current_epoch)
         if order.first_batch == 0:
             self.epoch_loss.reset()
+
+    def on_train_batch_start(self, batch: GraphBatch | Launch, batch_idx: int) -> None:
+        """Fix BatchNorm's statistics when the steps of `batch_norm_fixed` begin."""
+        fixed = self.trainer.global_step >= self.fixed_from
+        if fixed == is_batch_norm_fixed(self.model):
+            return
+        if fixed:
+            self.measure_batch_norm()
+        fix_batch_norm(self.model, fixed)
 
     def training_step(self, batch: GraphBatch | Launch, batch_idx: int) -> Tensor:
         """Return what a batch adds to the loss of its optimiser step.
@@ -441,7 +468,7 @@ class GraphormerModule(LightningModule):
     def measure_batch_norm(self) -> None:
         """Measure BatchNorm's statistics on training graphs, see `batch_statistics`."""
         graphs = self.hparams["batch_norm_graphs"]
-        if not graphs or not batch_norms(self.model):
+        if not graphs or not batch_norms(self.model) or is_batch_norm_fixed(self.model):
             return
         if not self._statistics_batches:
             data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
@@ -503,6 +530,10 @@ class GraphormerModule(LightningModule):
                 "--trainer.max_epochs or --trainer.max_steps"
             )
         options = self.hparams
+        if options["batch_norm_fixed"]:
+            self.fixed_from = int(total) - round(options["batch_norm_fixed"] * total)
+        else:
+            self.fixed_from = math.inf
         warmup = warmup_in_steps(options["warmup_steps"], int(total))
         if warmup > total:
             log.warning(

@@ -67,6 +67,7 @@ OPTIONS = {
     "model.atom_rows",
     "model.attention_dropout",
     "model.batch_norm_graphs",
+    "model.batch_norm_fixed",
     "model.betas",
     "model.bias_mixing",
     "model.bond_rows",
