@@ -64,8 +64,9 @@ class MaskedBatchNorm(nn.Module):
             ``[M, D]``, in the dtype of `rows`.
 
         Raises:
-            DataError: In training, unless `fixed`, if fewer than two rows count: their variance is undefined.
-                With a mask this is seen on a CPU only; a GPU is not waited for.
+            DataError: In training, if fewer than two rows count and statistics are not `fixed`:
+                their variance is undefined. With a mask this is seen on a CPU only; a GPU is not
+                waited for.
         """
         if self.fixed or not self.training:
             return functional.batch_norm(

@@ -158,7 +158,8 @@ class CapturedTraining(Callback):
         return torch.stack(results)
 
     def _one(self, graphs: Tensor, numbers: Tensor, shape: BatchShape) -> Tensor:
-        assert self._step is not None and self._trainer is not None
+        assert self._step is not None
+        assert self._trainer is not None
         self.steps += 1
         if self._planned[shape.graphs] != shape:
             self.misfits += 1

@@ -328,16 +328,18 @@ class GraphormerModule(LightningModule):
         if KEY not in checkpoint:
             raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
         facts = checkpoint[KEY]
+        training = False
         if self._trainer is not None:
             self._compare_data(facts)
-            if self._trainer.state.fn == "fit":
+            training = self._trainer.state.fn == "fit"
+            if training:
                 own = {name: getattr(self.architecture, name) for name in REGULARISATION}
                 facts = {**facts, "model": {**facts["model"], **own}}
         self._build(facts)
         if EPOCH_LOSS in checkpoint and self.global_rank == 0:
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
             self.epoch_loss.total, self.epoch_loss.labels = sums
-        fix_batch_norm(self.model, checkpoint.get(FIXED, False))
+        fix_batch_norm(self.model, training and checkpoint.get(FIXED, False))
 
     def _compare_data(self, facts: dict[str, Any]) -> None:
         """Notice that the data are not those that the checkpoint was trained on."""

@@ -138,6 +138,7 @@ def main(folder: Path) -> None:
             for way in WAYS:
                 results[f"{norm} {way}"] = train(norm, way, False, Path(root))
         results["ingredients"] = train("bn+bn", "plain", False, Path(root), **EVERYTHING)
+        results["fixed"] = train("bn+bn", "accumulated", False, Path(root), batch_norm_fixed=0.5)
         results["binary"] = train("bn+ln", "plain", True, Path(root))
     rank = os.environ.get("RANK", "0")
     (folder / f"rank{rank}.json").write_text(json.dumps(results))

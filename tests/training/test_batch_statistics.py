@@ -1,8 +1,9 @@
-"""BatchNorm's statistics are measured for the weights that are evaluated."""
+"""BatchNorm's statistics: measured for the weights that are evaluated, fixed late in training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,11 @@ from lightning.pytorch import Callback, Trainer
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.loading import EpochBatches, make_loader
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
+from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
+from graphormer_sepnorm.training.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.module import GraphormerModule
 
 
@@ -139,3 +144,99 @@ def test_validation_stays_in_evaluation_mode(
     modes = Modes()
     make_trainer(max_epochs=1, callbacks=[modes]).fit(make_module(norm="bn+bn"), make_data())
     assert modes.training == [False] * 2
+
+
+def test_fixed_statistics_are_constants_in_training() -> None:
+    """By hand: (x - m) / sqrt(v + eps) · weight + bias, and 1 / sqrt(v + eps) · weight back."""
+    norm = MaskedBatchNorm(2, eps=0.0).train()
+    norm.running_mean.copy_(torch.tensor([1.0, 2.0]))
+    norm.running_var.copy_(torch.tensor([4.0, 9.0]))
+    with torch.no_grad():
+        norm.weight.copy_(torch.tensor([2.0, 3.0]))
+        norm.bias.copy_(torch.tensor([0.0, 5.0]))
+    norm.fixed = True
+    rows = torch.tensor([[3.0, 8.0]], requires_grad=True)  # one row: there is no batch any more
+    out = norm(rows)
+    out.sum().backward()
+    torch.testing.assert_close(out, torch.tensor([[2.0, 11.0]]))
+    torch.testing.assert_close(rows.grad, torch.tensor([[1.0, 1.0]]))
+    assert norm.running_mean.tolist() == [1.0, 2.0]
+    assert int(norm.num_batches_tracked) == 0
+
+
+class Statistics(Callback):
+    """Keeps BatchNorm's running statistics after every step."""
+
+    def __init__(self) -> None:
+        self.values: list[list[torch.Tensor]] = []
+
+    def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
+        norms = batch_norms(module.model)
+        self.values.append([norm.running_mean.clone() for norm in norms])
+
+
+def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return all(torch.equal(*pair) for pair in zip(one, other, strict=True))
+
+
+def test_the_last_share_of_the_steps_has_fixed_statistics(
+    make_module: Callable, make_data: Callable, make_trainer: Callable, losses: Callable
+) -> None:
+    """Ten steps, the last four of them: from what is measured for the weights after six."""
+    recorders = []
+    for share in (0.0, 0.4):
+        loss, statistics = losses(), Statistics()
+        module, data = make_module(norm="bn+bn", batch_norm_fixed=share), make_data()
+        make_trainer(callbacks=[loss, statistics]).fit(module, data)
+        recorders.append((loss.values, statistics.values))
+    (plain, moving), (with_fixed, fixed) = recorders
+    assert len(plain) == 10
+    assert with_fixed[:6] == plain[:6]
+    assert all(same(*pair) for pair in zip(moving[:6], fixed[:6], strict=True))
+    assert not any(same(moving[step], moving[step + 1]) for step in range(9))
+    assert all(same(fixed[6], later) for later in fixed[7:])
+    assert all(one != other for one, other in zip(with_fixed[6:], plain[6:], strict=True))
+
+    stopped = make_module(norm="bn+bn", warmup_steps=2)
+    data = make_data()
+
+    class MeasureAfterSix(Callback):
+        def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
+            if trainer.global_step == 6:
+                measure_batch_norm(module.model, data.statistics_batches(2048))
+                trainer.should_stop = True
+
+    statistics = Statistics()
+    make_trainer(callbacks=[MeasureAfterSix(), statistics]).fit(stopped, data)
+    assert same(statistics.values[5], fixed[6])
+
+
+def test_fixed_statistics_belong_to_the_averaged_weights_too(
+    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    """Validation measures none, and what is saved predicts with the constants of training."""
+    module = make_module(norm="bn+bn", batch_norm_fixed=0.5)
+    callbacks = [AveragedWeights(0.5), *checkpoint_callbacks(tmp_path, "mae", 0)]
+    make_trainer(callbacks=callbacks, enable_checkpointing=True).fit(module, make_data())
+    saved = read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
+    buffers = [name for name, _ in module.named_buffers() if "running" in name]
+    assert len(buffers) > 4
+    for name in buffers:
+        assert torch.equal(saved["state_dict"][name], saved["trained_weights"][name])
+    parameters = [name for name, _ in module.named_parameters()]
+    assert any(
+        not torch.equal(saved["state_dict"][name], saved["trained_weights"][name])
+        for name in parameters
+    )
+
+
+def test_training_again_begins_with_statistics_of_batches(
+    make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    module, data = make_module(norm="bn+bn", batch_norm_fixed=0.4), make_data()
+    statistics = Statistics()
+    make_trainer(max_epochs=1).fit(module, data)
+    make_trainer(max_epochs=2, callbacks=[statistics]).fit(module, data)
+    values = statistics.values
+    assert not any(same(values[step], values[step + 1]) for step in range(5))
+    assert all(same(values[6], later) for later in values[7:])

@@ -122,19 +122,24 @@ def checkpoint(tmp_path: Path, folder: str) -> dict[str, Any]:
     return kept
 
 
-@pytest.mark.parametrize(("norm", "ema"), [("sepnorm", 0.9), ("shared-bn", 0.0)])
-def test_size_of_a_launch_changes_nothing(norm: str, ema: float, tmp_path: Path, fit: Fit) -> None:
+@pytest.mark.parametrize(
+    ("norm", "ema", "fixed"), [("sepnorm", 0.9, 0.0), ("shared-bn", 0.0, 0.0), ("bn+bn", 0.9, 0.35)]
+)
+def test_size_of_a_launch_changes_nothing(
+    norm: str, ema: float, fixed: float, tmp_path: Path, fit: Fit
+) -> None:
     turns = Turns()
-    single, trainer = fit("one", 1, norm=norm, ema=ema)
-    several, other = fit("four", 4, turns, norm=norm, ema=ema)
+    single, trainer = fit("one", 1, norm=norm, ema=ema, batch_norm_fixed=fixed)
+    several, other = fit("four", 4, turns, norm=norm, ema=ema, batch_norm_fixed=fixed)
     assert_equal(weights(single), weights(several))
     assert trainer.global_step == other.global_step == 20
     assert trainer.callback_metrics == other.callback_metrics
     assert_equal(checkpoint(tmp_path, "one"), checkpoint(tmp_path, "four"))
     metrics = [(tmp_path / name / "metrics.csv").read_text() for name in ("one", "four")]
     assert metrics[0] == metrics[1]
-    # An epoch has 10 steps: its first, every third of all for the log, its last.
-    assert turns.steps == [1, 3, 6, 9, 10, 11, 12, 15, 18, 20]
+    # An epoch has 10 steps: its first, every third of all for the log, its last; and the one after
+    # which BatchNorm's statistics are fixed.
+    assert turns.steps == sorted({1, 3, 6, 9, 10, 11, 12, 15, 18, 20} | ({13} if fixed else set()))
 
 
 def test_launches_train_as_the_ordinary_path_does(tmp_path: Path, fit: Fit) -> None:
@@ -160,12 +165,12 @@ def test_launches_train_as_the_ordinary_path_does(tmp_path: Path, fit: Fit) -> N
 
 
 @pytest.mark.parametrize(("first", "second"), [(4, 4), (None, 4), (4, None)])
-@pytest.mark.parametrize("stop", [11, 15])
+@pytest.mark.parametrize(("stop", "fixed"), [(11, 0.0), (15, 0.0), (11, 0.35), (15, 0.35)])
 def test_resumed_run_equals_the_uninterrupted_one(
-    first: int | None, second: int | None, stop: int, tmp_path: Path, fit: Fit
+    first: int | None, second: int | None, stop: int, fixed: float, tmp_path: Path, fit: Fit
 ) -> None:
     same = first == second
-    dropout = {} if same else STEADY
+    dropout = {"batch_norm_fixed": fixed, **({} if same else STEADY)}
     whole, _ = fit("whole", second, ema=0.9, **dropout)
     fit("early", first, Turns(stop), ema=0.9, **dropout)
     last = tmp_path / "early" / "checkpoints" / "last.ckpt"

@@ -45,13 +45,13 @@ def several(
 
 
 @pytest.mark.parametrize(
-    "name", [*(f"{norm} {way}" for norm in NORMS for way in WAYS), "ingredients"]
+    "name", [*(f"{norm} {way}" for norm in NORMS for way in WAYS), "ingredients", "fixed"]
 )
 def test_numbers_do_not_depend_on_the_processes(
     name: str, single: dict[str, Any], several: list[dict[str, Any]]
 ) -> None:
     expected = single[name]
-    assert len(expected["losses"]) == (6 if name.endswith("accumulated") else 10)
+    assert len(expected["losses"]) == (6 if name.endswith(("accumulated", "fixed")) else 10)
     for result in several:
         assert result[name]["losses"] == pytest.approx(expected["losses"], rel=1e-8)
         assert result[name]["metrics"] == pytest.approx(expected["metrics"], rel=1e-7)

@@ -292,22 +292,26 @@ class StopAfter(Callback):
 
 
 @pytest.mark.parametrize(
-    ("steps", "checkpoint", "num_workers", "optimiser"),
+    ("steps", "checkpoint", "num_workers", "options"),
     [
-        (10, "last", 0, "adamw"),  # 5 steps are one epoch
-        (10, "best", 0, "adamw"),
-        (12, "last", 0, "adamw"),
-        (3, "last", 0, "adamw"),
-        (12, "last", 1, "adamw"),
-        (10, "last", 1, "adamw"),
-        (12, "last", 0, "muon"),
+        (10, "last", 0, {}),  # 5 steps are one epoch
+        (10, "best", 0, {}),
+        (12, "last", 0, {}),
+        (3, "last", 0, {}),
+        (12, "last", 1, {}),
+        (10, "last", 1, {}),
+        (12, "last", 0, {"optimiser": "muon"}),
+        (10, "last", 0, {"batch_norm_fixed": 0.5}),  # fixed from this step on
+        (10, "best", 0, {"batch_norm_fixed": 0.5}),
+        (12, "last", 0, {"batch_norm_fixed": 0.5}),
+        (3, "last", 0, {"batch_norm_fixed": 0.5}),
     ],
 )
 def test_resumed_run_equals_the_uninterrupted_one(
     steps: int,
     checkpoint: str,
     num_workers: int,
-    optimiser: str,
+    options: dict,
     tmp_path: Path,
     make_module: MakeModule,
     make_data: MakeData,
@@ -317,7 +321,7 @@ def test_resumed_run_equals_the_uninterrupted_one(
     def run(folder: str, resume: Path | None, *more: Callback) -> tuple[dict, list[float]]:
         recorder = losses()
         callbacks = [recorder, *more, *checkpoint_callbacks(tmp_path / folder, "mae", 0)]
-        module = make_module(dropout=0.2, optimiser=optimiser)
+        module = make_module(dropout=0.2, **options)
         data = make_data(num_workers=num_workers)
         trainer = make_trainer(max_epochs=4, callbacks=callbacks, enable_checkpointing=True)
         try:
@@ -494,6 +498,7 @@ def test_precision_that_converts_batches_is_refused(
         ({"warmup_steps": -1}, "must not be negative"),
         ({"weight_decay": -1.0}, "weight_decay is -1.0: it must not be negative"),
         ({"final_learning_rate": -1.0}, "must not be negative"),
+        ({"batch_norm_fixed": 1.0}, "batch_norm_fixed is 1.0: it must be from 0 to below 1"),
         ({"betas": (1.0, 0.9)}, "each must be from 0 to below 1"),
         ({"attention_dropout": 1.0}, "attention_dropout is 1.0: a probability"),
     ],

@@ -69,14 +69,21 @@ def test_gpu_trains_as_a_cpu(norm: str, losses_of: Callable) -> None:
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("norm", "optimiser"), [("bn+ln", "adamw"), ("shared-bn", "adamw"), ("bn+bn", "muon")]
+    ("norm", "optimiser", "fixed"),
+    [
+        ("bn+ln", "adamw", 0.0),
+        ("shared-bn", "adamw", 0.0),
+        ("bn+bn", "muon", 0.0),
+        ("bn+bn", "adamw", 0.5),
+    ],
 )
 def test_captured_steps_train_as_eager_ones(
-    norm: str, optimiser: str, compiled: bool, losses_of: Callable
+    norm: str, optimiser: str, fixed: float, compiled: bool, losses_of: Callable
 ) -> None:
-    expected = losses_of("gpu", norm=norm, optimiser=optimiser)
+    options = {"norm": norm, "optimiser": optimiser, "batch_norm_fixed": fixed}
+    expected = losses_of("gpu", **options)
     captured = CapturedTraining(compiled)
-    losses = losses_of("gpu", captured, norm=norm, optimiser=optimiser)
+    losses = losses_of("gpu", captured, **options)
     assert captured.steps == STEPS  # it was not the ordinary path
     assert captured.misfits == 0
     torch.testing.assert_close(losses, expected, rtol=1e-3, atol=1e-4)
