@@ -35,7 +35,7 @@ _HEADER = "| experiment | seeds | parameters | steps | wall time | device | vali
 
 
 def render(experiments: Iterable[Experiment], folder: str) -> str:
-    """Return the document, by data set and split, the best validation first.
+    """Return the document, by data set and its split, the best validation first.
 
     Args:
         experiments: In any order.
@@ -48,8 +48,8 @@ def render(experiments: Iterable[Experiment], folder: str) -> str:
     return "\n".join(parts)
 
 
-def _group(one: Experiment) -> tuple[str, str, str]:
-    return one.dataset, one.dataset_fingerprint, one.split or ""
+def _group(one: Experiment) -> tuple[str, str]:
+    return one.dataset, one.dataset_fingerprint  # another split, another fingerprint
 
 
 def _rank(one: Experiment) -> tuple[bool, float, str, str]:
@@ -62,13 +62,17 @@ def _rank(one: Experiment) -> tuple[bool, float, str, str]:
 
 def _section(experiments: Sequence[Experiment]) -> str:
     first = experiments[0]
-    metric = first.metric.upper() + (f", {first.unit}" if first.unit else "")
+    # Records of earlier releases say less about the same data.
+    unit, split, molecules = (
+        next((said for one in experiments if (said := getattr(one, name))), None)
+        for name in ("unit", "split", "molecules")
+    )
+    metric = first.metric.upper() + (f", {unit}" if unit else "")
     facts = [f"Metric: {metric} ({'higher' if first.metric == 'auroc' else 'lower'} is better)."]
-    described = next((one for one in experiments if one.molecules), first)
-    if described.molecules:
-        sizes = " / ".join(f"{size:,}" for size in described.molecules)
+    if molecules:
+        sizes = " / ".join(f"{size:,}" for size in molecules)
         facts.append(f"{sizes} molecules in training / validation / test.")
-    facts.append(f"Split: {first.split or 'that of the data set'}.")
+    facts.append(f"Split: {split or 'that of the data set'}.")
     facts.append(f"Fingerprint of the data: {first.dataset_fingerprint[:12]}.")
     if all(one.data_note is None for one in experiments):
         facts.append("The runs say nothing more about their data.")

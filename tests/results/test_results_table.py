@@ -86,8 +86,22 @@ def test_groups_are_data_sets_and_splits_with_what_is_to_be_said_of_them() -> No
         [
             experiment(data_note="Another draw."),
             experiment(seed_run(validation=0.1), data_note=None, options={}),
-            experiment(dataset="mine", split="at random", metric="mae", unit="eV"),
-            experiment(dataset="mine", split="by scaffold", data_note=None, molecules=None),
+            experiment(
+                seed_run(validation=0.1),
+                dataset="mine",
+                split=None,
+                unit=None,
+                molecules=None,
+                options={},
+            ),
+            experiment(dataset="mine", split="at random", unit="eV", molecules=(70, 20, 10)),
+            experiment(
+                dataset="mine",
+                dataset_fingerprint="f2",
+                split="by scaffold",
+                data_note=None,
+                molecules=None,
+            ),
         ],
         "results",
     )
@@ -96,7 +110,9 @@ def test_groups_are_data_sets_and_splits_with_what_is_to_be_said_of_them() -> No
     assert text.count("**Another draw.**") == 1
     assert "10,000 / 1,000 / 1,000 molecules" in text
     assert "MAE, eV" in text
-    assert "Split: at random." in text
+    assert text.count("Split: at random.") == 1  # an older record of these data says none
+    assert text.count("70 / 20 / 10 molecules") == 1
+    assert text.count("Split: by scaffold.") == 1
     assert text.count("nothing more about their data") == 1
 
 
