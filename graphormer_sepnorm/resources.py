@@ -12,6 +12,10 @@ from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parent
 _SAMPLE = "sample.csv.gz"
+# Folder and pattern of the files that go by name.
+_CONFIGS = "configs", "*.yaml"
+_ARMS = "configs", "arms/*.yaml"
+_MODELS = "data", "models/*.ckpt"
 
 
 def config_path(name: str) -> Path:
@@ -24,31 +28,28 @@ def config_path(name: str) -> Path:
         ConfigError: There is none of this name.
     """
     stem = name.removesuffix(".yaml")
-    for folder in _folders("configs"):
-        path = folder / f"{stem}.yaml"
-        if path.is_file():
-            return path
-    there_are = config_names()
-    raise ConfigError(
-        f"no configuration {name!r} comes with the package{did_you_mean(stem, there_are)}; "
-        f"there are: {', '.join(there_are)}"
-    )
+    found = _found(*_CONFIGS)
+    if stem not in found:
+        raise ConfigError(
+            f"no configuration {name!r} comes with the package{did_you_mean(stem, [*found])}; "
+            f"there are: {', '.join(found)}"
+        )
+    return found[stem]
 
 
 def config_names() -> list[str]:
     """Return the names, without ``.yaml``, of the configurations that come with the package."""
-    return sorted({path.stem for folder in _folders("configs") for path in folder.glob("*.yaml")})
+    return [*_found(*_CONFIGS)]
 
 
 def arms_names() -> list[str]:
     """Return the names, without ``.yaml``, of the files of arms that come with the package."""
-    return sorted(path.stem for folder in _folders("configs") for path in _arms(folder))
+    return [*_found(*_ARMS)]
 
 
 def arms_path(name: str) -> Path | None:
     """Return the bundled file of arms called `name`, or None if there is none."""
-    found = [path for folder in _folders("configs") for path in _arms(folder) if path.stem == name]
-    return found[0] if found else None
+    return _found(*_ARMS).get(name)
 
 
 def sample_path() -> Path:
@@ -66,21 +67,18 @@ def sample_path() -> Path:
 
 def model_names() -> list[str]:
     """Return the names of the trained models that come with the package."""
-    return sorted({path.stem for folder in _folders("data") for path in _models(folder)})
+    return [*_found(*_MODELS)]
 
 
 def model_path(name: str) -> Path | None:
     """Return the checkpoint of the bundled model called `name`, or None if there is none."""
-    found = [path for folder in _folders("data") for path in _models(folder) if path.stem == name]
-    return found[0] if found else None
+    return _found(*_MODELS).get(name)
 
 
-def _models(data: Path) -> list[Path]:
-    return list((data / "models").glob("*.ckpt"))
-
-
-def _arms(configs: Path) -> list[Path]:
-    return list((configs / "arms").glob("*.yaml"))
+def _found(folder: str, pattern: str) -> dict[str, Path]:
+    """Return the files of a folder of the repository by name, in the order of their names."""
+    paths = [path for place in reversed(_folders(folder)) for path in place.glob(pattern)]
+    return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
 
 
 def _folders(name: str) -> list[Path]:

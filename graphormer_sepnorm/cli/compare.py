@@ -15,6 +15,7 @@ from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.program import command, cores
+from graphormer_sepnorm.resources import arms_names
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.cli.fit_check import CheckedFit
@@ -117,7 +118,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         metavar="ARMS",
         help="names of norms, as sharenorm,sepnorm, or a YAML file {arm: {option: value}} in which "
         "each arm overrides options of fit, or the name of one that comes with the package: "
-        "ingredients or undecided, for zinc_subset_best",
+        f"{' or '.join(arms_names())}, for zinc_subset_best",
     )
     parser.add_argument("--seeds", metavar="SEEDS", help=f"default: {SEEDS}")
     parser.add_argument(

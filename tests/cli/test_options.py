@@ -23,7 +23,7 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.config import INGREDIENTS, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters
-from graphormer_sepnorm.resources import config_names, config_path
+from graphormer_sepnorm.resources import arms_names, config_names, config_path
 from graphormer_sepnorm.training.module import GraphormerModule
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -169,6 +169,19 @@ def test_each_arm_of_the_ingredients_is_what_its_name_says() -> None:
         else:  # another norm, dropout, optimiser or learning rate
             same = {"norm": whole.norm, "attention_dropout": whole.attention_dropout}
             assert dataclasses.replace(model, **same) == whole
+
+
+@pytest.mark.parametrize("name", arms_names())
+def test_bundled_arms_have_options_that_fit_knows(name: str) -> None:
+    best = ["fit", "-c", str(config_path("zinc_subset_best"))]
+    arms = parse_arms(name)
+    for arm in arms:
+        kept = Parsed([*best, *arm.arguments], None).config["fit"]
+        for option, value in arm.options.items():
+            found = kept
+            for part in option.split("."):
+                found = found[part]
+            assert found == yaml.safe_load(value), (arm.name, option)
 
 
 def gpu_commands() -> list[str]:

@@ -205,6 +205,7 @@ def areas_table(results: Results) -> Table | None:
                 )
     if not rows:
         return None
+    positives = known[0]["positives"]
     deviation = known[0]["standard_error"]  # undefined with one molecule in a class
     spread = ""
     if deviation is not None:
@@ -214,7 +215,7 @@ def areas_table(results: Results) -> Table | None:
         "mean of the runs), "
         "paired by molecule. Conditional on these models: it says whether they differ on molecules "
         "like these, not whether the next training would. "
-        f"{known[0]['positives']:,} positives{spread}.",
+        f"{positives:,} positive{'s' * (positives != 1)}{spread}.",
         ["arm, test", results["baseline"], "arm", "points", _level(results), "p"],
         rows,
     )

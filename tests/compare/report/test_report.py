@@ -473,5 +473,5 @@ def test_one_positive_gives_an_area_and_no_error_of_it(written, tmp_path):
     binary(tmp_path, molecules=60, positives=1)
     write_report(tmp_path)
     report = (tmp_path / "report.md").read_text()
-    assert "1 positives." in report
+    assert "1 positive." in report
     assert said not in report

@@ -1,0 +1,98 @@
+"""Ctrl-C and SIGTERM act between steps, and belong to training only while it lasts."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from lightning.pytorch import Callback, Trainer
+
+from graphormer_sepnorm.training.stopping import StopAtOnce, StopBetweenSteps
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+class At(Callback):
+    """Does something in the middle of a step."""
+
+    def __init__(self, step: int, act: Callable[[], Any]) -> None:
+        self.step = step
+        self.act = act
+        self.ended = 0
+
+    def on_before_optimizer_step(self, trainer: Trainer, *_: Any) -> None:
+        if trainer.global_step == self.step:
+            self.act()
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        self.ended = trainer.global_step
+
+
+def handlers() -> list[Any]:
+    return [signal.getsignal(number) for number in SIGNALS]
+
+
+def fail() -> None:
+    raise RuntimeError("in a step")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_lets_the_step_end(
+    number: int, make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    before = handlers()
+    during: list[Any] = []
+
+    def ask() -> None:
+        during.extend(handlers())
+        signal.raise_signal(number)
+
+    at = At(2, ask)
+    trainer = make_trainer(callbacks=[at, StopBetweenSteps()])
+    with pytest.raises(SystemExit):
+        trainer.fit(make_module(), make_data())
+    assert trainer.interrupted
+    assert at.ended == trainer.global_step == 3
+    assert all(handler not in before for handler in during)
+    assert handlers() == before
+
+
+def test_a_second_signal_acts_at_once(
+    make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    before = handlers()
+    stop = StopBetweenSteps()
+    trainer = make_trainer(callbacks=[stop])
+    stop.on_train_start(trainer, make_module())
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(StopAtOnce):
+        signal.raise_signal(signal.SIGINT)
+    stop.on_train_end(trainer, make_module())
+    assert handlers() == before
+
+
+def test_signals_are_given_back_when_training_fails(
+    make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    before = handlers()
+    with pytest.raises(RuntimeError, match="in a step"):
+        make_trainer(callbacks=[At(2, fail), StopBetweenSteps()]).fit(make_module(), make_data())
+    assert handlers() == before
+
+
+def test_signals_are_free_after_training(
+    make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    before = handlers()
+    make_trainer(callbacks=[StopBetweenSteps()], max_epochs=1).fit(make_module(), make_data())
+    assert handlers() == before
