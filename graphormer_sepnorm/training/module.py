@@ -37,13 +37,12 @@ from graphormer_sepnorm.training.launches import Launch
 from graphormer_sepnorm.training.loss import LossName, choose_loss, summed_loss
 from graphormer_sepnorm.training.metrics import MeanLoss, SplitMetrics, why_undefined
 from graphormer_sepnorm.training.optimiser import (
-    DECAYED,
-    OPTIMISERS,
     DecayedName,
     OptimiserName,
     make_optimiser,
     place_step_counts,
 )
+from graphormer_sepnorm.training.option_checks import check_options
 from graphormer_sepnorm.training.randomness import stable_seed
 from graphormer_sepnorm.training.schedule import learning_rate_at, warmup_in_steps
 from graphormer_sepnorm.training.uniformity import UniformityOn, uniformity_loss
@@ -189,36 +188,9 @@ class GraphormerModule(LightningModule):
             bias_mixing=bias_mixing,
             readout=readout,
         )
-        for name, value in (("learning_rate", learning_rate), ("eps", eps)):
-            if not value > 0:
-                raise ConfigError(f"--model.{name} is {value}: it must be positive")
-        not_negative = {
-            "warmup_steps": warmup_steps,
-            "final_learning_rate": final_learning_rate,
-            "weight_decay": weight_decay,
-            "uniformity_weight": uniformity_weight,
-        }
-        for name, value in not_negative.items():
-            if not value >= 0:
-                raise ConfigError(f"--model.{name} is {value}: it must not be negative")
-        if not all(0 <= beta < 1 for beta in betas):
-            raise ConfigError(f"--model.betas is {list(betas)}: each must be from 0 to below 1")
-        if optimiser not in OPTIMISERS:
-            raise ConfigError(f"--model.optimiser is '{optimiser}': it must be 'adamw' or 'muon'")
-        if weight_decay_on not in DECAYED:
-            raise ConfigError(
-                f"--model.weight_decay_on is '{weight_decay_on}': it must be 'matrices' or 'all'"
-            )
-        if batch_norm_graphs < 0 or batch_norm_graphs == 1:
-            raise ConfigError(
-                f"--model.batch_norm_graphs is {batch_norm_graphs}: it must be 0, or 2 or more"
-            )
-        if not 0 <= batch_norm_fixed < 1:
-            raise ConfigError(
-                f"--model.batch_norm_fixed is {batch_norm_fixed}: it must be from 0 to below 1"
-            )
         # logger=False: the exact configuration lies beside the checkpoint already.
         self.save_hyperparameters(logger=False)
+        check_options(self.hparams)
         self.facts: dict[str, Any] = {}
         self.metrics: torch.nn.ModuleDict = torch.nn.ModuleDict()
         self.epoch_loss = MeanLoss()
