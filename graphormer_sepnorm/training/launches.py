@@ -63,9 +63,10 @@ def steps_until_due(trainer: Trainer, most: int) -> int:
     room = [most, int(trainer.num_training_batches) - done]
     if trainer.max_steps != -1:
         room.append(trainer.max_steps - trainer.global_step)
-    until_fixed = trainer.lightning_module.fixed_from - trainer.global_step
+    module: Any = trainer.lightning_module
+    until_fixed = module.fixed_from - trainer.global_step  # infinite if they are not to be fixed
     if 0 < until_fixed < most:
-        room.append(until_fixed)
+        room.append(int(until_fixed))
     every = trainer.log_every_n_steps  # type: ignore[attr-defined]
     if every:
         room.append(every - trainer.global_step % every)
