@@ -68,6 +68,7 @@ class GraphBatch(_TensorRecord):
         atom_rows: int64 ``[M, F]``, embedding rows of the atom features; 0 = unknown.
         in_degree: int64 ``[M]``.
         out_degree: int64 ``[M]``.
+        ring_sizes: int64 ``[M, 2]``, smallest and largest ring of an atom; 0 = in none.
         graph_of_atom: int64 ``[M]``, 0 to B - 1.
         real_atoms: bool ``[M]``, False for rows that only fill up; None if all rows are atoms.
         type_distance: int64 ``[P]``, in bonds; -1 = unreachable.
@@ -87,6 +88,7 @@ class GraphBatch(_TensorRecord):
     atom_rows: Tensor
     in_degree: Tensor
     out_degree: Tensor
+    ring_sizes: Tensor
     graph_of_atom: Tensor
     real_atoms: Tensor | None
     type_distance: Tensor
@@ -152,6 +154,7 @@ class Collator:
             atom_rows=_long(self._atom_rows[atoms]),
             in_degree=_long(store.in_degree[atoms]),
             out_degree=_long(store.out_degree[atoms]),
+            ring_sizes=_long(store.ring_sizes[atoms]),
             graph_of_atom=_long(np.repeat(np.arange(len(graphs)), sizes)),
             real_atoms=None,
             type_distance=_long(store.type_distance[types]),

@@ -1,4 +1,4 @@
-"""Pair types by the compiled functions of ``kernels/structure.c``."""
+"""Structure by the compiled functions of ``kernels/structure.c``."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class _Block(ctypes.Structure):
         ("in_degree", ctypes.c_void_p),
         ("out_degree", ctypes.c_void_p),
         ("pair_type", ctypes.c_void_p),
+        ("ring_sizes", ctypes.c_void_p),
     )
 
 
@@ -55,7 +56,7 @@ class CompiledTypes:
         return self._library.pair_types_count(self._table)
 
     def block_structure(self, block: Block) -> BlockStructure:
-        """Compute degrees and pair types.
+        """Compute degrees, pair types and ring sizes.
 
         Raises:
             ConflictingBonds: If one pair of atoms has two different bonds.
@@ -67,6 +68,7 @@ class CompiledTypes:
         total = int(num_atoms.sum())
         in_degree, out_degree = np.empty(total, np.int64), np.empty(total, np.int64)
         pair_type = np.empty(int((num_atoms**2).sum()), np.int32)
+        ring_sizes = np.empty((total, 2), np.int64)
         result = self._library.structure_of_block(
             self._table,
             ctypes.byref(
@@ -82,6 +84,7 @@ class CompiledTypes:
                     in_degree.ctypes.data,
                     out_degree.ctypes.data,
                     pair_type.ctypes.data,
+                    ring_sizes.ctypes.data,
                 )
             ),
         )
@@ -89,7 +92,7 @@ class CompiledTypes:
             raise MemoryError
         if result != _DONE:
             raise ConflictingBonds(result)
-        return BlockStructure(in_degree, out_degree, pair_type)
+        return BlockStructure(in_degree, out_degree, pair_type, ring_sizes)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the types as flat arrays; see `PairTypes.arrays`."""

@@ -128,6 +128,7 @@ class ResidentGraphs:
         self._atom_rows = keep(vocabulary.atoms.rows(store.atom_codes), torch.int32)
         self._in_degree = keep(store.in_degree, torch.int32)
         self._out_degree = keep(store.out_degree, torch.int32)
+        self._ring_sizes = keep(store.ring_sizes, torch.int32)
         self._pair_type = keep(store.pair_type.astype(np.int32, copy=False), torch.int32)
         self._targets = keep(store.targets, torch.float32)
         self._weights = keep(store.weights, torch.float32)
@@ -154,7 +155,8 @@ class ResidentGraphs:
         kinds = max(1, len(store.bond_kinds))
         paths = len(store.type_distance) * store.max_path_length * kinds
         bonds = 3 * int(np.sum(store.in_degree, dtype=np.int64))
-        numbers = len(store.pair_type) + store.atom_codes.size + paths + bonds
+        atoms = store.atom_codes.size + store.ring_sizes.size
+        numbers = len(store.pair_type) + atoms + paths + bonds
         return 4 * numbers + 80 * store.num_graphs
 
     def batch(self, graphs: Tensor, shape: BatchShape) -> GraphBatch:
@@ -196,6 +198,7 @@ class ResidentGraphs:
             atom_rows=torch.where(real[:, None], self._atom_rows[atom], 0).long(),
             in_degree=torch.where(real, self._in_degree[atom], 0).long(),
             out_degree=torch.where(real, self._out_degree[atom], 0).long(),
+            ring_sizes=torch.where(real[:, None], self._ring_sizes[atom], 0).long(),
             graph_of_atom=torch.where(real, owner, 0),
             real_atoms=real,
             type_distance=self._type_distance,

@@ -25,12 +25,13 @@ from graphormer_sepnorm.graphs.structure import PairTypes
 
 log = logging.getLogger(__name__)
 
-STRUCTURE_VERSION = 3
+STRUCTURE_VERSION = 4
 _ARRAYS = (
     "first_atom",
     "atom_codes",
     "in_degree",
     "out_degree",
+    "ring_sizes",
     "pair_type",
     "targets",
     "weights",
@@ -52,6 +53,7 @@ class GraphStore:
         atom_codes: integer ``[sum n, F]``.
         in_degree: integer ``[sum n]``.
         out_degree: integer ``[sum n]``.
+        ring_sizes: integer ``[sum n, 2]``, smallest and largest ring, see `BlockStructure`.
         pair_type: integer ``[sum n^2]``, row-major within a graph.
         targets: float32 ``[G, T]``, nan = missing.
         weights: float32 ``[G]``, of each graph in the training loss.
@@ -67,6 +69,7 @@ class GraphStore:
     atom_codes: np.ndarray
     in_degree: np.ndarray
     out_degree: np.ndarray
+    ring_sizes: np.ndarray
     pair_type: np.ndarray
     targets: np.ndarray
     weights: np.ndarray
@@ -128,7 +131,8 @@ class GraphStore:
         cls, blocks: Iterable[PackedGraphs], max_path_length: int, pair_type: _InMemory | _InFile
     ) -> GraphStore:
         types = PairTypes(max_path_length)
-        atoms, in_degree, out_degree, targets, weights, sizes = [], [], [], [], [], []
+        atoms, in_degree, out_degree, rings = [], [], [], []
+        targets, weights, sizes = [], [], []
         position = 0
         for block in blocks:
             structure = types.block_structure(block, position)
@@ -137,6 +141,7 @@ class GraphStore:
             atoms.append(_narrow(block.atom_codes))
             in_degree.append(_narrow(structure.in_degree))
             out_degree.append(_narrow(structure.out_degree))
+            rings.append(_narrow(structure.ring_sizes))
             pair_type.append(_narrow(structure.pair_type))
             targets.append(block.targets)
             weights.append(block.weights)
@@ -147,6 +152,7 @@ class GraphStore:
             "atom_codes": np.concatenate(atoms),
             "in_degree": np.concatenate(in_degree),
             "out_degree": np.concatenate(out_degree),
+            "ring_sizes": np.concatenate(rings),
             "pair_type": pair_type.finished(),
             "targets": np.concatenate(targets),
             "weights": np.concatenate(weights),

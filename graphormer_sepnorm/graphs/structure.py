@@ -1,4 +1,4 @@
-"""Structure of graphs: degrees, shortest-path distances and what lies along the shortest paths.
+"""Structure of graphs: degrees, rings, shortest distances and what lies along the shortest paths.
 
 Graphormer's attention bias of an ordered pair of atoms (i, j) depends only on their distance and,
 hop by hop, on the bonds along the shortest path from i to j (Ying et al. 2021, Eq. 6 and 7). Few
@@ -59,7 +59,7 @@ class PairTypes:
         return len(self._types)
 
     def block_structure(self, graphs: PackedGraphs, position: int = 0) -> BlockStructure:
-        """Compute degrees and pair types of several graphs at once.
+        """Compute degrees, pair types and ring sizes of several graphs at once.
 
         Bonds of an atom to itself do not count. The same directed bond given twice counts once.
 

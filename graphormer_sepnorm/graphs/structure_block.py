@@ -45,11 +45,15 @@ class BlockStructure:
         in_degree: int64 ``[sum n]``, distinct neighbours with a bond to the atom.
         out_degree: int64 ``[sum n]``, distinct neighbours the atom has a bond to.
         pair_type: int32 ``[sum n^2]``, type of each ordered pair, row-major within a graph.
+        ring_sizes: int64 ``[sum n, 2]``, of the rings of an atom's bonds the smallest and the
+            largest; 0 for an atom in no ring. The ring of a bond i -> j is the shortest way back
+            from j to i that does not take the bond itself, closed by it; its size is in atoms.
     """
 
     in_degree: np.ndarray
     out_degree: np.ndarray
     pair_type: np.ndarray
+    ring_sizes: np.ndarray
 
 
 class ConflictingBonds(Exception):

@@ -1,4 +1,4 @@
-/* Degrees and pair types of graphs by a breadth-first search from every atom. */
+/* Degrees, pair types and ring sizes of graphs by breadth-first searches. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +13,7 @@ typedef struct {
     double largest_count;       /* of shortest paths, before counts are scaled */
     int64_t *in_degree, *out_degree; /* [atoms] */
     int32_t *pair_type;              /* [pairs], row-major within a graph */
+    int64_t *ring_sizes;             /* [atoms][2], smallest and largest */
 } Block;
 
 enum { SOURCE, TARGET };
@@ -35,7 +36,7 @@ typedef struct {
     Bond *out, *in;
     int64_t *first_out, *first_in;
     Reached *reached;
-    int32_t *queue;
+    int32_t *queue, *level;
     Entry *lists[3];
 } Search;
 
@@ -169,6 +170,35 @@ static int search_from(Search *s, PairTypes *types, const Block *block, int64_t 
     return 1;
 }
 
+/* Atoms of the smallest ring that a bond lies in; 0 if it lies in none. That is one more than the
+ * way back from its target to its source without the bond itself. */
+static int64_t ring_of(Search *s, int64_t num_atoms, const Bond *bond) {
+    const int32_t source = bond->ends[SOURCE], target = bond->ends[TARGET];
+    memset(s->level, 0, (size_t)num_atoms * sizeof *s->level);
+    s->queue[0] = target, s->level[target] = 1; /* atoms of the way so far */
+    for (int64_t first = 0, last = 1; first < last; first++) {
+        const int32_t atom = s->queue[first];
+        for (int64_t i = s->first_out[atom]; i < s->first_out[atom + 1]; i++) {
+            const int32_t next = s->out[i].ends[TARGET];
+            if (s->level[next] || (atom == target && next == source)) continue;
+            if (next == source) return s->level[atom] + 1;
+            s->level[next] = s->level[atom] + 1;
+            s->queue[last++] = next;
+        }
+    }
+    return 0;
+}
+
+/* The smallest and the largest of the rings of an atom's bonds. */
+static void rings_of(Search *s, int64_t num_atoms, int64_t atom, int64_t sizes[2]) {
+    sizes[0] = sizes[1] = 0;
+    for (int64_t i = s->first_out[atom]; i < s->first_out[atom + 1]; i++) {
+        const int64_t ring = ring_of(s, num_atoms, s->out + i);
+        if (ring && (!sizes[0] || ring < sizes[0])) sizes[0] = ring;
+        if (ring > sizes[1]) sizes[1] = ring;
+    }
+}
+
 static int allocate(Search *s, const PairTypes *types, const Block *block) {
     int64_t atoms = 0, bonds = 0;
     for (int64_t graph = 0; graph < block->num_graphs; graph++) {
@@ -179,7 +209,7 @@ static int allocate(Search *s, const PairTypes *types, const Block *block) {
     const size_t list = (size_t)(hops * block->num_kinds + 1), places = (size_t)atoms + 2;
     s->memory = malloc(3 * list * sizeof(Entry) + places * sizeof(Reached) +
                        2 * places * sizeof(int64_t) + 2 * (size_t)bonds * sizeof(Bond) +
-                       places * sizeof(int32_t));
+                       2 * places * sizeof(int32_t));
     if (!s->memory) return 0;
     /* In the order of their alignment. */
     s->lists[0] = s->memory;
@@ -191,10 +221,11 @@ static int allocate(Search *s, const PairTypes *types, const Block *block) {
     s->out = (Bond *)(s->first_in + places);
     s->in = s->out + bonds;
     s->queue = (int32_t *)(s->in + bonds);
+    s->level = s->queue + places;
     return 1;
 }
 
-/* Fill the degrees and pair types of a block. Returns DONE, NO_MEMORY, or the number, in the block,
+/* Fill the degrees, pair types and ring sizes of a block. Returns DONE, NO_MEMORY, or the number, in the block,
  * of an atom with two different bonds to one other. */
 EXPORT int64_t structure_of_block(PairTypes *types, const Block *block) {
     Search s;
@@ -210,6 +241,7 @@ EXPORT int64_t structure_of_block(PairTypes *types, const Block *block) {
         for (int64_t atom = 0; atom < num_atoms && result == DONE; atom++) {
             block->out_degree[first_atom + atom] = s.first_out[atom + 1] - s.first_out[atom];
             block->in_degree[first_atom + atom] = s.first_in[atom + 1] - s.first_in[atom];
+            rings_of(&s, num_atoms, atom, block->ring_sizes + 2 * (first_atom + atom));
             if (!search_from(&s, types, block, num_atoms, atom)) result = NO_MEMORY;
             for (int64_t end = 0; end < num_atoms && result == DONE; end++) {
                 *pair_type = type_of_node(types, s.reached[end].node);

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.model.encodings import ENCODINGS, EncodingName
 from graphormer_sepnorm.model.local import LOCALS, LocalName
 from graphormer_sepnorm.model.norm_arms import norm_name
-from graphormer_sepnorm.model.random_walks import ENCODINGS, EncodingName
 from graphormer_sepnorm.model.readout import READOUTS, ReadoutName
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class GraphormerConfig:
         dropout: Of what attention and feed-forward network add to the residual stream.
         attention_dropout: Of attention weights.
         input_dropout: Of the embedded tokens.
-        encodings: ``graphormer``, or ``rrwp``: with random walks beside, see `random_walks`.
+        encodings: ``graphormer``, or with others beside: ``rrwp`` (random walks, see
+            `random_walks`), ``rings`` (sizes of rings, see `rings`), ``rrwp+rings``.
         walk_steps: K, powers of the random walk, the 0th among them.
         local: ``none``, or ``gine``: messages along bonds beside attention, see `local`.
         drop_path: Probability that a graph skips a branch of the last layer, see `drop_path`.

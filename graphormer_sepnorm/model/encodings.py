@@ -5,6 +5,8 @@ B graphs · M atoms · T tokens · D hops · H heads · C channels (width) · P 
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -14,6 +16,10 @@ from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.model.compiled import PackedBias, gather_bias, usable
 
 BlockBias = Tensor | PackedBias
+
+# Graphormer's alone, or with random walks (`random_walks`), rings (`rings`), or both beside.
+EncodingName = Literal["graphormer", "rrwp", "rings", "rrwp+rings"]
+ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
 
 
 class AtomEmbedding(nn.Module):

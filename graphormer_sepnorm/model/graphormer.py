@@ -23,6 +23,7 @@ from graphormer_sepnorm.model.local import BondMessages
 from graphormer_sepnorm.model.norm_arms import NormArm, make_norm
 from graphormer_sepnorm.model.random_walks import RandomWalkEncoding
 from graphormer_sepnorm.model.readout import AtomReadout, sum_over_atoms
+from graphormer_sepnorm.model.rings import RingEncoding
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.batch import GraphBatch
@@ -141,9 +142,10 @@ class Graphormer(nn.Module):
         )
         self.walks = (
             RandomWalkEncoding(config.walk_steps, config.width, config.heads)
-            if config.encodings == "rrwp"
+            if "rrwp" in config.encodings
             else None
         )
+        self.rings = RingEncoding(config.width) if "rings" in config.encodings else None
         self.input_norm = None if pre else make_norm(config.norm, config.width, first=True)
         self.layers = nn.ModuleList(Layer(config, place) for place in range(config.layers))
         self.output_norm = make_norm(config.norm, config.width) if pre else None
@@ -163,6 +165,8 @@ class Graphormer(nn.Module):
         rows = self.embedding(batch)
         if self.walks is not None:
             rows, biases = self.walks(rows, biases, batch)
+        if self.rings is not None:
+            rows = self.rings(rows, batch)
         if self.input_norm is not None:
             rows = _normalise(self.input_norm, rows, batch)
         if self.training:

@@ -8,17 +8,12 @@ R packed rows · b graphs of a block · T tokens · K powers · H heads · C cha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
-
 import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, AttentionBlock, GraphBatch
 from graphormer_sepnorm.model.compiled import PackedBias, add_pair_bias
 from graphormer_sepnorm.model.encodings import BlockBias
-
-EncodingName = Literal["graphormer", "rrwp"]
-ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
 
 
 class RandomWalkEncoding(nn.Module):

@@ -18,6 +18,7 @@ _PARTS = {
     "bias.path_weight": "hop weights (edge encoding)",
     "bias.graph_token": "graph token's distance",
     "walks": "random walks (RRWP)",
+    "rings": "sizes of rings",
     "input_norm": "input norm",
     "output_norm": "output norm",
     "readout": "read-out",

@@ -23,9 +23,9 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY, package_versions
 from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
+from graphormer_sepnorm.model.encodings import EncodingName
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.local import LocalName
-from graphormer_sepnorm.model.random_walks import EncodingName
 from graphormer_sepnorm.model.readout import ReadoutName
 from graphormer_sepnorm.training.batch_statistics import (
     batch_norms,
@@ -84,8 +84,8 @@ class GraphormerModule(LightningModule):
         degree_rows: Rows of each degree table; larger degrees share the last row.
         spatial_rows: Rows of the table of shortest-path distances; larger ones share a row.
         path_rows: Rows of the table of hop positions, at least max_path_length.
-        encodings: graphormer, or rrwp, which adds random-walk probabilities to the attention bias
-            and to the atoms.
+        encodings: graphormer; rrwp adds random-walk probabilities to the attention bias and to the
+            atoms; rings adds the sizes of an atom's smallest and largest ring; rrwp+rings both.
         walk_steps: Powers of the random walk that rrwp uses, the 0th among them.
         local: gine adds messages along bonds beside attention, which bring the bonds to what atoms
             pass on; none is Graphormer. Costs width² parameters a layer.

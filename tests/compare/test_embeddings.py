@@ -160,6 +160,7 @@ def test_filler_rows_are_no_atoms(molecules):
         atom_rows=torch.cat([batch.atom_rows, batch.atom_rows[:7]]),
         in_degree=torch.cat([batch.in_degree, extra]),
         out_degree=torch.cat([batch.out_degree, extra]),
+        ring_sizes=torch.cat([batch.ring_sizes, extra[:, None].expand(-1, 2)]),
         graph_of_atom=torch.cat([batch.graph_of_atom, torch.zeros_like(extra)]),
         real_atoms=torch.cat([torch.ones(len(batch.atom_rows)), torch.zeros(7)]).bool(),
         unpad=torch.cat([batch.unpad, torch.zeros_like(extra)]),

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.any_graphs import graphs_of_any_kind, large_systems, random_codes
+from reference.ingredients import ring_of_bond
 from reference.literal import PlainGraph, counted_path_shares, distances, path_shares
 from reference.molecules import TIE_FREE, TIED, directed_graph, graph, molecule
 from reference.structures import (
@@ -39,6 +40,9 @@ def assert_as_enumerated(graphs: list[Data], hops: int) -> None:
         types = pair_types(store, index)
         n = len(plain.atoms)
         for i in range(n):
+            rings = [ring_of_bond(plain, bond) or 0 for bond in plain.bonds if bond[0] == i]
+            sizes = [ring for ring in rings if ring] or [0]
+            assert store.ring_sizes[first_atom + i].tolist() == [min(sizes), max(sizes)]
             degrees = store.out_degree[first_atom + i], store.in_degree[first_atom + i]
             assert degrees == tuple(
                 sum(1 for bond in plain.bonds if bond[end] == i) for end in (0, 1)
@@ -64,6 +68,32 @@ def test_named_molecules(hops):
 
 def test_zinc_molecules(zinc_graphs):
     assert_as_enumerated(zinc_graphs[:12], 20)
+
+
+RINGS = {
+    "CCO": [[0, 0]] * 3,
+    "CC1CC1": [[0, 0], [3, 3], [3, 3], [3, 3]],
+    # Two rings that share a bond: shared atoms see both, by their other bonds.
+    "C1CC2CCCCC12": [[4, 4], [4, 4], [4, 6], [6, 6], [6, 6], [6, 6], [6, 6], [4, 6]],
+    # A bridge: each bond lies in a ring of five, none in one of six.
+    "C1CC2CCC1C2": [[5, 5], [5, 5], [5, 5], [5, 5], [5, 5], [5, 5], [5, 5]],
+    "C1CCCCCCCCCCCCCCC1": [[16, 16]] * 16,
+    "C1CC1.CCC": [[3, 3]] * 3 + [[0, 0]] * 3,
+}
+
+
+@pytest.mark.parametrize("smiles", RINGS)
+def test_ring_sizes_of_molecules(smiles):
+    store = GraphStore.from_graphs([molecule(smiles)], 3)
+    assert store.ring_sizes.tolist() == RINGS[smiles]
+
+
+def test_rings_of_directed_bonds_are_closed_the_way_the_bonds_lead():
+    around, back = [(0, 1), (1, 2), (2, 3), (3, 0)], [(1, 0)]
+    there = GraphStore.from_graphs([directed_graph(4, around)], 3)
+    assert there.ring_sizes.tolist() == [[4, 4]] * 4
+    open_end = GraphStore.from_graphs([directed_graph(4, around[:3] + back)], 3)
+    assert not open_end.ring_sizes.any()  # a bond and its own way back are no ring
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)

@@ -42,7 +42,10 @@ CONTRADICTIONS = [
     ({"layers": 0}, "layers"),
     ({"readout": "mean"}, "readout 'mean'.*'graph_token' or 'sum' or 'both'"),
     ({"local": "gin"}, "local 'gin'.*'none' or 'gine'"),
-    ({"encodings": "walks"}, "encodings 'walks'.*'graphormer' or 'rrwp'"),
+    (
+        {"encodings": "walks"},
+        "encodings 'walks'.*'graphormer' or 'rrwp' or 'rings' or 'rrwp.rings'",
+    ),
     ({"walk_steps": 0}, "walk_steps"),
     ({"mean_atoms": 0.0}, "mean_atoms"),
 ]

@@ -158,6 +158,7 @@ def with_filler(batch: GraphBatch, number: int) -> GraphBatch:
         atom_rows=torch.cat([batch.atom_rows, batch.atom_rows[:1].expand(number, -1)]),
         in_degree=torch.cat([batch.in_degree, extra % 5]),
         out_degree=torch.cat([batch.out_degree, extra % 3]),
+        ring_sizes=torch.cat([batch.ring_sizes, extra[:, None].expand(-1, 2)]),
         graph_of_atom=torch.cat([batch.graph_of_atom, torch.zeros_like(extra)]),
         real_atoms=torch.cat(
             [torch.ones(len(batch.atom_rows), dtype=torch.bool), torch.zeros(number).bool()]

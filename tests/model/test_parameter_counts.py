@@ -65,6 +65,7 @@ def test_shared_batch_norm_has_a_second_norm_in_first_place_only():
         ({"readout": "both"}, 80),
         ({"local": "gine"}, 12 * (64 * 80 + 80**2)),
         ({"encodings": "rrwp"}, 21 * 80 + 21 * 8),
+        ({"encodings": "rings"}, 2 * 30 * 80),
         ({"degree_scaler": True}, 12 * 2 * 80),
         ({"bias_mixing": True}, 12 * 8**2),
     ],

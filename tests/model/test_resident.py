@@ -49,8 +49,8 @@ def test_exact_batch_is_the_collators(graphs, blocks):
     assert batch.real_atoms is not None
     assert batch.real_atoms.all()
     for name in (
-        *("atom_rows", "in_degree", "out_degree", "graph_of_atom", "bond_rows", "unpad"),
-        *("targets", "weights", "graph_ids"),
+        *("atom_rows", "in_degree", "out_degree", "ring_sizes", "graph_of_atom", "bond_rows"),
+        *("unpad", "targets", "weights", "graph_ids"),
     ):
         one, other = getattr(batch, name), getattr(truth, name)
         assert one.dtype == other.dtype, name
@@ -99,7 +99,8 @@ def test_filler_rows_are_marked_and_harmless(graphs):
     batch = graphs[2].batch(torch.tensor(CHOSEN), ROOMY)
     atoms = int(graphs[0].num_atoms(np.array(CHOSEN)).sum())
     assert batch.real_atoms.tolist() == [True] * atoms + [False] * (60 - atoms)
-    for part in (batch.atom_rows, batch.in_degree, batch.graph_of_atom, batch.unpad[5:]):
+    by_atom = batch.atom_rows, batch.in_degree, batch.ring_sizes, batch.graph_of_atom
+    for part in (*by_atom, batch.unpad[5:]):
         assert not part[atoms:].any()
 
 

@@ -5,11 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import networkx
 import torch
 from torch import Tensor
 
 from graphormer_sepnorm.model.config import GraphormerConfig
 from reference.literal import Literal, PlainGraph
+
+
+def ring_of_bond(graph: PlainGraph, bond: tuple[int, int]) -> int | None:
+    """Atoms of the smallest ring that a bond lies in: the bond is taken away, the way back found."""
+    source, target = bond
+    network = networkx.DiGraph(one for one in graph.bonds if one != (target, source))
+    if not network.has_node(source) or not networkx.has_path(network, target, source):
+        return None
+    return networkx.shortest_path_length(network, target, source) + 1
 
 
 @dataclass
@@ -41,15 +51,29 @@ class LiteralWithIngredients(Literal):
     def tokens(self, graph: PlainGraph) -> Tensor:
         """Embedded tokens, with the probabilities of coming back."""
         token, *atoms = super().tokens(graph)
-        if self.config.encodings == "rrwp":
+        if "rrwp" in self.config.encodings:
             powers = self.walks(graph)
             atoms = [row + self.walked("atoms", powers, i, i) for i, row in enumerate(atoms)]
+        if "rings" in self.config.encodings:
+            atoms = [row + self.ringed(graph, i) for i, row in enumerate(atoms)]
         return torch.stack([token, *atoms])
+
+    def ringed(self, graph: PlainGraph, atom: int) -> Tensor:
+        """Columns of U up to the smallest ring of the atom's bonds, of V up to the largest."""
+        rings = [ring_of_bond(graph, bond) for bond in graph.bonds if bond[0] == atom]
+        rings = [ring for ring in rings if ring is not None]
+        total = torch.zeros_like(self.parameters["rings.smallest.weight"][:, 0])
+        for name, choose in (("smallest", min), ("largest", max)):
+            weight = self.parameters[f"rings.{name}.weight"]
+            for size in range(3, 33):
+                if rings and choose(rings) >= size:
+                    total = total + weight[:, size - 3]
+        return total
 
     def bias(self, graph: PlainGraph) -> list[list[Tensor]]:
         """Bias of each pair of tokens, with the probabilities of the walks between atoms."""
         table = super().bias(graph)
-        if self.config.encodings == "rrwp":
+        if "rrwp" in self.config.encodings:
             powers = self.walks(graph)
             for i in range(len(graph.atoms)):
                 for j in range(len(graph.atoms)):

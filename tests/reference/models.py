@@ -17,7 +17,7 @@ from reference.ingredients import LiteralWithIngredients
 
 ARMS = ("shared-ln", "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
 EVERYTHING: dict[str, Any] = {
-    **{"encodings": "rrwp", "local": "gine", "readout": "both"},
+    **{"encodings": "rrwp+rings", "local": "gine", "readout": "both"},
     **{"degree_scaler": True, "bias_mixing": True},
 }
 # What a model may have beyond Graphormer; whatever holds for the norm arms holds for these.
@@ -26,6 +26,7 @@ INGREDIENTS: tuple[dict[str, Any], ...] = (
     {"readout": "both", "mean_atoms": 3.5, "norm": "bn+bn"},
     {"local": "gine"},
     {"encodings": "rrwp", "walk_steps": 4},
+    {"encodings": "rings"},
     {"degree_scaler": True},
     {"bias_mixing": True},
     EVERYTHING | {"walk_steps": 3, "norm": "bn+bn"},

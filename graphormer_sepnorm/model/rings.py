@@ -1,0 +1,48 @@
+"""The rings that an atom lies in.
+
+Cycles as an input are common: Bouritsas et al. 2022, "Improving Graph Neural Network Expressivity
+via Subgraph Isomorphism Counting", counts those of each length at each atom. Here it is the sizes
+of two rings, which reach as far as rings are large.
+
+This tells a model of ZINC a part of its target, which has a penalty for rings of more than six
+atoms: results with it are to be declared.
+
+M atoms · C channels (width)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from graphormer_sepnorm.graphs.batch import GraphBatch
+
+# Ring sizes from 3 on that are told apart; larger rings count as the largest.
+_SMALLEST, _LARGEST = 3, 32
+
+
+class RingEncoding(nn.Module):
+    """Adds the sizes of an atom's smallest and largest ring to its embedding.
+
+    The ring of a bond is the smallest that it lies in; r and s are the smallest and the largest of
+    the rings of an atom's bonds, 0 if there is none. Added is ``U t(r) + V t(s)`` with
+    ``t(r)_k = 1 if r >= k else 0``, k from 3 to 32: a size that no training molecule has is taken
+    as the nearest smaller one that some has.
+
+    Args:
+        width: C.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        steps = _LARGEST - _SMALLEST + 1
+        self.smallest = nn.Linear(steps, width, bias=False)
+        self.largest = nn.Linear(steps, width, bias=False)
+
+    def forward(self, rows: Tensor, batch: GraphBatch) -> Tensor:
+        """Add to the packed rows ``[B + M, C]``; graph tokens, the first B, stay as they are."""
+        sizes = torch.arange(_SMALLEST, _LARGEST + 1, device=rows.device)
+        reached = (batch.ring_sizes[:, :, None] >= sizes).to(rows.dtype)  # [M, 2, steps]
+        update = self.smallest(reached[:, 0]) + self.largest(reached[:, 1])
+        graph_token, atoms = rows.split([batch.num_graphs, len(update)])
+        return torch.cat([graph_token, atoms + update])
