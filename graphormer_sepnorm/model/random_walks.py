@@ -8,6 +8,7 @@ R packed rows · b graphs of a block · T tokens · K powers · H heads · C cha
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 

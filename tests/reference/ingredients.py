@@ -14,7 +14,7 @@ from reference.literal import Literal, PlainGraph
 
 
 def ring_of_bond(graph: PlainGraph, bond: tuple[int, int]) -> int | None:
-    """Atoms of the smallest ring that a bond lies in: the bond is taken away, the way back found."""
+    """Atoms of the smallest ring that a bond lies in: without it, the way back and it."""
     source, target = bond
     network = networkx.DiGraph(one for one in graph.bonds if one != (target, source))
     if not network.has_node(source) or not networkx.has_path(network, target, source):

@@ -272,7 +272,8 @@ class Literal:
                         for j in range(len(tokens))
                     ]
                 )
-                weights = logits.exp() / logits.exp().sum()
+                powers = (logits - logits.max().detach()).exp()  # or they may overflow
+                weights = powers / powers.sum()
                 parts.append(sum(weights[j] * value[j][own] for j in range(len(tokens))))
             rows.append(self.linear(f"{name}.output", torch.cat(parts)))
         return torch.stack(rows)
