@@ -14,6 +14,7 @@ from torch import nn
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 from graphormer_sepnorm.model.bias_mixing import BiasMixing
 from graphormer_sepnorm.model.degree_scaler import DegreeScaler
+from graphormer_sepnorm.model.rings import RingEncoding
 
 _STD = 0.02
 
@@ -24,7 +25,8 @@ def initialise(model: nn.Module, layers: int, seed: int) -> None:
 
     Linear weights are drawn from N(0, 0.02 / sqrt(layers)), linear biases are 0, embeddings and
     other tables are drawn from N(0, 0.02). Norms start as the identity, and so does what changes
-    Graphormer's own numbers (`BiasMixing`, `DegreeScaler`).
+    Graphormer's own numbers (`BiasMixing`, `DegreeScaler`) or must not be random where no training
+    molecule reaches it (`RingEncoding`).
 
     Args:
         model: All of its parameters and BatchNorm statistics are set.
@@ -36,7 +38,7 @@ def initialise(model: nn.Module, layers: int, seed: int) -> None:
             module.running_mean.zero_()
             module.running_var.fill_(1)
             module.num_batches_tracked.zero_()
-        if isinstance(module, BiasMixing | DegreeScaler):
+        if isinstance(module, BiasMixing | DegreeScaler | RingEncoding):
             module.set_neutral()
             continue
         for name, parameter in module.named_parameters(prefix=prefix, recurse=False):

@@ -25,9 +25,10 @@ class RingEncoding(nn.Module):
     """Adds the sizes of an atom's smallest and largest ring to its embedding.
 
     The ring of a bond is the smallest that it lies in; r and s are the smallest and the largest of
-    the rings of an atom's bonds, 0 if there is none. Added is ``U t(r) + V t(s)`` with
-    ``t(r)_k = 1 if r >= k else 0``, k from 3 to 32: a size that no training molecule has is taken
-    as the nearest smaller one that some has.
+    the rings of an atom's bonds, 0 if there is none. Added is ``t(r) U + t(s) V`` with
+    ``t(r)_k = 1 if r >= k else 0``, k from 3 to 32. U and V start as zeros (`set_neutral`), so a
+    ring larger than all of the training molecules' is taken as their largest, and a size between
+    two of theirs is taken as between the two.
 
     Args:
         width: C.
@@ -36,13 +37,18 @@ class RingEncoding(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         steps = _LARGEST - _SMALLEST + 1
-        self.smallest = nn.Linear(steps, width, bias=False)
-        self.largest = nn.Linear(steps, width, bias=False)
+        self.smallest = nn.Parameter(torch.zeros(steps, width))
+        self.largest = nn.Parameter(torch.zeros(steps, width))
+
+    def set_neutral(self) -> None:
+        """Add nothing."""
+        nn.init.zeros_(self.smallest)
+        nn.init.zeros_(self.largest)
 
     def forward(self, rows: Tensor, batch: GraphBatch) -> Tensor:
         """Add to the packed rows ``[B + M, C]``; graph tokens, the first B, stay as they are."""
         sizes = torch.arange(_SMALLEST, _LARGEST + 1, device=rows.device)
         reached = (batch.ring_sizes[:, :, None] >= sizes).to(rows.dtype)  # [M, 2, steps]
-        update = self.smallest(reached[:, 0]) + self.largest(reached[:, 1])
+        update = reached[:, 0] @ self.smallest + reached[:, 1] @ self.largest
         graph_token, atoms = rows.split([batch.num_graphs, len(update)])
         return torch.cat([graph_token, atoms + update])

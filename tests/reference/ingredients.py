@@ -59,15 +59,15 @@ class LiteralWithIngredients(Literal):
         return torch.stack([token, *atoms])
 
     def ringed(self, graph: PlainGraph, atom: int) -> Tensor:
-        """Columns of U up to the smallest ring of the atom's bonds, of V up to the largest."""
+        """Rows of U up to the smallest ring of the atom's bonds, of V up to the largest."""
         rings = [ring_of_bond(graph, bond) for bond in graph.bonds if bond[0] == atom]
         rings = [ring for ring in rings if ring is not None]
-        total = torch.zeros_like(self.parameters["rings.smallest.weight"][:, 0])
+        total = torch.zeros_like(self.parameters["rings.smallest"][0])
         for name, choose in (("smallest", min), ("largest", max)):
-            weight = self.parameters[f"rings.{name}.weight"]
+            table = self.parameters[f"rings.{name}"]
             for size in range(3, 33):
                 if rings and choose(rings) >= size:
-                    total = total + weight[:, size - 3]
+                    total = total + table[size - 3]
         return total
 
     def bias(self, graph: PlainGraph) -> list[list[Tensor]]:
