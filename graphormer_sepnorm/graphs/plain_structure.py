@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from graphormer_sepnorm.graphs import structure_block
+from graphormer_sepnorm.graphs.plain_rings import ring_sizes
 from graphormer_sepnorm.graphs.structure_block import (
     SAME_ATOM,
     SHARE_UNIT,
@@ -112,7 +113,7 @@ class PlainTypes:
             start = start[parent[one_of_each]]
             here = target[bond[one_of_each]]
             count, paths = _bounded(next_count, start, total), next_paths
-        rings = _ring_sizes(source, target, bond_start, first_atom, num_atoms)
+        rings = ring_sizes(source, target, bond_start, first_atom)
         return BlockStructure(in_degree, out_degree, self._in_order(pair_type, known), rings)
 
     def _numbers(self, distance: int, paths: sparse.csr_matrix) -> np.ndarray:
@@ -172,58 +173,6 @@ class PlainTypes:
             "type_kind": (columns // self.max_path_length).astype(np.int32),
             "type_share": np.concatenate(self._shares),
         }
-
-
-def _ring_sizes(
-    source: np.ndarray,
-    target: np.ndarray,
-    bond_start: np.ndarray,
-    first_atom: np.ndarray,
-    num_atoms: np.ndarray,
-) -> np.ndarray:
-    """Return `BlockStructure.ring_sizes`, by a search from every bond at once.
-
-    Args:
-        source: Of each bond ``[E]``, sorted.
-        target: Of each bond ``[E]``.
-        bond_start: Where the bonds out of each atom begin ``[sum n + 1]``.
-        first_atom: Of each graph ``[G + 1]``.
-        num_atoms: Of each graph ``[G]``.
-    """
-    graph = np.searchsorted(first_atom, source, side="right") - 1
-    room = num_atoms[graph]
-    # Place of (bond, atom v) among all such pairs: base[bond] + v.
-    base = np.cumsum(room) - room - first_atom[graph]
-    reached = np.zeros(int(room.sum()), dtype=bool)
-    out_degree = np.diff(bond_start)
-    rings = np.zeros(len(source), dtype=np.int64)
-    start, here = np.arange(len(source)), target
-    reached[base + target] = True
-    size = 1  # atoms of the ways so far
-    while len(start):
-        size += 1
-        steps = out_degree[here]
-        parent = np.repeat(np.arange(len(here)), steps)
-        bond = np.arange(len(parent)) + np.repeat(
-            bond_start[here] - np.cumsum(steps) + steps, steps
-        )
-        begun, after = start[parent], target[bond]
-        itself = (here[parent] == target[begun]) & (after == source[begun])
-        new = ~itself & ~reached[base[begun] + after]
-        begun, after = begun[new], after[new]
-        rings[begun[after == source[begun]]] = size
-        pairs, first = np.unique(base[begun] + after, return_index=True)
-        reached[pairs] = True
-        on = first[rings[begun[first]] == 0]
-        start, here = begun[on], after[on]
-    sizes = np.zeros((len(out_degree), 2), dtype=np.int64)
-    closed = rings > 0
-    smallest = np.full(len(out_degree), np.iinfo(np.int64).max)
-    np.minimum.at(smallest, source[closed], rings[closed])
-    np.maximum.at(sizes[:, 1], source[closed], rings[closed])
-    in_ring = sizes[:, 1] > 0
-    sizes[in_ring, 0] = smallest[in_ring]
-    return sizes
 
 
 def _distinct_bonds(

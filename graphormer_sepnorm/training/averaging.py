@@ -16,7 +16,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.training.batch_statistics import batch_norms, is_batch_norm_fixed
+from graphormer_sepnorm.training.batch_statistics import batch_norms
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 
 
@@ -24,9 +24,10 @@ class AveragedWeights(Callback):
     """Keeps ``average ← d · average + (1 - d) · weights``, taken after every optimiser step.
 
     Validation, the best checkpoint and thereby test and prediction use the average, with BatchNorm
-    statistics measured for it. Training goes on with the weights themselves; checkpoints hold both,
-    so that a run can be resumed. Early on d is smaller, ``(1 + t) / (10 + t)`` after t steps, so
-    that the initial weights are soon forgotten.
+    statistics measured for it, or those of the weights where training has fixed them. Training goes
+    on with the weights themselves; checkpoints hold both, so that a run can be resumed. Early on d
+    is smaller, ``(1 + t) / (10 + t)`` after t steps, so that the initial weights are soon
+    forgotten.
 
     Args:
         decay: d, above 0 and below 1. The average reaches back about 1 / (1 - d) steps.
@@ -41,7 +42,8 @@ class AveragedWeights(Callback):
             raise ConfigError(f"--ema_decay is {decay}: it must be above 0 and below 1")
         self._decay = decay
         self._steps = 0
-        # Parameters and buffers of the network. Its buffers are those of the last validation.
+        # Parameters and buffers of the network. Its buffers are those of the last validation, or
+        # constants (`_take_constants`).
         self._average: dict[str, Tensor] = {}
         self._pairs: tuple[list[Tensor], list[Tensor]] = ([], [])
         self._exchanged = False
@@ -89,6 +91,7 @@ class AveragedWeights(Callback):
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Put the average in the place of the weights."""
         if self._average and trainer.state.fn == "fit":
+            self._take_constants(pl_module)
             self._exchange(pl_module)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -101,6 +104,7 @@ class AveragedWeights(Callback):
         """Measure statistics for the average where no validation has done it."""
         if self._measured:
             return
+        self._take_constants(pl_module)
         self._exchange(pl_module)
         pl_module.measure_batch_norm()  # type: ignore[operator]
         self._exchange(pl_module)
@@ -114,12 +118,17 @@ class AveragedWeights(Callback):
             self._exchange(pl_module)
 
     @torch.no_grad()
+    def _take_constants(self, module: LightningModule) -> None:
+        """Give the average the statistics of the weights, once they are fixed."""
+        assert isinstance(module, GraphormerModule)
+        if module.statistics_fixed:
+            for name, value in module.model.named_buffers():
+                self._average[name].copy_(value)
+
+    @torch.no_grad()
     def _exchange(self, module: LightningModule) -> None:
         self._exchanged = not self._exchanged
         model = _network(module)
-        if is_batch_norm_fixed(model):  # constants of the weights and of their average alike
-            for name, value in model.named_buffers():
-                self._average[name].copy_(value)
         for name, value in model.state_dict().items():
             kept = value.clone()
             value.copy_(self._average[name])
@@ -139,6 +148,8 @@ class AveragedWeights(Callback):
         """Save the average as the weights of the model, and the weights beside it."""
         if not self._average:
             return
+        if not self._exchanged:
+            self._take_constants(pl_module)
         weights = checkpoint["state_dict"]
         checkpoint[TRAINED_WEIGHTS] = dict(weights)
         for name, value in self._average.items():

@@ -5,9 +5,9 @@ variance that dropout adds, and belong to other weights where an average of weig
 "Precise BatchNorm" (Wu & Johnson 2021, Rethinking "Batch" in BatchNorm, section 3) measures them
 anew on training data instead, with the weights as they are.
 
-They can also be fixed for the last part of training (ibid., section 4, "FrozenBN"). What a batch
-of 128 graphs says of the mean of its graph tokens is off by a tenth of their deviation, and this
-noise, right before the read-out, is a floor under what a regression can learn.
+They can also be fixed for the last part of training (ibid., section 4, "FrozenBN"), which then
+sees the function that is evaluated. Until then the mean of the graph tokens, say of 128 graphs, is
+off by about 1 / sqrt(128) of their deviation in every batch, right before the read-out.
 """
 
 from __future__ import annotations
@@ -33,11 +33,6 @@ def fix_batch_norm(model: torch.nn.Module, fixed: bool = True) -> None:
         norm.fixed = fixed
 
 
-def is_batch_norm_fixed(model: torch.nn.Module) -> bool:
-    """Whether `fix_batch_norm` was called; False for a model without BatchNorm."""
-    return any(norm.fixed for norm in batch_norms(model))
-
-
 @torch.no_grad()
 def measure_batch_norm(model: Graphormer, batches: Iterable[GraphBatch]) -> None:
     """Set the running statistics of every BatchNorm to those of the model as it is evaluated.
@@ -48,11 +43,10 @@ def measure_batch_norm(model: Graphormer, batches: Iterable[GraphBatch]) -> None
 
     Args:
         model: On the device of the batches; its mode is the same afterwards.
-        batches: Training batches, of about equal size; without any, or where the statistics are
-            fixed, nothing is changed.
+        batches: Training batches, of about equal size; without any nothing is changed.
     """
     norms = batch_norms(model)
-    if not norms or is_batch_norm_fixed(model):
+    if not norms:
         return
     with _measuring(model, norms):
         for number, batch in enumerate(batches, start=1):

@@ -20,7 +20,6 @@ from torch import Tensor
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
 from graphormer_sepnorm.training.averaging import AveragedWeights
-from graphormer_sepnorm.training.batch_statistics import is_batch_norm_fixed
 from graphormer_sepnorm.training.captured_step import CapturedStep, TrainingStep
 from graphormer_sepnorm.training.launches import Launch, LaunchLoop
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -148,6 +147,9 @@ class CapturedTraining(Callback):
         self._step = self._step or self._make_step(self._trainer)
         numbers = self._numbers(batch_idx - len(launch.shapes) + 1, len(launch.shapes))
         numbers = numbers.to(launch.graphs.device, non_blocking=True)
+        if module.statistics_fixed != self._fixed:
+            self._forget_recordings()
+            self._fixed = module.statistics_fixed
         results = []
         graphs = launch.graphs.split([shape.graphs for shape in launch.shapes])
         for place, (chosen, shape) in enumerate(zip(graphs, launch.shapes, strict=True)):
@@ -157,19 +159,20 @@ class CapturedTraining(Callback):
             self._average.took(self._trainer.global_step + len(results))
         return torch.stack(results)
 
+    def _forget_recordings(self) -> None:
+        """They do what is no longer to be done; others need a pool of their own."""
+        self._captured.clear()
+        if self._pool is not None:
+            self._pool = torch.cuda.graph_pool_handle()
+
     def _one(self, graphs: Tensor, numbers: Tensor, shape: BatchShape) -> Tensor:
         assert self._step is not None
-        assert self._trainer is not None
         self.steps += 1
         if self._planned[shape.graphs] != shape:
             self.misfits += 1
             return self._step(graphs, numbers, shape, fixed=False)
         if self._pool is None:
             return self._step(graphs, numbers, shape)
-        fixed = is_batch_norm_fixed(self._trainer.lightning_module)
-        if fixed != self._fixed:  # the recordings do what is no longer to be done
-            self._captured.clear()
-            self._fixed = fixed
         if shape not in self._captured:
             self._captured[shape] = CapturedStep(self._step, graphs, numbers, shape, self._pool)
         return self._captured[shape](graphs, numbers)

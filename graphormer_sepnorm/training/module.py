@@ -30,7 +30,6 @@ from graphormer_sepnorm.model.readout import ReadoutName
 from graphormer_sepnorm.training.batch_statistics import (
     batch_norms,
     fix_batch_norm,
-    is_batch_norm_fixed,
     measure_batch_norm,
 )
 from graphormer_sepnorm.training.launches import Launch
@@ -114,7 +113,8 @@ class GraphormerModule(LightningModule):
         batch_norm_graphs: Training graphs on which BatchNorm's statistics are measured before each
             validation; 0 keeps the running averages of training. Costs their forward pass.
         batch_norm_fixed: Share of the steps, the last ones, in which BatchNorm's statistics are
-            measured once and then constants, in training as in evaluation; 0 to below 1.
+            measured once and then constants, in training as in evaluation; 0 to below 1. Needs
+            batch_norm_graphs. Without a BatchNorm it does nothing.
         seed: Decides the initial parameters and dropout. Set by seed_everything.
     """
 
@@ -200,8 +200,9 @@ class GraphormerModule(LightningModule):
         # Set where steps are captured (`CapturedTraining`): takes those of a launch.
         self.train_launch: Callable[[Launch, int], Tensor] | None = None
         self.capturable = False
-        # The first step with BatchNorm's statistics fixed; known with the schedule.
+        # The first step with BatchNorm's statistics fixed, known with the schedule; if they are.
         self.fixed_from = math.inf
+        self.statistics_fixed = False
         self._labels_per_step = np.empty(0)
         self._labels_epoch = -1
         self._statistics_batches: list[GraphBatch] = []
@@ -293,7 +294,7 @@ class GraphormerModule(LightningModule):
             sums = torch.stack([self.epoch_loss.total, self.epoch_loss.labels])
             total = self.trainer.strategy.reduce(sums, reduce_op="sum")
             checkpoint[EPOCH_LOSS] = total.tolist()  # type: ignore[union-attr]
-            checkpoint[FIXED] = is_batch_norm_fixed(self.model)
+            checkpoint[FIXED] = self.statistics_fixed
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Build the network for the vocabulary and the task of the checkpoint."""
@@ -311,7 +312,7 @@ class GraphormerModule(LightningModule):
         if EPOCH_LOSS in checkpoint and self.global_rank == 0:
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
             self.epoch_loss.total, self.epoch_loss.labels = sums
-        fix_batch_norm(self.model, training and checkpoint.get(FIXED, False))
+        self._fix_statistics(training and checkpoint.get(FIXED, False))
 
     def _compare_data(self, facts: dict[str, Any]) -> None:
         """Notice that the data are not those that the checkpoint was trained on."""
@@ -349,10 +350,16 @@ class GraphormerModule(LightningModule):
     def on_train_batch_start(self, batch: GraphBatch | Launch, batch_idx: int) -> None:
         """Fix BatchNorm's statistics when the steps of `batch_norm_fixed` begin."""
         fixed = self.trainer.global_step >= self.fixed_from
-        if fixed == is_batch_norm_fixed(self.model):
+        if fixed == self.statistics_fixed or not batch_norms(self.model):
             return
         if fixed:
             self.measure_batch_norm()
+        self._fix_statistics(fixed)
+        state = "constants" if fixed else "those of each batch again"
+        log.info("step %d: BatchNorm's statistics are %s", self.trainer.global_step, state)
+
+    def _fix_statistics(self, fixed: bool) -> None:
+        self.statistics_fixed = fixed
         fix_batch_norm(self.model, fixed)
 
     def training_step(self, batch: GraphBatch | Launch, batch_idx: int) -> Tensor:
@@ -442,7 +449,7 @@ class GraphormerModule(LightningModule):
     def measure_batch_norm(self) -> None:
         """Measure BatchNorm's statistics on training graphs, see `batch_statistics`."""
         graphs = self.hparams["batch_norm_graphs"]
-        if not graphs or not batch_norms(self.model) or is_batch_norm_fixed(self.model):
+        if not graphs or self.statistics_fixed or not batch_norms(self.model):
             return
         if not self._statistics_batches:
             data: Any = self.trainer.datamodule  # type: ignore[attr-defined]

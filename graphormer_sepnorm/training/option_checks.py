@@ -30,12 +30,15 @@ def check_options(options: Mapping[str, Any]) -> None:
         if options[name] not in choices:
             wanted = " or ".join(f"'{choice}'" for choice in choices)
             raise _error(name, f"'{options[name]}'", f"it must be {wanted}")
-    graphs = options["batch_norm_graphs"]
+    graphs, fixed = options["batch_norm_graphs"], options["batch_norm_fixed"]
     if graphs < 0 or graphs == 1:
         raise _error("batch_norm_graphs", graphs, "it must be 0, or 2 or more")
-    if not 0 <= options["batch_norm_fixed"] < 1:
-        raise _error(
-            "batch_norm_fixed", options["batch_norm_fixed"], "it must be from 0 to below 1"
+    if not 0 <= fixed < 1:
+        raise _error("batch_norm_fixed", fixed, "it must be from 0 to below 1")
+    if fixed and not graphs:
+        raise ConfigError(
+            "--model.batch_norm_fixed needs --model.batch_norm_graphs: BatchNorm's statistics are "
+            "fixed as they are measured"
         )
 
 

@@ -25,6 +25,7 @@ from graphormer_sepnorm.model.degree_scaler import log_degrees
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.random_walks import walk_probabilities
 from graphormer_sepnorm.model.readout import sum_over_atoms
+from graphormer_sepnorm.model.rings import RingEncoding
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", "C.CC(C)Cl")
 
@@ -133,6 +134,32 @@ def test_walks_bring_nothing_to_graph_tokens(molecules):
     assert torch.equal(new_biases[0][:, :, 0], biases[0][:, :, 0])
     assert torch.equal(new_biases[0][:, :, :, 0], biases[0][:, :, :, 0])
     assert not torch.equal(new_biases[0], biases[0])
+
+
+def test_rings_of_unseen_sizes_are_between_their_neighbours_or_the_largest():
+    """Trained on sizes 5 and 9: each gradient step moves the rows between alike, none beyond."""
+    sizes = [5, 7, 9, 20, 40]
+    graphs = [molecule("C1" + "C" * (size - 2) + "C1") for size in sizes]
+    _, vocabulary = stored(graphs)
+    rings = RingEncoding(4)
+    seen, everything = batch_of([graphs[0], graphs[2]], vocabulary), batch_of(graphs, vocabulary)
+    rows = torch.zeros(len(seen.unpad), 4)
+    target = torch.linspace(-1, 1, 4) * torch.tensor([3.0] * 5 + [1.0] * 9)[:, None]
+    for _ in range(20):
+        (rings(rows, seen)[2:] - target).square().sum().backward()
+        with torch.no_grad():
+            for table in (rings.smallest, rings.largest):
+                table -= 0.01 * table.grad
+                table.grad = None
+    with torch.no_grad():
+        added = rings(torch.zeros(len(everything.unpad), 4), everything)
+    first = [5 + sum(sizes[:place]) for place in range(5)]
+    five, seven, nine, twenty, forty = (added[place] for place in first)
+    assert (five - nine).abs().max() > 0.1
+    torch.testing.assert_close(seven, (five + nine) / 2)
+    assert torch.equal(twenty, nine)
+    assert torch.equal(forty, nine)
+    assert not added[:5].any()  # graph tokens
 
 
 def test_messages_tell_bonds_apart():

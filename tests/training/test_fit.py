@@ -19,6 +19,7 @@ from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
+from graphormer_sepnorm.training.batch_statistics import batch_norms
 from graphormer_sepnorm.training.checkpoints import ValidateAtTheEnd, checkpoint_callbacks
 from graphormer_sepnorm.training.learning_curve import LearningCurve
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -340,6 +341,35 @@ def test_resumed_run_equals_the_uninterrupted_one(
     assert all(torch.equal(straight[name], resumed[name]) for name in straight)
 
 
+def test_a_longer_training_fixes_statistics_later(
+    tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    """Of 10 steps the last 4 were fixed; of 20 the last 8 are, and the two between are not."""
+
+    class Fixed(Callback):
+        def __init__(self) -> None:
+            self.steps: list[int] = []
+
+        def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
+            if module.statistics_fixed:
+                assert all(norm.fixed for norm in batch_norms(module.model))
+                self.steps.append(trainer.global_step)
+
+    first, second = Fixed(), Fixed()
+    trainer = make_trainer(max_epochs=2, callbacks=[first])
+    trainer.fit(make_module(batch_norm_fixed=0.4), make_data())
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    trainer = make_trainer(max_epochs=4, callbacks=[second])
+    trainer.fit(
+        make_module(batch_norm_fixed=0.4),
+        make_data(),
+        ckpt_path=tmp_path / "a.ckpt",
+        weights_only=True,
+    )
+    assert first.steps == [7, 8, 9, 10]
+    assert second.steps == list(range(13, 21))
+
+
 def test_a_resumed_run_may_have_other_dropout(
     tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
 ) -> None:
@@ -498,6 +528,7 @@ def test_precision_that_converts_batches_is_refused(
         ({"warmup_steps": -1}, "must not be negative"),
         ({"weight_decay": -1.0}, "weight_decay is -1.0: it must not be negative"),
         ({"final_learning_rate": -1.0}, "must not be negative"),
+        ({"batch_norm_fixed": 0.5, "batch_norm_graphs": 0}, "needs --model.batch_norm_graphs"),
         ({"batch_norm_fixed": 1.0}, "batch_norm_fixed is 1.0: it must be from 0 to below 1"),
         ({"betas": (1.0, 0.9)}, "each must be from 0 to below 1"),
         ({"attention_dropout": 1.0}, "attention_dropout is 1.0: a probability"),

@@ -29,9 +29,11 @@ class At(Callback):
         self.step = step
         self.act = act
         self.ended = 0
+        self.handlers_in_step: list[Any] = []
 
     def on_before_optimizer_step(self, trainer: Trainer, *_: Any) -> None:
         if trainer.global_step == self.step:
+            self.handlers_in_step = handlers()
             self.act()
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
@@ -51,19 +53,13 @@ def test_a_signal_lets_the_step_end(
     number: int, make_module: Callable, make_data: Callable, make_trainer: Callable
 ) -> None:
     before = handlers()
-    during: list[Any] = []
-
-    def ask() -> None:
-        during.extend(handlers())
-        signal.raise_signal(number)
-
-    at = At(2, ask)
+    at = At(2, lambda: signal.raise_signal(number))
     trainer = make_trainer(callbacks=[at, StopBetweenSteps()])
     with pytest.raises(SystemExit):
         trainer.fit(make_module(), make_data())
     assert trainer.interrupted
     assert at.ended == trainer.global_step == 3
-    assert all(handler not in before for handler in during)
+    assert all(handler not in before for handler in at.handlers_in_step)
     assert handlers() == before
 
 
@@ -85,8 +81,10 @@ def test_signals_are_given_back_when_training_fails(
     make_module: Callable, make_data: Callable, make_trainer: Callable
 ) -> None:
     before = handlers()
+    at = At(2, fail)
     with pytest.raises(RuntimeError, match="in a step"):
-        make_trainer(callbacks=[At(2, fail), StopBetweenSteps()]).fit(make_module(), make_data())
+        make_trainer(callbacks=[at, StopBetweenSteps()]).fit(make_module(), make_data())
+    assert at.handlers_in_step != before
     assert handlers() == before
 
 
@@ -94,5 +92,7 @@ def test_signals_are_free_after_training(
     make_module: Callable, make_data: Callable, make_trainer: Callable
 ) -> None:
     before = handlers()
-    make_trainer(callbacks=[StopBetweenSteps()], max_epochs=1).fit(make_module(), make_data())
+    at = At(2, list)
+    make_trainer(callbacks=[at, StopBetweenSteps()], max_epochs=1).fit(make_module(), make_data())
+    assert at.handlers_in_step != before
     assert handlers() == before
