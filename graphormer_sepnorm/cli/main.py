@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
 
 from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.program import is_first_process
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
+_NOTHING_SAVED = "interrupted; nothing was saved"
 
 
 class Interrupted(Exception):
@@ -47,11 +52,38 @@ def run(
         others = not is_first_process()
         return EXIT_INTERRUPTED if others else _fail(name, str(error), EXIT_INTERRUPTED)
     except KeyboardInterrupt:
-        return _fail(name, "interrupted; nothing was saved", EXIT_INTERRUPTED)
+        return _fail(name, _NOTHING_SAVED, EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone (`train.py --help | head`): nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+@contextmanager
+def while_loading(name: str) -> Iterator[None]:
+    """Leave at once on Ctrl-C or SIGTERM, where libraries are imported and nothing is to be saved.
+
+    An exception in the middle of an import may be caught there: numpy's, tried again, ends in a
+    traceback about something else.
+
+    Args:
+        name: Name of the command, put before the message.
+    """
+
+    def leave(number: int, frame: object) -> NoReturn:
+        if is_first_process():
+            os.write(sys.stderr.fileno(), f"{name}: {_NOTHING_SAVED}\n".encode())
+        os._exit(EXIT_INTERRUPTED)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _fail(name: str, message: str, status: int) -> int:

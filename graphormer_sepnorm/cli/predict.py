@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from graphormer_sepnorm.cli.main import Interrupted, run
+from graphormer_sepnorm.cli.main import Interrupted, run, while_loading
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.program import command
@@ -199,7 +199,8 @@ def _say(text: str) -> None:
 
 
 def _predict_arguments(options: argparse.Namespace) -> None:
-    from graphormer_sepnorm.inference.predictor import Predictor
+    with while_loading("predict.py"):
+        from graphormer_sepnorm.inference.predictor import Predictor
 
     predictor = Predictor.load(options.model, options.device)
     predictions = predictor.predict(options.smiles, **_limits(options))
@@ -239,10 +240,11 @@ def _aligned(header: list[str], rows: list[list[str]]) -> str:
 
 
 def _predict_file(options: argparse.Namespace, arguments: list[str]) -> None:
-    from graphormer_sepnorm.inference.checkpoint import find_checkpoint
-    from graphormer_sepnorm.inference.predictor import Predictor
-    from graphormer_sepnorm.inference.stream import predict_table
-    from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+    with while_loading("predict.py"):
+        from graphormer_sepnorm.inference.checkpoint import find_checkpoint
+        from graphormer_sepnorm.inference.predictor import Predictor
+        from graphormer_sepnorm.inference.stream import predict_table
+        from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
 
     job = TableJob(
         source=options.input,
