@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphormer_sepnorm.graphs.packed_graphs import ranges
+
 # Bonds that are searched from at once: of a dense graph each reaches many atoms over many bonds.
 _BONDS = 1 << 14
 
@@ -59,10 +61,7 @@ def _rings_of(
         size += 1
         steps = out_degree[here]
         parent = np.repeat(np.arange(len(here)), steps)
-        step = np.arange(len(parent)) + np.repeat(
-            bond_start[here] - np.cumsum(steps) + steps, steps
-        )
-        begun, after = start[parent], target[step]
+        begun, after = start[parent], target[ranges(bond_start[here], steps)]
         itself = (here[parent] == targets[begun]) & (after == sources[begun])
         new = ~itself & ~reached[base[begun] + after]
         begun, after = begun[new], after[new]

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from graphormer_sepnorm.graphs import structure_block
+from graphormer_sepnorm.graphs.packed_graphs import ranges
 from graphormer_sepnorm.graphs.plain_rings import ring_sizes
 from graphormer_sepnorm.graphs.structure_block import (
     SAME_ATOM,
@@ -83,9 +84,7 @@ class PlainTypes:
             # Step from every (start, here) along every bond of `here`.
             steps = out_degree[here]
             parent = np.repeat(np.arange(len(here)), steps)
-            bond = np.arange(len(parent)) + np.repeat(
-                bond_start[here] - np.cumsum(steps) + steps, steps
-            )
+            bond = ranges(bond_start[here], steps)
             pair = base[start[parent]] + target[bond]
             new = ~reached[pair]
             parent, bond, pair = parent[new], bond[new], pair[new]

@@ -225,8 +225,8 @@ static int allocate(Search *s, const PairTypes *types, const Block *block) {
     return 1;
 }
 
-/* Fill the degrees, pair types and ring sizes of a block. Returns DONE, NO_MEMORY, or the number, in the block,
- * of an atom with two different bonds to one other. */
+/* Fill the degrees, pair types and ring sizes of a block. Returns DONE, NO_MEMORY, or the number,
+ * in the block, of an atom with two different bonds to one other. */
 EXPORT int64_t structure_of_block(PairTypes *types, const Block *block) {
     Search s;
     if (!allocate(&s, types, block)) return NO_MEMORY;

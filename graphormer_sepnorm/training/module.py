@@ -350,13 +350,11 @@ class GraphormerModule(LightningModule):
     def on_train_batch_start(self, batch: GraphBatch | Launch, batch_idx: int) -> None:
         """Fix BatchNorm's statistics when the steps of `batch_norm_fixed` begin."""
         fixed = self.trainer.global_step >= self.fixed_from
-        if fixed == self.statistics_fixed or not batch_norms(self.model):
+        if fixed == self.statistics_fixed:
             return
         if fixed:
             self.measure_batch_norm()
         self._fix_statistics(fixed)
-        state = "constants" if fixed else "those of each batch again"
-        log.info("step %d: BatchNorm's statistics are %s", self.trainer.global_step, state)
 
     def _fix_statistics(self, fixed: bool) -> None:
         self.statistics_fixed = fixed

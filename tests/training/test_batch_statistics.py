@@ -197,7 +197,7 @@ def test_the_last_share_of_the_steps_has_fixed_statistics(
     assert all(same(fixed[6], later) for later in fixed[7:])
     assert all(one != other for one, other in zip(with_fixed[6:], plain[6:], strict=True))
 
-    stopped = make_module(norm="bn+bn", warmup_steps=2)
+    stopped = make_module(norm="bn+bn")
     data = make_data()
 
     class MeasureAfterSix(Callback):
