@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.main import Interrupted, while_loading
+from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.program import command, cores
@@ -216,12 +216,11 @@ def _train(
     comparison: Comparison, kept: Comparison | None, directory: Path, jobs: int | None
 ) -> int:
     """Check everything, train what is not finished, report; return the exit status."""
-    with while_loading("train.py"):
-        from graphormer_sepnorm.cli.fit_check import check_fit
-        from graphormer_sepnorm.cli.quiet import silence_known_noise
-        from graphormer_sepnorm.compare.comparison import Comparison
-        from graphormer_sepnorm.compare.leash import locked
-        from graphormer_sepnorm.compare.runner import Runner, environments, planned_runs
+    from graphormer_sepnorm.cli.fit_check import check_fit
+    from graphormer_sepnorm.cli.quiet import silence_known_noise
+    from graphormer_sepnorm.compare.comparison import Comparison
+    from graphormer_sepnorm.compare.leash import locked
+    from graphormer_sepnorm.compare.runner import Runner, environments, planned_runs
 
     silence_known_noise()
     runs = planned_runs(comparison, directory)

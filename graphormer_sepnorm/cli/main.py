@@ -9,14 +9,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from types import FrameType
 
 from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.program import is_first_process
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
-_NOTHING_SAVED = "interrupted; nothing was saved"
 
 
 class Interrupted(Exception):
@@ -34,15 +33,16 @@ def run(
         argv: Arguments; those of the process if None.
 
     Returns:
-        What the command returns, or 0; 2 after a user's mistake (one line on stderr); 130 after
-        Ctrl-C. Any other exception is a defect of the program and passes through with its
-        traceback. With ``--debug`` a user's mistake shows its traceback too.
+        What the command returns, or 0; 2 after a user's mistake (one line on stderr); 130
+        after Ctrl-C or SIGTERM. Any other exception is a defect of the program and passes through
+        with its traceback. With ``--debug`` a user's mistake shows its traceback too.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        return command(arguments) or 0
+        with _signals(name):
+            return command(arguments) or 0
     except (GraphormerError, argparse.ArgumentError) as error:
         if debug:
             raise
@@ -52,7 +52,7 @@ def run(
         others = not is_first_process()
         return EXIT_INTERRUPTED if others else _fail(name, str(error), EXIT_INTERRUPTED)
     except KeyboardInterrupt:
-        return _fail(name, _NOTHING_SAVED, EXIT_INTERRUPTED)
+        return _fail(name, "interrupted; nothing was saved", EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone (`train.py --help | head`): nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -60,30 +60,42 @@ def run(
 
 
 @contextmanager
-def while_loading(name: str) -> Iterator[None]:
-    """Leave at once on Ctrl-C or SIGTERM, where libraries are imported and nothing is to be saved.
+def _signals(name: str) -> Iterator[None]:
+    """Answer SIGTERM (of a batch system, say) like Ctrl-C, and both at once during an import.
 
-    An exception in the middle of an import may be caught there: numpy's, tried again, ends in a
-    traceback about something else.
-
-    Args:
-        name: Name of the command, put before the message.
+    KeyboardInterrupt in the middle of an import may be caught there: numpy's, tried again, ends in
+    a traceback about something else. What is ignored stays so: SIGINT in the background.
     """
 
-    def leave(number: int, frame: object) -> NoReturn:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if not _importing(frame):
+            raise KeyboardInterrupt
         if is_first_process():
-            os.write(sys.stderr.fileno(), f"{name}: {_NOTHING_SAVED}\n".encode())
+            line = f"{name}: interrupted while libraries were imported\n"
+            os.write(sys.stderr.fileno(), line.encode())
         os._exit(EXIT_INTERRUPTED)
 
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # signals do not arrive here
         yield
         return
-    before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, interrupt)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Tell whether the command, not its caller, is inside an import statement."""
+    while frame is not None and frame.f_code is not run.__code__:
+        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _fail(name: str, message: str, status: int) -> int:

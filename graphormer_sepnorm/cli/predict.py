@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.main import Interrupted, run, while_loading
+from graphormer_sepnorm.cli.main import Interrupted, run
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.program import command
@@ -199,8 +198,7 @@ def _say(text: str) -> None:
 
 
 def _predict_arguments(options: argparse.Namespace) -> None:
-    with while_loading("predict.py"):
-        from graphormer_sepnorm.inference.predictor import Predictor
+    from graphormer_sepnorm.inference.predictor import Predictor
 
     predictor = Predictor.load(options.model, options.device)
     predictions = predictor.predict(options.smiles, **_limits(options))
@@ -240,11 +238,10 @@ def _aligned(header: list[str], rows: list[list[str]]) -> str:
 
 
 def _predict_file(options: argparse.Namespace, arguments: list[str]) -> None:
-    with while_loading("predict.py"):
-        from graphormer_sepnorm.inference.checkpoint import find_checkpoint
-        from graphormer_sepnorm.inference.predictor import Predictor
-        from graphormer_sepnorm.inference.stream import predict_table
-        from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+    from graphormer_sepnorm.inference.checkpoint import find_checkpoint
+    from graphormer_sepnorm.inference.predictor import Predictor
+    from graphormer_sepnorm.inference.stream import predict_table
+    from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
 
     job = TableJob(
         source=options.input,
@@ -261,16 +258,12 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> None:
     )
     check_places(job)  # before the model is loaded: mistakes are answered at once
     outcome = Outcome()
-    # A job that is asked to end (by a batch system, say) ends as by Ctrl-C.
-    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         predictor = Predictor.load(options.model, options.device)
         started = time.monotonic()
         predict_table(predictor, job, find_checkpoint(options.model), outcome)
     except KeyboardInterrupt:
         raise Interrupted(_what_is_left(job, outcome, arguments)) from None
-    finally:
-        signal.signal(signal.SIGTERM, previous)
     if not options.quiet:
         print(_summary(job, outcome, time.monotonic() - started), file=sys.stderr)
     if outcome.evaluation is not None:
@@ -279,10 +272,6 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> None:
             _say(text)
         else:
             print(text, file=sys.stderr)
-
-
-def _interrupt(number: int, frame: Any) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:

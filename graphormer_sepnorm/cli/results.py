@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from graphormer_sepnorm.cli.main import while_loading
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.results.records import Experiment, add_to_records, write_text
@@ -61,12 +60,11 @@ def results(arguments: list[str]) -> int:
 def _read(directories: list[Path]) -> list[Experiment]:
     if not directories:
         return []
-    with while_loading("train.py"):
-        from graphormer_sepnorm.cli.quiet import silence_known_noise
+    from graphormer_sepnorm.cli.quiet import silence_known_noise
 
-        silence_known_noise()
-        from graphormer_sepnorm.cli.fit_check import FitOptions
-        from graphormer_sepnorm.results.runs import read_experiments
+    silence_known_noise()
+    from graphormer_sepnorm.cli.fit_check import FitOptions
+    from graphormer_sepnorm.results.runs import read_experiments
 
     return list(read_experiments(directories, FitOptions([]).configuration()))
 

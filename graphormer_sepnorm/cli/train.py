@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 
 from graphormer_sepnorm.cli.compare import compare
-from graphormer_sepnorm.cli.main import run, while_loading
+from graphormer_sepnorm.cli.main import run
 from graphormer_sepnorm.cli.results import results
 from graphormer_sepnorm.compare.leash import end_with_the_command
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
@@ -68,16 +66,12 @@ def _train(arguments: list[str]) -> int:
             f"unknown verb '{verb}'{did_you_mean(verb, VERBS)}: use {', '.join(VERBS)}; "
             "see train.py --help"
         )
-    # Until training takes the signals over, SIGTERM is answered like Ctrl-C.
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
     if verb in OWN_VERBS:
         return OWN_VERBS[verb](arguments[1:])
-    with while_loading("train.py"):
-        from graphormer_sepnorm.cli.quiet import silence_known_noise
+    from graphormer_sepnorm.cli.quiet import silence_known_noise
 
-        silence_known_noise()
-        from graphormer_sepnorm.cli.lightning_cli import run_verb
+    silence_known_noise()
+    from graphormer_sepnorm.cli.lightning_cli import run_verb
 
     run_verb(arguments)
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -28,11 +29,12 @@ class StopBetweenSteps(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take over the signals."""
+        if threading.current_thread() is not threading.main_thread():  # signals do not arrive here
+            return
         for number in (signal.SIGINT, signal.SIGTERM):
-            try:
+            # What is ignored stays so: SIGINT in the background.
+            if signal.getsignal(number) != signal.SIG_IGN:
                 self._previous[number] = signal.signal(number, self._ask)
-            except ValueError:  # not in the main thread: signals do not arrive here anyway
-                return
 
     def _ask(self, number: int, frame: Any) -> None:
         if self._asked:

@@ -96,3 +96,14 @@ def test_signals_are_free_after_training(
     make_trainer(callbacks=[at, StopBetweenSteps()], max_epochs=1).fit(make_module(), make_data())
     assert at.handlers_in_step != before
     assert handlers() == before
+
+
+def test_what_is_ignored_stays_so(
+    make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    at = At(2, lambda: signal.raise_signal(signal.SIGINT))
+    trainer = make_trainer(callbacks=[at, StopBetweenSteps()], max_epochs=1)
+    trainer.fit(make_module(), make_data())
+    assert at.handlers_in_step[0] == signal.SIG_IGN
+    assert not trainer.interrupted
