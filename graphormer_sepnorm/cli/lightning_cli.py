@@ -287,20 +287,21 @@ class TrainCLI(LightningCLI):
         given = self._get(self.config_init, "trainer")
         callbacks = [
             *(given["callbacks"] or []),
-            # First what belongs to a step, then what may stop after it, then what saves.
+            # First what belongs to a step, then what checkpoints keep of it; what may fail and what
+            # gives the signals back comes after what saves.
             *([AveragedWeights(options.ema_decay)] if options.ema_decay else []),
             *_captured(options.engine),
             LogTraining(),
             StopWhenDiverged(self.run_directory),
-            StopBetweenSteps(),
             ValidateAtTheEnd(),
-            LearningCurve(self.run_directory / "learning_curve.png", metric),
             Throughput(),
-            ModelTable(),
-            RunRecord(self.run_directory, [Path(sys.argv[0]).name, *sys.argv[1:]]),
             *checkpoint_callbacks(
                 self.run_directory, monitored, options.early_stopping, options.checkpoint_minutes
             ),
+            LearningCurve(self.run_directory / "learning_curve.png", metric),
+            ModelTable(),
+            RunRecord(self.run_directory, [Path(sys.argv[0]).name, *sys.argv[1:]]),
+            StopBetweenSteps(),
         ]
         if given["enable_progress_bar"] is not False:
             callbacks.append(TrainingProgress(metric))

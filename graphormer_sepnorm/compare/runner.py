@@ -230,7 +230,7 @@ class Runner:
                 process.popen.terminate()
         if not self._passed_on:
             self._display.stopping([process.run for process in self._running])
-        self._passed_on = self._asked
+        self._passed_on += 1  # one at a time: the processes are asked before they are killed
 
     def _free(self) -> int | None:
         taken = {process.place for process in self._running}

@@ -26,7 +26,7 @@ from graphormer_sepnorm.graphs.loading import (
     make_loader,
     make_number_loader,
 )
-from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.store import STRUCTURE_VERSION, GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 SPLITS = ("train", "validation", "test")
@@ -194,7 +194,8 @@ class MoleculeDataModule(LightningDataModule):
                 "feature_version": splits.feature_version,
                 "graphs": sum(len(part) for part in splits.parts.values()),
             }
-            text = json.dumps([key, self.max_path_length], sort_keys=True)
+            # Releases that store the structure in other ways can use the same root.
+            text = json.dumps([key, self.max_path_length, STRUCTURE_VERSION], sort_keys=True)
             digest = hashlib.sha256(text.encode()).hexdigest()[:12]
             self._store = GraphStore.open_or_build(
                 self.root / "store" / f"{splits.name}-{digest}",
@@ -260,7 +261,7 @@ class MoleculeDataModule(LightningDataModule):
         return 1 / mean
 
     def training_summary(self) -> dict[str, Any]:
-        """What the training split covers: atoms of a graph and labels, as plain numbers."""
+        """What the training split covers: atoms of a graph, labels, whether all are connected."""
         train = self.indices("train")
         atoms = self.store.num_atoms(train)
         labels = np.asarray(self.store.targets[train], dtype=np.float64)
@@ -282,6 +283,7 @@ class MoleculeDataModule(LightningDataModule):
                 "mean": float(atoms.mean()),
                 "max": int(atoms.max()),
             },
+            "connected": self.store.are_connected(train),
             "targets": targets,
         }
 

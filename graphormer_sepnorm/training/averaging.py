@@ -45,6 +45,7 @@ class AveragedWeights(Callback):
         # Parameters and buffers of the network. Its buffers are those of the last validation, or
         # constants (`_take_constants`).
         self._average: dict[str, Tensor] = {}
+        self._has_statistics = False
         self._pairs: tuple[list[Tensor], list[Tensor]] = ([], [])
         self._exchanged = False
         self._measured = False
@@ -59,6 +60,7 @@ class AveragedWeights(Callback):
             )
         if not self._average:
             self._average = {name: value.clone() for name, value in model.state_dict().items()}
+            self._has_statistics = not batch_norms(model)
         self._average = {name: value.to(pl_module.device) for name, value in self._average.items()}
         self._steps = self._steps or trainer.global_step
         parameters = dict(model.named_parameters())
@@ -98,17 +100,19 @@ class AveragedWeights(Callback):
         """Put the weights back; the average keeps the statistics measured for it."""
         if self._exchanged:
             self._exchange(pl_module)
-            self._measured = True
+            self._measured = self._has_statistics = True
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure statistics for the average where no validation has done it."""
-        if self._measured:
-            return
-        self._take_constants(pl_module)
-        self._exchange(pl_module)
-        pl_module.measure_batch_norm()  # type: ignore[operator]
-        self._exchange(pl_module)
-        self._measured = True
+        if not self._measured:
+            self._measure(pl_module)
+
+    def _measure(self, module: LightningModule) -> None:
+        self._take_constants(module)
+        self._exchange(module)
+        module.measure_batch_norm()  # type: ignore[operator]
+        self._exchange(module)
+        self._measured = self._has_statistics = True
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
@@ -141,6 +145,7 @@ class AveragedWeights(Callback):
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Go on counting."""
         self._steps = state_dict["steps"]
+        self._has_statistics = True  # what is saved has them
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -150,6 +155,8 @@ class AveragedWeights(Callback):
             return
         if not self._exchanged:
             self._take_constants(pl_module)
+            if not self._has_statistics:  # before the first validation
+                self._measure(pl_module)
         weights = checkpoint["state_dict"]
         checkpoint[TRAINED_WEIGHTS] = dict(weights)
         for name, value in self._average.items():

@@ -74,7 +74,9 @@ class CapturedTraining(Callback):
         self._trainer = trainer
         loop = trainer.fit_loop.epoch_loop
         if not isinstance(loop, LaunchLoop):
-            trainer.fit_loop.epoch_loop = LaunchLoop(loop, self._steps_per_launch, self._launch)
+            loop = LaunchLoop(loop, self._steps_per_launch, self._launch)
+            trainer.fit_loop.epoch_loop = loop
+        loop.launching = True
         data.numbers_only = True
         pl_module.capturable = trainer.strategy.root_device.type == "cuda"
         pl_module.train_launch = self._train
@@ -216,5 +218,9 @@ class CapturedTraining(Callback):
         assert isinstance(pl_module, GraphormerModule)
         trainer.datamodule.numbers_only = False  # type: ignore[attr-defined]
         pl_module.train_launch = None
+        pl_module.capturable = False
+        assert isinstance(trainer.fit_loop.epoch_loop, LaunchLoop)
+        trainer.fit_loop.epoch_loop.launching = False
         self._captured.clear()
-        self._step = self._trainer = None
+        self._planned.clear()
+        self._step = self._trainer = self._pool = None

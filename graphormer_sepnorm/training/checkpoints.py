@@ -68,7 +68,7 @@ def checkpoint_callbacks(
     if patience > 0:
         callbacks.append(
             # A metric that is undefined once is no improvement; Lightning would stop there.
-            EarlyStopping(monitor, mode=mode, patience=patience, min_delta=0.0, check_finite=False)
+            StopEarly(monitor, mode=mode, patience=patience, min_delta=0.0, check_finite=False)
         )
     return callbacks
 
@@ -104,6 +104,23 @@ class BestCheckpoint(ModelCheckpoint):
         super().load_state_dict(state_dict)
 
 
+class StopEarly(EarlyStopping):
+    """Stops when the validation metric no longer improves, also across runs.
+
+    Lightning would train a run that it has stopped for another epoch when it is resumed, and take
+    the patience from the checkpoint.
+    """
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue counting, with the patience of this run."""
+        super().load_state_dict({**state_dict, "patience": self.patience})
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Train no further where it was stopped before."""
+        if self.wait_count >= self.patience:
+            trainer.should_stop = True
+
+
 class LastCheckpoint(Callback):
     """Keeps the newest state of training, and the one before it.
 
@@ -123,6 +140,7 @@ class LastCheckpoint(Callback):
         self._seconds = 60 * minutes
         self.saved_step = -1
         self._saved_at = time.monotonic()
+        self._validated = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Start the clock."""
@@ -143,9 +161,13 @@ class LastCheckpoint(Callback):
         if first or any_process(trainer, overdue, step):
             self._save(trainer)
 
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Note what the saved state does not know."""
+        self._validated = True
+
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save at the end, which may lie in the middle of an epoch."""
-        self._save(trainer)
+        self._save(trainer, again=self._validated)
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
@@ -154,15 +176,16 @@ class LastCheckpoint(Callback):
         if isinstance(exception, KeyboardInterrupt) and not isinstance(exception, StopAtOnce):
             self._save(trainer)
 
-    def _save(self, trainer: Trainer) -> None:
+    def _save(self, trainer: Trainer, again: bool = False) -> None:
         started = trainer.global_step > 0 and trainer.state.fn == "fit"
-        if not started or trainer.global_step == self.saved_step:
+        if not started or (trainer.global_step == self.saved_step and not again):
             return
         if trainer.is_global_zero and self.path.is_file():
             self._keep_previous()
         trainer.save_checkpoint(self.path)
         self.saved_step = trainer.global_step
         self._saved_at = time.monotonic()
+        self._validated = False
 
     def _keep_previous(self) -> None:
         """Give the file a second name, so that it is there under one of them at any moment."""

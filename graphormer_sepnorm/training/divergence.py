@@ -33,7 +33,7 @@ class _Step:
 
 
 class StopWhenDiverged(Callback):
-    """Ends a training whose loss is nan or infinite, before a checkpoint can hold its weights.
+    """Ends a training whose loss or weights are not finite, before a checkpoint can hold them.
 
     Args:
         directory: The run directory. ``diverged.json`` is written there: the step, its learning
@@ -44,6 +44,7 @@ class StopWhenDiverged(Callback):
         self._directory = directory
         self._steps: list[_Step] = []
         self._losses: list[Tensor] = []
+        self._last: _Step | None = None
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -70,8 +71,11 @@ class StopWhenDiverged(Callback):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Look before anything is saved."""
+        """Look before anything is saved, at the weights too: gradients may be nan, a loss not."""
         self._look(trainer, pl_module)
+        finite = [parameter.isfinite().all() for parameter in pl_module.parameters()]
+        if self._last and not torch.stack(finite).all():
+            raise ConfigError(self._advice(self._last, "weights are nan", trainer, pl_module))
 
     def _look(self, trainer: Trainer, module: LightningModule) -> None:
         """Look at the losses noted since the last time.
@@ -84,21 +88,22 @@ class StopWhenDiverged(Callback):
         noted = torch.stack([loss.to(module.device) for loss in self._losses])
         losses = trainer.strategy.reduce(noted, reduce_op="sum").tolist()  # type: ignore[union-attr]
         steps, self._steps, self._losses = self._steps, [], []
+        self._last = steps[-1]
         for step, loss in zip(steps, losses, strict=True):
             if not math.isfinite(loss):
-                raise ConfigError(self._advice(step, loss, trainer, module))
+                raise ConfigError(self._advice(step, f"the loss is {loss}", trainer, module))
 
-    def _advice(self, at: _Step, loss: float, trainer: Trainer, module: LightningModule) -> str:
+    def _advice(self, at: _Step, found: str, trainer: Trainer, module: LightningModule) -> str:
         what = (
             f"training diverged at step {at.step:,} (epoch {at.epoch + 1}, learning rate "
-            f"{at.learning_rate:.3g}): the loss is {loss}"
+            f"{at.learning_rate:.3g}): {found}"
         )
         lower = f"--model.learning_rate {module.hparams['learning_rate'] / 2:g}"
         if self._directory is None:
             return f"{what}; lower --model.learning_rate or clip gradients"
         path = self._directory / "diverged.json"
         if trainer.is_global_zero:
-            record = {**asdict(at), "loss": str(loss), "molecules": _molecules(at, trainer)}
+            record = {**asdict(at), "found": found, "molecules": _molecules(at, trainer)}
             write_json(path, record)
         return (
             f"{what}; its batch is in {path}; go on before it with a lower learning rate: "

@@ -85,6 +85,9 @@ class LaunchLoop(_TrainingEpochLoop):
         replaced: The loop whose place it takes.
         most: Steps of a launch at most.
         collate: Makes a launch of the numbers of the graphs of each batch.
+
+    Attributes:
+        launching: Whether it does so; otherwise it is the loop that it replaced.
     """
 
     def __init__(
@@ -98,10 +101,12 @@ class LaunchLoop(_TrainingEpochLoop):
         self.automatic_optimization = _LaunchOptimisation(replaced.trainer)
         self.most = most
         self.collate = collate
+        self.launching = True
 
     def advance(self, data_fetcher: _DataFetcher) -> None:
         """Take the steps of one launch; the last of them in Lightning's way."""
-        super().advance(_Launches(self, data_fetcher))  # type: ignore[arg-type]
+        fetcher = _Launches(self, data_fetcher) if self.launching else data_fetcher
+        super().advance(fetcher)  # type: ignore[arg-type]
 
 
 class _Launches:
@@ -129,6 +134,8 @@ class _LaunchOptimisation(_AutomaticOptimization):
     """Takes the steps of a launch and counts them."""
 
     def run(self, optimizer: Optimizer, batch_idx: int, kwargs: OrderedDict) -> dict[str, Any]:
+        if not isinstance(kwargs.get("batch"), Launch):
+            return super().run(optimizer, batch_idx, kwargs)
         trainer = self.trainer
         losses = call._call_lightning_module_hook(trainer, "training_step", *kwargs.values())
         progress = self.optim_progress.optimizer

@@ -5,7 +5,7 @@ B graphs · T targets.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,8 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.task import Task
 
 LossName = Literal["l1", "mse", "bce"]
+LossChoice = Literal["auto", "l1", "mse", "bce"]
+LOSSES: tuple[LossChoice, ...] = get_args(LossChoice)
 
 _ELEMENTWISE = {
     "l1": lambda outputs, targets: (outputs - targets).abs(),
@@ -25,7 +27,7 @@ _ELEMENTWISE = {
 }
 
 
-def choose_loss(name: Literal["auto", "l1", "mse", "bce"], task: Task) -> LossName:
+def choose_loss(name: LossChoice, task: Task) -> LossName:
     """Return the loss that fits `task`; ``auto`` is L1 for regression and BCE for binary targets.
 
     Raises:

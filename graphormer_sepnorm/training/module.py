@@ -33,7 +33,7 @@ from graphormer_sepnorm.training.batch_statistics import (
     measure_batch_norm,
 )
 from graphormer_sepnorm.training.launches import Launch
-from graphormer_sepnorm.training.loss import LossName, choose_loss, summed_loss
+from graphormer_sepnorm.training.loss import LossChoice, LossName, choose_loss, summed_loss
 from graphormer_sepnorm.training.metrics import MeanLoss, SplitMetrics, why_undefined
 from graphormer_sepnorm.training.optimiser import (
     DecayedName,
@@ -43,7 +43,7 @@ from graphormer_sepnorm.training.optimiser import (
 )
 from graphormer_sepnorm.training.option_checks import check_options
 from graphormer_sepnorm.training.randomness import stable_seed
-from graphormer_sepnorm.training.schedule import learning_rate_at, warmup_in_steps
+from graphormer_sepnorm.training.schedule import ScheduleName, learning_rate_at, warmup_in_steps
 from graphormer_sepnorm.training.uniformity import UniformityOn, uniformity_loss
 
 log = logging.getLogger(__name__)
@@ -146,14 +146,14 @@ class GraphormerModule(LightningModule):
         degree_scaler: bool = False,
         bias_mixing: bool = False,
         readout: ReadoutName = "graph_token",
-        loss: Literal["auto", "l1", "mse", "bce"] = "auto",
+        loss: LossChoice = "auto",
         optimiser: OptimiserName = "adamw",
         learning_rate: float = 2e-4,
         final_learning_rate: float = 1e-9,
         weight_decay: float = 0.01,
         weight_decay_on: DecayedName = "matrices",
         warmup_steps: int | float = 0.1,
-        schedule: Literal["linear", "cosine"] = "linear",
+        schedule: ScheduleName = "linear",
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         uniformity_weight: float = 0.0,
@@ -227,8 +227,11 @@ class GraphormerModule(LightningModule):
 
     def configure_model(self) -> None:
         """Build the network for the data of the trainer; Lightning calls it after the set-up."""
-        if self.facts or self._trainer is None:
-            return  # built by `on_load_checkpoint`, or about to be
+        if self._trainer is None:
+            return  # `on_load_checkpoint` is about to build it
+        if self.facts:  # built already, for these data it is to be hoped
+            self._compare_data(self.facts)
+            return
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         if not isinstance(data, MoleculeDataModule):
             raise ConfigError("GraphormerModule needs a MoleculeDataModule: fit(module, data)")
@@ -306,6 +309,7 @@ class GraphormerModule(LightningModule):
             self._compare_data(facts)
             training = self._trainer.state.fn == "fit"
             if training:
+                self._compare_architecture(facts)
                 own = {name: getattr(self.architecture, name) for name in REGULARISATION}
                 facts = {**facts, "model": {**facts["model"], **own}}
         self._build(facts)
@@ -316,16 +320,30 @@ class GraphormerModule(LightningModule):
 
     def _compare_data(self, facts: dict[str, Any]) -> None:
         """Notice that the data are not those that the checkpoint was trained on."""
-        splits = self._trainer.datamodule.splits  # type: ignore[union-attr]
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        if not isinstance(data, MoleculeDataModule):
+            return  # evaluated with a loader
+        splits = data.splits
         if splits.fingerprint == facts["dataset_fingerprint"]:
             return
-        what = (
-            f"{splits.name} here is not the {facts['dataset']} that the checkpoint was trained on"
-        )
+        what = f"{splits.name} here is not the {facts['dataset']} that the model was trained on"
         if self._trainer.state.fn == "fit":  # type: ignore[union-attr]
             raise CheckpointError(f"{what}: training cannot go on with other data")
         if splits.name == facts["dataset"]:
             log.warning("%s: its splits may differ", what)
+
+    def _compare_architecture(self, facts: dict[str, Any]) -> None:
+        """Refuse to go on with another network than the one that was asked for."""
+        saved = GraphormerConfig(**facts["model"])
+        for field in dataclasses.fields(saved):
+            own, there = getattr(self.architecture, field.name), getattr(saved, field.name)
+            # What the data decide is not asked for: rows of tables, unless given.
+            decided = own is None or field.name in ("num_targets", "mean_atoms")
+            if own != there and not decided and field.name not in REGULARISATION:
+                raise CheckpointError(
+                    f"the checkpoint's network has {field.name} {there}, this one {own}: training "
+                    "cannot go on with another network"
+                )
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Predict in real units (regression) or as logits (binary): float ``[B, T]``."""
@@ -422,6 +440,11 @@ class GraphormerModule(LightningModule):
             steps = np.arange(0, len(labels), trainer.accumulate_grad_batches)
             self._labels_per_step = np.add.reduceat(labels, steps)
         return max(1, int(self._labels_per_step[step]))
+
+    def on_fit_start(self) -> None:
+        """Forget what was looked up for an earlier training."""
+        self._labels_epoch = -1
+        self._statistics_batches = []
 
     def on_train_start(self) -> None:
         """Let the options of this run count, where a checkpoint brought those of an earlier one."""

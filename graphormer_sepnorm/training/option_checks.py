@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.training.loss import LOSSES
 from graphormer_sepnorm.training.optimiser import DECAYED, OPTIMISERS
+from graphormer_sepnorm.training.schedule import SCHEDULES
+from graphormer_sepnorm.training.uniformity import UNIFORMITY_ON
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -26,7 +29,10 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise _error(name, options[name], "it must not be negative")
     if not all(0 <= beta < 1 for beta in options["betas"]):
         raise _error("betas", list(options["betas"]), "each must be from 0 to below 1")
-    for name, choices in (("optimiser", OPTIMISERS), ("weight_decay_on", DECAYED)):
+    for name, choices in (
+        *(("optimiser", OPTIMISERS), ("weight_decay_on", DECAYED), ("schedule", SCHEDULES)),
+        *(("uniformity_on", UNIFORMITY_ON), ("loss", LOSSES)),
+    ):
         if options[name] not in choices:
             wanted = " or ".join(f"'{choice}'" for choice in choices)
             raise _error(name, f"'{options[name]}'", f"it must be {wanted}")

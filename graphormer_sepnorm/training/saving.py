@@ -38,9 +38,11 @@ class DurableCheckpointIO(TorchCheckpointIO):
                 os.fsync(file.fileno())
             os.replace(partial, path)
             _synchronise(path.parent)
-        except (OSError, RuntimeError) as error:
+        except BaseException as error:
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)
+            if not isinstance(error, OSError | RuntimeError):
+                raise
             # torch wraps a failed write in a RuntimeError without the reason.
             reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
             raise DataError(

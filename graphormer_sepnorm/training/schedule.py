@@ -6,9 +6,10 @@ Pure means that nothing has to be restored on resume but the number of the step.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
-Schedule = Literal["linear", "cosine"]
+ScheduleName = Literal["linear", "cosine"]
+SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
 
 def warmup_in_steps(warmup: int | float, total_steps: int) -> int:
@@ -23,7 +24,7 @@ def learning_rate_at(
     warmup_steps: int,
     peak: float,
     final: float,
-    schedule: Schedule,
+    schedule: ScheduleName,
 ) -> float:
     """Learning rate of optimiser step `step` (counted from 0).
 

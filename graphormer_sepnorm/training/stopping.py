@@ -25,6 +25,7 @@ class StopBetweenSteps(Callback):
 
     def __init__(self) -> None:
         self._asked = False
+        self._stopping = False
         self._previous: dict[int, Any] = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -37,6 +38,8 @@ class StopBetweenSteps(Callback):
                 self._previous[number] = signal.signal(number, self._ask)
 
     def _ask(self, number: int, frame: Any) -> None:
+        if self._stopping:
+            return  # what is being saved now, between two steps, is to be finished
         if self._asked:
             raise StopAtOnce
         self._asked = True
@@ -49,6 +52,7 @@ class StopBetweenSteps(Callback):
         if step is None or not inside_epoch(trainer):
             return
         if any_process(trainer, self._asked, step):
+            self._stopping = True
             raise KeyboardInterrupt
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.model.batch_norm import sum_over_processes
 
 UniformityOn = Literal["graph_token", "atoms", "both"]
+UNIFORMITY_ON: tuple[UniformityOn, ...] = get_args(UniformityOn)
 
 
 def uniformity_loss(

@@ -253,7 +253,8 @@ def test_interruption_lets_the_processes_save(number: int, workplace: Workplace)
     assert "continued" in runs[0].log.read_text()
 
 
-def test_second_interruption_ends_at_once(workplace: Workplace) -> None:
+@pytest.mark.parametrize("quick", [False, True])
+def test_second_interruption_ends_at_once(quick: bool, workplace: Workplace) -> None:
     run = workplace.run("a", do="hang")
     # A process that does not end when it is asked to.
     text = workplace.program.read_text().replace("sys.exit(130)", "(run / 'asked').touch()")
@@ -263,7 +264,11 @@ def test_second_interruption_ends_at_once(workplace: Workplace) -> None:
 
         def interrupt() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
-            when((run.directory / "asked").exists, lambda: os.kill(os.getpid(), signal.SIGTERM))
+            if quick:  # two of one kind may arrive as one
+                os.kill(os.getpid(), signal.SIGHUP)
+            else:
+                asked = (run.directory / "asked").exists
+                when(asked, lambda: os.kill(os.getpid(), signal.SIGTERM))
 
         when((run.directory / "at work").exists, interrupt)
         whole, events = workplace.train([run])

@@ -10,9 +10,11 @@ import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.training.averaging import AveragedWeights
+from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
 from graphormer_sepnorm.training.checkpoints import LastCheckpoint, checkpoint_callbacks
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 
@@ -139,19 +141,61 @@ def test_last_checkpoint_without_a_validation_has_statistics(
     averaged = make_module(norm="bn+ln")
     averaged.on_load_checkpoint(saved)
     averaged.load_state_dict(saved["state_dict"])
-    kept = {name: value.clone() for name, value in averaged.model.state_dict().items()}
-    from graphormer_sepnorm.training.batch_statistics import measure_batch_norm
+    assert_measured(averaged, data)
 
+
+def assert_measured(averaged: GraphormerModule, data: MoleculeDataModule) -> None:
+    kept = {name: value.clone() for name, value in averaged.model.state_dict().items()}
     measure_batch_norm(averaged.model, data.statistics_batches(2048))
     for name, value in averaged.model.state_dict().items():
         torch.testing.assert_close(value, kept[name])
 
 
+def loaded(path: Path, module: GraphormerModule) -> GraphormerModule:
+    saved = read_checkpoint(path)
+    module.on_load_checkpoint(saved)
+    module.load_state_dict(saved["state_dict"])
+    return module
+
+
+def test_statistics_of_epochs_of_one_batch_without_a_validation(
+    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    last = LastCheckpoint(tmp_path / "last.ckpt")
+    trainer = make_trainer(
+        max_epochs=4, callbacks=[AveragedWeights(0.8), last], limit_val_batches=0
+    )
+    data = make_data(batch_size=64)
+    trainer.fit(make_module(norm="bn+ln"), data)
+    assert trainer.global_step == 4
+    # Measured when the first checkpoint was written, for the average of that moment.
+    model = loaded(tmp_path / "last.ckpt", make_module(norm="bn+ln")).model
+    assert not any(torch.equal(norm.running_var, torch.ones(16)) for norm in batch_norms(model))
+
+
+def test_interruption_before_the_first_validation_leaves_statistics(
+    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    last = LastCheckpoint(tmp_path / "last.ckpt")
+    trainer = make_trainer(callbacks=[AveragedWeights(0.8), Interrupt(after=3), last])
+    data = make_data()
+    with pytest.raises(SystemExit):
+        trainer.fit(make_module(norm="bn+ln"), data)
+    assert_measured(loaded(tmp_path / "last.ckpt", make_module(norm="bn+ln")), data)
+
+
 class Interrupt(Callback):
-    """Presses Ctrl-C in the middle of a validation."""
+    """Presses Ctrl-C in the middle of the second validation, or after some steps."""
+
+    def __init__(self, after: int | None = None) -> None:
+        self.after = after
 
     def on_validation_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        if trainer.global_step == 10:
+        if trainer.global_step == 10 and self.after is None:
+            raise KeyboardInterrupt
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        if trainer.global_step == self.after:
             raise KeyboardInterrupt
 
 

@@ -246,6 +246,20 @@ def test_batches_that_do_not_fit_are_trained_and_counted(
     assert_close(module, expected)
 
 
+def test_afterwards_trainer_and_model_take_ordinary_steps(
+    fit: Fit, make_data: Callable, caplog: pytest.LogCaptureFixture
+) -> None:
+    turns = Turns()
+    module, trainer = fit("run", 4, turns, trainer={"max_epochs": 1})
+    taken = trainer.global_step
+    assert len(turns.steps) < taken
+    module.hparams["uniformity_weight"] = 0.1  # cannot be captured
+    trainer.fit_loop.max_epochs = 2
+    trainer.fit(module, make_data())
+    assert "--engine is not for the uniformity loss" in caplog.text
+    assert turns.steps[-5:] == [taken + step for step in range(1, 6)]
+
+
 @pytest.mark.parametrize(
     ("options", "model", "reason"),
     [

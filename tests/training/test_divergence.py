@@ -87,6 +87,25 @@ def test_nothing_is_saved_where_the_loss_is_looked_at_later(
     assert read_checkpoint(tmp_path / "last.ckpt")["global_step"] == 3
 
 
+class PoisonGradient(Callback):
+    """Makes a gradient nan, of a loss that is a number."""
+
+    def on_before_optimizer_step(self, trainer: Trainer, module: Any, *_: Any) -> None:
+        if trainer.global_step == 6:
+            module.model.readout.bias.grad.fill_(float("nan"))
+
+
+def test_nothing_is_saved_after_a_gradient_that_is_nan(
+    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    last = LastCheckpoint(tmp_path / "last.ckpt", minutes=0)
+    callbacks = [PoisonGradient(), StopWhenDiverged(tmp_path), last]
+    with pytest.raises(ConfigError, match=r"diverged at step 7 .* weights are nan"):
+        make_trainer(max_epochs=5, callbacks=callbacks).fit(make_module(), make_data())
+    assert read_checkpoint(tmp_path / "last.ckpt")["global_step"] == 6
+    assert json.loads((tmp_path / "diverged.json").read_text())["found"] == "weights are nan"
+
+
 def test_divergence_of_the_training_itself(
     make_module: Callable, make_data: Callable, make_trainer: Callable
 ) -> None:

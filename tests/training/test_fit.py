@@ -277,6 +277,43 @@ def test_training_does_not_go_on_with_other_data(
         )
 
 
+def test_a_module_is_not_trained_again_on_other_data(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer, splits: DatasetSplits
+) -> None:
+    """Its vocabulary and the scale of its targets are those of the first."""
+    module = make_module()
+    make_trainer(max_epochs=1).fit(module, make_data())
+    make_trainer(max_epochs=1).fit(module, make_data())
+    own = dataclasses.replace(splits, fingerprint="changed")
+    with pytest.raises(CheckpointError, match="cannot go on with other data"):
+        make_trainer(max_epochs=1).fit(module, make_data(own))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layers": 3}, "network has layers 2, this one 3"),
+        ({"norm": "sharenorm"}, "network has norm bn\\+ln, this one shared-ln"),
+        ({"encodings": "rrwp"}, "network has encodings graphormer, this one rrwp"),
+    ],
+)
+def test_training_does_not_go_on_with_another_network(
+    options: dict,
+    message: str,
+    tmp_path: Path,
+    make_module: MakeModule,
+    make_data: MakeData,
+    make_trainer: MakeTrainer,
+) -> None:
+    trainer = make_trainer(max_epochs=1)
+    trainer.fit(make_module(), make_data())
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    with pytest.raises(CheckpointError, match=message):
+        make_trainer().fit(
+            make_module(**options), make_data(), ckpt_path=tmp_path / "a.ckpt", weights_only=True
+        )
+
+
 class StopAfter(Callback):
     """Interrupts training after some steps, as Ctrl-C does."""
 
@@ -482,6 +519,46 @@ def test_training_stops_when_validation_no_longer_improves(
     assert trainer.current_epoch == 3
 
 
+@pytest.mark.parametrize(("patience", "more_epochs"), [(2, 0), (4, 2)])
+def test_a_stopped_run_that_is_resumed_trains_only_with_more_patience(
+    patience: int,
+    more_epochs: int,
+    tmp_path: Path,
+    make_module: MakeModule,
+    make_data: MakeData,
+    make_trainer: MakeTrainer,
+) -> None:
+    def run(patience: int, resume: Path | None) -> Trainer:
+        callbacks = [Ruin(), *checkpoint_callbacks(tmp_path, "mae", patience)]
+        trainer = make_trainer(max_epochs=20, callbacks=callbacks, enable_checkpointing=True)
+        module = make_module(learning_rate=1e-30, final_learning_rate=0.0)
+        trainer.fit(module, make_data(), ckpt_path=resume, weights_only=True)
+        return trainer
+
+    assert run(2, None).current_epoch == 3
+    again = run(patience, tmp_path / "checkpoints" / "last.ckpt")
+    assert again.current_epoch == 3 + more_epochs
+    assert again.global_step == 5 * (3 + more_epochs)
+
+
+def test_last_checkpoint_knows_the_last_validation(
+    tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    """Also where an epoch is one batch, whose step is the first and the last of the epoch."""
+    best, last, stopping = checkpoint_callbacks(tmp_path, "mae", patience=9)
+    trainer = make_trainer(
+        max_epochs=4, callbacks=[best, last, stopping], enable_checkpointing=True
+    )
+    trainer.fit(make_module(), make_data(batch_size=64))
+    saved = read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
+    assert saved["global_step"] == 4
+    error = float(trainer.callback_metrics["validation_mae"])
+    assert saved[KEY]["validation"]["validation_mae"] == error
+    state = saved["callbacks"]
+    assert state[best.state_key]["best_model_score"] == best.best_model_score
+    assert state[stopping.state_key]["wait_count"] == stopping.wait_count
+
+
 def test_run_that_ends_inside_an_epoch_is_validated(
     tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
 ) -> None:
@@ -530,6 +607,9 @@ def test_precision_that_converts_batches_is_refused(
         ({"final_learning_rate": -1.0}, "must not be negative"),
         ({"batch_norm_fixed": 0.5, "batch_norm_graphs": 0}, "needs --model.batch_norm_graphs"),
         ({"batch_norm_fixed": 1.0}, "batch_norm_fixed is 1.0: it must be from 0 to below 1"),
+        ({"schedule": "constant"}, "schedule is 'constant': it must be 'linear' or 'cosine'"),
+        ({"uniformity_on": "cls"}, "uniformity_on is 'cls': it must be 'graph_token' or"),
+        ({"loss": "huber"}, "loss is 'huber': it must be 'auto' or 'l1'"),
         ({"betas": (1.0, 0.9)}, "each must be from 0 to below 1"),
         ({"attention_dropout": 1.0}, "attention_dropout is 1.0: a probability"),
     ],

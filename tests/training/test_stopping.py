@@ -63,6 +63,30 @@ def test_a_signal_lets_the_step_end(
     assert handlers() == before
 
 
+class SaveSlowly(Callback):
+    """Is interrupted again while it saves what there is."""
+
+    def __init__(self) -> None:
+        self.saved = False
+
+    def on_exception(self, *_: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        self.saved = True
+
+
+def test_a_second_signal_lets_saving_end(
+    make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    before = handlers()
+    saving = SaveSlowly()
+    at = At(2, lambda: signal.raise_signal(signal.SIGINT))
+    trainer = make_trainer(callbacks=[at, saving, StopBetweenSteps()])
+    with pytest.raises(SystemExit):
+        trainer.fit(make_module(), make_data())
+    assert saving.saved
+    assert handlers() == before
+
+
 def test_a_second_signal_acts_at_once(
     make_module: Callable, make_data: Callable, make_trainer: Callable
 ) -> None:
