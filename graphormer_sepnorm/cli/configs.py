@@ -48,7 +48,12 @@ def _check_yaml(path: Path) -> None:
 
 
 def resolve_in_arguments(arguments: list[str]) -> tuple[list[str], str | None]:
-    """Replace the values of ``-c`` and ``--config`` by paths that exist.
+    """Put ``-c`` and ``--config`` first, with paths that exist.
+
+    The parser lets what comes later win: an option must not lose to a file named after it.
+
+    Args:
+        arguments: A verb and its options.
 
     Returns:
         The arguments, and the stem of the last configuration file (None without one), by which
@@ -57,21 +62,18 @@ def resolve_in_arguments(arguments: list[str]) -> tuple[list[str], str | None]:
     Raises:
         ConfigError: A configuration file does not exist, or none is named after ``-c``.
     """
-    resolved: list[str] = []
-    stem: str | None = None
-    expect = False
-    for argument in arguments:
-        flag, equals, value = argument.partition("=")
-        if expect:
-            argument, expect = resolve_config(argument), False
-            stem = Path(argument).stem
-        elif flag in ("-c", "--config"):
-            if equals:
-                value = resolve_config(value)
-                stem, argument = Path(value).stem, f"{flag}={value}"
-            else:
-                expect = True
-        resolved.append(argument)
-    if expect:
-        raise ConfigError("-c needs the name of a configuration file")
-    return resolved, stem
+    files: list[str] = []
+    others: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag not in ("-c", "--config"):
+            others.append(word)
+            continue
+        named = value if equals else next(words, None)
+        if not named:
+            raise ConfigError("-c needs the name of a configuration file")
+        files.append(resolve_config(named))
+    options = [word for file in files for word in ("-c", file)]
+    stem = Path(files[-1]).stem if files else None
+    return [*others[:1], *options, *others[1:]], stem

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.resources import config_names
 from graphormer_sepnorm.results.records import Experiment, add_to_records, write_text
-from graphormer_sepnorm.results.table import render
+from graphormer_sepnorm.results.table import configuration_file, render
 
 DESCRIPTION = """\
 Make the table of a project's results from run directories.
@@ -46,13 +48,16 @@ def results(arguments: list[str]) -> int:
         help="folder of the records; default: results, with the table results.md beside it",
     )
     options = parser.parse_args(arguments)
+    from graphormer_sepnorm.cli.quiet import silence_known_noise
+
+    silence_known_noise()
     folder = Path(options.output).expanduser()
     found = _read([Path(name).expanduser() for name in options.directories])
     experiments = add_to_records(folder, found)
     if not experiments:
         raise DataError(f"there are no records in {folder}: give directories of runs")
     table = folder.with_name(f"{folder.name}.md")
-    write_text(table, render(experiments, folder.name))
+    write_text(table, render(experiments, folder.name, _files(experiments)))
     print(f"results  {table}: {_count(experiments)}; read now: {_count(found)}")
     return 0
 
@@ -60,13 +65,25 @@ def results(arguments: list[str]) -> int:
 def _read(directories: list[Path]) -> list[Experiment]:
     if not directories:
         return []
-    from graphormer_sepnorm.cli.quiet import silence_known_noise
-
-    silence_known_noise()
     from graphormer_sepnorm.cli.fit_check import FitOptions
     from graphormer_sepnorm.results.runs import read_experiments
 
     return list(read_experiments(directories, FitOptions([]).configuration()))
+
+
+def _files(experiments: list[Experiment]) -> dict[str, dict[str, Any]]:
+    """What the configuration files that come with the package say today."""
+    from graphormer_sepnorm.cli.fit_check import FitOptions
+    from graphormer_sepnorm.cli.options import LINKED
+    from graphormer_sepnorm.results.runs import differing
+
+    defaults = FitOptions([]).configuration()
+    said = {}
+    for name in {configuration_file(one) for one in experiments} & set(config_names()):
+        options = differing(FitOptions(["-c", name]).configuration(), defaults)
+        # Runs do not keep what other options set.
+        said[name] = {key: value for key, value in options.items() if key not in LINKED}
+    return said
 
 
 def _count(experiments: list[Experiment]) -> str:

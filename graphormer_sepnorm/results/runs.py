@@ -33,7 +33,6 @@ def read_experiments(
     Raises:
         DataError: There is no run in one of them, or a run is damaged or of another version.
     """
-    plain = dict(flat(defaults))
     for directory in directories:
         if not directory.is_dir():
             raise DataError(f"there is no directory {directory}")
@@ -44,7 +43,7 @@ def read_experiments(
                 "that train.py fit or train.py compare has made"
             )
         for path in found:
-            yield read_run(path.parent, plain)
+            yield read_run(path.parent, defaults)
 
 
 def read_run(directory: Path, defaults: Mapping[str, Any]) -> Experiment:
@@ -52,7 +51,7 @@ def read_run(directory: Path, defaults: Mapping[str, Any]) -> Experiment:
 
     Args:
         directory: Of the run.
-        defaults: Of the options of ``fit``, as ``model.norm``.
+        defaults: Of the options of ``fit``, in sections.
 
     Raises:
         DataError: It is damaged or of another version.
@@ -85,7 +84,7 @@ def _experiment(
 ) -> Experiment:
     metric = record.get("metric") or _metric(directory, summary)
     selected_on = record.get("selected_on") or f"validation_{metric}"
-    options = _differing(configuration, defaults)
+    options = differing(configuration, defaults)
     name, commands = name_and_commands(record, options, _arm(directory))
     sessions = record["sessions"]
     # A finished run that is being made longer has a summary, of its earlier end.
@@ -142,13 +141,21 @@ def _configuration(directory: Path) -> dict[str, Any]:
         raise DataError(f"{path} cannot be read ({reason}): leave this run out") from error
     if not isinstance(content, dict):
         raise DataError(f"{path} is damaged (it holds no options): leave this run out")
-    return dict(flat(content))
+    return content
 
 
-def _differing(configuration: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that differ from the defaults; so an option that a run is too old to know is none."""
+def differing(configuration: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options that differ from the defaults and can change a result, as ``model.norm``.
+
+    So an option that a run is too old to know is none.
+
+    Args:
+        configuration: Options of ``fit``, in sections.
+        defaults: The same of the program.
+    """
     options = {}
-    for name, value in configuration.items():
+    defaults = dict(flat(defaults))
+    for name, value in flat(configuration):
         value = json.loads(json.dumps(value, default=str))
         if name == "model.norm":
             value = norm_name(value)

@@ -6,8 +6,8 @@ import itertools
 import math
 import shlex
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from graphormer_sepnorm.results.records import Experiment, SeedRun
 
@@ -28,23 +28,27 @@ Wall time is that of one run, start-up and validations included, on average.
 value; in a row with finished seeds only those are counted.
 
 Options that were typed stand behind the name of the configuration file. Behind a second · stand
-values that the file had then and has not in all rows, `default` where it said nothing: to repeat
-such a row, take its commit.
+values that the file had then and has no longer, `default` where it said nothing: to repeat such a
+row, type them too, or take its commit.
 """
 _HEADER = "| experiment | seeds | parameters | steps | wall time | device | validation | test |"
 
 
-def render(experiments: Iterable[Experiment], folder: str) -> str:
+def render(
+    experiments: Iterable[Experiment], folder: str, files: Mapping[str, Mapping[str, Any]]
+) -> str:
     """Return the document, by data set and its split, the best validation first.
 
     Args:
         experiments: In any order.
         folder: Of the records, as it is called from the document.
+        files: What configuration files say today, by their names: the options of ``fit`` that
+            differ from the program's defaults, as in `Experiment.options`.
     """
     parts = [_INTRODUCTION.format(folder=folder)]
     ordered = sorted(experiments, key=lambda one: (*_group(one), *_rank(one)))
     for _, members in itertools.groupby(ordered, key=_group):
-        parts.append(_section(list(members)))
+        parts.append(_section(list(members), files))
     return "\n".join(parts)
 
 
@@ -60,7 +64,7 @@ def _rank(one: Experiment) -> tuple[bool, float, str, str]:
     return not one.shown_runs[0].finished, value, one.name, one.fingerprint
 
 
-def _section(experiments: Sequence[Experiment]) -> str:
+def _section(experiments: Sequence[Experiment], files: Mapping[str, Mapping[str, Any]]) -> str:
     first = experiments[0]
     # Records of earlier releases say less about the same data.
     unit, split, molecules = (
@@ -77,8 +81,10 @@ def _section(experiments: Sequence[Experiment]) -> str:
     if all(one.data_note is None for one in experiments):
         facts.append("The runs say nothing more about their data.")
     notes = dict.fromkeys(one.data_note for one in experiments if one.data_note)
-    meant = _meant_by_files(experiments)
-    rows = [_row(number, one, meant[number - 1]) for number, one in enumerate(experiments, start=1)]
+    rows = [
+        _row(number, one, _no_longer_said(one, files))
+        for number, one in enumerate(experiments, start=1)
+    ]
     details = [_details(number, one) for number, one in enumerate(experiments, start=1)]
     return "\n".join(
         [
@@ -95,32 +101,21 @@ def _section(experiments: Sequence[Experiment]) -> str:
     )
 
 
-def _meant_by_files(experiments: Sequence[Experiment]) -> list[str]:
-    """What configuration files said when they said different things at different times.
-
-    Args:
-        experiments: Of one data set.
-
-    Returns:
-        For each experiment the options that its command does not set and that its file, as other
-        commands without them show, has had with several values.
-    """
-    said: dict[tuple[str, str], set[str]] = {}
-    names = {name for one in experiments for name in one.options}
-    for one in experiments:
-        for name in names - _typed(one):
-            said.setdefault((_file(one), name), set()).add(str(one.options.get(name)))
-    return [
-        ", ".join(
-            f"{name}={one.options.get(name, 'default')}"
-            for name in sorted(names - _typed(one))
-            if len(said[_file(one), name]) > 1
-        )
-        for one in experiments
-    ]
+def _no_longer_said(one: Experiment, files: Mapping[str, Mapping[str, Any]]) -> str:
+    """Options that were not typed and that its configuration file does not give today."""
+    today = files.get(configuration_file(one))
+    if today is None:  # a user's own
+        return ""
+    names = (today.keys() | one.options.keys()) - _typed(one)
+    return ", ".join(
+        f"{name}={one.options.get(name, 'default')}"
+        for name in sorted(names)
+        if one.options.get(name) != today.get(name)
+    )
 
 
-def _file(one: Experiment) -> str:
+def configuration_file(one: Experiment) -> str:
+    """The name of the configuration file of an experiment; that of the data set without one."""
     return one.name.split(" · ")[0]
 
 

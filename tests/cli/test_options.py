@@ -247,6 +247,15 @@ def test_command_line_wins_over_the_configuration_and_later_files_over_earlier(
     assert (model.hparams.layers, model.hparams.heads, model.hparams.width) == (5, 2, 40)
 
 
+def test_command_line_wins_wherever_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("model:\n  layers: 5\n  width: 16\n")
+    (tmp_path / "b.yaml").write_text("model:\n  layers: 4\n")
+    files = ["-c", str(tmp_path / "a.yaml"), f"--config={tmp_path / 'b.yaml'}"]
+    words, stem = resolve_in_arguments(["fit", "--model.width", "40", *files])
+    model = Parsed(words, None).model
+    assert (model.hparams.layers, model.hparams.width, stem) == (4, 40, "b")
+
+
 def test_one_seed_for_parameters_and_order() -> None:
     cli = Parsed(["fit", "--seed_everything", "7", "--model.max_path_length", "4"], None)
     assert (cli.model.hparams.seed, cli.datamodule.seed) == (7, 7)

@@ -10,9 +10,9 @@ from graphormer_sepnorm.results.records import Experiment
 from graphormer_sepnorm.results.table import render
 
 
-def rows(*experiments: Experiment) -> list[list[str]]:
+def rows(*experiments: Experiment, files: dict | None = None) -> list[list[str]]:
     """Cells of the rows of all tables."""
-    lines = render(experiments, "results").splitlines()
+    lines = render(experiments, "results", files or {}).splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "|" in line]
     return [row for row in cells if row[0][:1].isdigit()]
 
@@ -104,6 +104,7 @@ def test_groups_are_data_sets_and_splits_with_what_is_to_be_said_of_them() -> No
             ),
         ],
         "results",
+        {},
     )
     assert text.count("\n## zinc-subset\n") == 1
     assert text.count("\n## mine\n") == 2
@@ -122,7 +123,7 @@ def test_details_of_an_experiment() -> None:
         seed_run(1, commit="fedcba9876543210+changes", interruptions=2, seconds=7200),
     ]
     one = experiment(*runs, options={"ema_decay": 0.999})
-    text = render([one], "results")
+    text = render([one], "results", {})
     assert "2.0 h, 3 interruptions" in text
     assert f"1. `{one.commands[0]}`" in text
     assert "selected on validation MAE; moving average of the weights (0.999)" in text
@@ -133,7 +134,7 @@ def test_what_is_not_known_is_a_dash() -> None:
     runs = seed_run(parameters=None, device=None, torch=None, commit=None, validation=None)
     (row,) = rows(experiment(runs))
     assert (row[2], row[5], row[6]) == ("-", "-", "-")
-    assert "torch -; commit -" in render([experiment(runs)], "results")
+    assert "torch -; commit -" in render([experiment(runs)], "results", {})
 
 
 def test_differing_runs_show_their_range() -> None:
@@ -142,16 +143,23 @@ def test_differing_runs_show_their_range() -> None:
     assert (row[3], row[4], row[5]) == ("800 to 1,000", "50 s", "A GPU; B / C")
 
 
-def test_what_a_file_said_is_shown_where_it_has_been_changed() -> None:
-    """Not what the command sets, and not what the file has always said."""
-    plain = {"commands": ("python train.py fit -c mine.yaml --seed_everything SEED",)}
-    width = {"commands": ("python train.py fit -c mine.yaml --model.width 32",)}
-    same = {"model.layers": 4}
-    first, second, third = rows(
-        experiment(seed_run(validation=0.1), options={**same, "model.width": 64}, **plain),
-        experiment(seed_run(validation=0.2), options={**same, "model.width": 80}, **plain),
-        experiment(seed_run(validation=0.3), options={**same, "model.width": 32}, **width),
+def test_what_a_file_said_is_shown_where_it_says_so_no_longer() -> None:
+    """Not what the command sets, and not what the file still says."""
+    typed = {"commands": ("python train.py fit -c mine.yaml --model.width 32",)}
+    found = rows(
+        experiment(seed_run(validation=0.1), options={"model.layers": 4, "model.width": 64}),
+        experiment(seed_run(validation=0.2), options={"model.layers": 4, "model.width": 80}),
+        experiment(seed_run(validation=0.3), options={"model.layers": 4}),
+        experiment(
+            seed_run(validation=0.4), options={"model.layers": 4, "model.width": 32}, **typed
+        ),
+        experiment(seed_run(validation=0.5), options={"model.width": 80}, name="own · a"),
+        files={"mine": {"model.layers": 4, "model.width": 80}},
     )
-    assert first[0] == "1. mine · model.width=64 †"
-    assert second[0] == "2. mine · model.width=80 †"
-    assert third[0] == "3. mine †"
+    assert [row[0] for row in found] == [
+        "1. mine · model.width=64 †",
+        "2. mine †",
+        "3. mine · model.width=default †",
+        "4. mine †",
+        "5. own · a †",
+    ]
