@@ -14,7 +14,14 @@ from rdkit import __version__ as RDKIT_VERSION
 
 from graphormer_sepnorm.wording import shortened
 
-__all__ = ["RDKIT_VERSION", "ParsedMolecule", "canonical_smiles", "parse_molblock", "parse_smiles"]
+__all__ = [
+    "RDKIT_VERSION",
+    "ParsedMolecule",
+    "canonical_smiles",
+    "count_pieces",
+    "parse_molblock",
+    "parse_smiles",
+]
 
 _LOG_ROUTE = threading.Lock()
 _SPACE = re.compile(r"\s")
@@ -49,14 +56,16 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
     RDKit writes nothing to stderr meanwhile; what it would have written is in the reason.
 
     Args:
-        smiles: The text. What is not text at all (None, or the NaN that a missing field of a
-            table becomes) counts as empty.
+        smiles: The text. None, and the NaN that a missing field of a table becomes, count as empty.
 
     Returns:
         The molecule, sanitised, hydrogens implicit, atoms in the order of the text, or the reason
         why there is none. A text followed by something else than a CXSMILES extension (``|...|``)
         is refused: RDKit would take the rest for a name and drop it silently.
     """
+    if not (isinstance(smiles, str) or smiles is None or isinstance(smiles, float)):
+        kind = type(smiles).__name__
+        return ParsedMolecule(None, f"this is no text but of the type {kind}: give SMILES")
     text = smiles.strip() if isinstance(smiles, str) else ""
     if not text:
         return ParsedMolecule(None, "the SMILES is empty")
@@ -109,6 +118,11 @@ def parse_molblock(text: str) -> ParsedMolecule:
 
 def _has_surrogates(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def count_pieces(molecule: Chem.Mol) -> int:
+    """Return how many molecules there are without a bond between them, as in a salt."""
+    return len(Chem.GetMolFrags(molecule))
 
 
 def canonical_smiles(molecule: Chem.Mol) -> str:

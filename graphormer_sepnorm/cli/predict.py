@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictions
     from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 
+EXIT_NOTHING_PREDICTED = 1
+
 USAGE = """\
 predict.py MODEL SMILES [SMILES ...]
        predict.py MODEL -i FILE [-o FILE] [options]
@@ -39,6 +41,8 @@ examples:
   predict.py RUN -i test.sdf -o predicted.csv --evaluate logS
   cat molecules.smi | predict.py esol -i - > predicted.csv
   predict.py info esol
+
+exit status: 0, or 1 if there is no prediction for any row; 2 after a mistake, 130 after Ctrl-C
 """
 
 
@@ -47,20 +51,21 @@ def main(argv: list[str] | None = None) -> int:
     return run("predict.py", _predict, argv)
 
 
-def _predict(arguments: list[str]) -> None:
+def _predict(arguments: list[str]) -> int:
     if arguments[:1] == ["info"]:
         _info(arguments[1:])
-        return
+        return 0
     if arguments[:1] == ["geometry"]:
         from graphormer_sepnorm.cli.geometry import geometry
 
         geometry(arguments[1:])
-        return
+        return 0
     options = _parse(arguments)
     if options.input is None:
-        _predict_arguments(options)
+        predicted = _predict_arguments(options)
     else:
-        _predict_file(options, arguments)
+        predicted = _predict_file(options, arguments)
+    return 0 if predicted else EXIT_NOTHING_PREDICTED
 
 
 def _parser() -> OneLineParser:
@@ -197,7 +202,8 @@ def _say(text: str) -> None:
         raise DataError(f"standard output cannot be written ({error.strerror})") from error
 
 
-def _predict_arguments(options: argparse.Namespace) -> None:
+def _predict_arguments(options: argparse.Namespace) -> bool:
+    """Predict what stands on the command line; return whether any of it could be."""
     from graphormer_sepnorm.inference.predictor import Predictor
 
     predictor = Predictor.load(options.model, options.device)
@@ -207,11 +213,12 @@ def _predict_arguments(options: argparse.Namespace) -> None:
         units = [f" [{unit}]" if unit else "" for unit in task.units]
         names = [f"{name}{unit}" for name, unit in zip(task.targets, units, strict=True)]
         _say(_aligned(["smiles", *names, ""], _rows(predictions, together=True)))
-        return
-    from graphormer_sepnorm.tables.writer import create_table
+    else:
+        from graphormer_sepnorm.tables.writer import create_table
 
-    columns = ["smiles", *(f"pred_{name}" for name in task.targets), "warning", "error"]
-    create_table("-", columns).write(_rows(predictions, together=False))
+        columns = ["smiles", *(f"pred_{name}" for name in task.targets), "warning", "error"]
+        create_table("-", columns).write(_rows(predictions, together=False))
+    return not all(predictions.errors)
 
 
 def _rows(predictions: Predictions, together: bool) -> list[list[str]]:
@@ -237,7 +244,8 @@ def _aligned(header: list[str], rows: list[list[str]]) -> str:
     )
 
 
-def _predict_file(options: argparse.Namespace, arguments: list[str]) -> None:
+def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
+    """Predict a file; return whether any of its rows could be, true where it has none."""
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.inference.stream import predict_table
@@ -272,6 +280,7 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> None:
             _say(text)
         else:
             print(text, file=sys.stderr)
+    return not outcome.rows or sum(outcome.errors.values()) < outcome.rows
 
 
 def _what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:

@@ -22,6 +22,7 @@ from filelock import FileLock
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, packed_blocks
 from graphormer_sepnorm.graphs.structure import PairTypes
+from graphormer_sepnorm.graphs.structure_block import UNREACHABLE_DISTANCE
 
 log = logging.getLogger(__name__)
 
@@ -104,11 +105,20 @@ class GraphStore:
 
     def bond_codes_of(self, indices: Iterable[int]) -> np.ndarray:
         """Bond codes ``[kinds, K]`` that occur in the graphs `indices`, each kind once."""
+        bonds = np.flatnonzero(self._pair_types_of(indices) & (self.type_distance == 1))
+        return self.bond_kinds[np.unique(self.type_kind[self.type_start[bonds]])]
+
+    def are_connected(self, indices: Iterable[int]) -> bool:
+        """Whether each of the graphs `indices` is of one piece."""
+        unreachable = self.type_distance == UNREACHABLE_DISTANCE
+        return not bool((self._pair_types_of(indices) & unreachable).any())
+
+    def _pair_types_of(self, indices: Iterable[int]) -> np.ndarray:
+        """Which pair types occur in the graphs `indices`, bool ``[types]``."""
         occurs = np.zeros(len(self.type_distance), dtype=bool)
         for i in indices:
             occurs[self.pair_type[self.first_pair[i] : self.first_pair[i + 1]]] = True
-        bonds = np.flatnonzero(occurs & (self.type_distance == 1))
-        return self.bond_kinds[np.unique(self.type_kind[self.type_start[bonds]])]
+        return occurs
 
     @classmethod
     def from_graphs(cls, graphs: Iterable[Any], max_path_length: int) -> GraphStore:

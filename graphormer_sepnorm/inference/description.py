@@ -85,6 +85,7 @@ def _training(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
     atoms = (facts.get("training_summary") or {}).get("atoms")
     if atoms:
         text += f" of {atoms['min']} to {atoms['max']} atoms"
+        text += ", each of one piece" if facts["training_summary"].get("connected") else ""
     rows = [("trained on", text)]
     if "global_step" in checkpoint:
         rows.append(

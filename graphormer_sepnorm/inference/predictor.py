@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from graphormer_sepnorm.chem.features import get_featuriser
-from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
+from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces, parse_smiles
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.graphs.batch import Collator
 from graphormer_sepnorm.graphs.loading import bounded
@@ -107,8 +107,9 @@ class Predictor:
             ) from error
         self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
         self._unseen = UnseenCodes(self._featuriser, self.vocabulary)
-        atoms = (self.facts.get("training_summary") or {}).get("atoms")
-        self._largest_seen = atoms["max"] if atoms else None
+        summary = self.facts.get("training_summary") or {}
+        self._largest_seen = summary["atoms"]["max"] if "atoms" in summary else None
+        self._only_connected = summary.get("connected", False)
         self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
         try:
@@ -228,6 +229,7 @@ class Predictor:
                 unseen[number],
                 self._featuriser.remarks(molecule),
                 self._size(int(graphs.num_atoms[number])),
+                self._pieces(molecule),
             ]
             warnings[places[number]] = "; ".join(remark for remark in remarks if remark)
         if len(understood) < len(graphs):
@@ -238,6 +240,10 @@ class Predictor:
         if self._largest_seen is None or atoms <= self._largest_seen:
             return ""
         return f"{atoms} atoms; the largest molecule in training had {self._largest_seen}"
+
+    def _pieces(self, molecule: Any) -> str:
+        pieces = count_pieces(molecule) if self._only_connected else 1
+        return f"{pieces} pieces; molecules in training had one" if pieces > 1 else ""
 
     @torch.inference_mode()
     def _values(self, graphs: PackedGraphs) -> np.ndarray:

@@ -47,9 +47,11 @@ class UnseenCodes:
         if atoms[:, 0].any():
             labels = self._featuriser.atom_labels(molecule)
             new = sorted({labels[atom] for atom in np.flatnonzero(atoms[:, 0])})
-            return (
-                f"not understood by this model: {', '.join(new)} did not occur in its training data"
-            ), ""
+            words = [
+                "H (written as an atom, as deuterium is)" if one == "H" else one for one in new
+            ]
+            what = ", ".join(words)
+            return f"not understood by this model: {what} did not occur in its training data", ""
         words = [
             *_words(graph.atom_codes, atoms, self._featuriser.atom_tables),
             *_words(graph.bond_codes, bonds, self._featuriser.bond_tables),

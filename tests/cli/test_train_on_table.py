@@ -90,6 +90,7 @@ def test_checkpoint_knows_what_it_was_trained_on(table_run: TableRun) -> None:
     summary = facts["training_summary"]
     assert summary["targets"][0]["labels"] == facts["training_graphs"]
     assert summary["atoms"]["max"] >= summary["atoms"]["min"] > 0
+    assert summary["connected"] is True
     assert facts["validation"]["validation_mae"] > 0
 
 

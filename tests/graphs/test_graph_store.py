@@ -51,6 +51,12 @@ def assert_equal(one: GraphStore, other: GraphStore) -> None:
     assert np.array_equal(one.first_pair, other.first_pair)
 
 
+def test_connected_graphs() -> None:
+    store = GraphStore.from_graphs(graphs(), 5)  # the last one is of two pieces
+    assert store.are_connected([0, 1, 2])
+    assert not store.are_connected([1, 3])
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """A complete store; the folder above it may not be there before the first build."""

@@ -46,10 +46,12 @@ def test_description_holds_what_predicting_needs_to_know(checkpoint, tmp_path):
     lines = describe(checkpoint, tmp_path / "model.ckpt").splitlines()
     text = "\n".join(lines)
     assert "property [mol/L]; 902 labels from -11.6 to 1.58, mean -3" in text
-    assert "a test (fingerprint none), 902 molecules of 1 to 55 atoms" in text
+    assert "a test (fingerprint none), 902 molecules of 1 to 55 atoms\n" in text
     assert "epoch 5, step 150" in text
     assert "mae 0.6543" in text
     assert "by molecule-1" in text
+    checkpoint[KEY]["training_summary"]["connected"] = True
+    assert "1 to 55 atoms, each of one piece\n" in describe(checkpoint, tmp_path / "model.ckpt")
     model = Graphormer(GraphormerConfig(**checkpoint[KEY]["model"]))
     assert f"{count_parameters(model):,} parameters" in text
     assert all(line == line.rstrip() for line in lines)

@@ -124,6 +124,45 @@ def test_molecules_beyond_the_training_data_and_beyond_the_limit():
     assert np.isnan(predictions.values[2, 0])
 
 
+@pytest.mark.parametrize(
+    ("connected", "warnings"),
+    [
+        (
+            True,
+            [
+                "",
+                "2 pieces; molecules in training had one",
+                "3 pieces; molecules in training had one",
+            ],
+        ),
+        (False, ["", "", ""]),
+        (None, ["", "", ""]),  # a checkpoint of an earlier release does not know
+    ],
+)
+def test_pieces_where_training_had_none(connected, warnings):
+    checkpoint = make_checkpoint()
+    atoms = {"min": 1, "mean": 5, "max": 9}
+    known = {} if connected is None else {"connected": connected}
+    checkpoint[KEY]["training_summary"] = {"atoms": atoms, "targets": [], **known}
+    predictions = Predictor(checkpoint, "cpu").predict(["CCO", "CCO.CC", "C.C.C"])
+    assert list(predictions.warnings) == warnings
+    assert np.isfinite(predictions.values).all()
+
+
+def test_what_is_no_smiles_is_told_from_an_empty_cell(predictor):
+    errors = predictor.predict([Chem.MolFromSmiles("CCO"), 5, None, float("nan")]).errors
+    assert errors[:2] == (
+        "this is no text but of the type Mol: give SMILES",
+        "this is no text but of the type int: give SMILES",
+    )
+    assert errors[2] == errors[3] == "the SMILES is empty"
+
+
+def test_deuterium_is_named(predictor):
+    (error,) = predictor.predict(["[2H]C"]).errors
+    assert "H (written as an atom, as deuterium is) did not occur" in error
+
+
 def test_memory_of_a_batch_is_bounded(predictor, monkeypatch):
     seen = []
     values = Predictor._values
