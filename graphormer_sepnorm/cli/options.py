@@ -28,6 +28,20 @@ CHANGEABLE = tuple(
         *("dropout", "attention_dropout", "input_dropout", "drop_path"),
     )
 )
+# What options are called elsewhere.
+_ELSEWHERE = {
+    "lr": "model.learning_rate",
+    "wd": "model.weight_decay",
+    "hidden_size": "model.width",
+    "hidden_dim": "model.width",
+    "num_layers": "model.layers",
+    "num_heads": "model.heads",
+    "epochs": "trainer.max_epochs",
+    "gpus": "trainer.devices",
+    "seed": "seed_everything",
+    "target": "data.target_columns",
+    "targets": "data.target_columns",
+}
 # Set by other options (see TrainCLI.add_arguments_to_parser), so not options of their own.
 LINKED = ("model.seed", "data.seed", "data.max_path_length")
 
@@ -77,7 +91,10 @@ def _one_line(message: str, names: list[str]) -> str:
 
 def _suggest(name: str, names: list[str]) -> str:
     """Suggest an option; one whose last part is the same, such as model.norm for norm, first."""
-    same_end = [known for known in names if known.rpartition(".")[2] == name.rpartition(".")[2]]
+    end = name.rpartition(".")[2]
+    same_end = [known for known in names if known.rpartition(".")[2] == end]
+    if not same_end and _ELSEWHERE.get(end) in names:
+        same_end = [_ELSEWHERE[end]]
     suggestion = f" (did you mean '{same_end[0]}'?)" if same_end else did_you_mean(name, names)
     return suggestion.replace("'", "'--", 1) if suggestion else ""
 

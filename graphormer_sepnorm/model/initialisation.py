@@ -14,6 +14,7 @@ from torch import nn
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 from graphormer_sepnorm.model.bias_mixing import BiasMixing
 from graphormer_sepnorm.model.degree_scaler import DegreeScaler
+from graphormer_sepnorm.model.norm_arms import SeparateNorm, SharedNorm
 from graphormer_sepnorm.model.rings import RingEncoding
 
 _STD = 0.02
@@ -24,7 +25,8 @@ def initialise(model: nn.Module, layers: int, seed: int) -> None:
     """Initialise as version 1 of the reference implementation.
 
     Linear weights are drawn from N(0, 0.02 / sqrt(layers)), linear biases are 0, embeddings and
-    other tables are drawn from N(0, 0.02). Norms start as the identity, and so does what changes
+    other tables are drawn from N(0, 0.02). Norms start as the identity (one that is neither
+    LayerNorm nor BatchNorm as it was made), and so does what changes
     Graphormer's own numbers (`BiasMixing`, `DegreeScaler`) or must not be random where no training
     molecule reaches it (`RingEncoding`).
 
@@ -33,6 +35,12 @@ def initialise(model: nn.Module, layers: int, seed: int) -> None:
         layers: Number of transformer layers.
         seed: With the name of a parameter it decides its values.
     """
+    norms = {
+        norm
+        for arm in model.modules()
+        if isinstance(arm, SharedNorm | SeparateNorm)
+        for norm in arm.modules()
+    }
     for prefix, module in model.named_modules():
         if isinstance(module, MaskedBatchNorm):
             module.running_mean.zero_()
@@ -40,6 +48,8 @@ def initialise(model: nn.Module, layers: int, seed: int) -> None:
             module.num_batches_tracked.zero_()
         if isinstance(module, BiasMixing | DegreeScaler | RingEncoding):
             module.set_neutral()
+            continue
+        if module in norms and not isinstance(module, MaskedBatchNorm | nn.LayerNorm):
             continue
         for name, parameter in module.named_parameters(prefix=prefix, recurse=False):
             short = name.rpartition(".")[2]

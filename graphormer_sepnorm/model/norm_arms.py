@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 
-NORMS = ("shared-ln", "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
 NORM_ALIASES = {"sharenorm": "shared-ln", "sepnorm": "bn+ln"}
 
 
@@ -106,7 +105,13 @@ class SeparateNorm(nn.Module):
 
 NormArm = SharedNorm | SeparateNorm
 
+# A norm of channels D, called with rows ``[M, D]`` and, for atoms, a mask of the real ones (None:
+# all are). One more kind here is one more arm, shared and with every other (docs/python.md).
 NORM_KINDS: dict[str, Callable[[int], nn.Module]] = {"ln": LayerNorm, "bn": MaskedBatchNorm}
+NORMS = (
+    *(f"shared-{kind}" for kind in NORM_KINDS),
+    *(f"{token}+{atom}" for token in reversed(NORM_KINDS) for atom in NORM_KINDS),
+)
 
 
 def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:
@@ -131,4 +136,6 @@ def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:
         token, atom = kind, kind
     else:
         token, atom = name.split("+")
-    return SeparateNorm(NORM_KINDS["ln" if first else token](channels), NORM_KINDS[atom](channels))
+    if first and token == "bn":
+        token = "ln"
+    return SeparateNorm(NORM_KINDS[token](channels), NORM_KINDS[atom](channels))

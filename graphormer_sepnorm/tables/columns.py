@@ -133,7 +133,7 @@ def parse_number(cell: object) -> float:
     try:
         number = float(text)
     except ValueError:
-        raise ValueError(f"{cell!r} is not a number") from None
+        raise ValueError(f"{cell!r} is not a number, nor true or false") from None
     if math.isinf(number):
         raise ValueError(f"{cell!r} is not finite")
     return number

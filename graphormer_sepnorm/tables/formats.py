@@ -50,6 +50,6 @@ def format_of(path: str | Path) -> str:
     if format is None or (gzipped and format == "parquet"):
         raise DataError(
             f"{path}: what format is this? Names end in {', '.join(_SUFFIXES)}, all but Parquet "
-            "also with .gz after it; or say the format"
+            "also with .gz after it; save a spreadsheet as CSV"
         )
     return format

@@ -239,6 +239,8 @@ def test_run_goes_on_from_its_last_checkpoint(
         ("fit --model.norm sepnrom", "unknown norm 'sepnrom' (did you mean 'sepnorm'?)"),
         ("fit --model.lr 0.1", "unknown option --model.lr"),
         ("fit --model.layer 3", "unknown option --model.layer (did you mean '--model.layers'?)"),
+        ("fit --epochs 3", "unknown option --epochs (did you mean '--trainer.max_epochs'?)"),
+        ("fit --model.lr 1", "unknown option --model.lr (did you mean '--model.learning_rate'?)"),
         ("fit --norm sepnorm", "unknown option --norm (did you mean '--model.norm'?)"),
         ("fit --model.layers three", "--model.layers: Expected a <class 'int'>. Got value: three"),
         ("fit --model.loss l3", "--model.loss: "),

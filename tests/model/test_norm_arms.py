@@ -8,6 +8,9 @@ from reference.models import ARMS, randomise, relative_error
 from torch import Tensor
 
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.model import norm_arms
+from graphormer_sepnorm.model.config import GraphormerConfig
+from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.norm_arms import NORM_ALIASES, NORMS, make_norm, norm_name
 
 EXACT = 1e-11
@@ -133,3 +136,21 @@ def test_an_unknown_norm_names_the_choices(wrong, hint):
     assert ("did you mean" in message) == (hint is not None)
     if hint:
         assert f"did you mean '{hint}'?" in message
+
+
+class RMSNorm(torch.nn.RMSNorm):
+    def forward(self, rows, real=None):
+        return super().forward(rows)
+
+
+def test_one_more_kind_of_norm_is_one_more_arm(monkeypatch):
+    """As docs/python.md says; it keeps the start that it was made with."""
+    monkeypatch.setitem(norm_arms.NORM_KINDS, "rms", RMSNorm)
+    monkeypatch.setattr(norm_arms, "NORMS", (*NORMS, "bn+rms", "shared-rms"))
+    for arm in ("bn+rms", "shared-rms"):
+        config = GraphormerConfig(norm=arm, layers=2, width=16, heads=2, atom_rows=5, bond_rows=5)
+        model = Graphormer(config)
+        model.initialise(3)
+        found = [module for module in model.modules() if isinstance(module, RMSNorm)]
+        assert len(found) == 5  # two a layer and the last
+        assert all(torch.equal(norm.weight, torch.ones(16)) for norm in found)

@@ -39,7 +39,7 @@ def test_the_name_says_the_format(name: str, format: str) -> None:
 
 @pytest.mark.parametrize("name", ["table", "t.xlsx", "t.gz", "t.parquet.gz", ".csv/x", "-"])
 def test_a_name_that_says_no_format_is_refused(name: str) -> None:
-    with refused(name, "what format", ".csv", "say the format"):
+    with refused(name, "what format", ".csv", "save a spreadsheet as CSV"):
         format_of(name)
 
 
