@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphormer_sepnorm.cli.predictions_file import write_test_predictions
 from graphormer_sepnorm.datasets.data_module import SPLITS
 from graphormer_sepnorm.datasets.data_report import DataReport
 from graphormer_sepnorm.errors import GraphormerError
@@ -62,7 +63,10 @@ def report_evaluation(cli: TrainCLI, split: str, checkpoint: str) -> None:
 
 
 def report_fit(cli: TrainCLI, run_directory: Path) -> None:
-    """Test the best checkpoint of a finished run; print the table, write ``summary.json``."""
+    """Test the best checkpoint of a finished run; print the table and keep what came out.
+
+    ``summary.json`` has the numbers, ``test_predictions.csv`` each molecule.
+    """
     trainer: Any = cli.trainer
     module = cli.model
     if trainer.fast_dev_run:
@@ -99,6 +103,10 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
         "graphs_per_second": round(throughput.graphs_per_second * trainer.world_size, 1),
         "checkpoint": str(best),
     }
+    predictions = module.test_predictions()
+    # Of a part of the split (--trainer.limit_test_batches) there is no table.
+    if len(predictions) == len(cli.datamodule.indices("test")):
+        write_test_predictions(run_directory, cli.datamodule, predictions)
     write_json(run_directory / "summary.json", result, indent=None)
     name, unit = METRIC_NAMES[metric], units(module)
     rows = [(f"Graphormer, {module.model.config.norm}", f"{values[f'test_{metric}']:.4f}{unit}")]

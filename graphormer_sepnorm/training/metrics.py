@@ -100,9 +100,13 @@ class SplitMetrics(torchmetrics.Metric):
 
     Args:
         task: What is predicted, and so which metric.
+
+    Attributes:
+        evaluated: Predictions ``[G, T]`` of the last evaluation, by graph id; real units or logits.
     """
 
     full_state_update = False
+    evaluated: Tensor
     predictions: list[Tensor]
     targets: list[Tensor]
     graph_ids: list[Tensor]
@@ -142,6 +146,7 @@ class SplitMetrics(torchmetrics.Metric):
         does.
         """
         predictions, targets, _ = self.rows()
+        self.evaluated = predictions
         if self.task.metric == "mae":
             values = mean_absolute_errors(predictions, targets)
             defined = (~targets.isnan()).any(dim=0)

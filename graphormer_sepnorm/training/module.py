@@ -519,6 +519,11 @@ class GraphormerModule(LightningModule):
         # The same in every process already; a mean over them would round.
         self.log_dict(values, sync_dist=True, reduce_fx="max")
 
+    def test_predictions(self) -> np.ndarray:
+        """Return what the last test gave: real units, or probabilities of class 1, ``[n, T]``."""
+        values = self._metrics_of("test").evaluated
+        return (values.sigmoid() if self.task.kind == "binary" else values).numpy()
+
     def configure_optimizers(self) -> Any:
         """Return the optimiser and its schedule, stepped after every optimiser step.
 

@@ -70,6 +70,7 @@ def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
         "run.json",
         "summary.json",
         "tensorboard",
+        "test_predictions.csv",
     }
     assert {path.name for path in (run.directory / "checkpoints").iterdir()} == {
         "best.ckpt",

@@ -82,6 +82,34 @@ def test_report_comes_before_training_and_stays(table_run: TableRun) -> None:
     assert "furlong" in said
 
 
+def test_predictions_of_the_test_molecules_are_kept(table_run: TableRun, capsys) -> None:
+    with (table_run.directory / "test_predictions.csv").open(newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert list(rows[0]) == ["number", "row", "smiles", "label_logX", "pred_logX"]
+    with (table_run.directory / "splits.csv").open(newline="") as handle:
+        splits = [row for row in csv.DictReader(handle) if row["split"] == "test"]
+    assert sorted((row["row"], row["smiles"]) for row in rows) == sorted(
+        (row["row"], row["smiles"]) for row in splits
+    )
+    assert [row["number"] for row in rows] == [str(number) for number in range(len(rows))]
+    labels, predicted = (
+        np.array([float(row[name]) for row in rows]) for name in ("label_logX", "pred_logX")
+    )
+    summary = json.loads((table_run.directory / "summary.json").read_text())
+    assert np.abs(labels - predicted).mean() == pytest.approx(summary["test_mae"], rel=1e-6)
+    # Row 1 is the first of the table, behind its header.
+    table = [float(value) if value != ">4" else None for _, value, _ in table_rows(table_run)]
+    assert [table[int(row["row"]) - 1] for row in rows] == pytest.approx(labels.tolist())
+    assert predict([str(table_run.directory), *(row["smiles"] for row in rows)]) == 0
+    again = [row["pred_logX"] for row in csv.DictReader(io.StringIO(capsys.readouterr().out))]
+    assert [float(value) for value in again] == pytest.approx(predicted.tolist(), rel=1e-4)
+
+
+def table_rows(run: TableRun) -> list[list[str]]:
+    with run.table.open(newline="") as handle:
+        return list(csv.reader(handle))[1:]
+
+
 def test_checkpoint_knows_what_it_was_trained_on(table_run: TableRun) -> None:
     facts = read_checkpoint(table_run.directory)[KEY]
     assert facts["dataset"] == "mine"
@@ -202,6 +230,14 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     assert header == ["smiles", "pred_active", "pred_long", "warning", "error"]
     values = np.array([row[1:3] for row in rows if not row[4]], dtype=float)
     assert ((values > 0) & (values < 1)).all()
+    with (tmp_path / "run" / "test_predictions.csv").open(newline="") as file:
+        kept = list(csv.DictReader(file))
+    assert {row["label_active"] for row in kept} <= {"0", "1", ""}
+    assert predict([str(tmp_path / "run"), *(row["smiles"] for row in kept)]) == 0
+    again = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    for name in ("pred_active", "pred_long"):
+        expected = [float(row[name]) for row in again]
+        assert [float(row[name]) for row in kept] == pytest.approx(expected, rel=1e-4)
 
 
 def test_loss_decides_where_the_validation_labels_define_no_auroc(tmp_path, capsys, caplog) -> None:

@@ -1,0 +1,52 @@
+"""The file test_predictions.csv of a run: what its best checkpoint says of each test molecule."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.files import replacing
+
+FILE = "test_predictions.csv"
+
+
+def write_test_predictions(
+    directory: Path, data: MoleculeDataModule, predictions: np.ndarray
+) -> None:
+    """Write a row for each test molecule, in their order.
+
+    ``number`` counts them from 0; of a user's table ``row`` is the row there, as in ``splits.csv``.
+    ``smiles`` is there where the data have it. Behind them stand ``label_<target>``, empty where
+    one is missing, and ``pred_<target>``: in the unit of the labels, or the probability of class 1.
+
+    Args:
+        directory: Of the run.
+        data: That it was tested on.
+        predictions: ``[test molecules, T]``.
+    """
+    splits = data.splits
+    columns: dict[str, list] = {"number": list(range(len(predictions)))}
+    if splits.report:
+        columns["row"] = list(splits.report.splits["test"].rows)
+    if splits.smiles:
+        columns["smiles"] = splits.smiles["test"]
+    labels = data.store.targets[data.indices("test")]
+    for name, column in zip(splits.task.targets, labels.T, strict=True):
+        columns[f"label_{name}"] = _cells(column)
+    for name, column in zip(splits.task.targets, predictions.T, strict=True):
+        columns[f"pred_{name}"] = _cells(column)
+    with (
+        replacing(directory / FILE) as partial,
+        partial.open("w", newline="", encoding="utf-8") as file,
+    ):
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def _cells(values: np.ndarray) -> list[str]:
+    return ["" if math.isnan(value) else f"{value:.9g}" for value in values.tolist()]
