@@ -78,6 +78,7 @@ def collect(directory: Path, baseline: str | None = None) -> dict[str, Any]:
         "molecules": {name: len(part) for name, part in data.splits.parts.items()},
         "task": task.to_plain(),
         "metric": metric,
+        "selected_on": (read_json(finished[0].directory / "run.json") or {}).get("selected_on"),
         "better": "lower" if metric == "mae" else "higher",
         "unit": task.units[0] if len(set(task.units)) == 1 and metric == "mae" else "",
         "command": comparison.command_line(),

@@ -248,13 +248,9 @@ def method(results: Results) -> str:
 def _tested(results: Results) -> str:
     targets = len(results["task"]["targets"])
     metric = metric_name(results)
-    if targets == 1:
-        return f"Tested is the checkpoint of each run whose validation {metric} is best."
-    chosen = "loss" if results["task"]["kind"] == "regression" else metric
-    return (
-        f"The {metric} is the mean over {targets} targets. Tested is the checkpoint of each run "
-        f"whose validation {chosen} is best."
-    )
+    chosen = "loss" if results.get("selected_on") == "validation_loss" else metric
+    mean = f"The {metric} is the mean over {targets} targets. " if targets > 1 else ""
+    return f"{mean}Tested is the checkpoint of each run whose validation {chosen} is best."
 
 
 def arm_label(results: Results, name: str) -> str:

@@ -19,6 +19,7 @@ from graphormer_sepnorm.compare.report.latex import latex, to_latex
 from graphormer_sepnorm.compare.report.text import (
     answers,
     cautions,
+    method,
     number,
     p_value,
     signed,
@@ -173,6 +174,18 @@ def test_many_arms_that_are_not_resolved_share_a_sentence(values):
 @pytest.mark.parametrize("resolved", [4, 5])
 def test_of_many_arms_at_most_one_is_not_resolved(values, resolved):
     assert len(answers(with_many_arms(values, resolved))) == 5
+
+
+@pytest.mark.parametrize(
+    ("selected", "chosen"),
+    [("validation_mae", "MAE"), ("validation_loss", "loss"), (None, "MAE")],
+)
+def test_what_chose_the_checkpoints(selected, chosen, values):
+    said = f"Tested is the checkpoint of each run whose validation {chosen} is best."
+    assert f". {said}" in method({**values, "selected_on": selected})
+    task = {**values["task"], "targets": ["a", "b"]}
+    several = method({**values, "task": task, "selected_on": selected})
+    assert f"The MAE is the mean over 2 targets. {said}" in several
 
 
 def test_few_seeds_are_said_aloud(values):
