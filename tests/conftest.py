@@ -6,6 +6,7 @@ import hashlib
 import ipaddress
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -28,6 +29,10 @@ NO_DATA = (
 # work takes several times as long.
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
+
+# In the background tests are started with Ctrl-C ignored, and what is ignored stays so.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # These take longest: they go first, so that no worker of several waits for them at the end.
 LONGEST = ("test_readme.py", "test_compare.py", "test_resume.py", "test_distributed.py")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -25,8 +24,6 @@ def start(
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         start_new_session=new_session,
-        # Tests that are run in the background are started with Ctrl-C ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
