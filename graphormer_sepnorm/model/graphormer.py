@@ -197,4 +197,4 @@ class Graphormer(nn.Module):
 
 def _normalise(norm: NormArm, rows: Tensor, batch: GraphBatch) -> Tensor:
     """Apply a norm arm to packed rows ``[R, C]``."""
-    return norm.packed(rows, batch.num_graphs, batch.real_atoms)
+    return norm(rows, batch.num_graphs, batch.real_atoms)

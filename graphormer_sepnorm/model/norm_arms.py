@@ -59,19 +59,14 @@ class SharedNorm(nn.Module):
         super().__init__()
         self.norm = norm
 
-    def forward(
-        self, graph_token: Tensor, atoms: Tensor, real_atoms: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Normalise ``graph_token [B, D]`` and ``atoms [M, D]``; shapes are kept."""
-        num_graphs = len(graph_token)
-        real = None
-        if real_atoms is not None:
-            real = torch.cat([real_atoms.new_ones(num_graphs), real_atoms])
-        rows = self.norm(torch.cat([graph_token, atoms]), real)
-        return rows[:num_graphs], rows[num_graphs:]
+    def forward(self, rows: Tensor, num_graphs: int, real_atoms: Tensor | None = None) -> Tensor:
+        """Normalise rows ``[B + M, D]``, graph tokens first.
 
-    def packed(self, rows: Tensor, num_graphs: int, real_atoms: Tensor | None) -> Tensor:
-        """Normalise rows ``[B + M, D]``, graph tokens first, as `forward` does."""
+        Args:
+            rows: Graph tokens, then atoms.
+            num_graphs: B.
+            real_atoms: Which atoms are none of padding, bool ``[M]``; None: all.
+        """
         if real_atoms is not None:
             real_atoms = torch.cat([real_atoms.new_ones(num_graphs), real_atoms])
         return self.norm(rows, real_atoms)
@@ -90,17 +85,11 @@ class SeparateNorm(nn.Module):
         self.graph_token_norm = graph_token_norm
         self.atom_norm = atom_norm
 
-    def forward(
-        self, graph_token: Tensor, atoms: Tensor, real_atoms: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Normalise ``graph_token [B, D]`` and ``atoms [M, D]``; shapes are kept."""
-        return self.graph_token_norm(graph_token), self.atom_norm(atoms, real_atoms)
-
-    def packed(self, rows: Tensor, num_graphs: int, real_atoms: Tensor | None) -> Tensor:
-        """Normalise rows ``[B + M, D]``, graph tokens first, as `forward` does."""
+    def forward(self, rows: Tensor, num_graphs: int, real_atoms: Tensor | None = None) -> Tensor:
+        """Normalise rows ``[B + M, D]``, graph tokens first; see `SharedNorm`."""
         # Not slices: the gradient of each would be as large as `rows`, mostly zeros.
         graph_token, atoms = rows.split([num_graphs, len(rows) - num_graphs])
-        return torch.cat(self(graph_token, atoms, real_atoms))
+        return torch.cat([self.graph_token_norm(graph_token), self.atom_norm(atoms, real_atoms)])
 
 
 NormArm = SharedNorm | SeparateNorm

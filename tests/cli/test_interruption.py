@@ -46,18 +46,17 @@ def handlers() -> list:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_during_an_import(number: int, tmp_path: Path) -> None:
-    done = ended(number, "import library", tmp_path)
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("import library", "interrupted while libraries were imported"),
+        ("signal.raise_signal(int(arguments[0]))", "interrupted; nothing was saved"),
+    ],
+)
+def test_one_line_ends_the_command(body: str, said: str, number: int, tmp_path: Path) -> None:
+    done = ended(number, body, tmp_path)
     assert done.returncode == 130
-    assert done.stderr == "train.py: interrupted while libraries were imported\n"
-    assert done.stdout == ""
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_elsewhere(number: int, tmp_path: Path) -> None:
-    done = ended(number, "signal.raise_signal(int(arguments[0]))", tmp_path)
-    assert done.returncode == 130
-    assert done.stderr == "train.py: interrupted; nothing was saved\n"
+    assert done.stderr == f"train.py: {said}\n"
     assert done.stdout == ""
 
 
