@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.compare.comparison import Comparison
+from graphormer_sepnorm.compare.paper import relative_percent
 from graphormer_sepnorm.compare.roc_statistics import (
     auc_standard_error,
     delong,
@@ -17,10 +18,6 @@ from graphormer_sepnorm.compare.roc_statistics import (
 from graphormer_sepnorm.compare.statistics import holm, paired_difference, paired_errors
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.model.norm_arms import norm_name
-
-# Relative change of the test metric that SepNorm's paper reports for Graphormer, in percent
-# (Chen et al. 2023, table of graph tasks): single numbers, without seeds, of a variant not named.
-PAPER_PERCENT = {"zinc": -24.6, "zinc-subset": -12.2, "ogbg-molhiv": 3.1}
 
 
 @dataclass(frozen=True)
@@ -129,4 +126,4 @@ def _paper(comparison: Comparison, name: str, dataset: str) -> float | None:
     norms = norm_name(before["model.norm"]), norm_name(after["model.norm"])
     if norms[0] != "shared-ln" or norms[1] not in ("bn+ln", "bn+bn"):
         return None
-    return PAPER_PERCENT.get(dataset)
+    return relative_percent(dataset)

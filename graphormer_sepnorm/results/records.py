@@ -150,7 +150,7 @@ def add_to_records(folder: Path, experiments: Iterable[Experiment]) -> list[Expe
 
 
 def _read(path: Path) -> Experiment:
-    content = read_json(path)
+    content = require_json(path)
     if content.pop("format_version", None) != FORMAT_VERSION:
         raise DataError(f"{path} is no record of this version of the program: remove it")
     try:
@@ -183,7 +183,7 @@ def write_text(path: Path, text: str) -> None:
         raise DataError(f"cannot write {path} ({error.strerror})") from error
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def require_json(path: Path) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:

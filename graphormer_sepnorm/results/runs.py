@@ -16,7 +16,7 @@ from graphormer_sepnorm.compare.comparison import Comparison, flat
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.model.norm_arms import norm_name
 from graphormer_sepnorm.results.commands import NO_DIFFERENCE, name_and_commands
-from graphormer_sepnorm.results.records import Experiment, SeedRun, read_json
+from graphormer_sepnorm.results.records import Experiment, SeedRun, require_json
 
 RUN_FORMAT = 1  # of run.json, see training/run_record.py
 
@@ -57,14 +57,14 @@ def read_run(directory: Path, defaults: Mapping[str, Any]) -> Experiment:
         DataError: It is damaged or of another version.
     """
     path = directory / "run.json"
-    record = read_json(path)
+    record = require_json(path)
     if record.get("format_version", RUN_FORMAT) != RUN_FORMAT:
         raise DataError(
             f"{path} was written by another version of this program (format "
             f"{record['format_version']}, here {RUN_FORMAT}): take its results with that version"
         )
     summary_path = directory / "summary.json"
-    summary = read_json(summary_path) if summary_path.is_file() else {}
+    summary = require_json(summary_path) if summary_path.is_file() else {}
     configuration = _configuration(directory)
     try:
         return _experiment(directory, record, summary, configuration, defaults)

@@ -10,6 +10,7 @@ from sklearn.metrics import average_precision_score
 
 from graphormer_sepnorm.compare.embeddings import OUTPUT
 from graphormer_sepnorm.compare.model_geometry import ATOMS, GRAPH_TOKEN
+from graphormer_sepnorm.compare.paper import in_words
 from graphormer_sepnorm.compare.predictions import Predictions
 from graphormer_sepnorm.compare.report.blocks import Table
 from graphormer_sepnorm.compare.report.data import (
@@ -23,7 +24,6 @@ from graphormer_sepnorm.compare.report.data import (
 )
 from graphormer_sepnorm.compare.report.text import (
     NONE,
-    PAPER,
     arm_label,
     decimals_of,
     interval,
@@ -113,7 +113,7 @@ def differences_table(results: Results) -> Table | None:
     if not rows:
         return None
     quotable = any(one.get("paper_relative_percent") for one in made_comparisons(results))
-    said = PAPER.get(results["dataset"]) if quotable else None
+    said = in_words(results["dataset"]) if quotable else None
     quoted = (
         f" The paper reports {said} for this data set: single numbers, of a variant of SepNorm "
         "that it does not name."
