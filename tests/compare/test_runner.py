@@ -265,7 +265,7 @@ def test_second_interruption_ends_at_once(quick: bool, workplace: Workplace) -> 
         def interrupt() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
             if quick:  # two of one kind may arrive as one
-                os.kill(os.getpid(), signal.SIGHUP)
+                os.kill(os.getpid(), signal.SIGINT)
             else:
                 asked = (run.directory / "asked").exists
                 when(asked, lambda: os.kill(os.getpid(), signal.SIGTERM))
