@@ -182,6 +182,9 @@ def _limits(options: argparse.Namespace) -> dict[str, int]:
 
 
 def _info(arguments: list[str]) -> None:
+    if arguments in (["-h"], ["--help"]):
+        _say("usage: predict.py info MODEL\n\nSay what a model predicts, how well, and from what.")
+        return
     if len(arguments) != 1 or arguments[0].startswith("-"):
         raise ConfigError("usage: predict.py info MODEL")
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint

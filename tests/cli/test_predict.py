@@ -103,9 +103,10 @@ def test_random_tables_come_back_cell_by_cell(model, tmp_path, small_chunks, hea
     for row, given_row in zip(cells, rows, strict=True):
         row.insert(place, given_row[0])
     source, output = write_csv(tmp_path / "in.csv", [names, *cells]), tmp_path / "out.csv"
-    assert main([str(model), "-i", str(source), "-o", str(output), "--overwrite", "--quiet"]) == 0
+    status = main([str(model), "-i", str(source), "-o", str(output), "--overwrite", "--quiet"])
     written = rows_of(output)
     assert len(written) == len(rows) + 1
+    assert status == int(bool(rows) and all(row[-1] for row in written[1:]))  # the last is `error`
     assert written[0][: len(names)] == names
     assert [row[: len(names)] for row in written[1:]] == cells
     added = written[0][len(names) :]
@@ -204,6 +205,21 @@ def test_mistakes_are_one_line_and_status_2(said, model, tmp_path, capsys, monke
     assert said in one_line(capsys)
     assert (source.read_bytes(), model.read_bytes()) == before
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+@pytest.mark.parametrize(("molecules", "status"), [(["CCO", "C(("], 0), (["C((", "?"], 1), ([], 0)])
+def test_status_tells_when_nothing_could_be_predicted(molecules, status, model, tmp_path, capsys):
+    if molecules:
+        assert main([str(model), *molecules]) == status
+    source = tmp_path / "in.csv"
+    source.write_text("\n".join(["smiles", *molecules]) + "\n")
+    assert main([str(model), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == status
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 1 + len(molecules)
+
+
+def test_help_of_info(capsys):
+    assert main(["info", "--help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: predict.py info MODEL\n")
 
 
 def test_a_column_may_be_called_like_a_molecule(model, tmp_path, capsys):
