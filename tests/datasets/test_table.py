@@ -178,7 +178,7 @@ BAD_ROWS = {
     "CC name,1,1": ("unreadable structure", "has a space in it"),
     "CC,,1": ("no label", "no label in value"),
     "CC,NA,1": ("no label", "no label in value"),
-    "CC,>10,1": ("unusable label", "value is '>10': not a number"),
+    "CC,>10,1": ("unusable label", "value is '>10': not a number, nor true or false"),
     "CC,inf,1": ("unusable label", "value is 'inf': not finite"),
     "CC,1e300,1": ("unusable label", "value is 1e+300: too large"),
     "CC,1,": ("unusable weight", "the weight is missing"),
@@ -221,7 +221,7 @@ def test_bad_rows_can_be_an_error(bad_table: Path, tmp_path: Path) -> None:
     assert "; 14 more cannot be used either: mend them, or leave them out with" in message
     single = write_csv(tmp_path / "b.csv", [*plain_rows(), ("CC", "?")])
     message = failure(single, on_invalid="error", **SPLIT)
-    assert "row 13, line 14: value is '?': not a number: mend" in message
+    assert "row 13, line 14: value is '?': not a number, nor true or false: mend" in message
     good = write_csv(tmp_path / "c.csv", plain_rows())
     assert len(load(good, on_invalid="error", **SPLIT).train) == 6
 
