@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,7 @@ def test_run_can_be_accounted_for_without_this_code(run: Run) -> None:
     (session,) = record["sessions"]
     assert (session["from_step"], session["to_step"], session["end"]) == (0, 4, "trained")
     assert session["started"] <= session["ended"]
-    assert session["packages"]["torch"] == torch.__version__
+    assert session["packages"]["torch"] == version("torch")
     assert session["machine"]["processes"] == 1
     assert session["machine"]["cores"] > 0
     assert session["machine"]["compiled_kernels"] is (library() is not None)
