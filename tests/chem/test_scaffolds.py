@@ -19,6 +19,11 @@ from graphormer_sepnorm.errors import ConfigError
         ("O=C(Nc1ccccc1)c1ccncc1", "O=C(Nc1ccccc1)c1ccncc1"),
         ("CC(=O)[C@H]1CCCN1C", "C1CCNC1"),
         ("CCCC", ""),
+        # Stereo inside the scaffold: cis and trans decalin are one, and so are E and Z stilbene.
+        ("C1CCC[C@@H]2CCCC[C@H]12", "C1CCC2CCCCC2C1"),
+        ("C1CCC[C@@H]2CCCC[C@@H]12", "C1CCC2CCCCC2C1"),
+        ("c1ccccc1/C=C/c1ccccc1", "C(=Cc1ccccc1)c1ccccc1"),
+        ("c1ccccc1/C=C\\c1ccccc1", "C(=Cc1ccccc1)c1ccccc1"),
     ],
 )
 def test_murcko_scaffold(smiles, scaffold):
@@ -54,6 +59,14 @@ def test_order_of_the_molecules_does_not_matter(scaffolds, shuffler: random.Rand
     shuffler.shuffle(shuffled)
     for one, other in zip(split_by_scaffold(scaffolds), split_by_scaffold(shuffled), strict=True):
         assert sorted(scaffolds[i] for i in one) == sorted(shuffled[i] for i in other)
+
+
+def test_equally_frequent_scaffolds_keep_their_places():
+    """Another order of ties would be another split of everybody's table, under the same name."""
+    single = ["c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CCNC1", "c1ccoc1"]
+    single += ["c1ccsc1", "C1CC1", "C1COCCN1", "c1c[nH]cn1", "c1ccc2ccccc2c1"]
+    splits = split_by_scaffold(single, (0.6, 0.2, 0.2))
+    assert [split.tolist() for split in splits] == [[0, 3, 4, 5, 6, 8], [1, 2], [7, 9]]
 
 
 def test_shares_are_exact():

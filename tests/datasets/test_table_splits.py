@@ -64,6 +64,18 @@ def test_seed_decides_the_random_split() -> None:
     assert 110 < len({*first} & {*other}) < 150
 
 
+def test_molecules_keep_their_places() -> None:
+    """Another hash would be another split of everybody's table, under the same seed."""
+    molecules = ["c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CCNC1", "c1ccoc1"]
+    molecules += ["c1ccsc1", "C1CC1", "C1COCCN1", "c1c[nH]cn1", "c1ccc2ccccc2c1"]
+    places = [
+        [part.tolist() for part in random_split(molecules, (0.6, 0.2, 0.2), seed)]
+        for seed in (0, 1)
+    ]
+    assert places[0] == [[0, 3, 4, 5, 7, 9], [6, 8], [1, 2]]
+    assert places[1] == [[0, 1, 5, 6, 8, 9], [3, 4], [2, 7]]
+
+
 def test_shares_are_exact_for_distinct_molecules() -> None:
     molecules = [str(n) for n in range(1000)]
     sizes = [len(part) for part in random_split(molecules, (0.7, 0.1, 0.2), 0)]

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.models import VARIANTS, name_of, relative_error, small_model, stored
-from reference.molecules import TIED, molecule
+from reference.molecules import TIED, directed_graph, molecule
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, Collator, GraphBatch
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
@@ -63,6 +63,24 @@ def test_exact_batch_is_the_collators(graphs, blocks):
     assert bonds[-len(truth.bonds.T) :] == sorted(truth.bonds.T.tolist())
     for one, other in zip(batch.blocks, truth.blocks, strict=True):
         assert torch.equal(one.rows, other.rows)
+    assert torch.equal(types_of(batch), types_of(truth))
+
+
+def test_bonds_that_lead_one_way_are_the_collators():
+    """In-degrees are not out-degrees there, nor is the way from i to j the way back."""
+    store, vocabulary = stored(
+        [directed_graph(4, [(0, 1), (0, 2), (2, 3)], [0, 1, 1]), directed_graph(2, [(1, 0)], [1])]
+    )
+    truth = Collator(store, vocabulary)([1, 0])
+    batch = ResidentGraphs(store, vocabulary, "cpu").batch(
+        torch.tensor([1, 0]), BatchShape(6, ((2, 5),))
+    )
+    assert truth.in_degree.tolist() == [1, 0, 0, 1, 1, 1]
+    assert truth.out_degree.tolist() == [0, 1, 2, 0, 1, 0]
+    assert torch.equal(batch.in_degree, truth.in_degree)
+    assert torch.equal(batch.out_degree, truth.out_degree)
+    bonds = [bond for bond in batch.bonds.T.tolist() if bond[1] < len(batch.unpad)]
+    assert sorted(bonds) == sorted(truth.bonds.T.tolist())
     assert torch.equal(types_of(batch), types_of(truth))
 
 

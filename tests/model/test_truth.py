@@ -6,6 +6,7 @@ import pytest
 import torch
 from reference.literal import PlainGraph, distances, has_ties
 from reference.models import (
+    EVERYTHING,
     VARIANTS,
     batch_of,
     literal_of,
@@ -156,15 +157,19 @@ def test_long_distances_share_a_row_and_unreachable_pairs_have_their_own():
     assert torch.equal(rows[38], rows[44])
 
 
-@pytest.mark.parametrize("norm", ["bn+ln", "shared-ln"])
-def test_several_fragments_small_tables_and_directed_bonds(norm):
+@pytest.mark.parametrize(
+    "options",
+    [{"norm": "bn+ln"}, {"norm": "shared-ln"}, EVERYTHING | {"walk_steps": 4}],
+    ids=["bn+ln", "shared-ln", "every ingredient"],
+)
+def test_several_fragments_small_tables_and_directed_bonds(options):
     """Degrees and distances beyond the tables, no path, in-degree unlike out-degree."""
-    graphs = [molecule("C.CC(C)(C)CCCCO"), molecule("[Na+].[Cl-]"), molecule("N")]
-    one_way = molecule("CCO")
+    graphs = [molecule(text) for text in ("C.CC(C)(C)CCCCO", "[Na+].[Cl-]", "N", "C1CC1N")]
+    one_way = molecule("CC(N)O")
     one_way.edge_index, one_way.edge_attr = one_way.edge_index[:, ::2], one_way.edge_attr[::2]
     graphs.append(one_way)
     _, vocabulary = stored(graphs)
-    model = small_model(vocabulary, norm=norm, spatial_rows=5, degree_rows=3).train()
+    model = small_model(vocabulary, **options, spatial_rows=5, degree_rows=3).train()
     compare(graphs, model, vocabulary, EXACT)
 
 

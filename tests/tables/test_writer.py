@@ -56,6 +56,14 @@ def test_cells_as_text(tmp_path: Path) -> None:
     ]
 
 
+def test_line_ends_in_cells_are_quoted(tmp_path: Path) -> None:
+    """Each kind of them: readers take a bare carriage return for the end of a row, too."""
+    row = ("a\rb", "c\nd", "e\r\nf")
+    path = write(tmp_path / "t.csv", ["x", "y", "z"], [row])
+    assert path.read_bytes() == b'x,y,z\n"a\rb","c\nd","e\r\nf"\n'
+    assert read_cells(path) == [row]
+
+
 def test_an_older_file_is_replaced_at_the_end_only(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", ["a"], [("old",)])
     writer = create_table(path, ["a"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
+from tiny_graphs import path_graphs
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.loading import EpochBatches, make_loader
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
@@ -109,6 +112,30 @@ def test_validation_uses_measured_statistics_and_training_does_not(
         assert measured == pytest.approx(metrics[graphs], rel=1e-6)
     assert trainings[0] == trainings[1000]
     assert metrics[0] != metrics[1000]
+
+
+def test_validation_graphs_leave_no_trace_in_the_statistics(
+    make_module: Callable, make_data: Callable, make_trainer: Callable, splits: DatasetSplits
+) -> None:
+    others = dataclasses.replace(splits, validation=path_graphs(13, 99), fingerprint="others")
+    seen, metrics = [], []
+    for own in (splits, others):
+        module, trainer = make_module(norm="bn+bn"), make_trainer(max_epochs=1)
+        trainer.fit(module, make_data(own))
+        seen.append([norm.running_mean.clone() for norm in batch_norms(module.model)])
+        metrics.append(trainer.callback_metrics["validation_mae"])
+    assert metrics[0] != metrics[1]
+    assert same(*seen)
+
+
+def test_validation_without_training_takes_the_statistics_as_they_are(
+    make_module: Callable, make_data: Callable, make_trainer: Callable
+) -> None:
+    module = make_module(norm="bn+bn")
+    make_trainer(max_epochs=1).fit(module, make_data())
+    before = [norm.running_mean.clone() for norm in batch_norms(module.model)]
+    make_trainer().validate(module, make_data(seed=7), verbose=False)
+    assert same(before, [norm.running_mean for norm in batch_norms(module.model)])
 
 
 def test_layer_norms_cost_nothing(

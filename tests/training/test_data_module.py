@@ -58,6 +58,53 @@ def test_vocabulary_comes_from_the_training_split_alone(
     assert vocabulary.bonds.seen == ((1, 2, 3),)
 
 
+def test_seed_of_the_data_decides_the_order_of_training(make_data: MakeData) -> None:
+    def drawn(seed: int) -> list[list[int]]:
+        return [batch.graph_ids.tolist() for batch in make_data(seed=seed).train_dataloader()]
+
+    assert drawn(0) == drawn(0) != drawn(1)
+
+
+def test_weights_have_a_mean_of_one_over_the_training_graphs_alone(
+    make_data: MakeData, splits: DatasetSplits
+) -> None:
+    for number, graph in enumerate(splits.train):
+        graph.weight = float(number)  # 0 to 36
+    for graph in [*splits.validation, *splits.test]:
+        graph.weight = 1000.0
+    assert make_data().weight_scale() == pytest.approx(1 / 18)
+
+
+def test_what_is_said_of_the_training_data_is_said_of_the_training_split_alone(
+    make_data: MakeData, splits: DatasetSplits
+) -> None:
+    for graph in [*splits.validation, *splits.test]:
+        graph.y[:] = 1000.0
+        graph.edge_index = graph.edge_index[:, :0]
+        graph.edge_attr = graph.edge_attr[:0]
+    sizes = [len(graph.x) for graph in splits.train]
+    summary = make_data().training_summary()
+    assert summary["atoms"]["mean"] == pytest.approx(sum(sizes) / 37)
+    assert (summary["atoms"]["min"], summary["atoms"]["max"]) == (min(sizes), max(sizes))
+    assert summary["connected"]
+    assert summary["targets"][0]["labels"] == 37
+    assert summary["targets"][0]["max"] == max(float(graph.y) for graph in splits.train)
+
+
+def test_statistics_are_measured_on_random_training_graphs(make_data: MakeData) -> None:
+    data = make_data()
+
+    def graphs(number: int) -> list[int]:
+        return [n for batch in data.statistics_batches(number) for n in batch.graph_ids.tolist()]
+
+    some = graphs(20)
+    assert len(some) == len({*some}) == 20
+    assert {*some} <= {*range(37)}
+    assert max(some) > 20
+    assert graphs(20) == some
+    assert sorted(graphs(1000)) == list(range(37))
+
+
 def test_evaluation_meets_every_graph_once_in_order(make_data: MakeData) -> None:
     batches = list(make_data(eval_batch_size=4).test_dataloader())
     assert [batch.num_graphs for batch in batches] == [4, 4, 3]

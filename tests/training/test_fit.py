@@ -17,6 +17,7 @@ from tiny_graphs import path_graphs
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
+from graphormer_sepnorm.graphs.loading import make_loader
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
 from graphormer_sepnorm.training.batch_statistics import batch_norms
@@ -67,6 +68,27 @@ def test_other_seed_other_numbers(
     assert recorders[0].values != recorders[1].values
 
 
+def test_every_batch_of_every_epoch_seed_and_process_has_its_own_dropout(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    class Seeds(Callback):
+        def __init__(self) -> None:
+            self.values: list[int] = []
+
+        def on_train_batch_end(self, *_: Any) -> None:
+            self.values.append(torch.initial_seed())
+
+    class SecondProcess(GraphormerModule):
+        global_rank = 1
+
+    seeds = Seeds()
+    for seed, kind in ((0, GraphormerModule), (1, GraphormerModule), (0, SecondProcess)):
+        module = make_module(seed=seed)
+        module.__class__ = kind
+        make_trainer(callbacks=[seeds], limit_train_batches=2).fit(module, make_data())
+    assert len({*seeds.values}) == len(seeds.values) == 3 * 2 * 2
+
+
 def test_every_epoch_has_its_own_order(
     make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
 ) -> None:
@@ -110,6 +132,22 @@ def test_reported_error_is_that_of_all_test_graphs(
         )
     assert len(errors) == 11
     assert reported == pytest.approx(errors.double().mean().item(), rel=1e-5)
+
+
+def test_weights_do_not_enter_the_losses_of_validation_and_test(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer, splits: DatasetSplits
+) -> None:
+    """Those stay the mean absolute error, in units of the deviation of the training labels."""
+    for part in splits.parts.values():
+        for number, graph in enumerate(part):
+            graph.weight = float(number % 3)
+    module, data, trainer = make_module(), make_data(), make_trainer(max_epochs=1)
+    trainer.fit(module, data)
+    values = {**trainer.callback_metrics, **trainer.test(module, data, verbose=False)[0]}
+    (deviation,) = data.target_scaling()[1]
+    for split in ("validation", "test"):
+        error = float(values[f"{split}_mae"]) / deviation
+        assert float(values[f"{split}_loss"]) == pytest.approx(error, rel=1e-5)
 
 
 def test_targets_are_scaled_by_the_training_labels_that_are_there(
@@ -420,8 +458,30 @@ def test_a_resumed_run_may_have_other_dropout(
     assert read_checkpoint(tmp_path / "b.ckpt")[KEY]["model"]["dropout"] == 0.3
 
 
-def test_learning_curve_of_a_resumed_run_is_whole(
+def test_a_resumed_run_may_have_other_options_of_the_optimiser(
     tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    trainer = make_trainer(max_epochs=1)
+    trainer.fit(make_module(weight_decay=0.1, betas=(0.9, 0.99), eps=1e-8), make_data())
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    steps = Steps()
+    trainer = make_trainer(max_epochs=2, callbacks=[steps])
+    module = make_module(weight_decay=0.4, betas=(0.8, 0.9), eps=1e-6, learning_rate=0.01)
+    trainer.fit(module, make_data(), ckpt_path=tmp_path / "a.ckpt", weights_only=True)
+    decayed, kept = trainer.optimizers[0].param_groups
+    assert (decayed["weight_decay"], kept["weight_decay"]) == (0.4, 0.0)
+    assert (decayed["betas"], decayed["eps"]) == ((0.8, 0.9), 1e-6)
+    # Ten steps in all, two of warm-up, five taken before.
+    assert steps.rates == pytest.approx([0.01 * (10 - step) / 8 for step in range(5, 10)], rel=1e-4)
+
+
+@pytest.mark.parametrize("stop", [5, 7], ids=["between epochs", "inside an epoch"])
+def test_learning_curve_of_a_resumed_run_is_whole(
+    stop: int,
+    tmp_path: Path,
+    make_module: MakeModule,
+    make_data: MakeData,
+    make_trainer: MakeTrainer,
 ) -> None:
     def run(folder: str, resume: Path | None, *more: Callback) -> list[dict[str, float]]:
         curve = LearningCurve(tmp_path / f"{folder}.png", "mae")
@@ -434,7 +494,7 @@ def test_learning_curve_of_a_resumed_run_is_whole(
         return curve.history
 
     whole = run("straight", None)
-    early = run("first", None, StopAfter(5))
+    early = run("first", None, StopAfter(stop))
     resumed = run("second", tmp_path / "first" / "checkpoints" / "last.ckpt")
     assert [len(early), len(whole)] == [1, 3]
     assert resumed == whole
@@ -578,6 +638,52 @@ def test_gradients_are_accumulated_and_clipped_by_the_trainers_flags(
     trainer = make_trainer(max_epochs=2, accumulate_grad_batches=2, gradient_clip_val=1.0)
     trainer.fit(make_module(), make_data())
     assert trainer.global_step == 2 * 3  # 5 micro-batches an epoch
+
+
+class Steps(Callback):
+    """Records of each optimiser step its graphs, its loss, its gradients and its learning rate."""
+
+    def __init__(self) -> None:
+        self.graphs: list[list[int]] = [[]]
+        self.losses: list[float] = []
+        self.gradients: list[dict[str, torch.Tensor]] = []
+        self.rates: list[float] = []
+
+    def on_train_batch_start(self, trainer: Trainer, module: Any, batch: Any, *_: Any) -> None:
+        self.graphs[-1] += batch.graph_ids.tolist()
+
+    def on_before_optimizer_step(self, trainer: Trainer, module: Any, optimizer: Any) -> None:
+        self.graphs.append([])
+        self.losses.append(float(module.step_loss))
+        self.gradients.append({n: p.grad.clone() for n, p in module.named_parameters()})
+        self.rates.append(optimizer.param_groups[0]["lr"])
+
+
+def test_a_step_of_several_batches_is_one_of_all_their_labels(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer, splits: DatasetSplits
+) -> None:
+    """Batches 0 and 1, then 2 alone: epochs end after three of their five batches."""
+    for graph in splits.train[::3]:
+        graph.y[:] = torch.nan
+    dropouts = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}
+    rates = {"learning_rate": 1e-30, "warmup_steps": 0, "final_learning_rate": 0.0}
+    module, data, steps = make_module(norm="ln+ln", **dropouts, **rates), make_data(), Steps()
+    trainer = make_trainer(accumulate_grad_batches=2, limit_train_batches=3, callbacks=[steps])
+    trainer.fit(module, data)  # two epochs, in which such rates leave all parameters as they are
+    assert trainer.global_step == len(steps.losses) == 4
+    assert [len(graphs) for graphs in steps.graphs] == [16, 7, 16, 7, 0]
+    assert steps.rates == pytest.approx([1e-30, 0.75e-30, 0.5e-30, 0.25e-30], rel=1e-6)
+    for graphs, loss, gradients in zip(steps.graphs, steps.losses, steps.gradients, strict=False):
+        (batch,) = make_loader(data.store, data.fit_vocabulary(), [graphs])
+        module.train().zero_grad()
+        errors = (module(batch) - batch.targets).abs() / module.target_std
+        expected = errors[~errors.isnan()].mean()
+        expected.backward()
+        assert loss == pytest.approx(expected.item(), rel=1e-5)
+        for name, parameter in module.named_parameters():
+            torch.testing.assert_close(
+                gradients[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name
+            )
 
 
 @pytest.mark.parametrize("optimiser", ["adamw", "muon"])

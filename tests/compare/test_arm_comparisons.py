@@ -1,0 +1,89 @@
+"""Arms against their baseline: which seeds count, what is averaged, where a difference points."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from graphormer_sepnorm.compare.arm_comparisons import FinishedRun, compare_arms
+from graphormer_sepnorm.compare.arms import Arm
+from graphormer_sepnorm.compare.comparison import Comparison
+from graphormer_sepnorm.graphs.task import Task
+
+REGRESSION = Task("regression", ("y",), ("",), "mae")
+BINARY = Task("binary", ("active",), ("",), "auroc")
+
+
+def comparison(*norms: str) -> Comparison:
+    """Arms of these norms, the first one the baseline, with seeds 0, 1 and 2."""
+    arms = tuple(Arm(norm, {"model.norm": norm}) for norm in norms)
+    return Comparison((), arms, (0, 1, 2), norms[0])
+
+
+def run(validation: float, test: float, *predictions: float) -> FinishedRun:
+    return FinishedRun(validation, test, np.array(predictions)[:, None])
+
+
+def column(*labels: float) -> np.ndarray:
+    return np.array(labels)[:, None]
+
+
+def test_differences_are_treatment_minus_baseline_over_the_seeds_that_both_have() -> None:
+    runs = {
+        ("ln+ln", 0): run(0.6, 0.5, 0, 9, 3, 7),
+        ("ln+ln", 1): run(0.8, 0.7, 2, 9, 3, 3),
+        ("ln+ln", 2): run(9.0, 9.0, 9, 9, 9, 9),
+        ("bn+ln", 0): run(0.7, 0.4, 1, 0, 4, 5),
+        ("bn+ln", 1): run(1.1, 0.4, 1, 0, 2, 6),
+    }
+    targets = column(1, math.nan, 3, 5)
+    arms = comparison("ln+ln", "bn+bn", "bn+ln")
+    (found,) = compare_arms(arms, runs, targets, REGRESSION, "mine")
+    assert (found["arm"], found["baseline"], found["seeds"]) == ("bn+ln", "ln+ln", [0, 1])
+    assert found["validation"]["mean"] == pytest.approx(0.2)
+    assert found["test"]["mean"] == pytest.approx(-0.2)
+    assert found["test"]["baseline_mean"] == pytest.approx(0.6)
+    # Errors are averaged over the seeds, not those of the average: 1, 0, 2 become 0, 1, 1/2.
+    errors = found["per_molecule"]
+    assert errors["molecules"] == 3
+    assert errors["mean"] == pytest.approx((-1 + 1 - 1.5) / 3)
+    assert (errors["improved"], errors["worsened"]) == pytest.approx((2 / 3, 1 / 3))
+
+
+def test_areas_are_those_of_the_scores_averaged_over_the_seeds() -> None:
+    runs = {
+        ("ln+ln", 0): run(0.5, 0.5, 0.1, 0.3, 0.9, 0.9),
+        ("ln+ln", 1): run(0.5, 0.5, 0.1, 0.3, 0.1, 0.9),  # on average 0.1, 0.3, 0.5, 0.9
+        ("bn+ln", 0): run(0.5, 0.5, 0.1, 0.6, 0.2, 0.7),
+        ("bn+ln", 1): run(0.5, 0.5, 0.1, 0.6, 0.2, 0.7),
+    }
+    targets = column(0, 1, 0, 1)
+    (found,) = compare_arms(comparison("ln+ln", "bn+ln"), runs, targets, BINARY, "mine")
+    for kind in ("delong", "bootstrap"):
+        areas = found["per_molecule"][kind]
+        assert (areas["auc_a"], areas["auc_b"], areas["difference"]) == (0.75, 1.0, 0.25)
+    assert found["per_molecule"]["positives"] == 2
+
+
+def test_a_metric_that_is_undefined_is_no_difference_and_no_test_to_adjust_for() -> None:
+    rng = np.random.default_rng(0)
+    runs = {
+        (norm, seed): run(1.0, value, *rng.normal(size=3))
+        for norm, values in {
+            "ln+ln": (0.5, 0.6, 0.7),
+            "bn+ln": (0.3, 0.5, 0.65),
+            "bn+bn": (0.4, math.nan, 0.5),
+            "ln+bn": (0.6, 0.5, 0.8),
+        }.items()
+        for seed, value in enumerate(values)
+    }
+    arms = comparison("ln+ln", "bn+ln", "bn+bn", "ln+bn")
+    better, undefined, worse = compare_arms(arms, runs, column(0, 1, 2), REGRESSION, "mine")
+    assert undefined["test"] is None
+    assert math.isnan(undefined["holm_p"])
+    assert undefined["validation"]["mean"] == 0
+    assert better["test"]["p_value"] == better["smallest_holm_p"] / 2 == 0.25
+    assert better["holm_p"] == 0.5  # the smaller of two p-values, not of three
+    assert worse["holm_p"] == max(0.5, worse["test"]["p_value"])
