@@ -150,6 +150,24 @@ def test_separate_files(tmp_path: Path) -> None:
     assert failure(paths[0], validation_path=paths[1], test_path=tmp_path / "a.csv2")
 
 
+def test_of_separate_files_only_that_of_training_needs_weights(tmp_path: Path) -> None:
+    rows = plain_rows()
+    paths = [
+        write_csv(tmp_path / "a.csv", [(*row, 2) for row in rows[:6]], "smiles,value,w"),
+        write_csv(tmp_path / "b.csv", [(*row, "") for row in rows[6:9]], "smiles,value,w"),
+        write_csv(tmp_path / "c.csv", rows[9:]),
+    ]
+    splits = load(
+        paths[0],
+        validation_path=paths[1],
+        test_path=paths[2],
+        target_columns=("value",),
+        weight_column="w",
+    )
+    assert [float(graph.weight) for graph in splits.train] == [2.0] * 6
+    assert (len(splits.validation), len(splits.test)) == (3, 3)
+
+
 def test_words_of_a_split_column(tmp_path: Path) -> None:
     words = ["train", "Training", "valid", "VAL", "dev", "validation", "test", " Test "]
     rows = [

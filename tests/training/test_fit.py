@@ -200,6 +200,10 @@ def test_binary_targets_train_and_are_not_scaled(
     trainer.fit(module, data)
     assert module.loss_name == "bce"
     assert trainer.test(module, data, verbose=False)[0]["test_auroc"] > 0.8
+    with torch.no_grad():
+        logits = torch.cat([module.eval()(batch) for batch in data.test_dataloader()])
+    # What is kept of a test are probabilities.
+    assert module.test_predictions() == pytest.approx(logits.sigmoid().numpy(), rel=1e-5)
 
 
 def test_undefined_metric_is_nan_with_a_message(
