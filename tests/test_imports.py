@@ -40,7 +40,10 @@ ROOMS = {
 }
 # Of these rooms only single modules may be imported.
 ONLY_MODULES = {
-    ("training", "inference"): {"graphormer_sepnorm.inference.checkpoint"},
+    ("training", "inference"): {
+        "graphormer_sepnorm.inference.checkpoint",
+        "graphormer_sepnorm.inference.network",
+    },
     ("chem", "graphs"): {
         "graphormer_sepnorm.graphs.molecular_graph",
         "graphormer_sepnorm.graphs.packed_graphs",

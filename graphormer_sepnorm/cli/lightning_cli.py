@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.trainer.connectors import checkpoint_connector
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.main import Interrupted
@@ -27,7 +29,7 @@ from graphormer_sepnorm.cli.outcome import report_data, report_evaluation, repor
 from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed
 from graphormer_sepnorm.cli.run_directory import new_run_directory
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_checkpoint
 from graphormer_sepnorm.program import command
@@ -112,6 +114,35 @@ def interruptible(trainer: Trainer, what_was_saved: Callable[[], str]) -> Iterat
         if not trainer.interrupted:
             raise
         raise Interrupted(what_was_saved()) from None
+
+
+@contextmanager
+def restorable(file: str | None) -> Iterator[None]:
+    """Say which checkpoint it is that Lightning cannot put back.
+
+    What callbacks, optimisers and loops keep of themselves is checked by nobody before.
+
+    Raises:
+        CheckpointError: It failed in restoring the state of training.
+    """
+    try:
+        yield
+    except (GraphormerError, MisconfigurationException):
+        raise
+    except Exception as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        names = [
+            frame.f_code.co_name.lstrip("_")
+            for frame in frames
+            if frame.f_globals.get("__name__") == checkpoint_connector.__name__
+        ]
+        if not any(name.startswith(("restore", "resume")) for name in names):
+            raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise CheckpointError(
+            f"{file} cannot be restored ({reason}): it is damaged, or of another version of "
+            "Lightning or torch"
+        ) from error
 
 
 class TrainCLI(LightningCLI):
@@ -374,7 +405,8 @@ class TrainCLI(LightningCLI):
         """Train, test the best checkpoint, and say what came out."""
         with interruptible(self.trainer, self._what_was_saved):
             try:
-                self.trainer.fit(weights_only=True, **options)
+                with restorable(options["ckpt_path"]):
+                    self.trainer.fit(weights_only=True, **options)
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
@@ -403,12 +435,12 @@ class TrainCLI(LightningCLI):
 
     def validate(self, **options: Any) -> None:
         """Evaluate a checkpoint on the validation split."""
-        with interruptible(self.trainer, lambda: "interrupted"):
+        with interruptible(self.trainer, lambda: "interrupted"), restorable(options["ckpt_path"]):
             report_evaluation(self, "validation", options["ckpt_path"])
 
     def test(self, **options: Any) -> None:
         """Evaluate a checkpoint on the test split."""
-        with interruptible(self.trainer, lambda: "interrupted"):
+        with interruptible(self.trainer, lambda: "interrupted"), restorable(options["ckpt_path"]):
             report_evaluation(self, "test", options["ckpt_path"])
 
 

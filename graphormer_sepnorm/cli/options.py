@@ -14,7 +14,7 @@ from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
 from graphormer_sepnorm.datasets.catalogue import DATASETS, TABLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, did_you_mean
 from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.model.norm_arms import norm_name
 
@@ -116,6 +116,7 @@ def adopt_checkpoint(
 
     Raises:
         ConfigError: Another value contradicts the checkpoint; it names both.
+        CheckpointError: The checkpoint has options that do not exist.
     """
     options = set(option_names(verb_parser))
     hyper_parameters = checkpoint.get("hyper_parameters", {})
@@ -128,6 +129,12 @@ def adopt_checkpoint(
     kept |= _data_options(checkpoint[KEY], arguments)
     if verb == "fit":
         kept |= _step_options(checkpoint)
+    unknown = sorted(kept.keys() - options - set(LINKED))
+    if unknown:
+        raise CheckpointError(
+            f"{file} was made with --{unknown[0]}, which is no option of this version: use the "
+            "version of graphormer_sepnorm that wrote it"
+        )
     # Another data set with the same features may be evaluated, and a seed changes nothing.
     known = {
         name: value for name, value in kept.items() if verb == "fit" or name.startswith("model.")

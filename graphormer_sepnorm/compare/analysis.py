@@ -20,7 +20,7 @@ from graphormer_sepnorm.graphs.loading import in_order, make_loader
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, model_weights, read_checkpoint
-from graphormer_sepnorm.model.config import GraphormerConfig
+from graphormer_sepnorm.inference.network import build_network
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 VERSION = 2
@@ -70,8 +70,7 @@ def analyse(run: Path, data: MoleculeDataModule, *, histograms: bool) -> RunAnal
         return RunAnalysis(np.load(table), earlier["clouds"])
     device = "cuda" if torch.cuda.is_available() else "cpu"
     checkpoint = read_checkpoint(file, device)
-    model = Graphormer(GraphormerConfig(**checkpoint[KEY]["model"]))
-    model.load_state_dict(model_weights(checkpoint))
+    model = build_network(checkpoint[KEY]["model"], model_weights(checkpoint))
     model.to(device).eval()
     vocabulary = GraphVocabulary.from_plain(checkpoint[KEY]["vocabulary"])
     predictions = _predict(model, checkpoint[KEY], data, vocabulary)

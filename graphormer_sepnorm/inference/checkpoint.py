@@ -20,7 +20,8 @@ Lightning's own entries (state of the optimiser and of the loops) are for traini
 written by `save_for_prediction` has none of them.
 
 Only plain values and tensors are stored, so a checkpoint is read with ``weights_only=True`` and
-cannot run code.
+cannot run code. It is checked before anything is made of it: the file (`_check_archive`), the kind
+of each value (`checkpoint_contents`), the sizes of the network (`network`).
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ import torch
 
 from graphormer_sepnorm.errors import CheckpointError, did_you_mean
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.inference.checkpoint_contents import KEY, check_contents, check_extent
+from graphormer_sepnorm.inference.network import check_network
 from graphormer_sepnorm.resources import model_names, model_path
 
-KEY = "graphormer_sepnorm"
 FORMAT_VERSION = 2
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
 
@@ -100,11 +102,12 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
         Lightning's dictionary; what this package needs is under `KEY`.
 
     Raises:
-        CheckpointError: Missing, truncated, of another kind, or of another format.
+        CheckpointError: Missing, truncated, of another kind, of another format, or with a value in
+            it that cannot be.
     """
     file = find_checkpoint(path)
     try:
-        _check_sums(file)
+        _check_archive(file)
         checkpoint = torch.load(file, map_location=map_location, weights_only=True)
     except pickle.UnpicklingError as error:
         raise CheckpointError(
@@ -123,6 +126,7 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
         )
     facts = checkpoint[KEY]
     version = facts.get("format_version") if isinstance(facts, dict) else None
+    version = version if type(version) is int and abs(version) < 1000 else None
     if version != FORMAT_VERSION:
         raise CheckpointError(
             f"{file} has checkpoint format {version}, this version reads {FORMAT_VERSION}: use the "
@@ -131,20 +135,51 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
     missing = [name for name in _REQUIRED if name not in facts]
     if missing or "state_dict" not in checkpoint:
         raise CheckpointError(f"{file} is incomplete: {', '.join(missing or ['state_dict'])}")
+    try:
+        check_extent(checkpoint, file.stat().st_size)
+        check_checkpoint(checkpoint)
+    except CheckpointError as error:
+        raise CheckpointError(f"{file} cannot be used: {error}") from error
     return checkpoint
 
 
-def _check_sums(file: Path) -> None:
-    """Compare the check sums inside the file, which torch writes and does not look at.
+def check_checkpoint(checkpoint: dict[str, Any]) -> None:
+    """Check what a checkpoint says, before anything is made of it.
+
+    Args:
+        checkpoint: Lightning's dictionary, with `KEY`.
 
     Raises:
-        ValueError: They do not agree.
+        CheckpointError: A value is of another kind than this version writes, or the sizes of the
+            network are not those of its weights.
     """
-    if zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as archive:
-            damaged = archive.testzip()
+    check_contents(checkpoint)
+    check_network(checkpoint[KEY]["model"], model_weights(checkpoint))
+
+
+def _check_archive(file: Path) -> None:
+    """Look at the zip archive that torch writes, before torch unpacks it.
+
+    Its members are not compressed, so they are together smaller than the file. Their check sums,
+    which torch writes and does not look at, are compared.
+
+    Raises:
+        ValueError: It is not as torch writes it.
+        pickle.UnpicklingError: It asks for memory by its size alone.
+    """
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise ValueError("it is compressed")
+        if sum(member.file_size for member in members) > file.stat().st_size:
+            raise ValueError("it says to hold more than the file does")
+        damaged = archive.testzip()
         if damaged:
             raise ValueError(f"{damaged} in it is damaged")
+        for member in members:
+            # Torch would make the one kind of plain value that is as long as a number says.
+            if member.filename.endswith("data.pkl") and b"\nbytearray\n" in archive.read(member):
+                raise pickle.UnpicklingError("bytearray")
 
 
 def model_weights(checkpoint: dict[str, Any], prefix: str = "model.") -> dict[str, torch.Tensor]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.featuriser import Featuriser
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces, parse_smiles
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.graphs.batch import Collator
@@ -25,9 +26,8 @@ from graphormer_sepnorm.inference.checkpoint import (
     model_weights,
     read_checkpoint,
 )
+from graphormer_sepnorm.inference.network import build_network
 from graphormer_sepnorm.inference.unseen import UnseenCodes
-from graphormer_sepnorm.model.config import GraphormerConfig
-from graphormer_sepnorm.model.graphormer import Graphormer
 
 BATCH_SIZE = 128
 MAX_ATOMS = 500
@@ -106,21 +106,14 @@ class Predictor:
                 "version of graphormer_sepnorm that wrote it"
             ) from error
         self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
+        _compare(self.vocabulary, self._featuriser)
         self._unseen = UnseenCodes(self._featuriser, self.vocabulary)
         summary = self.facts.get("training_summary") or {}
         self._largest_seen = summary["atoms"]["max"] if "atoms" in summary else None
         self._only_connected = summary.get("connected", False)
         self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
-        try:
-            self.model = Graphormer(GraphormerConfig(**self.facts["model"]))
-            self.model.load_state_dict(model_weights(checkpoint))
-        except (TypeError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise CheckpointError(
-                f"the network of the checkpoint is not one of this version ({reason}): use the "
-                "version of graphormer_sepnorm that wrote it"
-            ) from error
+        self.model = build_network(self.facts["model"], model_weights(checkpoint))
         self._place()
 
     def _place(self) -> None:
@@ -250,6 +243,21 @@ class Predictor:
         store = GraphStore.from_graphs([graphs], self.model.config.max_path_length)
         batch = Collator(store, self.vocabulary)(list(range(len(graphs)))).to(self.device)
         return self.task.values_of(self.model(batch), self._mean, self._std)
+
+
+def _compare(vocabulary: GraphVocabulary, featuriser: Featuriser) -> None:
+    """Refuse a vocabulary of other codes than the featuriser makes."""
+    for name, part, tables in (
+        ("atoms", vocabulary.atoms, featuriser.atom_tables),
+        ("bonds", vocabulary.bonds, featuriser.bond_tables),
+    ):
+        # One code more than there are values: some have a code for "none of these".
+        if len(part.seen) != len(tables) or not all(
+            0 <= code <= len(table)
+            for seen, table in zip(part.seen, tables, strict=True)
+            for code in seen
+        ):
+            raise CheckpointError(f"vocabulary.{name} is not one of {featuriser.name}")
 
 
 def _by_size(sizes: np.ndarray, batch_size: int) -> Iterator[list[int]]:

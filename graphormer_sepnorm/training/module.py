@@ -21,7 +21,13 @@ from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY, package_versions
+from graphormer_sepnorm.inference.checkpoint import (
+    FORMAT_VERSION,
+    KEY,
+    check_checkpoint,
+    package_versions,
+)
+from graphormer_sepnorm.inference.network import load_weights
 from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.encodings import EncodingName
 from graphormer_sepnorm.model.graphormer import Graphormer
@@ -303,6 +309,7 @@ class GraphormerModule(LightningModule):
         """Build the network for the vocabulary and the task of the checkpoint."""
         if KEY not in checkpoint:
             raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
+        check_checkpoint(checkpoint)
         facts = checkpoint[KEY]
         training = False
         if self._trainer is not None:
@@ -313,6 +320,7 @@ class GraphormerModule(LightningModule):
                 own = {name: getattr(self.architecture, name) for name in REGULARISATION}
                 facts = {**facts, "model": {**facts["model"], **own}}
         self._build(facts)
+        load_weights(self, checkpoint["state_dict"])  # as Lightning is about to, but in our words
         if EPOCH_LOSS in checkpoint and self.global_rank == 0:
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
             self.epoch_loss.total, self.epoch_loss.labels = sums

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from reference.checkpoints import make_checkpoint
+
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
@@ -17,19 +19,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
 )
 
-FACTS = dict.fromkeys(
-    (
-        "model",
-        "task",
-        "target_mean",
-        "target_std",
-        "vocabulary",
-        "featuriser",
-        "feature_version",
-        "dataset",
-        "dataset_fingerprint",
-    )
-) | {"format_version": 2}
+FACTS = make_checkpoint()[KEY]
 
 
 class Anything:
@@ -43,7 +33,7 @@ def save(path: Path, content: Any) -> Path:
 
 
 def good() -> dict:
-    return {"state_dict": {"model.a": torch.ones(2), "other": torch.ones(1)}, KEY: dict(FACTS)}
+    return make_checkpoint()
 
 
 def test_run_directory_means_its_best_checkpoint(tmp_path: Path) -> None:
@@ -56,8 +46,10 @@ def test_run_directory_means_its_best_checkpoint(tmp_path: Path) -> None:
 
 
 def test_weights_are_those_of_the_network(tmp_path: Path) -> None:
-    weights = model_weights(read_checkpoint(save(tmp_path / "a.ckpt", good())))
-    assert weights.keys() == {"a"}
+    content = good()
+    content["state_dict"]["other"] = torch.ones(1)
+    weights = model_weights(read_checkpoint(save(tmp_path / "a.ckpt", content)))
+    assert {f"model.{name}" for name in weights} == content["state_dict"].keys() - {"other"}
 
 
 @pytest.mark.parametrize(
