@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-
 from reference.checkpoints import make_checkpoint
 
 from graphormer_sepnorm.errors import CheckpointError

@@ -193,7 +193,10 @@ def test_checkpoint_of_another_network_or_features_is_one_line(tmp_path):
     for change, said in (
         ({"featuriser": "molecule-9"}, "features that this version does not make"),
         ({"model": {**make_checkpoint()[KEY]["model"], "rotary": True}}, "not one of this version"),
-        ({"model": {**make_checkpoint()[KEY]["model"], "layers": 3}}, "layers is 3, the weights are of 2"),
+        (
+            {"model": {**make_checkpoint()[KEY]["model"], "layers": 3}},
+            "layers is 3, the weights are of 2",
+        ),
     ):
         checkpoint = make_checkpoint()
         checkpoint[KEY].update(change)
