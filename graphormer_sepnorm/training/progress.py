@@ -10,6 +10,7 @@ from typing import Any
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 
+from graphormer_sepnorm.training.steps import step_in_epoch
 from graphormer_sepnorm.wording import clock
 
 _SECONDS_BETWEEN_LINES = 20.0
@@ -60,13 +61,17 @@ class TrainingProgress(ProgressBar):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Refresh the line."""
+        """Refresh the line at the end of an optimiser step."""
         self._graphs += batch.num_graphs * trainer.world_size  # all have as many, but for one
         self._epoch = trainer.current_epoch + 1
         pause = 0.2 if self._live else _SECONDS_BETWEEN_LINES
-        if self._enabled and time.monotonic() - self._last_shown >= pause:
-            # Reading the loss waits for the device, so only when it is shown.
-            self._loss = float(outputs["loss"])
+        if step_in_epoch(trainer, batch_idx) is None or not self._enabled:
+            return
+        if time.monotonic() - self._last_shown >= pause:
+            # Reading the loss waits for the device, so only when it is shown. Of several processes
+            # each knows its share; to ask the others, all would have to show at the same step.
+            own: Any = pl_module.step_loss
+            self._loss = float(own) * trainer.world_size
             self._show(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
