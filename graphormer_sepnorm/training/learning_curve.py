@@ -1,10 +1,12 @@
-"""The picture of the training loss and the validation metric."""
+"""The picture of the losses and the validation metric, epoch by epoch."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from graphormer_sepnorm.files import replacing
@@ -12,23 +14,25 @@ from graphormer_sepnorm.training.report import METRIC_NAMES
 
 
 class LearningCurve(Callback):
-    """Records the loss and the validation metric, and draws them when training ends or stops.
+    """Records the losses and the validation metric, and draws them when training ends or stops.
 
     Args:
         path: PNG file to write.
         metric: Main metric of the task, ``mae`` or ``auroc``.
+        monitored: What decides on the best epoch: the metric (if None), or ``loss``.
     """
 
-    def __init__(self, path: Path, metric: str) -> None:
+    def __init__(self, path: Path, metric: str, monitored: str | None = None) -> None:
         self.path = path
         self.metric = metric
+        self.monitored = monitored or metric
         self.history: list[dict[str, float]] = []
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Add a point."""
         values = trainer.callback_metrics
         point = {"epoch": float(trainer.current_epoch + 1), "step": float(trainer.global_step)}
-        for name in ("train_loss_epoch", f"validation_{self.metric}"):
+        for name in ("train_loss_epoch", "validation_loss", f"validation_{self.metric}"):
             if name in values:
                 point[name] = float(values[name])
         self.history.append(point)
@@ -53,39 +57,73 @@ class LearningCurve(Callback):
 
     def _draw(self, trainer: Trainer) -> None:
         if self.history and trainer.is_global_zero and trainer.state.fn == "fit":
-            draw_learning_curve(self.history, self.metric, self.path)
+            draw_learning_curve(
+                self.history, self.metric, self.path, f"validation_{self.monitored}"
+            )
 
 
-def draw_learning_curve(history: list[dict[str, float]], metric: str, path: Path) -> None:
-    """Write a picture of the training loss and the validation metric against the step.
+def draw_learning_curve(
+    history: list[dict[str, float]], metric: str, path: Path, monitor: str | None = None
+) -> None:
+    """Write a picture: the losses above, the validation metric below, the best epoch marked.
 
     Args:
-        history: Points with ``step``, ``train_loss_epoch`` and ``validation_<metric>``.
+        history: Points with ``epoch``, ``step`` and, where there are, ``train_loss_epoch``,
+            ``validation_loss`` and ``validation_<metric>``.
         metric: ``mae`` or ``auroc``.
         path: PNG file to write.
+        monitor: What decides on the best epoch, ``validation_loss`` or ``validation_<metric>`` (if
+            None).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # needs no display
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    figure = Figure(figsize=(7, 5.6), layout="constrained")
     FigureCanvasAgg(figure)
-    left = figure.subplots()
-    right = left.twinx()
-    name = METRIC_NAMES[metric]
+    losses, metrics = figure.subplots(2, sharex=True)
+    name = f"validation {METRIC_NAMES[metric]}"
     for axes, key, label, colour in (
-        (left, "train_loss_epoch", "training loss", "tab:grey"),
-        (right, f"validation_{metric}", f"validation {name}", "tab:blue"),
+        (losses, "train_loss_epoch", "training", "tab:grey"),
+        (losses, "validation_loss", "validation", "tab:orange"),
+        (metrics, f"validation_{metric}", name, "tab:blue"),
     ):
-        points = [(point["step"], point[key]) for point in history if key in point]
+        points = [(p["epoch"], p[key]) for p in history if math.isfinite(p.get(key, math.nan))]
         if points:
-            axes.plot(
-                *zip(*points, strict=True), color=colour, marker="." if len(points) < 30 else ""
-            )
-            values = [value for _, value in points if value > 0]
-            if values and max(values) > 10 * min(values):  # in a narrow range labels would crowd
-                axes.set_yscale("log")
-        axes.set_ylabel(label, color=colour)
-    left.set_xlabel("optimiser step")
-    left.grid(alpha=0.3)
+            marker = "." if len(points) < 30 else ""
+            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, label=label)
+    best = best_epoch(history, monitor or f"validation_{metric}")
+    value = math.nan if best is None else best.get(f"validation_{metric}", math.nan)
+    for axes, label in ((losses, "loss"), (metrics, name)):
+        values = np.concatenate([np.zeros(0), *(line.get_ydata() for line in axes.lines)])
+        positive = values[values > 0]
+        if len(positive) and positive.max() > 10 * positive.min():  # else labels would crowd
+            axes.set_yscale("log")
+        axes.set_ylabel(label)
+        axes.grid(alpha=0.3)
+        if best is not None:
+            axes.axvline(best["epoch"], color="black", linestyle=":", linewidth=1)
+    if best is not None and math.isfinite(value):
+        said = f"best epoch: {best['epoch']:.0f}, {value:.4g}"
+        metrics.plot(best["epoch"], value, "*", color="black", markersize=11, label=said)
+    for axes in (losses, metrics):
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend()
+    metrics.set_xlabel("epoch")
+    metrics.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if len(history) == 1:  # else there are fractions of an epoch around a single point
+        metrics.set_xlim(history[0]["epoch"] - 1, history[0]["epoch"] + 1)
     with replacing(path) as partial:
         figure.savefig(partial, dpi=120, format="png")
+
+
+def best_epoch(history: list[dict[str, float]], monitor: str) -> dict[str, float] | None:
+    """Return the point whose checkpoint is kept as the best; None without a validation.
+
+    Args:
+        history: See `draw_learning_curve`.
+        monitor: What decides, as ``validation_mae``.
+    """
+    known = [point for point in history if math.isfinite(point.get(monitor, math.nan))]
+    choose = max if monitor == "validation_auroc" else min
+    return choose(known, key=lambda point: point[monitor], default=None)  # the first of equals

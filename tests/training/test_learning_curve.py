@@ -1,0 +1,93 @@
+"""The picture of a training can be read from its second epoch on."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from graphormer_sepnorm.training.learning_curve import best_epoch, draw_learning_curve
+
+
+def history(metrics: list[float], metric: str = "mae") -> list[dict[str, float]]:
+    return [
+        {
+            "epoch": float(epoch),
+            "step": 10.0 * epoch,
+            "train_loss_epoch": 1 / epoch,
+            "validation_loss": 2 / epoch,
+            f"validation_{metric}": value,
+        }
+        for epoch, value in enumerate(metrics, start=1)
+    ]
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Draw, and return the figure as it was written."""
+    figures: list[Figure] = []
+    save = Figure.savefig
+
+    def keep(figure: Figure, *arguments: object, **options: object) -> None:
+        figures.append(figure)
+        save(figure, *arguments, **options)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+
+    def draw(*arguments: object, **options: object) -> Figure:
+        path = tmp_path / "curve.png"
+        draw_learning_curve(*arguments, path, **options)
+        assert path.read_bytes().startswith(b"\x89PNG")
+        return figures[-1]
+
+    return draw
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 50])
+def test_loss_and_metric_have_axes_of_their_own(epochs: int, drawn) -> None:
+    figure = drawn(history([1 / epoch for epoch in range(1, epochs + 1)]), "mae")
+    losses, metrics = figure.axes
+    assert not losses.bbox.overlaps(metrics.bbox)
+    curves = {line.get_label(): list(line.get_xdata()) for line in [*losses.lines, *metrics.lines]}
+    for name in ("training", "validation", "validation MAE"):
+        assert curves[name] == list(range(1, epochs + 1))
+    assert metrics.get_xlabel() == "epoch"
+    texts = [text.get_text() for text in metrics.get_legend().get_texts()]
+    assert texts == ["validation MAE", f"best epoch: {epochs}, {1 / epochs:.4g}"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "best"),
+    [("mae", [0.5, 0.2, 0.3, 0.4], 2), ("auroc", [0.5, 0.7, 0.7, 0.6], 2)],
+)
+def test_best_epoch_is_marked(metric: str, values: list[float], best: int, drawn) -> None:
+    figure = drawn(history(values, metric), metric)
+    stars = [line for line in figure.axes[1].lines if line.get_marker() == "*"]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in stars] == [
+        (best, values[best - 1])
+    ]
+
+
+def test_the_best_epoch_is_that_of_the_checkpoint(drawn) -> None:
+    """Where the loss decides, of several targets say."""
+    figure = drawn(history([0.5, 0.2, 0.3]), "mae", monitor="validation_loss")
+    texts = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
+    assert texts[-1] == "best epoch: 3, 0.3"
+
+
+def test_a_metric_that_is_undefined_is_no_curve(drawn) -> None:
+    points = history([math.nan] * 3, "auroc")
+    figure = drawn(points, "auroc", monitor="validation_loss")
+    assert figure.axes[1].get_legend() is None
+    assert best_epoch(points, "validation_auroc") is None
+    assert best_epoch(points, "validation_loss") == points[-1]
+
+
+def test_curves_of_runs_that_kept_less(drawn) -> None:
+    """A checkpoint of an earlier version has no validation loss; an epoch can lack a validation."""
+    points = [{"epoch": 1.0, "step": 5.0}, {"epoch": 2.0, "step": 9.0, "validation_mae": 0.5}]
+    figure = drawn(points, "mae", monitor="validation_loss")
+    assert figure.axes[0].get_legend() is None
+    assert [line.get_label() for line in figure.axes[1].lines] == ["validation MAE"]
