@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -30,6 +31,21 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Tell whether something could not be written because there is no room on the disk.
+
+    numpy and torch raise errors of their own: numpy's has no number, torch's has that of the system
+    behind it.
+    """
+    while error is not None:
+        if isinstance(error, OSError):
+            short = error.errno is None and str(error).endswith(" written")
+            if short or error.errno in (errno.ENOSPC, errno.EDQUOT):
+                return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def write_json(path: Path, content: dict[str, Any], indent: int | None = 2) -> None:

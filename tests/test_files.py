@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
-from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.files import is_full, replacing
 
 
 def test_file_takes_its_place_at_the_end(tmp_path: Path) -> None:
@@ -35,3 +36,26 @@ def test_after_an_error_the_old_file_stays_and_no_other(
         write()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def behind(error: Exception) -> Exception:
+    """What torch makes of an error of the file that it writes to."""
+    made = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598")
+    made.__context__ = error
+    return made
+
+
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), True),
+        (OSError("1000000 requested and 131056 written"), True),  # numpy's
+        (behind(OSError(errno.ENOSPC, "No space left on device")), True),
+        (behind(OSError(errno.EIO, "Input/output error")), False),
+        (OSError(errno.EACCES, "Permission denied"), False),
+        (None, False),
+    ],
+)
+def test_a_full_disk_is_known_by_what_libraries_say_of_it(error, full):
+    assert is_full(error) == full

@@ -20,6 +20,7 @@ import numpy as np
 from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import is_full
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, packed_blocks
 from graphormer_sepnorm.graphs.structure import PairTypes
 from graphormer_sepnorm.graphs.structure_block import UNREACHABLE_DISTANCE
@@ -209,10 +210,11 @@ class GraphStore:
                         ),
                     )
         except OSError as error:
-            raise DataError(
-                f"cannot make the graph store {directory} ({error.strerror}): make room, or give "
-                "another --data.root"
-            ) from error
+            if is_full(error):
+                what = f"there is no room on the disk for the graph store {directory}"
+            else:
+                what = f"cannot make the graph store {directory} ({error.strerror or error})"
+            raise DataError(f"{what}: make room, or give another --data.root") from error
         return cls(_load(directory), max_path_length)
 
 

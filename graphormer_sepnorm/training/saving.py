@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import is_full
+from graphormer_sepnorm.program import command
 
 
 class DurableCheckpointIO(TorchCheckpointIO):
@@ -43,11 +46,16 @@ class DurableCheckpointIO(TorchCheckpointIO):
                 partial.unlink(missing_ok=True)
             if not isinstance(error, OSError | RuntimeError):
                 raise
-            # torch wraps a failed write in a RuntimeError without the reason.
-            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+            if is_full(error):
+                what = f"there is no room on the disk for the checkpoint {path}: make room"
+            else:
+                reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+                what = f"the checkpoint {path} cannot be written ({reason}): see to its folder"
+            # Checkpoints lie one folder down in the directory of their run.
+            run = shlex.quote(str(path.parent.parent))
+            kept = " (the one before it is kept)" if path.is_file() else ""
             raise DataError(
-                f"checkpoint {path} cannot be written ({reason}): make room and continue with "
-                "--resume; an older checkpoint is kept"
+                f"{what} and continue with: {command('train')} fit --resume {run}{kept}"
             ) from error
 
 

@@ -71,6 +71,20 @@ def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> Non
         GraphStore.open_or_build(tmp_path / "file" / "store", KEY, graphs, 5)
 
 
+def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError("1000000 requested and 131056 written")  # as numpy says it, without a number
+
+    monkeypatch.setattr(store_module.np, "save", full)
+    with pytest.raises(DataError) as error:
+        GraphStore.open_or_build(tmp_path / "store", KEY, graphs, 5)
+    assert str(error.value) == (
+        f"there is no room on the disk for the graph store {tmp_path / 'store'}: make room, or "
+        "give another --data.root"
+    )
+    assert names_in(tmp_path) == []
+
+
 def test_builds_once(tmp_path, caplog):
     build = Counted()
     directory = tmp_path / "deep" / "below" / "store"
