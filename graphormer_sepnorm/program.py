@@ -18,10 +18,17 @@ def command(name: str) -> str:
     return f"graphormer-{name}" if installed else f"python {name}.py"
 
 
+def name_and_version() -> str:
+    """Return what ``--version`` says."""
+    from graphormer_sepnorm import __version__
+
+    return f"graphormer_sepnorm {__version__}"
+
+
 def is_first_process() -> bool:
     """Whether this is the first of several training processes, or the only one."""
     # As torchrun, SLURM and Lightning say it; before Lightning is loaded.
-    ranks = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"))
+    ranks = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK"))
     return all(rank in (None, "", "0") for rank in ranks)
 
 

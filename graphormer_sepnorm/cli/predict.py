@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from graphormer_sepnorm.cli.main import Interrupted, run
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
-from graphormer_sepnorm.program import command
+from graphormer_sepnorm.program import command, name_and_version
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictions
@@ -79,6 +79,7 @@ def _parser() -> OneLineParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=name_and_version())
     parser.add_argument("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
     parser.add_argument("smiles", metavar="SMILES", nargs="*", help="molecules, one argument each")
     table = parser.add_argument_group("tables")

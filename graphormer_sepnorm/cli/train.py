@@ -9,6 +9,7 @@ from graphormer_sepnorm.cli.main import run
 from graphormer_sepnorm.cli.results import results
 from graphormer_sepnorm.compare.leash import end_with_the_command
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.program import name_and_version
 
 VERBS = {
     "fit": "train a model, then test its best checkpoint",
@@ -56,9 +57,7 @@ def _train(arguments: list[str]) -> int:
         print(_help(), end="")
         return 0
     if arguments[0] == "--version":
-        from graphormer_sepnorm import __version__
-
-        print(__version__)
+        print(name_and_version())
         return 0
     verb = arguments[0]
     if verb not in VERBS:
