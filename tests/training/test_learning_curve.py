@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -30,15 +31,15 @@ def drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     figures: list[Figure] = []
     save = Figure.savefig
 
-    def keep(figure: Figure, *arguments: object, **options: object) -> None:
+    def keep(figure: Figure, *arguments: Any, **options: Any) -> None:
         figures.append(figure)
         save(figure, *arguments, **options)
 
     monkeypatch.setattr(Figure, "savefig", keep)
 
-    def draw(*arguments: object, **options: object) -> Figure:
+    def draw(points: list[dict[str, float]], metric: str, monitor: str | None = None) -> Figure:
         path = tmp_path / "curve.png"
-        draw_learning_curve(*arguments, path, **options)
+        draw_learning_curve(points, metric, path, monitor)
         assert path.read_bytes().startswith(b"\x89PNG")
         return figures[-1]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
-from lightning.pytorch import Callback
+from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.training import progress
 from graphormer_sepnorm.training.progress import TrainingProgress
@@ -18,7 +19,9 @@ class StepLosses(Callback):
     def __init__(self) -> None:
         self.values: list[float] = []
 
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         if step_in_epoch(trainer, batch_idx) is not None:
             self.values.append(float(pl_module.step_loss))
 
