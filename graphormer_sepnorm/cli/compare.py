@@ -44,7 +44,7 @@ examples:
 """
 
 SEEDS = "0,1,2,3"
-_OWN_NAMES = ("arms", "seeds", "jobs", "baseline", "report-only")
+_OWN_NAMES = ("arms", "seeds", "jobs", "baseline", "report-only", "allow-code")
 _EXIT_FAILED = 1
 
 
@@ -69,7 +69,7 @@ def compare(arguments: list[str]) -> int:
         print(f"report  {directory / 'report.html'}", flush=True)
         return 0
     comparison = _asked(options, fit_options, kept)
-    return _train(comparison, kept, directory, options.jobs)
+    return _train(comparison, kept, directory, options.jobs, options.allow_code)
 
 
 def make_report(directory: Path, baseline: str | None = None) -> None:
@@ -138,6 +138,13 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         "--report-only",
         action="store_true",
         help="train nothing, report on what there is, unfinished runs too",
+    )
+    parser.add_argument(
+        "--allow-code",
+        "--allow_code",
+        action="store_true",
+        help="let what lies in DIR name classes that are neither Lightning's nor of this package: "
+        "it is code that is run, and DIR may come from elsewhere",
     )
     options, rest = parser.parse_known_args(arguments)
     if options.output is None:
@@ -213,20 +220,26 @@ def _with_baseline(comparison: Comparison, name: str) -> Comparison:
 
 
 def _train(
-    comparison: Comparison, kept: Comparison | None, directory: Path, jobs: int | None
+    comparison: Comparison,
+    kept: Comparison | None,
+    directory: Path,
+    jobs: int | None,
+    any_code: bool,
 ) -> int:
     """Check everything, train what is not finished, report; return the exit status."""
     from graphormer_sepnorm.cli.fit_check import check_fit
+    from graphormer_sepnorm.cli.foreign_code import OPTION, known_classes_only
     from graphormer_sepnorm.cli.quiet import silence_known_noise
-    from graphormer_sepnorm.compare.comparison import Comparison
+    from graphormer_sepnorm.compare.comparison import FILE, Comparison
     from graphormer_sepnorm.compare.leash import locked
-    from graphormer_sepnorm.compare.runner import Runner, environments, planned_runs
+    from graphormer_sepnorm.compare.runner import FIT, Runner, environments, planned_runs
 
     silence_known_noise()
     runs = planned_runs(comparison, directory)
     # A compare.yaml that was lost is written again, with the fingerprint of the data.
     prepare = kept is None or not all(run.finished for run in runs)
-    checked = check_fit(comparison.base_options, comparison.arms, prepare)
+    with known_classes_only(str(directory / FILE), allowed=any_code or kept is None):
+        checked = check_fit(comparison.base_options, comparison.arms, prepare)
     gpus, jobs = _places(jobs, checked, len(runs))
     if kept is None:
         comparison = dataclasses.replace(
@@ -262,7 +275,8 @@ def _train(
 
             places = environments(min(jobs, len(unfinished)), comparison.threads, gpus)
             display = choose_display(runs, checked.metric, checked.steps, len(places))
-            whole = Runner(unfinished, places, display, lock).run()
+            program = (*FIT, OPTION) if any_code else FIT
+            whole = Runner(unfinished, places, display, lock, program).run()
             unfinished = [run for run in runs if not run.finished]
             if not whole and unfinished:
                 raise Interrupted(

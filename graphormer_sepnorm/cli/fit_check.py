@@ -9,7 +9,7 @@ from typing import Any
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.lightning_cli import TrainCLI, require_data
-from graphormer_sepnorm.cli.options import explain
+from graphormer_sepnorm.cli.options import explain, explain_classes
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
@@ -60,7 +60,8 @@ class FitOptions(TrainCLI):
         words, _ = resolve_in_arguments([*self._shared, *arm.arguments])
         with explain(self._subcommand_parsers, words):
             config = self.parser.parse_args(words)
-        data = self.parser.instantiate_classes(config)["fit"]["data"]
+        with explain_classes():
+            data = self.parser.instantiate_classes(config)["fit"]["data"]
         require_data(words)  # last, so that other mistakes are said first
         return config.fit, data
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import json
 import logging
 import os
 import shlex
@@ -10,7 +10,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,20 +19,31 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.trainer.connectors import checkpoint_connector
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
-from graphormer_sepnorm.cli.main import Interrupted
-from graphormer_sepnorm.cli.options import CHANGEABLE, adopt_checkpoint, explain
+from graphormer_sepnorm.cli.foreign_code import (
+    OPTION,
+    known_classes_only,
+    names_foreign_code,
+    without_option,
+)
+from graphormer_sepnorm.cli.main import Interrupted, ending_with
+from graphormer_sepnorm.cli.options import (
+    CHANGEABLE,
+    adopt_checkpoint,
+    explain,
+    explain_classes,
+)
 from graphormer_sepnorm.cli.outcome import report_data, report_evaluation, report_fit
 from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed
-from graphormer_sepnorm.cli.run_directory import new_run_directory
+from graphormer_sepnorm.cli.run_directory import RunDirectory
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
-from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.files import is_full, replacing
 from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_checkpoint
-from graphormer_sepnorm.program import command
+from graphormer_sepnorm.program import command, is_first_process
 from graphormer_sepnorm.resources import config_names
 from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.checkpoints import (
@@ -43,7 +54,7 @@ from graphormer_sepnorm.training.checkpoints import (
 )
 from graphormer_sepnorm.training.divergence import StopWhenDiverged
 from graphormer_sepnorm.training.learning_curve import LearningCurve
-from graphormer_sepnorm.training.logs import ContinueMetrics, LogTraining, MetricsFile
+from graphormer_sepnorm.training.logs import Board, ContinueMetrics, LogTraining, MetricsFile
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 from graphormer_sepnorm.training.progress import TrainingProgress
 from graphormer_sepnorm.training.report import ModelTable
@@ -54,6 +65,9 @@ from graphormer_sepnorm.training.throughput import Throughput
 
 log = logging.getLogger(__name__)
 
+# Options that loggers are given, beside those of the model, the data and the trainer.
+_LOGGED = ("seed_everything", "ema_decay", "early_stopping", "engine")
+
 TRAINER_DEFAULTS = {
     "enable_model_summary": False,  # our table says more
     "num_sanity_val_steps": 0,  # two validation batches before training would only cost time
@@ -63,22 +77,48 @@ TRAINER_DEFAULTS = {
 # Tells processes that Lightning starts for other devices where the first one keeps the run.
 RUN_DIRECTORY = "GRAPHORMER_RUN_DIRECTORY"
 
-_BOARD = "tensorboard"
-
 
 def run_verb(arguments: list[str]) -> None:
     """Run ``fit``, ``validate`` or ``test`` with the options after it."""
-    resumed = find_resumed(arguments)
-    if resumed is not None:
-        arguments = resumed.arguments
-    arguments, config_name = resolve_in_arguments(arguments)
-    try:
-        TrainCLI(arguments, config_name, resumed)
-    except MisconfigurationException as error:  # as Lightning calls a mistake in its own options
-        raise ConfigError(" ".join(str(error).split())) from error
+    arguments, any_code = without_option(arguments)
+    fit = arguments[0] == "fit"
+    with (
+        RunDirectory() as place,
+        _explaining(place),
+        ending_with(place.nothing_trained) if fit else nullcontext(),
+    ):
+        resumed = find_resumed(arguments, place)
+        if resumed is not None:
+            arguments = resumed.arguments
+        arguments, config_name = resolve_in_arguments(arguments)
+        config = "" if resumed is None else str(resumed.directory / "config.yaml")
+        with known_classes_only(config, allowed=any_code or resumed is None):
+            TrainCLI(arguments, config_name, resumed, place)
     # Gloo's threads, if they are still there when Python ends, can abort a run that has succeeded.
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+
+
+@contextmanager
+def _explaining(place: RunDirectory) -> Iterator[None]:
+    """Turn what Lightning and the system say of a user's mistake, or a full disk, into one line."""
+    try:
+        yield
+    except MisconfigurationException as error:  # as Lightning calls a mistake in its own options
+        raise ConfigError(" ".join(str(error).split())) from error
+    except OSError as error:
+        if not is_full(error) or place.path is None:
+            raise
+        if place.worth_keeping:
+            then = f"make room and continue with: {resuming(place.path)}"
+        else:
+            then = "make room, or choose another place with --output; nothing was trained"
+        raise DataError(f"there is no room on the disk of {place.path}: {then}") from error
+
+
+def resuming(directory: Path) -> str:
+    """Return the command that continues a run."""
+    return f"{command('train')} fit --resume {shlex.quote(str(directory))}"
 
 
 def require_data(arguments: Sequence[str]) -> None:
@@ -103,17 +143,21 @@ def require_data(arguments: Sequence[str]) -> None:
 def interruptible(trainer: Trainer, what_was_saved: Callable[[], str]) -> Iterator[None]:
     """Turn Lightning's way of ending after Ctrl-C into ours.
 
-    Lightning lets its callbacks save the state, then exits with status 1.
+    Lightning lets its callbacks save the state, then exits with status 1. Outside of its loops
+    there is a KeyboardInterrupt, or an end at once while something is imported.
 
     Raises:
         Interrupted: With what `what_was_saved` says.
     """
-    try:
-        yield
-    except SystemExit:
-        if not trainer.interrupted:
-            raise
-        raise Interrupted(what_was_saved()) from None
+    with ending_with(what_was_saved):
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise Interrupted(what_was_saved()) from None
+        except SystemExit:
+            if not trainer.interrupted:
+                raise
+            raise Interrupted(what_was_saved()) from None
 
 
 @contextmanager
@@ -152,19 +196,29 @@ class TrainCLI(LightningCLI):
         arguments: Verb and options, configuration files resolved.
         config_name: Stem of the configuration file, by which the run is named.
         resumed: The run that is continued in its own directory, if any.
+        place: Takes the directory of the run.
 
     Attributes:
         run_directory: Where a run is kept; set by `fit` before training.
+        tested: Whether the result of a run is written.
     """
 
     run_directory: Path
 
     def __init__(
-        self, arguments: list[str], config_name: str | None, resumed: ResumedRun | None = None
+        self,
+        arguments: list[str],
+        config_name: str | None,
+        resumed: ResumedRun | None = None,
+        place: RunDirectory | None = None,
     ) -> None:
         self.arguments = arguments
         self.config_name = config_name
         self.resumed = resumed
+        self.place = place or RunDirectory()
+        self.tested = False
+        # Optimiser steps of the checkpoint that training begins with.
+        self._first_step = 0
         # Errors are raised, and printed by cli/main.py; abbreviations would hide a mistyped option.
         parsing = {"exit_on_error": False, "allow_abbrev": False}
         super().__init__(
@@ -208,7 +262,8 @@ class TrainCLI(LightningCLI):
             type=str | None,
             default=None,
             help="Run directory to continue in, whatever ended the run (fit); no other option is "
-            "needed, and the result is that of a run never interrupted.",
+            "needed, and the result is that of a run never interrupted. Classes that are neither "
+            f"Lightning's nor of this package need {OPTION}: a run may come from elsewhere.",
         )
         parser.add_argument(
             "--checkpoint_minutes",
@@ -287,6 +342,7 @@ class TrainCLI(LightningCLI):
                 checkpoint,
                 changeable=CHANGEABLE if self.resumed else (),
             )
+        self._first_step = int(checkpoint.get("global_step", 0))
         if verb == "fit" and TRAINED_WEIGHTS in checkpoint and not self.config[verb].ema_decay:
             raise ConfigError(f"{file} holds averaged weights: give --ema_decay to go on with them")
         self.config[verb].ckpt_path = str(file)
@@ -299,6 +355,15 @@ class TrainCLI(LightningCLI):
 
     def _parse_ckpt_path(self) -> None:
         """Do nothing: LightningCLI would let the checkpoint win over the command line here."""
+
+    def instantiate_classes(self) -> None:
+        """Make what the options name.
+
+        Raises:
+            ConfigError: It cannot be made; a package that it needs is not installed, for example.
+        """
+        with explain_classes():
+            super().instantiate_classes()
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Prepare the data and the run directory, then make the trainer."""
@@ -329,7 +394,7 @@ class TrainCLI(LightningCLI):
             *checkpoint_callbacks(
                 self.run_directory, monitored, options.early_stopping, options.checkpoint_minutes
             ),
-            LearningCurve(self.run_directory / "learning_curve.png", metric),
+            LearningCurve(self.run_directory / "learning_curve.png", metric, monitored),
             ModelTable(),
             RunRecord(self.run_directory, [Path(sys.argv[0]).name, *sys.argv[1:]]),
             StopBetweenSteps(),
@@ -337,18 +402,17 @@ class TrainCLI(LightningCLI):
         if given["enable_progress_bar"] is not False:
             callbacks.append(TrainingProgress(metric))
         loggers = {}
-        if given["logger"] in (None, True):
-            # What TensorBoard has from after the checkpoint is not shown.
-            step = self.resumed.step if self.resumed else 0
-            board = {"name": "", "version": _BOARD, "purge_step": step or None}
+        if given["logger"] is not False:
             metrics_file = MetricsFile(self.run_directory)
             callbacks.append(ContinueMetrics(metrics_file))
             if self.resumed and options.ckpt_path is None:
                 metrics_file.begin_again()
                 if rank_zero_only.rank == 0:
-                    shutil.rmtree(self.run_directory / _BOARD, ignore_errors=True)
-            # The file first, so that Lightning's log directory is the run directory.
-            loggers["logger"] = [metrics_file, TensorBoardLogger(self.run_directory, **board)]
+                    shutil.rmtree(self.run_directory / Board.FOLDER, ignore_errors=True)
+            # What TensorBoard has from after the checkpoint is not shown. The file first, so that
+            # Lightning's log directory is the run directory.
+            board = Board(self.run_directory, self.resumed.step if self.resumed else 0)
+            loggers["logger"] = [metrics_file, board, *_listed(given["logger"])]
         return super().instantiate_trainer(
             **{
                 "default_root_dir": self.run_directory,
@@ -362,14 +426,14 @@ class TrainCLI(LightningCLI):
     def _make_run_directory(self) -> Path:
         """Make the directory of the run with its ``config.yaml``, in the first process only."""
         wanted = self._wanted_directory()
-        if rank_zero_only.rank != 0:
+        if rank_zero_only.rank != 0 or not is_first_process():
             return Path(os.environ.get(RUN_DIRECTORY, wanted))
         if self.resumed is not None:
             print(self.resumed.message, flush=True)
             if self.resumed.changed:  # also for the next time that the run is resumed
                 self._save_config(self.resumed.directory)
             return self.resumed.directory
-        directory = new_run_directory(wanted)
+        directory = self.place.new(wanted)
         os.environ[RUN_DIRECTORY] = str(directory)
         self._save_config(directory)
         print(f"run    {directory}", flush=True)
@@ -404,24 +468,32 @@ class TrainCLI(LightningCLI):
     def fit(self, **options: Any) -> None:
         """Train, test the best checkpoint, and say what came out."""
         with interruptible(self.trainer, self._what_was_saved):
+            self._log_options()
             try:
                 with restorable(options["ckpt_path"]):
                     self.trainer.fit(weights_only=True, **options)
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    raise
-                raise DataError(
-                    f"there is no room on the disk of {self.run_directory}: make room and continue "
-                    f"with: {self._resuming()}"
-                ) from error
-        with interruptible(self.trainer, lambda: f"trained, but not tested: {self.run_directory}"):
+            finally:
+                self.place.worth_keeping |= self.trainer.global_step > self._first_step
+        with interruptible(self.trainer, self._what_is_done):
             # Processes that Lightning did not start have not been told it.
             report_fit(self, self.trainer.strategy.broadcast(self.run_directory))
+
+    def _log_options(self) -> None:
+        """Give the loggers the options of the run, but for their own: those can hold passwords."""
+        if not self.trainer.is_global_zero:
+            return
+        options = self.config["fit"].as_dict()
+        kept = {name: options[name] for name in (*_LOGGED, "model", "data", "trainer")}
+        del kept["trainer"]["logger"]
+        for logger in self.trainer.loggers:
+            logger.log_hyperparams(json.loads(json.dumps(kept, default=str)))
 
     def _what_was_saved(self) -> str:
         last = self.run_directory / "checkpoints" / LAST
         if not last.is_file():
-            return "interrupted before the first step; nothing was saved"
+            if self.trainer.global_step > self._first_step:
+                return f"interrupted at step {self.trainer.global_step:,}; nothing was saved"
+            return self.place.nothing_trained()
         callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
         saving = next(call for call in callbacks if isinstance(call, LastCheckpoint))
         step = f" of step {saving.saved_step:,}" if saving.saved_step >= 0 else ""
@@ -430,8 +502,14 @@ class TrainCLI(LightningCLI):
             f"continue with: {self._resuming()}"
         )
 
+    def _what_is_done(self) -> str:
+        if self.tested:
+            return f"trained and tested, what came out is in {self.run_directory / 'summary.json'}"
+        return f"trained, but not tested: {self.run_directory}; test with: {self._resuming()}"
+
     def _resuming(self) -> str:
-        return f"{command('train')} fit --resume {shlex.quote(str(self.run_directory))}"
+        foreign = names_foreign_code(self.config["fit"].trainer.as_dict())
+        return resuming(self.run_directory) + f" {OPTION}" * foreign
 
     def validate(self, **options: Any) -> None:
         """Evaluate a checkpoint on the validation split."""
@@ -442,6 +520,13 @@ class TrainCLI(LightningCLI):
         """Evaluate a checkpoint on the test split."""
         with interruptible(self.trainer, lambda: "interrupted"), restorable(options["ckpt_path"]):
             report_evaluation(self, "test", options["ckpt_path"])
+
+
+def _listed(loggers: Any) -> list[Logger]:
+    """The loggers of an option: one, several, or True or None for none of the user's own."""
+    if loggers is None or loggers is True:
+        return []
+    return [loggers] if isinstance(loggers, Logger) else list(loggers)
 
 
 def _captured(engine: str) -> list[Callback]:

@@ -22,6 +22,24 @@ class Interrupted(Exception):
     """Ctrl-C during a run; the message says what was saved."""
 
 
+# What is to be said of an interruption that ends the process at once; the last one counts.
+_ends_with: list[Callable[[], str]] = [lambda: "interrupted while libraries were imported"]
+
+
+@contextmanager
+def ending_with(message: Callable[[], str]) -> Iterator[None]:
+    """Say something else of an interruption while libraries are imported.
+
+    Args:
+        message: Called when it happens; the process ends right after it.
+    """
+    _ends_with.append(message)
+    try:
+        yield
+    finally:
+        _ends_with.pop()
+
+
 def run(
     name: str, command: Callable[[list[str]], int | None], argv: list[str] | None = None
 ) -> int:
@@ -70,8 +88,9 @@ def _signals(name: str) -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         if not _importing(frame):
             raise KeyboardInterrupt
+        said = _ends_with[-1]()
         if is_first_process():
-            line = f"{name}: interrupted while libraries were imported\n"
+            line = f"{name}: {said}\n"
             os.write(sys.stderr.fileno(), line.encode())
         os._exit(EXIT_INTERRUPTED)
 

@@ -68,6 +68,31 @@ def explain(parsers: dict[str, LightningArgumentParser], arguments: ArgsType) ->
         raise ConfigError(_one_line(str(error), names)) from error
 
 
+@contextmanager
+def explain_classes() -> Iterator[None]:
+    """Turn the failure to make what an option names, a logger say, into a ConfigError.
+
+    Often it is the lack of a package.
+    """
+    try:
+        yield
+    except (ImportError, ValueError) as error:
+        said = str(error)
+        # As Lightning's loggers propose it, with the version that they need; or as Python says it.
+        lacking = re.search(r"pip install -U '?([^`']+)|No module named '(\w+)", said)
+        named = re.search(r"Problem with given class_path '([\w.]+)':\s*(.+)", said)
+        what = named[1].rpartition(".")[2] if named else "an option"
+        if lacking:
+            package = lacking[1] or lacking[2]
+            raise ConfigError(
+                f"{what} needs the package {re.split('[<>=]', package)[0]}, which is not "
+                f"installed: pip install '{package}'"
+            ) from error
+        if named is None:
+            raise
+        raise ConfigError(f"{what} cannot be made: {named[2]}") from error
+
+
 def _one_line(message: str, names: list[str]) -> str:
     message = " ".join(message.split())
     unknown = re.search(r"unrecognized arguments: (\S+)", message)

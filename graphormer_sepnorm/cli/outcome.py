@@ -108,6 +108,7 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     if len(predictions) == len(cli.datamodule.indices("test")):
         write_test_predictions(run_directory, cli.datamodule, predictions)
     write_json(run_directory / "summary.json", result, indent=None)
+    cli.tested = True
     name, unit = METRIC_NAMES[metric], units(module)
     rows = [(f"Graphormer, {module.model.config.norm}", f"{values[f'test_{metric}']:.4f}{unit}")]
     try:

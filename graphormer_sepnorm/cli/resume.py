@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphormer_sepnorm.cli.run_directory import RunDirectory
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import LAST, PREVIOUS, read_checkpoint
 
@@ -31,17 +32,19 @@ class ResumedRun:
     message: str
 
 
-def find_resumed(arguments: list[str]) -> ResumedRun | None:
-    """Return the run that ``--resume`` names; None without this option.
+def find_resumed(arguments: list[str], place: RunDirectory) -> ResumedRun | None:
+    """Take the directory of the run that ``--resume`` names; None without this option.
 
     The newest checkpoint that is whole is taken. A run that was stopped before its first one begins
     again.
 
     Args:
         arguments: Verb and options.
+        place: Takes the directory, before its checkpoints are read.
 
     Raises:
-        ConfigError: There is no such run, or other options contradict it.
+        ConfigError: There is no such run, another process is at work in it, or other options
+            contradict it.
     """
     named = _named(arguments)
     if named is None:
@@ -56,6 +59,7 @@ def find_resumed(arguments: list[str]) -> ResumedRun | None:
     for option in ("-c", "--config", "--ckpt_path", "--output"):
         if any(word.partition("=")[0] == option for word in rest):
             raise ConfigError(f"--resume and {option}: leave {option} out, the run has its own")
+    place.go_on_in(directory)
     checkpoint, step, message = _newest_checkpoint(directory)
     found = [] if checkpoint is None else ["--ckpt_path", str(checkpoint)]
     words = [rest[0], "-c", str(config), *found, *rest[1:]]

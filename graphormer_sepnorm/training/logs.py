@@ -9,7 +9,7 @@ from typing import Any
 
 from lightning.fabric.loggers.csv_logs import _ExperimentWriter
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from graphormer_sepnorm.files import replacing
@@ -84,6 +84,34 @@ class MetricsFile(CSVLogger):
     def experiment(self) -> Any:
         """The same, under the name that Lightning uses."""
         return self.writer
+
+    def log_hyperparams(self, *arguments: Any, **options: Any) -> None:
+        """Do nothing: config.yaml has them."""
+
+
+class Board(TensorBoardLogger):
+    """TensorBoard's logs of a run, without Lightning's copy of the options in ``hparams.yaml``.
+
+    Args:
+        directory: The run directory; the logs lie in ``tensorboard/`` in it.
+        purge_step: From where on earlier logs are not shown; 0 shows all.
+    """
+
+    FOLDER = "tensorboard"
+
+    def __init__(self, directory: Path, purge_step: int = 0) -> None:
+        super().__init__(
+            directory,
+            name="",
+            version=self.FOLDER,
+            purge_step=purge_step or None,
+            default_hp_metric=False,
+        )
+
+    @rank_zero_only
+    def save(self) -> None:
+        """Write what there is, and no second config.yaml."""
+        self.experiment.flush()
 
 
 class LogTraining(Callback):

@@ -15,11 +15,9 @@ from graphormer_sepnorm.cli import compare
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.lightning_cli import TRAINER_DEFAULTS, TrainCLI
 from graphormer_sepnorm.cli.options import option_names
-from graphormer_sepnorm.cli.run_directory import new_run_directory
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.config import INGREDIENTS, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters
@@ -286,18 +284,3 @@ def test_own_file_comes_before_a_shipped_one(
     with pytest.raises(SystemExit):
         main(["fit", "--config=zinc.yaml", "--print_config"])
     assert yaml.safe_load(capsys.readouterr().out)["model"]["layers"] == 77
-
-
-def test_run_directories_are_numbered_not_overwritten(tmp_path: Path) -> None:
-    first = new_run_directory(tmp_path / "runs" / "a")
-    (first / "summary.json").write_text("{}")
-    second = new_run_directory(tmp_path / "runs" / "a")
-    (second / "summary.json").write_text("{}")
-    names = [first.name, second.name, new_run_directory(tmp_path / "runs" / "a").name]
-    assert names == ["a", "a-2", "a-3"]
-
-
-def test_run_directory_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"cannot make the run directory .* --output"):
-        new_run_directory(tmp_path / "file" / "run")

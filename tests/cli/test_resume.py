@@ -21,6 +21,7 @@ import torch
 import yaml
 from tiny_run import TINY
 
+from graphormer_sepnorm.cli.run_lock import RunLock
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.resources import sample_path
@@ -300,13 +301,17 @@ def test_full_disk_keeps_the_old_checkpoint(
 
     def full(checkpoint: object, file: Any) -> None:
         file.write(b"half")
-        raise OSError(28, "No space left on device")
+        try:
+            raise OSError(28, "No space left on device")
+        except OSError:
+            raise RuntimeError("[enforce fail at inline_container.cc:672] .")  # noqa: B904
 
     monkeypatch.setattr(saving.torch, "save", full)
     assert main(["fit", "--resume", str(run)]) == 2
     error = capsys.readouterr().err
-    assert "No space left on device" in error
-    assert "--resume" in error
+    assert "there is no room on the disk for the checkpoint" in error
+    assert "inline_container" not in error
+    assert f"continue with: python train.py fit --resume {run}" in error
     assert error.count("\n") == 1
     assert (run / "checkpoints" / "previous.ckpt").read_bytes() == kept
     assert not list((run / "checkpoints").glob(".*partial"))
@@ -330,3 +335,65 @@ def test_full_disk_of_the_logs_is_one_line(
     assert "there is no room on the disk" in error
     assert f"python train.py fit --resume '{run}'" in error
     assert error.count("\n") == 1
+
+
+def test_full_disk_of_the_result_is_one_line(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    from graphormer_sepnorm.cli import outcome
+
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+
+    def full(*arguments: object, **options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(outcome, "write_json", full)
+    assert main(["fit", "--resume", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert error == (
+        f"train.py: there is no room on the disk of {run}: make room and continue with: "
+        f"python train.py fit --resume {run}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("during", "said"),
+    [
+        ("write_test_predictions", "trained, but not tested: {run}; test with: python train.py "),
+        ("format_table", "trained and tested, what came out is in {run}/summary.json\n"),
+    ],
+)
+def test_signal_after_the_training_is_answered_with_what_is_done(
+    during: str, said: str, finished: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    from graphormer_sepnorm.cli import outcome
+
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    monkeypatch.setattr(outcome, during, lambda *_: signal.raise_signal(signal.SIGTERM))
+    assert main(["fit", "--resume", str(run)]) == 130
+    error = capsys.readouterr().err
+    assert said.format(run=run) in error
+    assert error.count("\n") == 1
+
+
+def test_run_that_another_process_has_is_refused(finished: Path, tmp_path: Path, capsys) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    lock = RunLock.take(run)
+    assert lock is not None
+    assert main(["fit", "--resume", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"train.py: {run} is being trained by process {os.getpid()} on ")
+    assert error.count("\n") == 1
+    lock.release()
+
+
+def test_a_start_that_fails_late_leaves_nothing(table: Path, tmp_path: Path, capsys) -> None:
+    late = ["--trainer.gradient_clip_algorithm", "bad", "--output", str(tmp_path / "runs" / "a")]
+    assert main(["fit", *options(table, "bn+ln"), *late]) == 2
+    captured = capsys.readouterr()
+    assert f"run    {tmp_path / 'runs' / 'a'}" in captured.out  # it was there
+    assert captured.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,200 @@
+"""One process in a run directory; nothing is left of a run that has not begun."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from graphormer_sepnorm.cli.main import Interrupted
+from graphormer_sepnorm.cli.run_directory import RunDirectory
+from graphormer_sepnorm.cli.run_lock import LOCK, RunLock
+from graphormer_sepnorm.errors import ConfigError
+
+REPOSITORY = Path(__file__).parents[2]
+HOLDER = """
+import sys, time
+from pathlib import Path
+from graphormer_sepnorm.cli.run_directory import RunDirectory
+with RunDirectory() as place:
+    print(place.new(Path(sys.argv[1])), flush=True)
+    time.sleep(60)
+"""
+RACER = """
+import sys, time
+from pathlib import Path
+from graphormer_sepnorm.cli.run_directory import RunDirectory
+while time.time() < float(sys.argv[2]):
+    pass
+with RunDirectory() as place:
+    path = place.new(Path(sys.argv[1]))
+    (path / "summary.json").write_text("{}")
+    print(path)
+"""
+
+
+def started(program: str, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+    )
+
+
+def made(wanted: Path, *files: str) -> Path:
+    with RunDirectory() as place:
+        path = place.new(wanted)
+        assert (path / LOCK).is_file()
+        for name in files:
+            (path / name).write_text("{}")
+    assert not (path / LOCK).exists()
+    return path
+
+
+def test_run_directories_are_numbered_not_overwritten(tmp_path: Path) -> None:
+    wanted = tmp_path / "runs" / "a"
+    names = [made(wanted, "summary.json").name for _ in range(3)]
+    assert names == ["a", "a-2", "a-3"]
+
+
+def test_an_empty_directory_is_free_and_a_file_is_not(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").write_text("")
+    # As a process leaves it that was killed.
+    (tmp_path / "a" / LOCK).write_text("")
+    assert made(tmp_path / "a") == tmp_path / "a"
+    assert made(tmp_path / "b") == tmp_path / "b-2"
+
+
+def test_run_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for parent in ("file", "link"):
+        with (
+            RunDirectory() as place,
+            pytest.raises(ConfigError, match=r"cannot make the run directory .* --output"),
+        ):
+            place.new(tmp_path / parent / "run")
+
+
+def test_a_directory_at_work_is_taken_until_its_process_is_killed(tmp_path: Path) -> None:
+    process = started(HOLDER, tmp_path / "a")
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"{tmp_path / 'a'}\n"
+    assert made(tmp_path / "a", "summary.json") == tmp_path / "a-2"
+    with RunDirectory() as place, pytest.raises(ConfigError) as refused:
+        place.go_on_in(tmp_path / "a")
+    assert f"{tmp_path / 'a'} is being trained by process {process.pid} on " in str(refused.value)
+    assert " since 20" in str(refused.value)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with RunDirectory() as place:
+        place.go_on_in(tmp_path / "a")
+        with RunDirectory() as other, pytest.raises(ConfigError, match="is being trained by"):
+            other.go_on_in(tmp_path / "a")
+    process.stdout.close()
+
+
+def test_of_processes_that_begin_at_once_each_has_its_own(tmp_path: Path) -> None:
+    begin = time.time() + 2
+    processes = [started(RACER, tmp_path / "a", begin) for _ in range(4)]
+    places = {process.communicate(timeout=60)[0].strip() for process in processes}
+    assert places == {str(tmp_path / name) for name in ("a", "a-2", "a-3", "a-4")}
+
+
+def wait_for(begun, end) -> None:
+    begun.set()
+    end.wait()
+
+
+def test_a_forked_process_does_not_keep_the_lock(tmp_path: Path) -> None:
+    """One that loads data outlives a run that is killed by some seconds."""
+    context = multiprocessing.get_context("fork")
+    begun, end = context.Event(), context.Event()
+    lock = RunLock.take(tmp_path)
+    assert lock is not None
+    child = context.Process(target=wait_for, args=(begun, end))
+    child.start()
+    begun.wait()
+    try:
+        os.close(lock._handle)  # as the end of the process does
+        lock._handle = os.open(os.devnull, os.O_RDONLY)
+        again = RunLock.take(tmp_path)
+        assert again is not None
+        again.release()
+    finally:
+        end.set()
+        child.join()
+        lock.release()
+
+
+def test_of_several_processes_the_first_one_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunDirectory() as first:
+        first.go_on_in(tmp_path)
+        monkeypatch.setenv("RANK", "1")
+        with RunDirectory() as second:
+            second.go_on_in(tmp_path)
+        assert (tmp_path / LOCK).exists()
+
+
+@pytest.mark.parametrize("error", [ConfigError, RuntimeError, KeyboardInterrupt, Interrupted])
+def test_nothing_is_left_of_a_start_that_failed(error: type[BaseException], tmp_path: Path) -> None:
+    def fail(wanted: Path) -> None:
+        with RunDirectory() as place:
+            path = place.new(wanted)
+            (path / "config.yaml").write_text("{}")
+            (path / "run.json").write_text("{}")
+            (path / "tensorboard").mkdir()
+            (path / "tensorboard" / "events.1").write_text("")
+            raise error("too late")
+
+    (tmp_path / "mine").mkdir()
+    for wanted in ("runs/table/bn+ln-seed0", "mine"):
+        with pytest.raises(error):
+            fail(tmp_path / wanted)
+    # What was there before stays.
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
+
+
+@pytest.mark.parametrize("what", ["trained", "unknown file", "resumed"])
+def test_what_is_worth_something_is_kept(what: str, tmp_path: Path) -> None:
+    wanted = tmp_path / "runs" / "a"
+    wanted.mkdir(parents=True)
+
+    def fail() -> None:
+        with RunDirectory() as place:
+            if what == "resumed":
+                place.go_on_in(wanted)
+            else:
+                assert place.new(wanted) == wanted
+            (wanted / "config.yaml").write_text("{}")
+            if what == "unknown file":
+                (wanted / "diverged.json").write_text("{}")
+            place.worth_keeping |= what == "trained"
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert (wanted / "config.yaml").is_file()
+    assert not (wanted / LOCK).exists()
+
+
+def test_who_has_it_is_written_while_it_is_held(tmp_path: Path) -> None:
+    lock = RunLock.take(tmp_path)
+    assert lock is not None
+    assert json.loads((tmp_path / LOCK).read_text())["process"] == os.getpid()
+    assert RunLock.take(tmp_path) is None
+    # Who is refused does not empty it.
+    assert json.loads((tmp_path / LOCK).read_text())["process"] == os.getpid()
+    lock.release()
+    assert list(tmp_path.iterdir()) == []
