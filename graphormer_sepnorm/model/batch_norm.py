@@ -78,8 +78,9 @@ class MaskedBatchNorm(nn.Module):
 
     def _plain(self, rows: Tensor) -> Tensor:
         """The fused kernel, where every row counts and there is one process."""
-        if len(rows) < 2:
-            raise DataError(_TOO_FEW.format(len(rows)))
+        # Not len(): it would make a constant of the number of rows in torch.export.
+        if rows.shape[0] < 2:
+            raise DataError(_TOO_FEW.format(rows.shape[0]))
         self.num_batches_tracked += 1
         return functional.batch_norm(
             rows,
@@ -96,7 +97,9 @@ class MaskedBatchNorm(nn.Module):
         # Numbers near 0 add up with less rounding; the running mean is the same on every process.
         shift = self.running_mean.clone()
         values = rows.to(shift.dtype) - shift
-        mask = values.new_ones(len(values), 1, dtype=torch.bool) if real is None else real[:, None]
+        mask = (
+            values.new_ones(values.shape[0], 1, dtype=torch.bool) if real is None else real[:, None]
+        )
         # First the mean, then the squares around it: their sum does not cancel, wherever it is.
         own = torch.cat([mask.sum(0).to(values.dtype), torch.where(mask, values, 0).sum(0)])
         sums = sum_over_processes(own)

@@ -21,7 +21,7 @@ N, L, D = 4, 6, 5
 def formula(module: SepNorm, tokens: Tensor, classes, position: int, mask: Tensor | None) -> Tensor:
     """The published algorithm with torch's own norms over lists of real tokens (Eq. 5)."""
     branches = []
-    for cls, branch in zip(classes, (module.cls_norm, module.tok_norm), strict=True):
+    for cls, branch in zip(classes, (module.cls_norm_layer, module.tok_norm_layer), strict=True):
         norm = cls(D).double().train(module.training)
         norm.load_state_dict(branch.state_dict())
         branches.append(norm)
@@ -133,6 +133,46 @@ def test_state_dict_round_trip(classes):
     assert torch.equal(one.eval()(tokens), other.eval()(tokens))
     batch_norms = sum(cls is nn.BatchNorm1d for cls in classes)
     assert len(one.state_dict()) == 4 + 3 * batch_norms
+
+
+@pytest.mark.parametrize("names", [("cls_norm_layer", "tok_norm_layer"), ("cls_norm", "tok_norm")])
+@pytest.mark.parametrize("classes", PAIRS, ids=[f"{a.__name__}+{b.__name__}" for a, b in PAIRS])
+def test_state_dicts_of_the_papers_class_and_of_former_versions_load(classes, names):
+    """Strictly, inside a larger model, and without a change to what is given."""
+    theirs = nn.ModuleDict({name: cls(D) for name, cls in zip(names, classes, strict=True)})
+    randomise(theirs)
+    given = nn.ModuleDict({"norm": theirs}).state_dict()
+    keys = list(given)
+    model = nn.ModuleDict({"norm": SepNorm(D, *classes)}).eval()
+    model.load_state_dict(given)
+    assert list(given) == keys
+    tokens = torch.randn(N, L, D)
+    branches = [theirs.eval()[name] for name in names]
+    assert torch.equal(model["norm"](tokens)[:, 0], branches[0](tokens[:, 0]))
+    others = branches[1](tokens[:, 1:].flatten(0, 1)).reshape(N, L - 1, D)
+    assert torch.equal(model["norm"](tokens)[:, 1:], others)
+
+
+def test_its_state_dict_is_that_of_the_papers_class():
+    theirs = nn.ModuleDict({"cls_norm_layer": nn.BatchNorm1d(D), "tok_norm_layer": nn.LayerNorm(D)})
+    theirs.load_state_dict(SepNorm(D).state_dict())
+
+
+def test_former_names_of_the_parts():
+    module = SepNorm(D)
+    assert module.cls_norm is module.cls_norm_layer
+    assert module.tok_norm is module.tok_norm_layer
+
+
+def test_a_state_dict_of_something_else_does_not_load():
+    with pytest.raises(RuntimeError, match="cls_norm_layer"):
+        SepNorm(D).load_state_dict({"cls_normal.weight": torch.ones(D)})
+
+
+@pytest.mark.parametrize("position", [L, -L - 1])
+def test_a_position_outside_is_a_clear_error(position):
+    with pytest.raises(ConfigError, match=f"cls_position {position} lies outside {L} positions"):
+        SepNorm(D, cls_position=position)(torch.randn(N, L, D))
 
 
 def test_works_on_views_and_under_autograd():
