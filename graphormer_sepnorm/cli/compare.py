@@ -65,6 +65,9 @@ def compare(arguments: list[str]) -> int:
             raise ConfigError(f"there is no comparison in {directory}: no {FILE} is there")
         if options.baseline:
             _with_baseline(kept, options.baseline)
+        from graphormer_sepnorm.cli.quiet import silence_known_noise
+
+        silence_known_noise()
         make_report(directory, options.baseline)
         print(f"report  {directory / 'report.html'}", flush=True)
         return 0

@@ -10,6 +10,9 @@ _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
     # torch 2.13 deprecates what Lightning 2.6 calls on every run:
     # https://github.com/Lightning-AI/pytorch-lightning/issues/21326
     (r".*isinstance\(treespec, LeafSpec\).* is deprecated", FutureWarning),
+    # torch-geometric 2.8 compiles some of its classes when it is imported. To torch 2.14 this is a
+    # DeprecationWarning, which Python does not show.
+    (r"`torch\.jit\.script` is ", FutureWarning),
     # Batches come from arrays in memory: on a few cores worker processes only cost time. The
     # option data.num_workers says when they help.
     (r"The '\w+' does not have many workers", UserWarning),

@@ -15,7 +15,6 @@ from graphormer_sepnorm.model.norm_arms import NORM_KINDS
 
 _NAME_OF = {nn.BatchNorm1d: "bn", nn.LayerNorm: "ln"}
 
-
 # The parts are named as in the paper's class, so that state dicts fit in both directions. They had
 # names of their own before; state dicts with those load too.
 _FORMER_NAMES = {"cls_norm": "cls_norm_layer", "tok_norm": "tok_norm_layer"}
