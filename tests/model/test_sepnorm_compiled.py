@@ -19,7 +19,7 @@ D = 8
 
 PAIRS = pytest.mark.parametrize(
     "classes",
-    itertools.product(CLASSES, CLASSES),
+    list(itertools.product(CLASSES, CLASSES)),
     ids=lambda pair: "+".join(cls.__name__ for cls in pair),
 )
 LAYOUTS = pytest.mark.parametrize(
