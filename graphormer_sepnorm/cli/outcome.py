@@ -9,10 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.predictions_file import write_test_predictions
-from graphormer_sepnorm.datasets.data_module import SPLITS
 from graphormer_sepnorm.datasets.data_report import DataReport
 from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import write_json
@@ -25,6 +23,7 @@ from graphormer_sepnorm.training.throughput import Throughput
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.cli.lightning_cli import TrainCLI
+    from graphormer_sepnorm.datasets.baselines import Baseline
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +65,9 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     """Test the best checkpoint of a finished run; print the table and keep what came out.
 
     ``summary.json`` has the numbers, ``test_predictions.csv`` each molecule.
+
+    Raises:
+        Interrupted: During the baselines; all else has been kept and printed.
     """
     trainer: Any = cli.trainer
     module = cli.model
@@ -111,10 +113,8 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     cli.tested = True
     name, unit = METRIC_NAMES[metric], units(module)
     rows = [(f"Graphormer, {module.model.config.norm}", f"{values[f'test_{metric}']:.4f}{unit}")]
-    try:
-        rows = [*_baseline_rows(cli, unit), *rows]
-    except GraphormerError as error:  # a molecule that has a graph, but no fingerprint
-        log.warning("no baselines: %s", error)
+    baselines, left_out, interrupted = _baselines(cli)
+    rows = [*((one.name, f"{one.test:.4f}{unit}") for one in baselines), *rows]
     if len(module.task.targets) > 1:
         rows += [
             (f"  {target}", f"{values[f'test_{metric}_{target}']:.4f}{f' {unit}' * bool(unit)}")
@@ -122,6 +122,8 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
         ]
     print(f"\ntest {name}")
     print(format_table([(f"  {label}", value) for label, value in rows]))
+    if left_out:
+        print(f"  {left_out}")
     print(
         f"\nbest validation {name} {best_value:.4f}; "
         f"{epochs} epochs, {steps:,} steps, {result['parameters']:,} parameters, "
@@ -130,38 +132,23 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     print(f"checkpoint  {best}")
     if module.facts["featuriser"] is not None:
         print(f'try         {command("predict")} {shlex.quote(str(run_directory))} "CCO"')
+    if interrupted:
+        raise Interrupted(f"baselines interrupted; the run is whole: {run_directory}")
 
 
-def _baseline_rows(cli: TrainCLI, unit: str) -> list[tuple[str, str]]:
-    """Rows of the table for the simple models, where they were asked for; mean over targets."""
-    data = cli.datamodule
-    splits = data.splits
-    if not cli.config["fit"].baselines or splits.smiles is None:
-        return []
-    from graphormer_sepnorm.chem.baselines import baseline_aurocs, baseline_errors
+def _baselines(cli: TrainCLI) -> tuple[list[Baseline], str, bool]:
+    """The simple models if they were asked for, what they leave out, and whether they were stopped.
 
-    scores = baseline_errors if splits.task.kind == "regression" else baseline_aurocs
-    per_target = []
-    for target in range(len(splits.task.targets)):
-        targets = {split: data.store.targets[data.indices(split), target] for split in SPLITS}
-        # A molecule without a label says nothing about an error.
-        labelled = {split: np.flatnonzero(~np.isnan(values)) for split, values in targets.items()}
-        if not all(len(rows) for rows in labelled.values()):
-            continue
-        per_target.append(
-            scores(
-                {split: [splits.smiles[split][i] for i in labelled[split]] for split in SPLITS},
-                {split: targets[split][labelled[split]] for split in SPLITS},
-            )
-        )
-    names = {
-        "mean": "mean of the training labels",
-        "ridge": "ridge on Morgan fingerprints",
-        "logistic": "logistic regression on Morgan fingerprints",
-    }
-    means = {
-        # An AUROC without both classes is undefined, and left out as it is for the model.
-        name: np.nanmean([values[name] for values in per_target])
-        for name in (per_target[0] if per_target else ())
-    }
-    return [(names[name], f"{value:.4f}{unit}") for name, value in means.items()]
+    Training is over, so that whatever happens here leaves its result as it is.
+    """
+    if not cli.config["fit"].baselines:
+        return [], "", False
+    from graphormer_sepnorm.datasets.baselines import baselines_of
+
+    try:
+        return *baselines_of(cli.datamodule), False
+    except GraphormerError as error:  # a molecule that has a graph, but no fingerprint
+        log.warning("no baselines: %s", error)
+    except KeyboardInterrupt:
+        return [], "", True
+    return [], "", False

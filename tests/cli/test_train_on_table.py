@@ -271,7 +271,7 @@ def test_baselines_that_fail_cost_nothing_else(
     def fail(*arguments: object) -> None:
         raise DataError("'X' has no fingerprint")
 
-    monkeypatch.setattr("graphormer_sepnorm.chem.baselines.baseline_errors", fail)
+    monkeypatch.setattr("graphormer_sepnorm.chem.baselines.fit_baselines", fail)
     options = ["--data.table", str(table_run.table), "--data.root", str(table_run.root)]
     options += [
         "--data.target_columns=[logX]",
@@ -282,6 +282,22 @@ def test_baselines_that_fail_cost_nothing_else(
     assert train(["fit", "-c", "table_regression", *TINY, *options]) == 0
     assert "Graphormer, bn+ln" in capsys.readouterr().out
     assert "no baselines: 'X' has no fingerprint" in caplog.text
+
+
+def test_baselines_can_be_interrupted(table_run: TableRun, tmp_path, capsys, monkeypatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graphormer_sepnorm.chem.baselines.fit_baselines", interrupt)
+    options = ["--data.table", str(table_run.table), "--data.root", str(table_run.root)]
+    options += ["--data.target_columns=[logX]", "--output", str(tmp_path / "run")]
+    assert train(["fit", "-c", "table_regression", *TINY, *options, "--baselines=true"]) == 130
+    captured = capsys.readouterr()
+    assert "Graphormer, bn+ln" in captured.out
+    assert "ridge" not in captured.out
+    said = f"train.py: baselines interrupted; the run is whole: {tmp_path / 'run'}"
+    assert captured.err.splitlines()[-1] == said
+    assert (tmp_path / "run" / "summary.json").is_file()
 
 
 def test_several_targets_of_different_scale(tmp_path, capsys) -> None:
