@@ -76,7 +76,7 @@ def compare(arguments: list[str]) -> int:
 
 
 def make_report(directory: Path, baseline: str | None = None) -> None:
-    """Collect the results of the runs in a directory and write the report on them.
+    """Collect the results of the runs in a directory, write the report on them and sum it up.
 
     Where the run directories are gone (they are large), the report is made again from results.json.
 
@@ -89,6 +89,7 @@ def make_report(directory: Path, baseline: str | None = None) -> None:
     """
     from graphormer_sepnorm.compare.leash import REPORT_LOCK, locked
     from graphormer_sepnorm.compare.report.document import write_report
+    from graphormer_sepnorm.compare.report.text import plain, summary
     from graphormer_sepnorm.compare.results import collect, runs_are_gone
 
     try:
@@ -97,9 +98,12 @@ def make_report(directory: Path, baseline: str | None = None) -> None:
                 collect(directory, baseline)
             elif baseline is not None:
                 raise DataError(f"{directory}: its runs are gone, so --baseline cannot be changed")
-            write_report(directory)
+            results = write_report(directory)
     except OSError as error:
         raise DataError(f"the report on {directory} cannot be made: {error}") from error
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    said = summary(results)
+    print(f"{said if unicode else plain(said)}\n", flush=True)
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -288,7 +292,13 @@ def _train(
                     "those that are)"
                 )
         if len(unfinished) < len(runs):
-            make_report(directory)
+            try:
+                make_report(directory)
+            except KeyboardInterrupt:
+                raise Interrupted(
+                    f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} runs are finished; "
+                    f"for the report on them: {_continuing(directory)} --report-only"
+                ) from None
             print(f"report  {directory / 'report.html'}", flush=True)
     return _say_failed(unfinished, len(runs), directory)
 

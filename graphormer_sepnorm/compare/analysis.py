@@ -46,13 +46,32 @@ class RunAnalysis:
     geometry: list[dict[str, Any]]
 
 
-def analyse(run: Path, data: MoleculeDataModule, *, histograms: bool) -> RunAnalysis:
+def device_of(accelerator: str | None, devices: int | str | list[int] | None) -> str:
+    """Return where a run is analysed: on a GPU that it was told to take, or on the CPU.
+
+    Args:
+        accelerator: Of its trainer; None or ``auto`` takes a GPU if there is one.
+        devices: Of its trainer: how many, or a list of which, as ``[1]`` or ``"1,"``.
+    """
+    if accelerator not in (None, "auto", "gpu", "cuda") or not torch.cuda.is_available():
+        return "cpu"
+    if isinstance(devices, str) and "," in devices:
+        devices = [int(number) for number in devices.split(",") if number.strip()]
+    first = devices[0] if isinstance(devices, list) and devices else 0
+    # It may have been another machine, with more of them.
+    return f"cuda:{first}" if first < torch.cuda.device_count() else "cuda"
+
+
+def analyse(
+    run: Path, data: MoleculeDataModule, *, histograms: bool, device: str = "cpu"
+) -> RunAnalysis:
     """Predict the test split with the best checkpoint of a run and measure its embeddings.
 
     Args:
         run: The run directory. The result is kept in it and taken from there the next time.
         data: What the run was trained on.
         histograms: Whether histograms of the features at the output are wanted.
+        device: Where the model is computed.
 
     Raises:
         CheckpointError: The run has no readable checkpoint.
@@ -68,7 +87,6 @@ def analyse(run: Path, data: MoleculeDataModule, *, histograms: bool) -> RunAnal
     earlier = read_json(kept)
     if earlier is not None and wanted.items() <= earlier.items() and table.is_file():
         return RunAnalysis(np.load(table), earlier["clouds"])
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     checkpoint = read_checkpoint(file, device)
     model = build_network(checkpoint[KEY]["model"], model_weights(checkpoint))
     model.to(device).eval()

@@ -47,13 +47,16 @@ class Comparison:
         """Read what is kept in a directory; None if no comparison was begun there.
 
         Raises:
-            ConfigError: The file is damaged.
+            ConfigError: The file is damaged or of another version.
         """
         path = directory / FILE
         if not path.is_file():
             return None
         try:
             kept = yaml.safe_load(path.read_text(encoding="utf-8"))
+            version = kept["format_version"]
+            if version != _FORMAT_VERSION:
+                raise ConfigError(other_format(path, version, _FORMAT_VERSION))
             arms = tuple(Arm(str(name), dict(kept["arms"][name])) for name in kept["arms"])
             return cls(
                 base_options=tuple(kept["base_options"]),
@@ -124,6 +127,14 @@ class Comparison:
             for name in kept
             if name in given and given[name] != kept[name]
         ]
+
+
+def other_format(path: Path, found: Any, known: int) -> str:
+    """Say that a file of a comparison is of a version that cannot be read."""
+    return (
+        f"{path} is of format {found}, and this version of graphormer_sepnorm knows format {known} "
+        "only: use the version that wrote it, or begin in another directory"
+    )
 
 
 def flat(options: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:

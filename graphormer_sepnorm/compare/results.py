@@ -15,11 +15,13 @@ import numpy as np
 import yaml
 
 from graphormer_sepnorm.chem.features import get_featuriser
-from graphormer_sepnorm.compare.analysis import RunAnalysis, analyse
+from graphormer_sepnorm.compare.analysis import RunAnalysis, analyse, device_of
 from graphormer_sepnorm.compare.arm_comparisons import FinishedRun, compare_arms
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.predictions import write_predictions
+from graphormer_sepnorm.compare.results_file import FORMAT_VERSION, RESULTS, read_results
 from graphormer_sepnorm.compare.runner import Run, planned_runs
+from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, write_json
@@ -28,8 +30,7 @@ from graphormer_sepnorm.graphs.task import Task
 
 log = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1
-RESULTS, PREDICTIONS = "results.json", "predictions.csv"
+PREDICTIONS = "predictions.csv"
 
 Summaries = Mapping[Run, dict[str, Any] | None]
 
@@ -45,8 +46,8 @@ def collect(directory: Path, baseline: str | None = None) -> dict[str, Any]:
         What ``results.json`` holds.
 
     Raises:
-        DataError: No comparison was begun there, no run has finished, or the data are not those
-            that the runs were trained on.
+        DataError: No comparison was begun there, no run has finished, the data are not those
+            that the runs were trained on, or earlier results are of another version.
         CheckpointError: A finished run has no readable checkpoint.
     """
     comparison = Comparison.read(directory)
@@ -54,6 +55,7 @@ def collect(directory: Path, baseline: str | None = None) -> dict[str, Any]:
         raise DataError(f"{directory} holds no comparison: there is no compare.yaml in it")
     if baseline is not None:
         comparison = dataclasses.replace(comparison, baseline=baseline)
+    earlier = read_results(directory) or {}
     runs = planned_runs(comparison, directory)
     summaries = {run: read_json(run.directory / "summary.json") for run in runs}
     finished = [run for run in runs if summaries[run] is not None]
@@ -92,6 +94,7 @@ def collect(directory: Path, baseline: str | None = None) -> dict[str, Any]:
             for arm in comparison.arms
         ],
         "comparisons": compare_arms(comparison, found, targets, task, data.dataset),
+        **_baselines(comparison, data, earlier),
         **_environments(finished),
     }
     means = {
@@ -115,9 +118,9 @@ def runs_are_gone(directory: Path) -> bool:
     """Whether results were collected of finished runs whose directories are no longer there.
 
     Raises:
-        DataError: Of some they are, of others not.
+        DataError: Of some they are, of others not; or the results are of another version.
     """
-    earlier = read_json(directory / RESULTS) or {}
+    earlier = read_results(directory) or {}
     found = [
         (directory / run["directory"] / "summary.json").is_file()
         for arm in earlier.get("arms", [])
@@ -130,6 +133,24 @@ def runs_are_gone(directory: Path) -> bool:
             f"to report on all, or remove {RESULTS} to report on those that are there"
         )
     return bool(found) and not any(found)
+
+
+def _baselines(
+    comparison: Comparison, data: MoleculeDataModule, earlier: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The simple models, if ``--baselines`` asks for them: computed once, then taken from there."""
+    names = ("baselines", "baselines_left_out")
+    if not comparison.configuration.get("baselines"):
+        return {}
+    same = earlier.get("dataset_fingerprint") == data.splits.fingerprint
+    if same and all(name in earlier for name in names):
+        return {name: earlier[name] for name in names}
+    try:
+        found, left_out = baselines_of(data)
+    except DataError as error:  # a molecule that has a graph, but no fingerprint
+        log.warning("no baselines: %s", error)
+        return {}
+    return dict(zip(names, ([one.to_plain() for one in found], left_out), strict=True))
 
 
 def _target_names(task: Task) -> tuple[str, ...]:
@@ -173,13 +194,19 @@ def _analyse_all(
         # Histograms of one run per arm say enough, and are the largest part of the results.
         first = run.arm not in with_histograms
         with_histograms.add(run.arm)
-        analyses[run] = analyse(run.directory, data, histograms=first)
+        trainer = _configuration(run).get("trainer") or {}
+        device = device_of(trainer.get("accelerator"), trainer.get("devices"))
+        analyses[run] = analyse(run.directory, data, histograms=first, device=device)
     return _data_of(finished[0], loaded), analyses
+
+
+def _configuration(run: Run) -> dict[str, Any]:
+    return yaml.safe_load((run.directory / "config.yaml").read_text(encoding="utf-8"))
 
 
 def _data_of(run: Run, loaded: dict[str, MoleculeDataModule]) -> MoleculeDataModule:
     """The data of a run, as its configuration loads them; most runs have the same."""
-    config = yaml.safe_load((run.directory / "config.yaml").read_text(encoding="utf-8"))
+    config = _configuration(run)
     options = config["data"] | {
         "max_path_length": config["model"]["max_path_length"],
         "num_workers": 0,

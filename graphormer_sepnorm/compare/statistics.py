@@ -140,7 +140,7 @@ def paired_difference(
         high=high,
         confidence=confidence,
         p_value=sign_flip_p(differences, tolerance=_ROUNDING * float(scale.sum())),
-        smallest_p=2.0 ** (1 - n) if n <= EXACT_UP_TO else 1 / (DRAWS + 1),
+        smallest_p=smallest_sign_flip_p(n),
         relative_percent=100 * mean / reference if reference > 0 else math.nan,
     )
 
@@ -218,6 +218,11 @@ def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
         return float((np.abs(sums) >= threshold).mean())
     reached = int((np.abs(_flipped_sums(column)) >= threshold).sum())
     return (reached + 1) / (DRAWS + 1)
+
+
+def smallest_sign_flip_p(seeds: int) -> float:
+    """Return the smallest value that `sign_flip_p` can take of so many differences."""
+    return 2.0 ** (1 - seeds) if seeds <= EXACT_UP_TO else 1 / (DRAWS + 1)
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:

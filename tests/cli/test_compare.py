@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,10 +24,16 @@ import yaml
 from sklearn.metrics import roc_auc_score
 from tiny_run import TINY
 
+from graphormer_sepnorm.chem.baselines import fit_baselines
 from graphormer_sepnorm.cli import compare as command
 from graphormer_sepnorm.cli import fit_check
 from graphormer_sepnorm.cli.train import main
+from graphormer_sepnorm.compare.analysis import analyse
 from graphormer_sepnorm.compare.arms import parse_arms
+from graphormer_sepnorm.compare.comparison import Comparison
+from graphormer_sepnorm.compare.report.text import plain
+from graphormer_sepnorm.compare.runner import planned_runs
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import sample_path
 
@@ -158,7 +165,12 @@ def test_comparison_leaves_a_run_for_each_arm_and_seed(straight: Compared) -> No
     ]
     assert len(lines) == 8
     assert straight.err.isascii()
-    assert straight.out == f"report  {straight.directory / 'report.html'}\n"
+    said = straight.out.splitlines()
+    assert said[0] == "test MAE, mean +/- standard deviation over the seeds"
+    assert [line.split()[0] for line in said[1:3]] == ["sharenorm", "sepnorm"]
+    answer = (straight.directory / "report.md").read_text().splitlines()[2].strip("*")
+    assert said[4] == plain(answer.replace("\\", ""))
+    assert said[-1] == f"report  {straight.directory / 'report.html'}"
     run = straight.directory / "sepnorm" / "seed1"
     words = json.loads((run / "run.json").read_text())["sessions"][0]["command"]
     assert words[:2] == ["train.py", "fit"]
@@ -347,11 +359,12 @@ def test_report_says_the_answer_first(straight: Compared) -> None:
     text = (straight.directory / "report.md").read_text()
     (comparison,) = straight.results["comparisons"]
     answer = text.splitlines()[2]
-    assert "over 2 paired seeds" in answer
+    assert "over 2 paired seeds" in answer or "of 2 seeds" in answer
     assert ("Not resolved" in answer) is not comparison["test"]["resolved"]
-    assert re.search(r"\d furlong with a 95 % interval", answer) or re.search(
+    assert re.search(r"\d furlong whose 95 % interval", answer) or re.search(
         r"\d furlong over 2 paired seeds, but the 95 % interval", answer
     )
+    assert " is better than" not in answer  # which two seeds cannot show
     assert "test MAE (furlong)" in text
     pictures = set(re.findall(r"\((figures/\w+\.png)\)", text))
     assert pictures == {f"figures/{path.name}" for path in straight.directory.glob("figures/*")}
@@ -447,6 +460,86 @@ def test_report_is_made_again_without_the_runs(straight: Compared, tmp_path: Pat
     assert (place / "results.json").read_bytes() == (
         straight.directory / "results.json"
     ).read_bytes()
+
+
+@pytest.mark.slow
+def test_simple_models_are_computed_once_for_all_runs(
+    straight: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "asked"
+    shutil.copytree(straight.directory, place)
+    assert "baselines" not in straight.results  # not asked for
+    assert "Morgan" not in (place / "sepnorm" / "seed0.log").read_text()
+    kept = place / "compare.yaml"
+    kept.write_text(kept.read_text().replace("baselines: false", "baselines: true"))
+    assert main(["compare", "--report-only", "-o", str(place)]) == 0
+    results = json.loads((place / "results.json").read_text())
+    ridge = results["baselines"][1]
+    assert ridge["name"] == "ridge on Morgan fingerprints"
+    config = yaml.safe_load((place / "sepnorm" / "seed0" / "config.yaml").read_text())
+    data = MoleculeDataModule(**config["data"])
+    assert data.splits.smiles is not None
+    targets = {split: data.store.targets[data.indices(split)] for split in data.splits.smiles}
+    expected = fit_baselines(data.splits.smiles, targets, "regression").scores["ridge"]
+    assert (ridge["validation"], ridge["test"]) == pytest.approx(
+        (expected.validation[0], expected.test[0])
+    )
+    said = f"ridge on Morgan fingerprints | \N{EN DASH} | \N{EN DASH} | {ridge['validation']:.4f}"
+    assert said in (place / "report.md").read_text()
+
+    def again(*arguments: object) -> None:
+        raise AssertionError("they are in results.json")
+
+    monkeypatch.setattr("graphormer_sepnorm.chem.baselines.fit_baselines", again)
+    assert main(["compare", "--report-only", "-o", str(place)]) == 0
+    assert json.loads((place / "results.json").read_text()) == results
+
+
+def test_runs_leave_the_simple_models_to_the_comparison() -> None:
+    arms = parse_arms(ARMS[1])
+    comparison = Comparison(("-c", "table_regression"), arms, (0,), "sharenorm")
+    for run in planned_runs(comparison, Path("out")):
+        assert "--baselines=false" in run.arguments
+
+
+@pytest.mark.slow
+def test_runs_are_analysed_where_they_were_told_to_train(
+    straight: Compared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices: list[object] = []
+
+    def noted(*arguments: object, **options: object) -> object:
+        devices.append(options["device"])
+        return analyse(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("graphormer_sepnorm.compare.results.analyse", noted)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert main(["compare", "--report-only", "-o", str(straight.directory)]) == 0
+    assert devices == ["cpu"] * 4
+
+
+@pytest.mark.slow
+def test_interrupted_report(straight: Compared, capsys, monkeypatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "make_report", interrupt)
+    assert main(["compare", "-o", str(straight.directory)]) == 130
+    assert capsys.readouterr().err == (
+        "train.py: interrupted, 4 of 4 runs are finished; for the report on them: python train.py "
+        f"compare -o {straight.directory} --report-only\n"
+    )
+
+
+@pytest.mark.parametrize("words", ["--report-only", "--seeds 9"])
+@pytest.mark.usefixtures("nothing_starts")
+def test_comparison_of_another_version_is_refused(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = "format_version: 2\narms: {}\n"
+    (tmp_path / "compare.yaml").write_text(content)
+    assert "compare.yaml is of format 2" in refused(capsys, *words.split(), "-o", str(tmp_path))
+    assert (tmp_path / "compare.yaml").read_text() == content
 
 
 @pytest.mark.slow

@@ -151,6 +151,18 @@ def test_damaged_comparison_is_one_line(tmp_path: Path) -> None:
             Comparison.read(tmp_path)
 
 
+@pytest.mark.parametrize("version", [2, 0, "new"])
+def test_comparison_of_another_version_is_one_line(version: object, tmp_path: Path) -> None:
+    Comparison(("-c", "quickstart"), parse_arms("sharenorm,sepnorm"), (0,), "sepnorm").write(
+        tmp_path
+    )
+    path = tmp_path / "compare.yaml"
+    path.write_text(path.read_text().replace("format_version: 1", f"format_version: {version}"))
+    with pytest.raises(ConfigError, match=f"is of format {version}, .* knows format 1") as error:
+        Comparison.read(tmp_path)
+    assert "\n" not in str(error.value)
+
+
 class Watch(Callback):
     """Notes the initial values, and of every step the molecules and the seed of dropout."""
 

@@ -51,6 +51,11 @@ def made_comparisons(results: Results) -> list[dict[str, Any]]:
     ]
 
 
+def baselines_of(results: Results) -> list[dict[str, Any]]:
+    """The simple models beside the arms; none where they were not asked for."""
+    return results.get("baselines") or []
+
+
 def geometry_of(results: Results, name: str) -> list[list[dict[str, Any]]]:
     """The geometry of each finished run of an arm that has been analysed."""
     return [run["geometry"] for run in runs_of(results, name) if run.get("geometry")]

@@ -41,25 +41,36 @@ from graphormer_sepnorm.compare.report.tables import (
     precision_table,
     seeds_table,
 )
-from graphormer_sepnorm.compare.report.text import answers, cautions, method, title_of, unfinished
+from graphormer_sepnorm.compare.report.text import (
+    answers,
+    beaten_by,
+    cautions,
+    method,
+    title_of,
+    unfinished,
+)
+from graphormer_sepnorm.compare.results_file import read_results
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import read_json, replacing
+from graphormer_sepnorm.files import replacing
 
 FIGURES = "figures"
 _ARMS_DRAWN = 3  # arms whose molecules are drawn: these are the largest pictures
 
 
-def write_report(directory: Path) -> None:
+def write_report(directory: Path) -> Results:
     """Write ``report.md``, ``report.html``, ``report.tex`` and ``figures/`` of a comparison.
 
     Args:
         directory: Where its ``results.json`` lies, with ``predictions.csv`` if there is one.
 
+    Returns:
+        The results that it is on.
+
     Raises:
-        DataError: There is no results.json, or it cannot be read.
+        DataError: There is no results.json, or it cannot be read or is of another version.
         OSError: The report cannot be written.
     """
-    results = read_json(directory / "results.json")
+    results = read_results(directory)
     if results is None:
         raise DataError(f"{directory} has no results.json that can be read: compare the arms first")
     predictions = read_predictions(
@@ -81,6 +92,7 @@ def write_report(directory: Path) -> None:
     ):
         with replacing(directory / name) as partial:
             partial.write_text(text, encoding="utf-8")
+    return results
 
 
 def _answer(results: Results) -> Iterator[Block]:
@@ -89,7 +101,7 @@ def _answer(results: Results) -> Iterator[Block]:
         yield Paragraph(text, "warning")
     for text in answers(results):
         yield Paragraph(text, "answer")
-    for text in cautions(results):
+    for text in (*beaten_by(results), *cautions(results)):
         yield Paragraph(text, "warning")
 
 

@@ -8,6 +8,7 @@ from graphormer_sepnorm.compare.report.data import (
     Results,
     arm_names,
     arm_of,
+    baselines_of,
     made_comparisons,
     values_of,
 )
@@ -71,6 +72,9 @@ def to_latex(results: Results) -> str:
                 p_value(one["holm_p"]) if one else NONE,
             ]
         )
+    for simple in baselines_of(results):
+        ends = [number(simple[part], decimals) for part in ("validation", "test")]
+        rows.append([simple["name"], NONE, *ends, NONE, NONE, NONE])
     header = ["Arm", "Parameters", f"Validation{of_unit}", f"Test{of_unit}"]
     header += [f"Difference [95 %]{of_unit}", "$p$", "$p$ (Holm)"]
     escaped = [latex(title) if "$" not in title else title for title in header]

@@ -18,6 +18,7 @@ from graphormer_sepnorm.compare.report.data import (
     arm_names,
     arm_of,
     at_layer,
+    baselines_of,
     geometry_of,
     made_comparisons,
     values_of,
@@ -35,6 +36,7 @@ from graphormer_sepnorm.compare.report.text import (
     signed,
     spread,
 )
+from graphormer_sepnorm.compare.report.verdict import verdict
 
 
 def arms_table(results: Results) -> Table:
@@ -54,9 +56,25 @@ def arms_table(results: Results) -> Table:
                 spread(values_of(results, name, "test"), decimals),
             ]
         )
+    simple = baselines_of(results)
+    rows += [
+        [
+            one["name"],
+            NONE,
+            NONE,
+            number(one["validation"], decimals),
+            number(one["test"], decimals),
+        ]
+        for one in simple
+    ]
+    beside = ""
+    if simple:
+        beside = " Below the arms: simple models on the same split."
+        left_out = results.get("baselines_left_out")
+        beside += f" {left_out}" if left_out else ""
     return Table(
         f"The arms. Mean ± standard deviation over the seeds; {results['better']} is better. "
-        f"{results['baseline']} is the baseline.",
+        f"{results['baseline']} is the baseline.{beside}",
         ["arm", "options", "parameters", f"validation {metric}", f"test {metric}"],
         rows,
         labels=2,
@@ -107,7 +125,7 @@ def differences_table(results: Results) -> Table | None:
                     f"{p_value(one['holm_p'])} ({p_value(one['smallest_holm_p'])})"
                     if test
                     else NONE,
-                    ("yes" if difference["resolved"] else "no") if test else NONE,
+                    verdict(results, one) if test else NONE,
                 ]
             )
     if not rows:
@@ -133,7 +151,7 @@ def differences_table(results: Results) -> Table | None:
             "paper",
             "p (smallest)",
             "Holm's p (smallest)",
-            "resolved",
+            "verdict",
         ],
         rows,
     )

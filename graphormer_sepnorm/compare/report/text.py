@@ -12,18 +12,24 @@ from typing import Any
 from graphormer_sepnorm.compare.report.data import (
     Results,
     arm_names,
+    baselines_of,
     made_comparisons,
     runs_of,
     unfinished_runs,
     values_of,
 )
+from graphormer_sepnorm.compare.report.verdict import (
+    SIGNIFICANT,
+    agreeing_seeds,
+    rule,
+    seeds_needed,
+    verdict,
+)
 from graphormer_sepnorm.compare.statistics import EXACT_UP_TO, mean_sd
-from graphormer_sepnorm.training.report import METRIC_NAMES
+from graphormer_sepnorm.training.report import METRIC_NAMES, format_table
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
-# With fewer, a sign-flip p below 0.05 cannot come out.
-ENOUGH_SEEDS = 6
 # With more, the arms whose effect is not resolved share one sentence.
 FEW_ARMS = 3
 
@@ -83,6 +89,13 @@ def p_value(value: float | None) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".") if value >= 0.001 else f"{value:.4f}"
 
 
+def plain(text: str) -> str:
+    """Text for a terminal that shows ASCII only."""
+    for sign, ours in ((MINUS, "-"), (NONE, "-"), ("±", "+/-")):
+        text = text.replace(sign, ours)
+    return text.encode("ascii", "replace").decode()
+
+
 def percent(value: float | None, decimals: int = 1) -> str:
     """A relative change."""
     text = signed(value, decimals)
@@ -116,9 +129,9 @@ def answers(results: Results) -> list[str]:
     """
     comparisons = made_comparisons(results)
     if comparisons:
-        open_ones = [one for one in comparisons if not one["test"]["resolved"]]
+        open_ones = [one for one in comparisons if verdict(results, one) == "not resolved"]
         together = len(comparisons) > FEW_ARMS and len(open_ones) > 1
-        told = [one for one in comparisons if one["test"]["resolved"] or not together]
+        told = [one for one in comparisons if one not in open_ones or not together]
         texts = [_answer(results, one) for one in told]
         if together:
             texts.append(
@@ -128,7 +141,7 @@ def answers(results: Results) -> list[str]:
             )
         if results["complete"]:
             return texts
-        return [f"So far: {text.replace('Not resolved', 'not resolved', 1)}" for text in texts]
+        return [f"So far: {_continued(text)}" for text in texts]
     decimals, unit = decimals_of(results), unit_of(results)
     finished = [name for name in arm_names(results) if len(values_of(results, name, "test"))]
     if len(arm_names(results)) > 1 or not finished:
@@ -138,6 +151,11 @@ def answers(results: Results) -> list[str]:
         f"Nothing to compare: {finished[0]} is the only arm. Its test {metric_name(results)} is "
         f"{spread(values, decimals)}{unit} over {count(len(values), 'seed')}."
     ]
+
+
+def _continued(sentence: str) -> str:
+    """A sentence behind a colon: without its capital, unless a name begins it."""
+    return f"not{sentence[3:]}" if sentence.startswith("Not ") else sentence
 
 
 def _answer(results: Results, comparison: dict[str, Any]) -> str:
@@ -155,14 +173,27 @@ def _answer(results: Results, comparison: dict[str, Any]) -> str:
     seeds = count(test["seeds"], "paired seed")
     metric = f"test {metric_name(results)}"
     better = f"{results['better']} is better"
-    if len(made_comparisons(results)) > 1:
-        better += f"; Holm's p over the arms {p_value(comparison['holm_p'])}"
-    if test["resolved"]:
-        improved = (test["mean"] < 0) == (results["better"] == "lower")
+    several = len(made_comparisons(results)) > 1
+    p = (
+        f"Holm's p over the arms {p_value(comparison['holm_p'])}"
+        if several
+        else (f"p {p_value(comparison['holm_p'])}")
+    )
+    said = verdict(results, comparison)
+    if said in ("better", "worse"):
         return (
-            f"{arm} is {'better' if improved else 'worse'} than {baseline}: the {metric} goes "
+            f"{arm} is {said} than {baseline}: the {metric} goes "
             f"from {values}, a change of {change} with a {level} of {ends} over {seeds} "
-            f"({relative}; {better})."
+            f"({relative}; {better}; {p})."
+        )
+    if said == "not significant":
+        direction = "lower" if test["mean"] < 0 else "higher"
+        smallest = p_value(comparison["smallest_holm_p"])
+        return (
+            f"Not significant: {arm} has a {direction} {metric} than {baseline} in "
+            f"{agreeing_seeds(results, comparison)} of {count(len(comparison['seeds']), 'seed')}, "
+            f"{values}, a change of {change} whose {level} of {ends} leaves out 0; but {p} is not "
+            f"below {SIGNIFICANT:g} (smallest possible here {smallest}; {relative}; {better})."
         )
     if test["low"] is None:
         why = f"there is no {level} with one seed"
@@ -172,8 +203,60 @@ def _answer(results: Results, comparison: dict[str, Any]) -> str:
         why = f"the {level} of {ends} includes 0"
     return (
         f"Not resolved: {arm} changes the {metric} of {baseline} by {change} over {seeds}, but "
-        f"{why} ({values}, {relative}; {better})."
+        f"{why} ({values}, {relative}; {better}; {p})."
     )
+
+
+def beaten_by(results: Results) -> Iterator[str]:
+    """What is said if arms do not reach the best of the simple models beside them."""
+    lower = results["better"] == "lower"
+    simple = [one for one in baselines_of(results) if one["comparable"] and one["test"] is not None]
+    means = {
+        name: float(values.mean())
+        for name in arm_names(results)
+        if len(values := values_of(results, name, "test"))
+    }
+    if not simple or not means:
+        return
+    best = (min if lower else max)(simple, key=lambda one: one["test"])
+    losing = [
+        name
+        for name, mean in means.items()
+        if not (mean < best["test"] if lower else mean > best["test"])
+    ]
+    if not losing:
+        return
+    decimals, unit = decimals_of(results), unit_of(results)
+    several = len(losing) > 1
+    if len(losing) == len(means) and several:
+        who = "No arm is"
+    else:
+        who = f"{' and '.join(losing)} {'are' if several else 'is'} not"
+    values = ", ".join(f"{name} {number(means[name], decimals)}{unit}" for name in losing)
+    yield (
+        f"{who} better than {best['name']}, whose test {metric_name(results)} is "
+        f"{number(best['test'], decimals)}{unit} on the same split: {values} (mean over the seeds)."
+    )
+
+
+def summary(results: Results) -> str:
+    """What is said on a terminal: the test metric of all, and the answer."""
+    decimals, unit = decimals_of(results), unit_of(results)
+    rows = [
+        (f"  {one['name']}", f"{number(one['test'], decimals)}{unit}")
+        for one in baselines_of(results)
+    ]
+    rows += [
+        (
+            f"  {arm_label(results, name)}",
+            f"{spread(values_of(results, name, 'test'), decimals)}{unit}",
+        )
+        for name in arm_names(results)
+    ]
+    heading = f"test {metric_name(results)}, mean ± standard deviation over the seeds"
+    left_out = [text] if (text := results.get("baselines_left_out")) else []
+    said = [*unfinished(results), *answers(results), *beaten_by(results), *cautions(results)]
+    return "\n\n".join(["\n".join([heading, format_table(rows), *left_out]), *said])
 
 
 def unfinished(results: Results) -> Iterator[str]:
@@ -207,34 +290,38 @@ def cautions(results: Results) -> Iterator[str]:
                 f"{one['arm']} is not compared: its {metric_name(results)}, or the baseline's, is "
                 "undefined for some seed."
             )
-    few = [one for one in comparisons if one["test"]["seeds"] < ENOUGH_SEEDS]
+    few = [one for one in comparisons if one["smallest_holm_p"] >= SIGNIFICANT]
     if few:
+        needed, several = seeds_needed(len(comparisons)), len(comparisons) > 1
         fewest, most = (end(one["test"]["seeds"] for one in few) for end in (min, max))
         seeds = count(most, "seed")
         text = (
-            f"Only {seeds if fewest == most else f'{fewest} to {seeds}'}, fewer than "
-            f"{ENOUGH_SEEDS}: whatever the effect, the {sign_flip(results)} p cannot be below "
+            f"Only {seeds if fewest == most else f'{fewest} to {seeds}'}, fewer than {needed}: "
+            f"whatever the effect, the {sign_flip(results)} p cannot be below "
             f"{p_value(min(one['test']['smallest_p'] for one in few))}"
         )
-        if len(comparisons) > 1:
+        if several:
             text += f", nor Holm's for {len(comparisons)} arms below " + p_value(
                 min(one["smallest_holm_p"] for one in few)
             )
-        yield f"{text}. The interval takes the differences to be normal, which so few cannot show."
+        yield (
+            f"{text}, so no arm can be called better or worse. The interval takes the differences "
+            "to be normal, which so few cannot show."
+        )
 
 
 def method(results: Results) -> str:
     """How the comparison was made."""
-    several = len(made_comparisons(results)) > 1
+    several = len(made_comparisons(results))
     return (
         "All arms have the same data, the same seeds and the same options but for those named in "
         f"the first table. {_tested(results)} Differences are paired: the same seed gives all "
         "arms the same initial values of the parameters they share and the same order of the data. "
-        "An effect is called resolved if the t interval over the seeds excludes 0"
+        f"{rule(several)}"
         + (
-            "; the intervals are not adjusted for the number of arms, Holm's p-values are."
-            if several
-            else "."
+            " The intervals are not adjusted for the number of arms, Holm's p-values are."
+            if several > 1
+            else ""
         )
     )
 

@@ -13,18 +13,25 @@ import pytest
 from example_results import binary, incomplete, only, regression
 
 from graphormer_sepnorm.cli.compare import make_report
+from graphormer_sepnorm.compare.report import document
 from graphormer_sepnorm.compare.report.blocks import Heading, Paragraph, Table, to_html, to_markdown
 from graphormer_sepnorm.compare.report.document import write_report
 from graphormer_sepnorm.compare.report.latex import latex, to_latex
+from graphormer_sepnorm.compare.report.tables import arms_table, differences_table
 from graphormer_sepnorm.compare.report.text import (
     answers,
+    beaten_by,
     cautions,
     method,
     number,
     p_value,
+    plain,
     signed,
+    summary,
     title_of,
 )
+from graphormer_sepnorm.compare.report.verdict import seeds_needed, verdict
+from graphormer_sepnorm.compare.results import runs_are_gone
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, write_json
 
@@ -48,10 +55,11 @@ def values(tmp_path_factory):
     return regression(tmp_path_factory.mktemp("values"), molecules=50)
 
 
-def with_test(results: dict, **changes: object) -> dict:
-    """Results with one comparison only, some of it changed."""
+def with_test(results: dict, holm_p: float = 1 / 32, **changes: object) -> dict:
+    """Results with one comparison only, as of six seeds, some of it changed."""
     results = copy.deepcopy(results)
     results["comparisons"] = results["comparisons"][:1]
+    results["comparisons"][0] |= {"holm_p": holm_p, "smallest_holm_p": 1 / 32}
     results["comparisons"][0]["test"] |= changes
     return results
 
@@ -90,8 +98,114 @@ def test_the_answer_when_it_is_resolved(values):
     assert text == (
         f"sepnorm is better than sharenorm: the test MAE goes from 0.4756 to 0.4543, a change of "
         f"{MINUS}0.0213 with a 95 % interval of {MINUS}0.0325 to {MINUS}0.0101 over 3 paired seeds "
-        f"({MINUS}4.5 %; lower is better)."
+        f"({MINUS}4.5 %; lower is better; p 0.031)."
     )
+
+
+def test_the_answer_when_it_is_not_significant(values):
+    """The interval leaves out 0, and so few seeds cannot make Holm's p small."""
+    changes = {"mean": -0.0213, "low": -0.0325, "high": -0.0101, "relative_percent": -4.479}
+    changes |= {"baseline_mean": 0.4756, "treatment_mean": 0.4543, "resolved": True}
+    results = with_test(values, holm_p=0.0625, **changes)
+    (text,) = answers(results)
+    assert text == (
+        "Not significant: sepnorm has a lower test MAE than sharenorm in 3 of 3 seeds, 0.4756 to "
+        f"0.4543, a change of {MINUS}0.0213 whose 95 % interval of {MINUS}0.0325 to {MINUS}0.0101 "
+        "leaves out 0; but p 0.062 is not below 0.05 (smallest possible here 0.031; "
+        f"{MINUS}4.5 %; lower is better)."
+    )
+    runs = results["arms"][1]["runs"]
+    runs[0]["test"] = results["arms"][0]["runs"][0]["test"] + 0.1
+    assert "in 2 of 3 seeds" in answers(results)[0]
+    assert answers({**results, "complete": False})[0].startswith("So far: not significant: sepnorm")
+
+
+@pytest.mark.parametrize(
+    ("resolved", "holm_p", "mean", "said"),
+    [
+        (True, 0.049, -0.1, "better"),
+        (True, 0.049, 0.1, "worse"),
+        (True, 0.05, -0.1, "not significant"),
+        (True, 0.9, 0.1, "not significant"),
+        (True, None, -0.1, "not significant"),
+        (False, 0.001, -0.1, "not resolved"),
+        (False, 0.9, -0.1, "not resolved"),
+    ],
+)
+def test_one_rule_decides_what_is_said(values, resolved, holm_p, mean, said):
+    results = with_test(values, holm_p, mean=mean, resolved=resolved)
+    (one,) = results["comparisons"]
+    assert verdict(results, one) == said
+    (text,) = answers(results)
+    assert (" is better than" in text) is (said == "better")
+    assert (" is worse than" in text) is (said == "worse")
+    assert text.startswith("Not significant: ") is (said == "not significant")
+    assert text.startswith("Not resolved: ") is (said == "not resolved")
+    cells = next(row for row in differences_table(results).rows if row[0] == "sepnorm, test")
+    assert cells[-1] == said
+    assert "below 0.05 and the t interval over the seeds leaves out 0" in method(results)
+
+
+def test_seeds_that_are_needed():
+    """Twice 2^-5 is more than 0.05, and 2^-5 less."""
+    assert [seeds_needed(arms) for arms in (1, 2, 3, 4)] == [6, 7, 7, 8]
+
+
+SIMPLE = [
+    {"name": "mean of the training labels", "validation": 1.5, "test": 1.25, "comparable": True},
+    {"name": "ridge on Morgan fingerprints", "validation": 0.3, "test": 0.46, "comparable": True},
+]
+
+
+def test_simple_models_stand_beside_the_arms(values):
+    results = values | {
+        "baselines": SIMPLE,
+        "baselines_left_out": "The baselines are of the first 2 of 3 targets.",
+    }
+    markdown = to_markdown([*document._answer(results), arms_table(results)])
+    arms = table_in(markdown, "The arms.")
+    assert list(arms)[4:] == [one["name"] for one in SIMPLE]
+    assert arms["ridge on Morgan fingerprints"] == [DASH, DASH, "0.3000", "0.4600"]
+    assert "simple models on the same split. The baselines are of the first 2 of 3" in markdown
+    said = "are not better than ridge on Morgan fingerprints, whose test MAE is 0.4600 on the same"
+    assert f"sharenorm and bn+bn {said}" in markdown
+    assert "ridge on Morgan fingerprints & -- & 0.3000 & 0.4600 & -- & -- & --" in to_latex(results)
+    on_terminal = summary(results)
+    assert on_terminal.splitlines()[2].split() == [*SIMPLE[1]["name"].split(), "0.4600"]
+    assert answers(results)[0] in on_terminal
+    assert said in on_terminal
+    assert "first 2 of 3 targets" in on_terminal
+    assert plain(f"{MINUS}1 ± 2 {DASH} \N{GREEK SMALL LETTER MU}") == "-1 +/- 2 - ?"
+
+
+def test_which_arms_do_not_reach_a_simple_model(values):
+    def said(better: str, test: float, comparable: bool = True) -> list[str]:
+        simple = [SIMPLE[1] | {"test": test, "comparable": comparable}]
+        return list(beaten_by({**values, "better": better, "baselines": simple}))
+
+    assert said("lower", 0.1)[0].startswith("No arm is better than ridge on Morgan fingerprints")
+    assert said("lower", 0.9) == []
+    assert said("higher", 0.9)[0].startswith("No arm is better than ")
+    assert said("higher", 0.1) == []
+    assert said("lower", 0.1, comparable=False) == []  # of other targets
+    (text,) = said("lower", 0.46)
+    assert text.startswith("sharenorm and bn+bn are not better than ridge")
+    assert text.count("sepnorm") == 0
+    # Results of before there were any.
+    assert list(beaten_by(values)) == []
+    assert "ridge" not in summary(values)
+
+
+def test_results_of_another_version_are_one_line(tmp_path):
+    results = regression(tmp_path, molecules=50)
+    write_json(tmp_path / "results.json", results | {"format_version": 2})
+    with pytest.raises(
+        DataError, match=r"results\.json is of format 2, .* knows format 1"
+    ) as error:
+        write_report(tmp_path)
+    assert "\n" not in str(error.value)
+    with pytest.raises(DataError, match="is of format 2"):
+        runs_are_gone(tmp_path)
 
 
 def test_the_answer_when_it_is_not_resolved(values):
@@ -190,8 +304,9 @@ def test_what_chose_the_checkpoints(selected, chosen, values):
 
 def test_few_seeds_are_said_aloud(values):
     (text,) = cautions(values)
-    assert "Only 3 seeds, fewer than 6" in text
-    assert "p cannot be below 0.25, nor Holm's for 2 arms below 0.5." in text
+    assert "Only 3 seeds, fewer than 7" in text
+    assert "p cannot be below 0.25, nor Holm's for 2 arms below 0.5, so" in text
+    assert "so no arm can be called better or worse" in text
     enough = with_test(values, seeds=6, smallest_p=1 / 32)
     assert list(cautions(enough)) == []
 
@@ -258,7 +373,7 @@ def test_numbers_in_tables_are_those_of_the_results(written, name):
         assert floats(cells[4]) == [one["paper_relative_percent"]]
         assert floats(cells[5]) == pytest.approx([test["p_value"], test["smallest_p"]], abs=5e-4)
         assert floats(cells[6]) == pytest.approx([one["holm_p"], one["smallest_holm_p"]], abs=5e-4)
-        assert cells[7] == ("yes" if test["resolved"] else "no")
+        assert cells[7] == verdict(results, one)
 
 
 def test_the_tests_over_molecules_are_said_to_be_conditional(written):
