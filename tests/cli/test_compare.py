@@ -30,9 +30,7 @@ from graphormer_sepnorm.cli import fit_check
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.analysis import analyse
 from graphormer_sepnorm.compare.arms import parse_arms
-from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.report.text import plain
-from graphormer_sepnorm.compare.runner import planned_runs
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import sample_path
@@ -493,13 +491,6 @@ def test_simple_models_are_computed_once_for_all_runs(
     monkeypatch.setattr("graphormer_sepnorm.chem.baselines.fit_baselines", again)
     assert main(["compare", "--report-only", "-o", str(place)]) == 0
     assert json.loads((place / "results.json").read_text()) == results
-
-
-def test_runs_leave_the_simple_models_to_the_comparison() -> None:
-    arms = parse_arms(ARMS[1])
-    comparison = Comparison(("-c", "table_regression"), arms, (0,), "sharenorm")
-    for run in planned_runs(comparison, Path("out")):
-        assert "--baselines=false" in run.arguments
 
 
 @pytest.mark.slow
