@@ -95,7 +95,7 @@ def fit_baselines(
     total, before, features = sum(map(len, chosen.values())), 0, {}
     for split, rows in chosen.items():
         features[split] = morgan_fingerprints(
-            [smiles[split][row] for row in rows],
+            [str(smiles[split][row]) for row in rows],
             counts=kind == "regression",
             done=lambda number, before=before: tell("fingerprints", before + number, total),
         )
@@ -144,7 +144,7 @@ def _ridge(
     for number, members in enumerate(sets.values(), start=1):
         tell("ridge", number - 1, len(sets))
         rows = np.flatnonzero(present["train"][:, members[0]])
-        x, y = features["train"][rows], values["train"][np.ix_(rows, members)]
+        x, y = features["train"][rows], values["train"][rows][:, members]
         means = y.mean(axis=0)
         for split, errors in found.items():
             errors[0, members] = np.nanmean(np.abs(values[split][:, members] - means), axis=0)
@@ -171,12 +171,12 @@ def _ridge_path(x: csr_array, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.nd
     matrices that will do: of features (as many as occur) or of molecules. In float64 the matrix of
     the smallest penalty is far from singular; in float32 it is not.
     """
-    n = x.shape[0]
+    n = len(y)
     mean = np.asarray(x.mean(axis=0))
     centred = y - y.mean(axis=0)
     occurring = np.flatnonzero(mean)
     dense = n >= len(occurring)
-    x = x[:, occurring]
+    x = csr_array(x[:, occurring])
     if dense:
         matrix = (x.T @ x).toarray() - n * np.outer(mean[occurring], mean[occurring])
         right = x.T @ centred

@@ -65,16 +65,19 @@ def baselines_of(data: MoleculeDataModule) -> tuple[list[Baseline], str]:
     for name, scores in fitted.scores.items():
         known = ~np.isnan(scores.test)
         if known.any():
-            means = (float(values[known].mean()) for values in (scores.validation, scores.test))
-            found.append(Baseline(NAMES[name], *means, bool((known == has_metric).all())))
+            validation, test = (
+                float(values[known].mean()) for values in (scores.validation, scores.test)
+            )
+            comparable = bool((known == has_metric).all())
+            found.append(Baseline(NAMES[name], validation, test, comparable))
     return found, _left_out(fitted, len(splits.task.targets))
 
 
 def _has_metric(targets: np.ndarray, kind: str) -> np.ndarray:
     """Whether a test metric is defined, for each target."""
     if kind == "regression":
-        return (~np.isnan(targets)).any(axis=0)
-    return (targets > 0.5).any(axis=0) & (targets <= 0.5).any(axis=0)
+        return np.any(~np.isnan(targets), axis=0)
+    return np.logical_and(np.any(targets > 0.5, axis=0), np.any(targets <= 0.5, axis=0))
 
 
 def _left_out(fitted: Any, targets: int) -> str:

@@ -312,9 +312,7 @@ _CHECKPOINT = _record(
         "hyper_parameters": _dictionary_of(_plain_or_list),
         "loops": _any_of_progress,
         "callbacks": _dictionary_of(_simple("a dictionary", lambda value: isinstance(value, dict))),
-        "optimizer_states": _list_of(
-            _record({"state": _record({}), "param_groups": _list_of(_record({}))})
-        ),
+        "optimizer_states": _list_of(_record({})),
         "lr_schedulers": _list_of(_record({})),
         "MoleculeDataModule": _dictionary_of(_COUNT),
         # Of `GraphormerModule` and `AveragedWeights`.
