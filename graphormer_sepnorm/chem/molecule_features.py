@@ -8,7 +8,7 @@ it is read from the canonical SMILES; two spellings of a molecule then have the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from rdkit import Chem, rdBase
@@ -183,4 +183,8 @@ def _elements(molecule: Chem.Mol) -> list[str]:
     return [atom.GetSymbol() for atom in molecule.GetAtoms()]
 
 
-MOLECULE_1 = Featuriser("molecule-1", ATOM_TABLES, BOND_TABLES, _pack, _elements)
+def _element(number: Hashable) -> str:
+    return Chem.GetPeriodicTable().GetElementSymbol(number) if isinstance(number, int) else OTHER
+
+
+MOLECULE_1 = Featuriser("molecule-1", ATOM_TABLES, BOND_TABLES, _pack, _elements, label_of=_element)

@@ -51,6 +51,7 @@ from graphormer_sepnorm.training.checkpoints import (
     ValidateAtTheEnd,
     checkpoint_callbacks,
     monitored_metric,
+    undefined_targets,
 )
 from graphormer_sepnorm.training.divergence import StopWhenDiverged
 from graphormer_sepnorm.training.learning_curve import LearningCurve
@@ -62,6 +63,7 @@ from graphormer_sepnorm.training.run_record import RunRecord
 from graphormer_sepnorm.training.saving import DurableCheckpointIO
 from graphormer_sepnorm.training.stopping import StopBetweenSteps
 from graphormer_sepnorm.training.throughput import Throughput
+from graphormer_sepnorm.wording import listed
 
 log = logging.getLogger(__name__)
 
@@ -377,9 +379,17 @@ class TrainCLI(LightningCLI):
         task = self.datamodule.splits.task
         metric = task.metric
         store = self.datamodule.store
-        monitored = monitored_metric(task, store.targets[self.datamodule.indices("validation")])
-        if monitored == "loss" and metric == "auroc":
-            log.warning("validation AUROC is undefined: the loss decides on the best checkpoint")
+        validation = store.targets[self.datamodule.indices("validation")]
+        monitored = monitored_metric(task, validation)
+        if undefined := undefined_targets(task, validation):
+            names, all_of_them = listed(undefined), monitored == "loss"
+            decides = "the loss decides" if all_of_them else "the other targets decide"
+            log.warning(
+                "validation AUROC is undefined for %s, which has not both classes there: %s on the "
+                "best checkpoint",
+                names,
+                decides,
+            )
         options = self.config["fit"]
         self.run_directory = self._make_run_directory()
         given = self._get(self.config_init, "trainer")
@@ -441,7 +451,7 @@ class TrainCLI(LightningCLI):
         print(f"run    {directory}", flush=True)
         report = self.datamodule.splits.report
         if report is not None:
-            report_data(report, directory)
+            report_data(report, self.datamodule, directory)
         return directory
 
     def _save_config(self, directory: Path) -> None:

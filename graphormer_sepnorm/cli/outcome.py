@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import shlex
@@ -9,14 +10,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.predictions_file import write_test_predictions
+from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.datasets.data_report import DataReport
+from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, read_checkpoint
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.program import command
+from graphormer_sepnorm.training.metrics import evaluate
 from graphormer_sepnorm.training.report import METRIC_NAMES, format_table, units
 from graphormer_sepnorm.training.run_record import RunRecord
 from graphormer_sepnorm.training.throughput import Throughput
@@ -28,11 +34,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def report_data(report: DataReport, directory: Path) -> None:
+def report_data(report: DataReport, data: MoleculeDataModule, directory: Path) -> None:
     """Print the report on a user's table and keep it in the run directory.
 
     Beside it go the split of every row and the rows that cannot be used, with reasons.
+
+    Args:
+        report: What is known before there are graphs.
+        data: The data set.
+        directory: Of the run.
     """
+    vocabulary = data.fit_vocabulary()
+    found = {split: new_elements(data, split, vocabulary) for split in SPLITS[1:]}
+    lines = [
+        in_words(molecules, split, len(data.indices(split)))
+        for split, molecules in found.items()
+        if molecules
+    ]
+    report = dataclasses.replace(report, warnings=(*lines, *report.warnings))
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     print(f"\n{report.text(unicode=unicode)}", flush=True)
     write_json(directory / "data_report.json", report.to_plain())
@@ -58,7 +77,17 @@ def report_evaluation(cli: TrainCLI, split: str, checkpoint: str) -> None:
     )[0]
     if cli.trainer.is_global_zero:
         print(f"checkpoint  {checkpoint}")
-        print(format_table([(name, f"{value:.6g}") for name, value in values.items()]))
+        print(
+            format_table(
+                [
+                    (name, "undefined" if math.isnan(value) else f"{value:.6g}")
+                    for name, value in values.items()
+                ]
+            )
+        )
+        _, line = _without_new_elements(cli, split, values[f"{split}_{cli.model.task.metric}"])
+        if line:
+            print(line)
 
 
 def report_fit(cli: TrainCLI, run_directory: Path) -> None:
@@ -106,26 +135,34 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
         "checkpoint": str(best),
     }
     predictions = module.test_predictions()
+    found, new_line = _without_new_elements(cli, "test", values[f"test_{metric}"])
     # Of a part of the split (--trainer.limit_test_batches) there is no table.
     if len(predictions) == len(cli.datamodule.indices("test")):
-        write_test_predictions(run_directory, cli.datamodule, predictions)
+        write_test_predictions(run_directory, cli.datamodule, predictions, found)
     write_json(run_directory / "summary.json", result, indent=None)
     cli.tested = True
     name, unit = METRIC_NAMES[metric], units(module)
-    rows = [(f"Graphormer, {module.model.config.norm}", f"{values[f'test_{metric}']:.4f}{unit}")]
+    label = f"Graphormer, {module.model.config.norm}"
+    rows = [(label, _shown(values[f"test_{metric}"], unit))]
     baselines, left_out, interrupted = _baselines(cli)
-    rows = [*((one.name, f"{one.test:.4f}{unit}") for one in baselines), *rows]
+    rows = [*((one.name, _shown(one.test, unit)) for one in baselines), *rows]
     if len(module.task.targets) > 1:
         rows += [
-            (f"  {target}", f"{values[f'test_{metric}_{target}']:.4f}{f' {unit}' * bool(unit)}")
+            (f"  {target}", _shown(values[f"test_{metric}_{target}"], f" {unit}" * bool(unit)))
             for target, unit in zip(module.task.targets, module.task.units, strict=True)
         ]
     print(f"\ntest {name}")
     print(format_table([(f"  {label}", value) for label, value in rows]))
     if left_out:
         print(f"  {left_out}")
+    if new_line:
+        print(f"\n{new_line}")
+    best_line = f"best validation {name} {best_value:.4f}"
+    if math.isnan(best_value):
+        loss = checkpoint[KEY]["validation"].get("validation_loss", math.nan)
+        best_line = f"validation {name} undefined, best validation loss {loss:.4f}"
     print(
-        f"\nbest validation {name} {best_value:.4f}; "
+        f"\n{best_line}; "
         f"{epochs} epochs, {steps:,} steps, {result['parameters']:,} parameters, "
         f"{result['seconds']:.0f} s, {result['graphs_per_second']:.0f} graphs/s"
     )
@@ -152,3 +189,36 @@ def _baselines(cli: TrainCLI) -> tuple[list[Baseline], str, bool]:
     except KeyboardInterrupt:
         return [], "", True
     return [], "", False
+
+
+def _shown(value: float, unit: str) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.4f}{unit}"
+
+
+def _without_new_elements(cli: TrainCLI, split: str, value: float) -> tuple[dict[int, str], str]:
+    """Return which molecules of an evaluated split have elements that the model never saw.
+
+    Args:
+        cli: The command.
+        split: ``validation`` or ``test``, which was evaluated last.
+        value: Its main metric.
+
+    Returns:
+        What `new_elements` finds, and a line that says it beside the metric without them; nothing
+        where there are none.
+    """
+    module, data = cli.model, cli.datamodule
+    found = new_elements(data, split, module.vocabulary)
+    predictions = module.evaluated(split)
+    count = len(data.indices(split))
+    if not found or len(predictions) != count:
+        return found, ""
+    known = [molecule for molecule in range(count) if molecule not in found]
+    targets = torch.from_numpy(data.store.targets[data.indices(split)])
+    metric, unit = module.task.metric, units(module)
+    without = evaluate(module.task, predictions[known], targets[known])[metric]
+    name = METRIC_NAMES[metric]
+    return found, (
+        f"{in_words(found, split, count)}: {split} {name} with them {_shown(value, unit)}, without "
+        f"{_shown(without, unit)}"
+    )

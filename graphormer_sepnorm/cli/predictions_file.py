@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +16,24 @@ FILE = "test_predictions.csv"
 
 
 def write_test_predictions(
-    directory: Path, data: MoleculeDataModule, predictions: np.ndarray
+    directory: Path,
+    data: MoleculeDataModule,
+    predictions: np.ndarray,
+    new_elements: Mapping[int, str],
 ) -> None:
     """Write a row for each test molecule, in their order.
 
     ``number`` counts them from 0; of a user's table ``row`` is the row there, as in ``splits.csv``.
     ``smiles`` is there where the data have it. Behind them stand ``label_<target>``, empty where
     one is missing, and ``pred_<target>``: in the unit of the labels, or the probability of class 1.
+    ``new_elements`` says which of a molecule's elements training lacks: mostly it is empty, and
+    where it is not `predict.py` gives no value.
 
     Args:
         directory: Of the run.
         data: That it was tested on.
         predictions: ``[test molecules, T]``.
+        new_elements: By the number of the molecule; others have none.
     """
     splits = data.splits
     columns: dict[str, list] = {"number": list(range(len(predictions)))}
@@ -39,6 +46,7 @@ def write_test_predictions(
         columns[f"label_{name}"] = _cells(column)
     for name, column in zip(splits.task.targets, predictions.T, strict=True):
         columns[f"pred_{name}"] = _cells(column)
+    columns["new_elements"] = [new_elements.get(number, "") for number in columns["number"]]
     with (
         replacing(directory / FILE) as partial,
         partial.open("w", newline="", encoding="utf-8") as file,

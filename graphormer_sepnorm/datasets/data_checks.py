@@ -18,6 +18,7 @@ from graphormer_sepnorm.datasets.data_report import (
     SameMolecule,
     TargetReport,
 )
+from graphormer_sepnorm.graphs.task import Task
 
 _BINS = 12
 _EXAMPLES = 10
@@ -141,6 +142,25 @@ def find_leakage(splits: Mapping[str, CheckedSplit]) -> tuple[Leakage, ...]:
         shared = None if ours is None or theirs is None else len(ours & theirs)
         found.append(Leakage((first, second), len(both), shared, tuple(both[:_EXAMPLES])))
     return tuple(found)
+
+
+def find_classes(labels: Mapping[str, np.ndarray], task: Task) -> list[str]:
+    """Say which targets of a regression look like two classes.
+
+    Args:
+        labels: By split, ``[n, targets]``; nan = missing.
+        task: What they are.
+    """
+    everything = np.concatenate(list(labels.values()))
+    warnings = []
+    for name, values in zip(task.targets, everything.T, strict=True):
+        different = set(values[~np.isnan(values)].tolist())
+        if task.kind == "regression" and different == {0.0, 1.0}:
+            warnings.append(
+                f"{name} has no labels but 0 and 1, which are learned as numbers here; as two "
+                "classes: -c table_classification, or --data.task binary"
+            )
+    return warnings
 
 
 def find_warnings(

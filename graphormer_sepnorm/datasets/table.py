@@ -20,6 +20,7 @@ from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_molblock, par
 from graphormer_sepnorm.chem.scaffolds import split_by_scaffold
 from graphormer_sepnorm.datasets.data_checks import (
     CheckedSplit,
+    find_classes,
     find_duplicates,
     find_leakage,
     find_warnings,
@@ -28,6 +29,7 @@ from graphormer_sepnorm.datasets.data_checks import (
 from graphormer_sepnorm.datasets.data_report import DataReport, SplitRows, TargetReport
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.table_labels import check_classes, check_labels
 from graphormer_sepnorm.datasets.table_options import TableOptions
 from graphormer_sepnorm.datasets.table_rows import TableContents, ValidRow, read_rows
 from graphormer_sepnorm.datasets.table_splits import SPLITS, random_split
@@ -55,9 +57,15 @@ def load_table(options: TableOptions) -> DatasetSplits:
     Raises:
         DataError: A file cannot be read, columns are missing or cannot be told, rows cannot be
             used and that is to be an error, a split is empty, or nothing can be learned from a
-            target (no label, or one class only, in the training split).
-        ConfigError: The units do not fit the targets.
+            target (no label, or one class only, in the training split; or labels that cannot be
+            standardised).
+        ConfigError: The units do not fit the targets, or the task does not fit the labels.
     """
+    for path in options.paths:
+        if path.is_fifo():
+            raise DataError(
+                f"{path} is a pipe, and training reads a table more than once: save it as a file"
+            )
     split = options.resolved_split
     limit = None if split == "scaffold" else _REPORTED_SCAFFOLDS
     tables: list[TableContents] = []
@@ -80,7 +88,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
         )
         for n, (name, unit) in enumerate(zip(task.targets, task.units, strict=True))
     )
-    _check_training_labels(options.path, targets, task.kind)
+    check_labels(options, tables[0], parts, labels, task, targets)
     return DatasetSplits(
         _stem(options.path),
         *(
@@ -103,6 +111,8 @@ def _stem(path: Path) -> str:
 
 def _check_rows(options: TableOptions, tables: Sequence[TableContents]) -> None:
     """Refuse files without usable rows, and unusable rows where they are to be an error."""
+    for path, table in zip(options.paths, tables, strict=True):
+        check_classes(path, table)
     invalid = [row for table in tables for row in table.invalid]
     if invalid and options.on_invalid == "error":
         first, others = invalid[0], len(invalid) - 1
@@ -152,16 +162,17 @@ def _split(options: TableOptions, tables: Sequence[TableContents]) -> dict[str, 
     empty = [name for name in SPLITS if not parts[name]]
     if empty:
         sizes = ", ".join(f"{len(part):,} {name}" for name, part in parts.items())
+        what = f"the {split} split leaves no molecule for {' and '.join(empty)} ({sizes})"
         invalid = tables[0].invalid
-        if len(invalid) > len(rows):  # then the split is not what is wrong
-            advice = (
+        if invalid:
+            unusable = (
                 f"{len(invalid):,} of {len(invalid) + len(rows):,} rows cannot be used; the first, "
                 f"{invalid[0].place}: {invalid[0].reason}"
             )
-        raise DataError(
-            f"{options.path}: the {split} split leaves no molecule for {' and '.join(empty)} "
-            f"({sizes}); {advice}"
-        )
+            if len(invalid) > len(rows):  # then the split is not what is wrong
+                raise DataError(f"{options.path}: {unusable}; of the others {what}")
+            what = f"{what}, and {unusable}"
+        raise DataError(f"{options.path}: {what}; {advice}")
     return parts
 
 
@@ -190,24 +201,6 @@ def _readable(name: str) -> str:
     except UnicodeEncodeError:
         return name.encode("utf-8", "surrogateescape").decode("latin-1")
     return name
-
-
-def _check_training_labels(
-    path: Path, targets: tuple[TargetReport, ...], kind: Literal["regression", "binary"]
-) -> None:
-    for target in targets:
-        summary = target.splits["train"]
-        if not summary.labels:
-            raise DataError(
-                f"{path}: {target.name} has no label in the training split: leave it out of "
-                "--data.target_columns, or choose another split"
-            )
-        if kind == "binary" and summary.positives in (0, summary.labels):
-            raise DataError(
-                f"{path}: all {summary.labels:,} training labels of {target.name} are "
-                f"{1 if summary.positives else 0}: classification needs both classes; leave it out "
-                "of --data.target_columns, or choose another split"
-            )
 
 
 def _graphs(
@@ -287,7 +280,7 @@ def _report(
         duplicates=find_duplicates(checked, task.kind),
         leakage=find_leakage(checked),
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
-        warnings=tuple(find_warnings(targets, task.kind)),
+        warnings=(*find_classes(labels, task), *find_warnings(targets, task.kind)),
     )
 
 

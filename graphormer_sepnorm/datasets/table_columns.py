@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from graphormer_sepnorm.datasets.table_options import TableOptions
+from graphormer_sepnorm.datasets.table_splits import SPLIT_WORDS
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.columns import find_column, find_smiles_column, parse_number
+from graphormer_sepnorm.tables.columns import (
+    find_column,
+    find_smiles_column,
+    parse_number,
+    require_one_of_its_name,
+)
 from graphormer_sepnorm.tables.reader import Row, TableReader
-from graphormer_sepnorm.wording import listed
+from graphormer_sepnorm.wording import listed, shortened
 
 # Words in the name of a column of numbers that are no property of a molecule.
 _ID_WORDS = {"id", "ids", "idx", "index", "row", "nr", "cid", "sid", "title", "unnamed"}
+_SHOWN = 20  # characters of a word in a message
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,8 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
     candidates = list(numbers)
     if len(candidates) > 1:  # a column that counts the rows is not one, if there is another
         candidates = [position for position in candidates if not _counts(numbers[position])]
+    for position in candidates:
+        require_one_of_its_name(columns, position, where)
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
@@ -100,12 +110,57 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
             f"{where}: {len(names)} columns hold numbers ({listed(names)}): say which are the "
             f"labels, for example --data.target_columns '[{names[0]}]'"
         )
+    refuse_words(where, columns, sample, [n for n in range(len(columns)) if n not in taken])
     commas = sum("decimal comma" in _why_no_number(row) for row in sample)
     hint = " (there are numbers with a decimal comma, which has to be a point)" if commas else ""
     raise DataError(
         f"{where}: no column holds numbers that could be labels{hint} (columns: "
         f"{listed(columns)}): name the labels with --data.target_columns '[COLUMN]'"
     )
+
+
+def refuse_words(
+    where: str, columns: Sequence[str], sample: Sequence[Row], positions: Iterable[int]
+) -> None:
+    """Refuse columns that hold two words, as labels of two classes are often written.
+
+    Args:
+        where: The table.
+        columns: Names of its columns.
+        sample: Its first rows.
+        positions: Of the columns that may hold labels.
+
+    Raises:
+        DataError: One of them holds two words and no number.
+    """
+    found = []
+    for position in positions:
+        words = _words(sample, position)
+        if len(words) == 2 and not words.keys() <= SPLIT_WORDS.keys():
+            first, second = (repr(shortened(word, _SHOWN)) for word in words.values())
+            found.append(f"column {columns[position]!r} holds {first} and {second}")
+    if found:
+        raise DataError(
+            f"{where}: no number in what could be labels, but {listed(found, most=3)}: labels of "
+            "two classes have to be 0 and 1 (or false and true), so write these instead"
+        )
+
+
+def _words(sample: Sequence[Row], position: int) -> dict[str, str]:
+    """Return the words of a column by their lower case; none if it holds anything else."""
+    words: dict[str, str] = {}
+    for row in sample:
+        if row.problem:
+            continue
+        try:
+            if not math.isnan(parse_number(row.cells[position])):
+                return {}
+        except ValueError:
+            word = str(row.cells[position]).strip()
+            if not word[0].isalpha():
+                return {}
+            words.setdefault(word.lower(), word)
+    return words
 
 
 def _why_no_number(row: Row) -> str:

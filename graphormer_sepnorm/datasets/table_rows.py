@@ -11,11 +11,11 @@ import numpy as np
 from graphormer_sepnorm.chem.molecules import canonical_smiles, parse_molblock, parse_smiles
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 from graphormer_sepnorm.datasets.data_report import InvalidRow
-from graphormer_sepnorm.datasets.table_columns import TableColumns, find_columns
+from graphormer_sepnorm.datasets.table_columns import TableColumns, find_columns, refuse_words
 from graphormer_sepnorm.datasets.table_options import TableOptions
 from graphormer_sepnorm.datasets.table_splits import SPLIT_WORDS
 from graphormer_sepnorm.program import is_first_process
-from graphormer_sepnorm.tables.columns import parse_number
+from graphormer_sepnorm.tables.columns import is_truth, parse_number
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Row
@@ -33,6 +33,7 @@ MALFORMED = "malformed"
 STRUCTURE = "unreadable structure"
 NO_LABEL = "no label"
 BAD_LABEL = "unusable label"
+NOT_A_CLASS = "label not 0 or 1"
 BAD_WEIGHT = "unusable weight"
 BAD_SPLIT = "unknown split"
 
@@ -74,6 +75,7 @@ class TableContents:
         from_records: Whether molecules come from SDF records and not from a column of SMILES.
         valid: The rows that can be used.
         invalid: Those that cannot.
+        truth: Names of the targets whose labels are written as true and false.
     """
 
     columns: TableColumns
@@ -81,6 +83,7 @@ class TableContents:
     from_records: bool
     valid: list[ValidRow]
     invalid: list[InvalidRow]
+    truth: frozenset[str]
 
 
 class _Unusable(Exception):
@@ -130,7 +133,10 @@ def read_rows(
                     InvalidRow(str(path), row.number, row.line, smiles, reason, unusable.kind)
                 )
         progress.finish()
-        return TableContents(columns, reader.format, columns.smiles is None, valid, invalid)
+        if not valid:
+            refuse_words(reader.name, reader.columns, sample, columns.targets)
+        from_records, truth = columns.smiles is None, frozenset(read.truth)
+        return TableContents(columns, reader.format, from_records, valid, invalid, truth)
 
 
 class _RowReader:
@@ -139,6 +145,9 @@ class _RowReader:
     Args:
         columns: Where things are.
         kind: With ``binary``, labels other than 0 and 1 cannot be used.
+
+    Attributes:
+        truth: Names of the targets of which a label was true or false.
     """
 
     def __init__(
@@ -146,6 +155,7 @@ class _RowReader:
     ) -> None:
         self._columns = columns
         self._binary = kind == "binary"
+        self.truth: set[str] = set()
 
     def smiles(self, row: Row) -> str:
         """Return the SMILES of a row as given, even of a malformed one; empty if there is none."""
@@ -190,7 +200,9 @@ class _RowReader:
         for name, position in zip(columns.names, columns.targets, strict=True):
             label = _number(row.cells[position], BAD_LABEL, name)
             if self._binary and label not in (0, 1) and label == label:
-                raise _Unusable(BAD_LABEL, f"{name} is {label:.6g}: not 0 or 1")
+                raise _Unusable(NOT_A_CLASS, f"{name} is {label:.6g}: not 0 or 1")
+            if is_truth(row.cells[position]):
+                self.truth.add(name)
             labels.append(label)
         if all(label != label for label in labels):
             one = len(labels) == 1

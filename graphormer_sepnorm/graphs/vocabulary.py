@@ -83,6 +83,19 @@ class GraphVocabulary:
             Vocabulary.fit(store.bond_codes_of(indices)),
         )
 
+    def new_elements(self, atom_codes: np.ndarray) -> np.ndarray:
+        """Return which atoms are of an element (or atom type) that did not occur in training.
+
+        Such an atom is nothing at all to a model, so prediction refuses its molecule.
+
+        Args:
+            atom_codes: ``[n, columns]``; the first column says the element.
+
+        Returns:
+            bool ``[n]``.
+        """
+        return ~np.isin(atom_codes[:, 0], self.atoms.seen[0])
+
     def to_plain(self) -> dict[str, list[list[int]]]:
         """Return lists of integers, for a checkpoint."""
         return {

@@ -23,6 +23,7 @@ class UnseenCodes:
 
     def __init__(self, featuriser: Featuriser, vocabulary: GraphVocabulary) -> None:
         self._featuriser = featuriser
+        self._vocabulary = vocabulary
         self._atoms = _lookup(vocabulary.atoms, featuriser.atom_tables)
         self._bonds = _lookup(vocabulary.bonds, featuriser.bond_tables)
 
@@ -44,9 +45,10 @@ class UnseenCodes:
             molecule: For the words.
         """
         atoms, bonds = self._unseen(graph)
-        if atoms[:, 0].any():
+        elements = self._vocabulary.new_elements(graph.atom_codes)
+        if elements.any():
             labels = self._featuriser.atom_labels(molecule)
-            new = sorted({labels[atom] for atom in np.flatnonzero(atoms[:, 0])})
+            new = sorted({labels[atom] for atom in np.flatnonzero(elements)})
             words = [
                 "H (written as an atom, as deuterium is)" if one == "H" else one for one in new
             ]

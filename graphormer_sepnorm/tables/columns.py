@@ -61,6 +61,8 @@ def find_smiles_column(
         if len(found) == 1:
             return found[0]
         if found:
+            for position in found:
+                require_one_of_its_name(columns, position, where)
             names = ", ".join(repr(columns[position]) for position in found)
             raise DataError(
                 f"{where}: several columns could hold the SMILES ({names}): name it with {option}"
@@ -84,7 +86,7 @@ def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
     """Return the position of a column by its name; capitals only matter if they have to.
 
     Raises:
-        DataError: There is no such column, or several of this name.
+        DataError: There is no such column, or several of this name, whose places are said.
     """
     for found in (
         [position for position, name in enumerate(columns) if name == wanted],
@@ -93,12 +95,30 @@ def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
         if len(found) == 1:
             return found[0]
         if found:
-            raise DataError(
-                f"{where}: {len(found)} columns are called {wanted!r}: rename all but one"
-            )
+            raise _several(found, wanted, where)
     raise DataError(
         f"{where}: there is no column {wanted!r}"
         f"{did_you_mean(wanted, map(in_a_line, columns))}; the columns are {listed(columns)}"
+    )
+
+
+def require_one_of_its_name(columns: Sequence[str], position: int, where: str) -> None:
+    """Refuse a column that was found by what it holds, where another one has its name.
+
+    Raises:
+        DataError: Several columns have this name.
+    """
+    name = columns[position]
+    same = [place for place, other in enumerate(columns) if other == name]
+    if len(same) > 1:
+        raise _several(same, name, where)
+
+
+def _several(positions: Sequence[int], name: str, where: str) -> DataError:
+    *first, last = [str(position + 1) for position in positions]
+    return DataError(
+        f"{where}: {len(positions)} columns are called {name!r} (columns {', '.join(first)} and "
+        f"{last}): rename all but one"
     )
 
 
@@ -137,6 +157,11 @@ def parse_number(cell: object) -> float:
     if math.isinf(number):
         raise ValueError(f"{cell!r} is not finite")
     return number
+
+
+def is_truth(cell: object) -> bool:
+    """Whether true or false stands in a cell."""
+    return str(cell).strip().lower() in _TRUTH
 
 
 def _plain(name: str) -> str:

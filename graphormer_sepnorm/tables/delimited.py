@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 
 from graphormer_sepnorm.errors import DataError
@@ -13,6 +15,37 @@ from graphormer_sepnorm.tables.text import TextSource
 
 # A cell longer than this is an unclosed quote that swallows the rest of the table.
 _LONGEST_CELL = 10_000_000
+
+
+class _CellLimit:
+    """Lets the csv module read cells up to `_LONGEST_CELL` while one of our readers is at a row.
+
+    Its limit is one for the whole process, and lower. It is raised for the first reader that needs
+    it, in whatever thread, and what it was comes back after the last one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readers = 0
+        self._before = 0
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        with self._lock:
+            if not self._readers:
+                self._before = csv.field_size_limit()
+                csv.field_size_limit(max(self._before, _LONGEST_CELL))
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._readers -= 1
+                if not self._readers:
+                    csv.field_size_limit(self._before)
+
+
+_cell_limit = _CellLimit()
 
 
 class _TextReader(TableReader):
@@ -55,7 +88,6 @@ class DelimitedReader(_TextReader):
         lines = text.lines(self._place)
         first = next(lines, "")
         self._ended = False
-        csv.field_size_limit(_LONGEST_CELL)
         self._reader = csv.reader(
             self._watched(chain([first] if first else [], lines)),
             delimiter=_find_delimiter(first, format),
@@ -95,7 +127,8 @@ class DelimitedReader(_TextReader):
         """Return the cells of the next row, [] for an empty line, None at the end."""
         line = self._reader.line_num + 1
         try:
-            cells = next(self._reader, None)
+            with _cell_limit.raised():
+                cells = next(self._reader, None)
         except csv.Error as error:
             raise DataError(
                 f"{self.name}, line {line}: the row that begins here cannot be read ({error}); "

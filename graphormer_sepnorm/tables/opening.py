@@ -44,6 +44,11 @@ def open_table(source: str | Path, format: str | None = None) -> TableReader:
             raise DataError(
                 f"{text.name} looks like {announced.upper()}: say this format, or rename it"
             )
+        if format == "tsv" and not said and (mark := text.other_delimiter()):
+            raise DataError(
+                f"{text.name}: its name says tabs, but its first line has {mark!r} and no tab: "
+                "rename it to .csv, or say its format"
+            )
         if format is None:
             format = text.guess_format()
         if format == "smi":

@@ -16,7 +16,32 @@ from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row, TableReader
 from graphormer_sepnorm.tables.text import TextSource, open_binary, standard_input
 
 _END = "$$$$"
-_FIELD = re.compile(r"^>.*?<(.+)>")
+_NAME = re.compile(r"^>.*?<(.+)>")
+
+
+class _DataItems:
+    """Tells data headers from all other lines of a record, which are given one after the other.
+
+    A data header begins with ``>`` and may have a name in angle brackets. What follows it up to an
+    empty line is its value, even a line that begins with ``>``.
+    """
+
+    def __init__(self) -> None:
+        self._title = True
+        self._inside = False
+
+    def header(self, line: str) -> str | None:
+        """Return the name of the data item that begins with this line; None: none begins.
+
+        It is empty if the item has no name.
+        """
+        title, self._title = self._title, False
+        if title or self._inside or not line.startswith(">"):
+            self._inside = self._inside and bool(line.strip())
+            return None
+        self._inside = True
+        found = _NAME.match(line)
+        return found.group(1) if found else ""
 
 
 class SDFReader(TableReader):
@@ -67,18 +92,20 @@ class SDFReader(TableReader):
         titled = molecules = False
         text = self._open()
         first = True  # line of a record
+        items = _DataItems()
         self._done = 0
         try:
             for line in text.lines(self._place):
                 if line.startswith(_END):
                     first = True
+                    items = _DataItems()
                     self._done += 1
                     continue
                 titled = titled or (first and bool(line.strip()))
                 molecules = molecules or line.startswith("M  END")
                 first = False
-                if line.startswith(">") and (field := _FIELD.match(line)):
-                    names[field.group(1)] = None
+                if name := items.header(line):
+                    names[name] = None
         finally:
             text.close()
         if titled and not molecules and not self._done:
@@ -103,9 +130,11 @@ class SDFReader(TableReader):
     def _row(self, start: int, lines: list[str]) -> Row:
         values: dict[str, list[str]] = {}
         field: list[str] | None = None
+        items = _DataItems()
         for line in lines:
-            if line.startswith(">") and (found := _FIELD.match(line)):
-                field = values.setdefault(found.group(1), [])
+            name = items.header(line)
+            if name is not None:
+                field = values.setdefault(name, []) if name else None
             elif not line.strip():
                 field = None
             elif field is not None:

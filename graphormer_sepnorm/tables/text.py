@@ -7,7 +7,9 @@ import gzip
 import io
 import os
 import re
+import stat
 import sys
+import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -20,16 +22,21 @@ from graphormer_sepnorm.tables.reader import STANDARD_INPUT
 
 _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# How other files begin; whatever of it is letters, the name of a column may begin with too.
 _NOT_TEXT = {
-    b"PAR1": "Parquet (.parquet)",
-    b"PK\x03\x04": "a zip archive or an Excel sheet",
-    b"\xd0\xcf\x11\xe0": "an old Excel sheet",
-    b"BZh": "compressed with bzip2",
-    b"\xfd7zX": "compressed with xz",
-    b"\x28\xb5\x2f\xfd": "compressed with Zstandard",
+    re.compile(rb"PAR1[\x00-\x08\x0e-\x1f]"): "Parquet (.parquet)",
+    re.compile(rb"PK\x03\x04"): "a zip archive or an Excel sheet",
+    re.compile(rb"\xd0\xcf\x11\xe0"): "an old Excel sheet",
+    re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"): "compressed with bzip2",
+    re.compile(rb"\xfd7zX"): "compressed with xz",
+    re.compile(rb"\x28\xb5\x2f\xfd"): "compressed with Zstandard",
 }
 # The fourth line of a record of an SD file (CTfile formats, BIOVIA: the counts line).
 _COUNTS = re.compile(rb"(?:[^\r\n]*\r?\n){3}[ \d]{6}[^\r\n]{0,40}V[23]000\s")
+# A longer line is no line of a table, and might have no end.
+_LONGEST_LINE = 20_000_000
+# So long a named pipe may wait for whoever writes to it.
+_WRITER_SECONDS = 30.0
 
 
 class TextSource:
@@ -61,21 +68,30 @@ class TextSource:
             if not self._standard:
                 self._raw.close()
             raise
-        self._lines: Iterable[str] = self._wrapper
+        self._lines: Iterable[str] = self._bounded()
 
     def _decoded(self) -> io.TextIOWrapper:
         stream = self._raw if hasattr(self._raw, "peek") else io.BufferedReader(self._raw)
         if stream.peek(2)[:2] == _GZIP:
             # Not buffered once more: a buffer loses what stands before the end of a cut-off file.
             stream = gzip.GzipFile(fileobj=stream)
-        start = stream.peek(4)
+        start = stream.peek(10)
         for mark, other in _NOT_TEXT.items():
-            if start.startswith(mark):
+            if mark.match(start):
                 raise DataError(f"{self.name} is {other}, not text: convert or rename it")
         self._sd_file = _COUNTS.match(start) is not None
         encoding = "utf-16" if stream.peek(2)[:2] in _UTF16 else "utf-8-sig"
         # newline="": line ends inside quotes stay what they are.
         return io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="")
+
+    def _bounded(self) -> Iterator[str]:
+        while line := self._wrapper.readline(_LONGEST_LINE):
+            if len(line) == _LONGEST_LINE and line[-1] not in "\r\n":
+                raise DataError(
+                    f"{self.name} is not a table: a line {self._place()} has more than "
+                    f"{_LONGEST_LINE:,} characters"
+                )
+            yield line
 
     def guess_format(self) -> str:
         """Return the format of the text by its first line, which stays to be read."""
@@ -92,6 +108,11 @@ class TextSource:
             if len(cells) > 1 and any(is_smiles_name(cell) for cell in cells):
                 return format
         return ""
+
+    def other_delimiter(self) -> str:
+        """Return what separates the cells of the first line where no tab does, or nothing."""
+        outside = "".join(self._first_line().split('"')[::2])
+        return next((mark for mark in ",;" if mark in outside and "\t" not in outside), "")
 
     def _first_line(self) -> str:
         with self._explained():
@@ -145,10 +166,12 @@ def standard_input() -> Any:
     """Return standard input as bytes.
 
     Raises:
-        DataError: It is closed.
+        DataError: It is closed, or a device that might never end.
     """
     if sys.stdin is None:
         raise DataError("standard input is closed: name a file")
+    with contextlib.suppress(io.UnsupportedOperation):  # another program's stand-in for it
+        _refuse_device(sys.stdin.buffer.fileno(), "standard input")
     return sys.stdin.buffer
 
 
@@ -156,13 +179,66 @@ def open_binary(path: Path) -> Any:
     """Open a file for reading.
 
     Raises:
-        DataError: It is not there, is a directory or cannot be opened.
+        DataError: It is not there, is a directory or a device, or cannot be opened; or it is a
+            named pipe that nothing writes to.
     """
     if path.is_dir():
         raise DataError(f"{path} is a directory: name a file")
     try:
-        return path.open("rb")
+        opened = _open_pipe(path) if path.is_fifo() else path.open("rb")
     except FileNotFoundError:
         raise DataError(f"there is no file {path}") from None
     except OSError as error:
         raise DataError(f"{path} cannot be opened ({error.strerror})") from error
+    try:
+        _refuse_device(opened.fileno(), str(path))
+    except DataError:
+        opened.close()
+        raise
+    return opened
+
+
+def _open_pipe(path: Path) -> Any:
+    """Open a named pipe, which waits until something opens it for writing; but not for ever."""
+    opened: list[Any] = []
+    failed: list[OSError] = []
+
+    def wait() -> None:
+        try:
+            opened.append(path.open("rb"))
+        except OSError as error:
+            failed.append(error)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    try:
+        waiting.join(_WRITER_SECONDS)
+    finally:
+        if waiting.is_alive():
+            with contextlib.suppress(OSError):  # a writer, so that the thread has its end
+                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+            waiting.join(1)
+            for pipe in opened:
+                pipe.close()
+            opened.clear()
+    if failed:
+        raise failed[0]
+    if not opened:
+        raise DataError(
+            f"{path} is a pipe that nothing has written to for {_WRITER_SECONDS:.0f} seconds: "
+            "start what writes to it, or name a file"
+        )
+    return opened[0]
+
+
+def _refuse_device(descriptor: int, name: str) -> None:
+    """Refuse what is no file, pipe or terminal and might never end, as /dev/zero.
+
+    Raises:
+        DataError: It is such a device.
+    """
+    mode = os.fstat(descriptor).st_mode
+    if not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)) or os.isatty(descriptor):
+        return
+    if os.fstat(descriptor).st_rdev != os.stat(os.devnull).st_rdev:  # which is an empty file
+        raise DataError(f"{name} is a device, not a file: name a file")

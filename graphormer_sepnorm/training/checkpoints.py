@@ -35,9 +35,23 @@ def monitored_metric(task: Task, validation_targets: np.ndarray) -> str:
         validation_targets: Labels of the validation split, ``[n, T]``; nan = missing.
     """
     if task.metric == "auroc":
-        low, high = np.fmin.reduce(validation_targets), np.fmax.reduce(validation_targets)
-        return "auroc" if bool((low < high).any()) else "loss"
+        undefined = undefined_targets(task, validation_targets)
+        return "auroc" if len(undefined) < len(task.targets) else "loss"
     return task.metric if len(task.targets) == 1 else "loss"
+
+
+def undefined_targets(task: Task, targets: np.ndarray) -> list[str]:
+    """Return the targets whose labels define no AUROC, since one class or none is among them.
+
+    Args:
+        task: What is predicted; of a regression none is undefined.
+        targets: Labels of a split, ``[n, T]``; nan = missing.
+    """
+    if task.metric != "auroc":
+        return []
+    low, high = np.fmin.reduce(targets), np.fmax.reduce(targets)
+    defined = (low < high).tolist()
+    return [name for name, both in zip(task.targets, defined, strict=True) if not both]
 
 
 def checkpoint_callbacks(

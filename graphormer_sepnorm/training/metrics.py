@@ -147,17 +147,28 @@ class SplitMetrics(torchmetrics.Metric):
         """
         predictions, targets, _ = self.rows()
         self.evaluated = predictions
-        if self.task.metric == "mae":
-            values = mean_absolute_errors(predictions, targets)
-            defined = (~targets.isnan()).any(dim=0)
-        else:
-            values = area_under_roc(predictions, targets)
-            defined = _has_both_classes(targets)
-        metrics = {self.task.metric: values[defined].mean().item()}
-        if len(self.task.targets) > 1:
-            for target, value in zip(self.task.targets, values.tolist(), strict=True):
-                metrics[f"{self.task.metric}_{target}"] = value
-        return metrics
+        return evaluate(self.task, predictions, targets)
+
+
+def evaluate(task: Task, predictions: Tensor, targets: Tensor) -> dict[str, float]:
+    """Return what `SplitMetrics.compute` does of these predictions.
+
+    Args:
+        task: What is predicted.
+        predictions: Real units or logits, ``[G, T]``.
+        targets: Real units or 0/1, ``[G, T]``; nan where missing.
+    """
+    if task.metric == "mae":
+        values = mean_absolute_errors(predictions, targets)
+        defined = (~targets.isnan()).any(dim=0)
+    else:
+        values = area_under_roc(predictions, targets)
+        defined = _has_both_classes(targets)
+    metrics = {task.metric: values[defined].mean().item()}
+    if len(task.targets) > 1:
+        for target, value in zip(task.targets, values.tolist(), strict=True):
+            metrics[f"{task.metric}_{target}"] = value
+    return metrics
 
 
 def why_undefined(task: Task, split: str) -> str:

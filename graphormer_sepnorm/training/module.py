@@ -211,6 +211,7 @@ class GraphormerModule(LightningModule):
         self.statistics_fixed = False
         self._labels_per_step = np.empty(0)
         self._labels_epoch = -1
+        self._undefined: set[str] = set()
         self._statistics_batches: list[GraphBatch] = []
         self._optimiser_options: list[dict[str, Any]] = []
 
@@ -521,15 +522,20 @@ class GraphormerModule(LightningModule):
         collected = self._metrics_of(split)
         metrics = collected.compute()
         collected.reset()
-        if math.isnan(metrics[self.task.metric]):
+        if math.isnan(metrics[self.task.metric]) and split not in self._undefined:
+            self._undefined.add(split)  # once, and not after every epoch
             log.warning(why_undefined(self.task, split))
         values = {f"{split}_{name}": value for name, value in metrics.items()}
         # The same in every process already; a mean over them would round.
         self.log_dict(values, sync_dist=True, reduce_fx="max")
 
+    def evaluated(self, split: str) -> Tensor:
+        """Return what the last evaluation of a split gave: real units or logits, ``[n, T]``."""
+        return self._metrics_of(split).evaluated
+
     def test_predictions(self) -> np.ndarray:
         """Return what the last test gave: real units, or probabilities of class 1, ``[n, T]``."""
-        values = self._metrics_of("test").evaluated
+        values = self.evaluated("test")
         return (values.sigmoid() if self.task.kind == "binary" else values).numpy()
 
     def configure_optimizers(self) -> Any:

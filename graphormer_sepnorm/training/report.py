@@ -20,7 +20,9 @@ class ModelTable(Callback):
             return
         splits = trainer.datamodule.splits  # type: ignore[attr-defined]
         sizes = " / ".join(f"{len(part):,}" for part in splits.parts.values())
-        print(f"data   {splits.name}: {sizes} molecules (train / validation / test)")
+        left_out = len(splits.report.invalid) if splits.report else 0
+        others = f", {left_out:,} rows left out" if left_out else ""
+        print(f"data   {splits.name}: {sizes} molecules (train / validation / test){others}")
         plain = pl_module.device.type == "cpu" and library() is None
         slow = " without compiled kernels, several times slower (README: Install)"
         print(

@@ -1,0 +1,55 @@
+"""Molecules with an element that no training molecule has.
+
+`predict.py` gives no value for them: to the model such an atom is nothing at all. Validation and
+test keep them, since the published splits are evaluated whole; so how many there are, and what the
+metric is without them, is said wherever it is shown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+
+
+def new_elements(
+    data: MoleculeDataModule, split: str, vocabulary: GraphVocabulary
+) -> dict[int, str]:
+    """Find the molecules of a split that have an element that did not occur in training.
+
+    Args:
+        data: The data set.
+        split: ``validation`` or ``test``.
+        vocabulary: What occurred in training.
+
+    Returns:
+        The elements by the molecule's position in its split, as ``B, Se`` (with `zinc-1` the atom
+        types); empty for graphs that are not made from SMILES, which no prediction is asked for.
+    """
+    if data.splits.featuriser is None:
+        return {}
+    indices = data.indices(split)
+    codes = data.store.atom_codes_of(indices)
+    new = np.flatnonzero(vocabulary.new_elements(codes))
+    molecules = np.arange(len(indices)).repeat(data.store.num_atoms(indices))[new]
+    featuriser = get_featuriser(data.splits.featuriser)
+    values = featuriser.atom_tables[0].values
+    found: dict[int, set[str]] = defaultdict(set)
+    for molecule, code in zip(molecules.tolist(), codes[new, 0].tolist(), strict=True):
+        found[molecule].add(featuriser.label_of(values[min(code, len(values) - 1)]))
+    return {molecule: ", ".join(sorted(elements)) for molecule, elements in found.items()}
+
+
+def in_words(found: dict[int, str], split: str, of: int) -> str:
+    """Say how many molecules `new_elements` has found among `of`."""
+    elements = sorted({element for one in found.values() for element in one.split(", ")})
+    shown = ", ".join(elements[:6]) + (", ..." if len(elements) > 6 else "")
+    have = "molecule has" if len(found) == 1 else "molecules have"
+    return (
+        f"{len(found):,} of {of:,} {split} {have} elements that training lacks ({shown}), for "
+        "which predict.py gives no value"
+    )

@@ -1,0 +1,124 @@
+"""Whether anything can be learned from the labels of a table, before anything is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from graphormer_sepnorm.datasets.data_report import TargetReport
+from graphormer_sepnorm.datasets.table_options import TableOptions
+from graphormer_sepnorm.datasets.table_rows import NOT_A_CLASS, TableContents, ValidRow
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.graphs.task import Task
+
+_SMALLEST = float(np.finfo(np.float32).tiny)
+
+
+def check_classes(path: Path, table: TableContents) -> None:
+    """Refuse a classification of labels most of which are other numbers than 0 and 1.
+
+    Raises:
+        DataError: More than half of them are.
+    """
+    others = [row for row in table.invalid if row.kind == NOT_A_CLASS]
+    labelled = len(others) + len(table.valid)
+    if 2 * len(others) > labelled:
+        first = others[0]
+        raise DataError(
+            f"{path}: {len(others):,} of {labelled:,} labels are not 0 or 1, the first in "
+            f"{first.place}: {first.reason}; these are for a regression: -c table_regression, or "
+            "--data.task regression"
+        )
+
+
+def check_labels(
+    options: TableOptions,
+    table: TableContents,
+    parts: Mapping[str, Sequence[ValidRow]],
+    labels: Mapping[str, np.ndarray],
+    task: Task,
+    targets: Sequence[TargetReport],
+) -> None:
+    """Refuse labels from which nothing can be learned.
+
+    Args:
+        options: What the user says about the table.
+        table: The table to train on.
+        parts: The rows of each split.
+        labels: Their labels, float64 ``[n, targets]``; nan = missing.
+        task: What they are.
+        targets: Their summaries.
+
+    Raises:
+        DataError: A target has no label or one class only in the training split, or labels that
+            32-bit numbers cannot hold once they are standardised.
+        ConfigError: Labels true and false are to be learned as numbers.
+    """
+    everything = np.concatenate([*labels.values()])
+    known = np.isin(everything, (0, 1)) | np.isnan(everything)
+    classes = np.asarray(known.all(axis=0)).tolist()
+    words = [
+        name
+        for name, only in zip(table.columns.names, classes, strict=True)
+        if only and name in table.truth
+    ]
+    if options.kind == "regression" and len(words) == len(task.targets):
+        raise ConfigError(
+            f"{options.path}: {' and '.join(words)} {'is' if len(words) == 1 else 'are'} true and "
+            "false, which is a classification and no regression: give -c table_classification, or "
+            "--data.task binary"
+        )
+    for target in targets:
+        _check_training_labels(options.path, target, task.kind)
+    if task.kind == "regression":
+        for number, target in enumerate(task.targets):
+            columns = {name: values[:, number] for name, values in labels.items()}
+            _check_scale(options, target, columns, parts)
+
+
+def _check_training_labels(path: Path, target: TargetReport, kind: str) -> None:
+    summary = target.splits["train"]
+    if not summary.labels:
+        raise DataError(
+            f"{path}: {target.name} has no label in the training split: leave it out of "
+            "--data.target_columns, or choose another split"
+        )
+    if kind == "binary" and summary.positives in (0, summary.labels):
+        raise DataError(
+            f"{path}: all {summary.labels:,} training labels of {target.name} are "
+            f"{1 if summary.positives else 0}: classification needs both classes; leave it out "
+            "of --data.target_columns, or choose another split"
+        )
+
+
+def _check_scale(
+    options: TableOptions,
+    target: str,
+    labels: Mapping[str, np.ndarray],
+    parts: Mapping[str, Sequence[ValidRow]],
+) -> None:
+    """Standardise labels as training does, in float32, and see that all of them survive it."""
+    known = labels["train"][~np.isnan(labels["train"])]
+    low, high, mean, deviation = known.min(), known.max(), known.mean(), known.std()
+    if low == high:
+        return  # a constant is only shifted
+    step = np.spacing(np.float32(max(abs(low), abs(high))))  # of neighbouring 32-bit numbers
+    if deviation < max(float(step), _SMALLEST):
+        raise DataError(
+            f"{options.path}: the training labels of {target}, {low:.9g} to {high:.9g}, lie too "
+            "close together for 32-bit numbers: give them in another unit, or less a constant"
+        )
+    for (name, values), at in zip(labels.items(), range(len(labels)), strict=True):
+        with np.errstate(over="ignore"):
+            scaled = (np.float32(values) - np.float32(mean)) / np.float32(deviation)
+        beyond = np.flatnonzero(np.isinf(scaled))
+        if len(beyond):
+            row = int(beyond[0])
+            path = options.paths[at % len(options.paths)]
+            raise DataError(
+                f"{path}, row {parts[name][row].number}: {target} is {values[row]:.6g}, too far "
+                f"from the training labels ({mean:.3g} with a deviation of {deviation:.3g}) for "
+                "32-bit numbers: mend it, or give the labels in another unit"
+            )
