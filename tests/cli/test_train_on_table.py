@@ -18,7 +18,7 @@ from tiny_run import TINY
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
 from graphormer_sepnorm.resources import sample_path
@@ -85,7 +85,7 @@ def test_report_comes_before_training_and_stays(table_run: TableRun) -> None:
 def test_predictions_of_the_test_molecules_are_kept(table_run: TableRun, capsys) -> None:
     with (table_run.directory / "test_predictions.csv").open(newline="") as handle:
         rows = list(csv.DictReader(handle))
-    assert list(rows[0]) == ["number", "row", "smiles", "label_logX", "pred_logX"]
+    assert list(rows[0]) == ["number", "row", "smiles", "label_logX", "pred_logX", "new_elements"]
     with (table_run.directory / "splits.csv").open(newline="") as handle:
         splits = [row for row in csv.DictReader(handle) if row["split"] == "test"]
     assert sorted((row["row"], row["smiles"]) for row in rows) == sorted(
@@ -251,10 +251,17 @@ def test_loss_decides_where_the_validation_labels_define_no_auroc(tmp_path, caps
     options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
     options += ["--data.split_column", "set", "--output", str(tmp_path / "run")]
     arguments = [option for option in TINY if "max_" not in option]
-    length = ["--trainer.max_epochs=6", "--model.learning_rate=0.01"]
+    length = ["--trainer.max_epochs=6", "--model.learning_rate=0.01", "--baselines=true"]
     assert train(["fit", "-c", "table_classification", *arguments, *length, *options]) == 0
-    assert "the loss decides" in caplog.text
-    assert "AUROC is undefined" in capsys.readouterr().out
+    said = "validation AUROC is undefined for active, which has not both classes there: the loss"
+    assert said in caplog.text
+    assert caplog.text.count("no target has both classes among its labels") == 1  # of six epochs
+    out = capsys.readouterr().out
+    assert "AUROC is undefined" in out
+    assert "validation AUROC undefined, best validation loss 0." in out
+    # The baseline chooses its penalty on the validation split.
+    assert re.search(r"logistic regression on Morgan fingerprints +undefined", out)
+    assert not re.search(r"\bnan\b", out)
     with (tmp_path / "run" / "metrics.csv").open() as file:
         losses = [
             (float(row["validation_loss"]), int(row["step"]) + 1)
@@ -400,3 +407,112 @@ def test_options_of_a_table_are_checked_at_once(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError, match="weights of all training graphs are 0"):
         data.weight_scale()
+
+
+@pytest.fixture(scope="module")
+def split_rows() -> list[list[str]]:
+    """Molecules, values, and a split of them."""
+    parts = ["train"] * 40 + ["validation"] * 10 + ["test"] * 10
+    return [[*row, part] for row, part in zip(sample_rows(60), parts, strict=True)]
+
+
+def fit(tmp_path: Path, table: Path, configuration: str, *more: str) -> int:
+    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
+    options += ["--output", str(tmp_path / "run"), *more]
+    return train(["fit", "-c", configuration, *TINY, *options])
+
+
+def test_target_without_both_classes_is_undefined_beside_others(
+    tmp_path, split_rows, capsys, caplog
+) -> None:
+    rows = [
+        [smiles, str(n % 2 if part == "train" else 0), str(n % 2), part]
+        for n, (smiles, _, part) in enumerate(split_rows)
+    ]
+    table = write(tmp_path / "two.csv", [["smiles", "a", "b", "set"], *rows])
+    more = ["--data.split_column=set", "--data.target_columns=[a,b]", "--baselines=true"]
+    assert fit(tmp_path, table, "table_classification", *more) == 0
+    assert "validation AUROC is undefined for a, which has not both" in caplog.text
+    assert "the other targets decide" in caplog.text
+    out = capsys.readouterr().out
+    assert re.search(r"^ +a +undefined$", out, re.MULTILINE)
+    assert re.search(r"^best validation AUROC [01]\.\d{4};", out, re.MULTILINE)
+    assert not re.search(r"\bnan\b", out)
+
+
+def test_molecules_with_new_elements_are_said_and_marked(
+    tmp_path, split_rows, capsys, monkeypatch
+) -> None:
+    rows = [list(row) for row in split_rows]
+    rows[52][0], rows[57][0], rows[45][0] = "C[Se]C", "CB(O)O", "C[Si](C)(C)C"
+    table = write(tmp_path / "new.csv", [["smiles", "y", "set"], *rows])
+    more = ["--data.split_column=set", "--data.target_columns=y"]
+    assert fit(tmp_path, table, "table_regression", *more) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    said = "2 of 10 test molecules have elements that training lacks (B, Se), for which predict.py"
+    assert out.count(said) == 2  # before training and after the test
+    assert "1 of 10 validation molecule has elements that training lacks (Si)" in out
+    report = json.loads((tmp_path / "run" / "data_report.json").read_text())
+    assert any(said in warning for warning in report["warnings"])
+    with (tmp_path / "run" / "test_predictions.csv").open(newline="") as file:
+        kept = list(csv.DictReader(file))
+    assert [row["new_elements"] for row in kept] == ["", "", "Se", "", "", "", "", "B", "", ""]
+    errors = [abs(float(row["label_y"]) - float(row["pred_y"])) for row in kept]
+    known = [error for error, row in zip(errors, kept, strict=True) if not row["new_elements"]]
+    result = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert result["test_mae"] == pytest.approx(np.mean(errors))  # all of them are in the metric
+    both = f"test MAE with them {np.mean(errors):.4f}, without {np.mean(known):.4f}"
+    assert both in out
+    # What is marked is what the model refuses.
+    assert predict([str(tmp_path / "run"), *(row["smiles"] for row in kept)]) == 0
+    predicted = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["smiles"] for row in predicted if row["error"]] == ["C[Se]C", "CB(O)O"]
+    assert train(["test", "--ckpt_path", str(tmp_path / "run")]) == 0
+    assert both in " ".join(capsys.readouterr().out.split())
+
+
+def test_large_labels_are_trained_on_with_their_baselines(tmp_path, split_rows, capsys) -> None:
+    rows = [[smiles, f"{float(value)}e34", part] for smiles, value, part in split_rows]
+    table = write(tmp_path / "large.csv", [["smiles", "y", "set"], *rows])
+    more = ["--data.split_column=set", "--data.target_columns=y", "--baselines=true"]
+    assert fit(tmp_path, table, "table_regression", *more) == 0
+    out = capsys.readouterr().out
+    labels = {part: [float(row[1]) for row in split_rows if row[2] == part] for part in SPLITS}
+    mean = np.abs(np.array(labels["test"]) - np.mean(labels["train"])).mean()
+    found = re.search(r"mean of the training labels +([\d.]+)", out)
+    assert found is not None
+    assert float(found[1]) == pytest.approx(mean * 1e34, rel=1e-5)
+    assert "ridge on Morgan fingerprints" in out
+
+
+@pytest.mark.parametrize(
+    ("configuration", "kind"),
+    [
+        ("table_regression", "binary"),
+        ("table_regression_best", "binary"),
+        ("table_classification", "regression"),
+    ],
+)
+def test_the_loss_of_a_configuration_follows_the_task(
+    tmp_path, split_rows, capsys, configuration: str, kind: str
+) -> None:
+    rows = [
+        [smiles, str(n % 2) if kind == "binary" else value, part]
+        for n, (smiles, value, part) in enumerate(split_rows)
+    ]
+    table = write(tmp_path / "a.csv", [["smiles", "y", "set"], *rows])
+    more = ["--data.split_column=set", "--data.target_columns=y", "--data.task", kind]
+    assert fit(tmp_path, table, configuration, *more) == 0
+    metric = "AUROC" if kind == "binary" else "MAE"
+    assert f"test {metric}" in capsys.readouterr().out
+
+
+def test_rows_that_are_left_out_are_counted_beside_the_splits(tmp_path, capsys) -> None:
+    rows = [
+        [smiles, "" if n % 4 == 0 else value] for n, (smiles, value) in enumerate(sample_rows(60))
+    ]
+    table = write(tmp_path / "a.csv", [["smiles", "y"], *rows])
+    assert fit(tmp_path, table, "table_regression", "--data.split=random") == 0
+    out = capsys.readouterr().out
+    assert "left out    15 no label" in out
+    assert "molecules (train / validation / test), 15 rows left out" in out

@@ -56,7 +56,7 @@ def report_of(splits: DatasetSplits) -> DataReport:
     return splits.report
 
 
-def failure(path: Path, kind: type[GraphormerError] = DataError, **options: Any) -> str:
+def failure(path: Path, kind: type[GraphormerError] = DataError, /, **options: Any) -> str:
     """The one line that loading fails with, which names the file."""
     with pytest.raises(kind) as caught:
         load(path, **options)

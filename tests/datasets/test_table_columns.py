@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from rdkit import Chem
 from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
 
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import ConfigError, DataError
 
 # Formats.
 
@@ -186,3 +187,65 @@ def test_smiles_files_have_no_labels(tmp_path: Path) -> None:
     path = tmp_path / "a.smi"
     path.write_text("CCO ethanol\nCC ethane\n")
     assert "has no labels to learn from: give a table" in failure(path)
+
+
+# Names that occur twice.
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "said"),
+    [
+        ("smiles,y,y,w", {}, "2 columns are called 'y' (columns 2 and 3)"),
+        ("smiles,y,a,y", {}, "2 columns are called 'y' (columns 2 and 4)"),  # words in the last
+        ("smiles,y,y,y", {"target_columns": ("y",)}, "3 columns are called 'y' (columns 2, 3 and"),
+        ("smiles,y,w,w", {"weight_column": "w"}, "2 columns are called 'w' (columns 3 and 4)"),
+        ("smiles,y,s,s", {"split_column": "s"}, "2 columns are called 's' (columns 3 and 4)"),
+        ("smiles,y,a,smiles", {}, "2 columns are called 'smiles' (columns 1 and 4)"),
+        ("x,y,x,z", {"smiles_column": "x"}, "2 columns are called 'x' (columns 1 and 3)"),
+    ],
+)
+def test_two_columns_of_one_name_are_refused(
+    tmp_path: Path, header: str, options: dict, said: str
+) -> None:
+    rows = [(smiles, value, 1 + value / 3, "word") for smiles, value in plain_rows()]
+    path = write_csv(tmp_path / "a.csv", rows, header)
+    message = failure(path, **options)
+    assert said in message
+    assert "rename all but one" in message
+
+
+def test_columns_that_are_not_used_may_have_one_name(tmp_path: Path) -> None:
+    rows = [(smiles, value, "a", "b") for smiles, value in plain_rows()]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,value,note,note")
+    assert load(path, **SPLIT).task.targets == ("value",)
+
+
+# Classes in words.
+
+
+@pytest.mark.parametrize("pair", [("active", "inactive"), ("Yes", "no"), ("positiv", "negativ")])
+@pytest.mark.parametrize("options", [{}, {"target_columns": ("class",)}, {"kind": "binary"}])
+def test_labels_in_words_are_named_with_the_rule(
+    tmp_path: Path, pair: tuple[str, str], options: dict
+) -> None:
+    sets = ("train", "test")
+    rows = [(smiles, pair[n % 2], sets[n // 2 % 2]) for n, smiles in enumerate(RINGS)]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,class,set")
+    message = failure(path, **options)
+    assert f"column 'class' holds '{pair[0]}' and '{pair[1]}'" in message
+    assert "labels of two classes have to be 0 and 1 (or false and true)" in message
+    assert "set" not in message.partition("column")[2].partition("labels of")[0]
+
+
+# Pipes.
+
+
+def test_a_pipe_is_no_table_to_train_on(tmp_path: Path) -> None:
+    pipe, table = tmp_path / "a.csv", write_csv(tmp_path / "b.csv", plain_rows())
+    os.mkfifo(pipe)
+    said = f"{pipe} is a pipe, and training reads a table more than once: save it as a file"
+    assert failure(pipe) == said
+    with pytest.raises(DataError, match="is a pipe"):
+        load(table, validation_path=pipe, test_path=table)
+    with pytest.raises(DataError, match="is a pipe"):
+        load(table, validation_path=table, test_path=pipe)

@@ -6,13 +6,16 @@ import bz2
 import gc
 import gzip
 import lzma
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tables_io import read, read_cells, refused, saved, standard_stream
+from tables_io import read, read_cells, refused, saved, standard_stream, write
 
+from graphormer_sepnorm.tables import text
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.opening import open_table
 
@@ -202,3 +205,87 @@ def test_a_text_file_is_what_its_first_line_says(tmp_path):
         with open_table(path) as table:
             assert table.columns == columns
             assert [row.cells for row in table] == rows
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+@pytest.mark.parametrize("column", ["PAR1", "PAR1 inhibition", "BZhigh", "PK"])
+def test_a_column_may_begin_like_another_kind_of_file(
+    tmp_path: Path, name: str, column: str
+) -> None:
+    path = saved(tmp_path / name, f"{column},smiles\n1,C\n2,PAR1\n")
+    assert read(path)[0] == (column, "smiles")
+    assert read_cells(path) == [("1", "C"), ("2", "PAR1")]
+
+
+def test_a_real_parquet_file_under_another_name_is_known(tmp_path: Path) -> None:
+    for number, rows in enumerate(([], [("C", "1")])):
+        path = write(tmp_path / f"{number}.parquet", ("smiles", "y"), rows)
+        with refused("is Parquet", "not text"):
+            open_table(path.rename(tmp_path / f"{number}.csv"))
+
+
+@pytest.mark.parametrize("header", ["smiles,y", "smiles;y", "compound,value"])
+def test_a_tsv_without_tabs_is_refused(tmp_path: Path, header: str) -> None:
+    path = saved(tmp_path / "t.tsv", f"{header}\nC,1\n")
+    with refused(str(path), "its name says tabs", f"{header[-2] if header[-1] == 'y' else ','!r}"):
+        open_table(path)
+    assert read(path, format="tsv")[0] == (header,)
+    assert read(saved(tmp_path / "u.tsv", "smiles\nC\n"))[0] == ("smiles",)
+    assert read(saved(tmp_path / "v.tsv", "smiles\ty, z\nC\t1\n"))[0] == ("smiles", "y, z")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.smi", "t.sdf", "t.parquet"])
+def test_a_device_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.symlink_to("/dev/zero")
+    with refused(f"{path} is a device"):
+        open_table(path)
+
+
+@pytest.mark.parametrize("format", [None, "csv", "sdf"])
+def test_standard_input_from_a_device_is_refused(
+    monkeypatch: pytest.MonkeyPatch, format: str | None
+) -> None:
+    with open("/dev/zero") as zero:
+        monkeypatch.setattr(sys, "stdin", zero)
+        with refused("standard input is a device"):
+            open_table("-", format)
+    with open("/dev/null") as null:
+        monkeypatch.setattr(sys, "stdin", null)
+        assert read("-", format="smi")[1] == []
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.smi", "t.sdf", "t.parquet"])
+def test_a_pipe_without_a_writer_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(text, "_WRITER_SECONDS", 0.05)
+    path = tmp_path / name
+    os.mkfifo(path)
+    with refused(str(path), "a pipe that nothing has written to"):
+        open_table(path)
+    assert not [one for one in threading.enumerate() if one.name.startswith("pipe of")]
+
+
+def test_a_pipe_may_have_a_slow_writer(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=("smiles,y\nC,1\n",))
+    writer.start()
+    assert read_cells(path) == [("C", "1")]
+    writer.join()
+    # As of `-i <(command)`, which may have ended before it is read.
+    inside, outside = os.pipe()
+    os.write(outside, b"smiles,y\nC,1\n")
+    os.close(outside)
+    assert read_cells(f"/dev/fd/{inside}", format="csv") == [("C", "1")]
+    os.close(inside)
+
+
+def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "_LONGEST_LINE", 1000)
+    path = saved(tmp_path / "t.csv", "smiles,y\nC,1\n" + "0" * 998 + "\n" + "0" * 1001)
+    with open_table(path) as table, refused(str(path), "after row 1", "more than 1,000 characters"):
+        list(table)
+    with refused("at its beginning"):
+        open_table(saved(tmp_path / "t.smi", "\0" * 5000))

@@ -139,3 +139,18 @@ def test_a_pipe_is_read_like_a_file(tmp_path):
 
 
 RECORD_FOR_A_PIPE = "ethanol\n\n\n  0  0\nM  END\n>  <y>\n1.5\n\n$$$$\n"
+
+
+def test_a_line_of_a_value_is_no_data_header(tmp_path: Path) -> None:
+    """As RDKit reads it: a value goes on to the next empty line, whatever its lines look like."""
+    text = (
+        _BLOCK.format(title="> 1 <title>")
+        + ">  <activity>\n> 5 uM <estimated>\n10\n\n> 25\n> 7 <number>\n\n>  <id>\n3\n\n$$$$\n"
+    )
+    path = saved(tmp_path / "t.sdf", text)
+    columns, rows = read(path)
+    assert columns == ("title", "activity", "id")
+    assert rows[0].cells == ("> 1 <title>", "> 5 uM <estimated>\n10", "3")
+    (molecule,) = Chem.SDMolSupplier(str(path))
+    assert molecule.GetProp("activity") == rows[0].cells[1]
+    assert molecule.GetProp("id") == rows[0].cells[2]

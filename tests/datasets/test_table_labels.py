@@ -1,0 +1,98 @@
+"""Labels that nothing can be learned from, or not in the way that was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from table_files import RINGS, SPLIT, failure, load, plain_rows, report_of, write_csv
+
+from graphormer_sepnorm.errors import ConfigError
+
+SETS = ("train", "valid", "test")
+
+
+def test_a_classification_of_numbers_blames_the_labels(tmp_path: Path) -> None:
+    """And neither the split, which they leave without molecules, nor a single row."""
+    path = write_csv(tmp_path / "a.csv", [*plain_rows(), ("CC", 0)])
+    for options in ({}, SPLIT, {"on_invalid": "error"}):
+        message = failure(path, kind="binary", **options)
+        # 0 and 1 are among the labels of `plain_rows`.
+        said = f"{path}: 10 of 13 labels are not 0 or 1, the first in row 1, line 2: value is -1: "
+        assert message.startswith(said)
+        assert "-c table_regression, or --data.task regression" in message
+        assert "split" not in message
+
+
+def test_what_cannot_be_used_comes_before_the_split(tmp_path: Path) -> None:
+    rows = [*plain_rows(2), *[(smiles, ">3") for smiles in RINGS[2:]]]
+    message = failure(write_csv(tmp_path / "a.csv", rows), target_columns=("value",))
+    assert "a.csv: 10 of 12 rows cannot be used; the first, row 3, line 4: value is" in message
+    assert message.index("cannot be used") < message.index("the scaffold split leaves")
+    few = write_csv(tmp_path / "b.csv", [*plain_rows(2), ("CC", "")])
+    message = failure(few, split="random")
+    assert "1 of 3 rows cannot be used; the first, row 3, line 4: no label in value" in message
+    assert "give more molecules" in message
+
+
+def test_a_random_split_says_how_many_rows_are_left_out(tmp_path: Path) -> None:
+    rows = [*plain_rows(), ("CC", ""), ("CCC", "NA")]
+    report = report_of(load(write_csv(tmp_path / "a.csv", rows), **SPLIT))
+    said = "split       random, seed 0: 6 training, 3 validation, 3 test; 2 rows left out"
+    assert said in report.text().splitlines()
+
+
+def test_true_and_false_are_no_regression(tmp_path: Path) -> None:
+    rows = [(smiles, str(n % 2 == 0), n % 2) for n, smiles in enumerate(RINGS)]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,active,hit")
+    one = {"target_columns": ("active",), **SPLIT}
+    message = failure(path, ConfigError, kind="regression", **one)
+    assert "a.csv: active is true and false, which is a classification" in message
+    assert "-c table_classification, or --data.task binary" in message
+    assert load(path, kind="binary", **one).task.kind == "binary"
+    # With 0 and 1 it may be meant.
+    report = report_of(load(path, kind="regression", target_columns=("hit",), **SPLIT))
+    (warning,) = report.warnings
+    assert warning.startswith("hit has no labels but 0 and 1, which are learned as numbers here")
+    assert "--data.task binary" in warning
+    assert report_of(load(path, kind="binary", target_columns=("hit",), **SPLIT)).warnings == ()
+    mixed = [(smiles, ["true", "0.5"][n % 2]) for n, smiles in enumerate(RINGS)]
+    path = write_csv(tmp_path / "b.csv", mixed)
+    assert load(path, kind="regression", **SPLIT).task.kind == "regression"
+
+
+def numbered(tmp_path: Path, values: list[object]) -> Path:
+    """A table with a split column, in rows of four molecules for each split."""
+    rows = [(smiles, values[n], SETS[n // 4]) for n, smiles in enumerate(RINGS)]
+    return write_csv(tmp_path / "a.csv", rows, "smiles,value,set")
+
+
+@pytest.mark.parametrize(
+    ("values", "row"),
+    [
+        ([0.1, 0.2, 0.3, 0.4, *[0.2] * 5, "3.1e38", 0.1, 0.2], 10),  # 3e39 deviations
+        ([0.1, 0.2, 0.3, 0.4, *[0.2] * 3, "-3.1e38", *[0.1] * 4], 8),
+    ],
+)
+def test_labels_that_standardising_makes_infinite_are_refused(
+    tmp_path: Path, values: list[object], row: int
+) -> None:
+    message = failure(numbered(tmp_path, values), split_column="set", target_columns=("value",))
+    assert f"a.csv, row {row}: value is {float(values[row - 1]):.6g}, too far from the" in message
+    assert "mend it, or give the labels in another unit" in message
+
+
+@pytest.mark.parametrize("start", [("1e-44", "2e-44"), ("1e-50", "9e-50"), (1e9, 1e9 + 1)])
+def test_labels_that_32_bits_do_not_tell_apart_are_refused(tmp_path: Path, start: tuple) -> None:
+    path = numbered(tmp_path, [*start, *start, *start, *start, *start, *start])
+    message = failure(path, split_column="set", target_columns=("value",))
+    assert "the training labels of value, " in message
+    assert "too close together for 32-bit numbers: give them in another unit" in message
+
+
+@pytest.mark.parametrize("values", [[0.1] * 12, [f"{n}e34" for n in range(12)], [1e5, 1e5 + 1] * 6])
+def test_labels_that_can_be_standardised_are_not_refused(
+    tmp_path: Path, values: list[object]
+) -> None:
+    splits = load(numbered(tmp_path, values), split_column="set", target_columns=("value",))
+    assert len(splits.train) == 4
