@@ -153,4 +153,3 @@ def test_a_line_of_a_value_is_no_data_header(tmp_path: Path) -> None:
     assert rows[0].cells == ("> 1 <title>", "> 5 uM <estimated>\n10", "3")
     (molecule,) = Chem.SDMolSupplier(str(path))
     assert molecule.GetProp("activity") == rows[0].cells[1]
-    assert molecule.GetProp("id") == rows[0].cells[2]
