@@ -10,12 +10,14 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tiny_run import TINY
 
+from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
@@ -471,8 +473,19 @@ def test_molecules_with_new_elements_are_said_and_marked(
     assert both in " ".join(capsys.readouterr().out.split())
 
 
-def test_large_labels_are_trained_on_with_their_baselines(tmp_path, split_rows, capsys) -> None:
-    rows = [[smiles, f"{float(value)}e34", part] for smiles, value, part in split_rows]
+def test_large_labels_are_trained_on_with_their_baselines(
+    tmp_path, split_rows, capsys, monkeypatch
+) -> None:
+    """The baselines, which compute in float32, are given standardised labels as the model is."""
+    given: list[float] = []
+    errors = baselines.baseline_errors
+
+    def watched(smiles: Any, targets: Any, *more: Any) -> Any:
+        given.extend(abs(value) for part in SPLITS for value in targets[part])
+        return errors(smiles, targets, *more)
+
+    monkeypatch.setattr(baselines, "baseline_errors", watched)
+    rows = [[smiles, f"{float(value)}e37", part] for smiles, value, part in split_rows]
     table = write(tmp_path / "large.csv", [["smiles", "y", "set"], *rows])
     more = ["--data.split_column=set", "--data.target_columns=y", "--baselines=true"]
     assert fit(tmp_path, table, "table_regression", *more) == 0
@@ -481,8 +494,10 @@ def test_large_labels_are_trained_on_with_their_baselines(tmp_path, split_rows, 
     mean = np.abs(np.array(labels["test"]) - np.mean(labels["train"])).mean()
     found = re.search(r"mean of the training labels +([\d.]+)", out)
     assert found is not None
-    assert float(found[1]) == pytest.approx(mean * 1e34, rel=1e-5)
+    assert float(found[1]) == pytest.approx(mean * 1e37, rel=1e-5)
     assert "ridge on Morgan fingerprints" in out
+    assert len(given) == 60
+    assert max(given) < 100
 
 
 @pytest.mark.parametrize(
