@@ -88,7 +88,10 @@ def _left_out(fitted: Any, targets: int) -> str:
     ]
     if fitted.targets < targets:
         parts.append(f"the first {fitted.targets:,} of {targets:,} targets")
-    texts = [f"The baselines are of {', '.join(parts)}."] if parts else []
+    undefined = [name for name, scores in fitted.scores.items() if np.isnan(scores.test).all()]
+    needed = "both classes" if "logistic" in undefined else "labels"
+    texts = [f"No {NAMES[name]}: no target has {needed} in every split." for name in undefined]
+    texts += [f"The baselines are of {', '.join(parts)}."] if parts else []
     if fitted.unconverged:
         texts.append(
             f"Logistic regression was stopped before it had converged for {fitted.unconverged:,} "

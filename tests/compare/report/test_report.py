@@ -467,7 +467,7 @@ def test_partial_results_are_marked(written):
     for state in ("sepnorm seed 2 (failed)", "bn+bn seed 1 (missing)", "bn+bn seed 2 (running)"):
         assert state in top
     assert "loss is nan" in top
-    assert top.index("Partial results") < top.index("**So far: sepnorm")
+    assert top.index("Partial results") < top.index("**So far: ")
     arms = table_in(markdown, "The arms.")
     assert "sepnorm (partial: 2 of 3 seeds)" in arms
     assert f"± {DASH}" in arms["bn+bn (partial: 1 of 3 seeds)"][-1]
