@@ -65,24 +65,34 @@ class MuonAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def _orthogonal_step(self, group: dict[str, Any]) -> None:
+        # Lists of tensors take a few kernels on a GPU where a loop takes a few for each tensor.
         shapes: dict[torch.Size, list[Tensor]] = {}
         for parameter in group["params"]:
             if parameter.grad is not None:
                 shapes.setdefault(parameter.shape, []).append(parameter)
-        for shape, parameters in shapes.items():
-            updates = orthogonalised(torch.stack([self._momentum(one) for one in parameters]))
-            updates *= _ADAMW_SIZE * max(shape) ** 0.5 * group["lr"]
-            for parameter, update in zip(parameters, updates.unbind(), strict=True):
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                parameter.sub_(update)
+        parameters = [parameter for alike in shapes.values() for parameter in alike]
+        if not parameters:
+            return
+        ahead = self._momenta(parameters)
+        updates: list[Tensor] = []
+        for shape, alike in shapes.items():
+            stacked = torch.stack(ahead[len(updates) : len(updates) + len(alike)])
+            update = orthogonalised(stacked)
+            update *= _ADAMW_SIZE * max(shape) ** 0.5 * group["lr"]
+            updates += update.unbind()
+        torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])  # type: ignore[attr-defined]
+        torch._foreach_sub_(parameters, updates)  # type: ignore[attr-defined]
 
-    def _momentum(self, parameter: Tensor) -> Tensor:
-        """Take the gradient into the momentum; return Nesterov's look ahead."""
-        state = self.state[parameter]
-        if not state:
-            state["momentum"] = torch.zeros_like(parameter)
-        state["momentum"].lerp_(parameter.grad, 1 - _MOMENTUM)
-        return torch.lerp(parameter.grad, state["momentum"], _MOMENTUM)  # type: ignore[arg-type]
+    def _momenta(self, parameters: list[Tensor]) -> list[Tensor]:
+        """Take the gradients into the momenta; return Nesterov's look ahead of each."""
+        for parameter in parameters:
+            state = self.state[parameter]
+            if not state:
+                state["momentum"] = torch.zeros_like(parameter)
+        gradients: list[Any] = [parameter.grad for parameter in parameters]
+        momenta = [self.state[parameter]["momentum"] for parameter in parameters]
+        torch._foreach_lerp_(momenta, gradients, 1 - _MOMENTUM)  # type: ignore[attr-defined]
+        return list(torch._foreach_lerp(gradients, momenta, _MOMENTUM))  # type: ignore[attr-defined]
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:

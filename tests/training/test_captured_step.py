@@ -131,12 +131,17 @@ def test_step_is_torchs_own(name: OptimiserName, make_step: Callable) -> None:
     assert {group["lr"] for group in step.optimiser.param_groups} == {1e-2}
 
 
-@pytest.mark.parametrize(("capturable", "device"), [(True, "meta"), (False, "cpu")])
-def test_step_counts_go_where_the_optimiser_expects_them(capturable: bool, device: str) -> None:
+@pytest.mark.parametrize(
+    ("capturable", "fused", "device"),
+    [(True, True, "meta"), (False, True, "meta"), (False, None, "cpu")],
+)
+def test_step_counts_go_where_the_optimiser_expects_them(
+    capturable: bool, fused: bool | None, device: str
+) -> None:
     model = torch.nn.Linear(2, 1, device="meta")  # stands for a GPU
     optimiser = make_optimiser(model, 1e-2, 0.1, (0.9, 0.99), 1e-8)
     for group in optimiser.param_groups:
-        group["capturable"] = capturable
+        group.update(capturable=capturable, fused=fused)
     for parameter in model.parameters():
         optimiser.state[parameter]["step"] = torch.tensor(3.0)
     place_step_counts(optimiser)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from lightning.pytorch import Trainer
 from reference.models import EVERYTHING
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
@@ -85,6 +87,59 @@ def test_steps_are_those_of_torch() -> None:
         moved = (truth - before).norm()
         assert moved > 0.01 * before.norm()
         assert (one - truth).norm() < 0.02 * moved
+
+
+@pytest.mark.parametrize("of_device", [False, True])
+def test_all_parameters_at_once_are_one_after_the_other(of_device: bool) -> None:
+    """Bit by bit, with rates from a number or a tensor."""
+    steps = gradients(torch.float32, 4)
+    expected = [parameter.detach() for parameter in matrices(torch.float32)]
+    momenta = [torch.zeros_like(one) for one in expected]
+    for number, step in enumerate(steps):
+        rate = torch.tensor(RATE) / 2**number if of_device else RATE / 2**number
+        for same in (SHAPES.index(shape) for shape in dict.fromkeys(SHAPES)):
+            places = [place for place, shape in enumerate(SHAPES) if shape == SHAPES[same]]
+            for place in places:
+                momenta[place].lerp_(step[place], 1 - 0.95)
+            ahead = [torch.lerp(step[place], momenta[place], 0.95) for place in places]
+            updates = orthogonalised(torch.stack(ahead))
+            updates *= 0.2 * max(SHAPES[same]) ** 0.5 * rate
+            for place, update in zip(places, updates, strict=True):
+                expected[place].mul_(1 - rate * DECAY)
+                expected[place].sub_(update)
+    parameters = matrices(torch.float32)
+    optimiser = muon(parameters)
+    if of_device:
+        optimiser.param_groups[0]["lr"] = torch.tensor(RATE)
+    for one, truth in zip(train(parameters, optimiser, steps), expected, strict=True):
+        assert torch.equal(one, truth)
+
+
+class Operators(TorchDispatchMode):
+    """Counts the operators that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls += not func.is_view
+        return func(*args, **(kwargs or {}))
+
+
+def test_operators_of_a_step_do_not_grow_with_the_number_of_matrices() -> None:
+    """Each would be a kernel on a GPU, or several."""
+    calls = []
+    for copies in (1, 5):
+        parameters = [one for _ in range(copies) for one in matrices(torch.float32)]
+        optimiser = muon(parameters)
+        for parameter in parameters:
+            parameter.grad = torch.ones_like(parameter)
+        optimiser.step()  # makes the momenta
+        with Operators() as counted:
+            optimiser.step()
+        calls.append(counted.calls)
+    assert calls[0] == calls[1] < 100
 
 
 @pytest.mark.parametrize("shape", [(6, 6), (3, 9), (9, 3)])

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 import torch
 from lightning.pytorch import Trainer
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.optimiser import decay_groups, make_optimiser
+from graphormer_sepnorm.training.optimiser import OPTIMISERS, decay_groups, make_optimiser
 
 
 def fitted(make_module: Callable, make_data: Callable, make_trainer: Callable) -> GraphormerModule:
@@ -77,3 +78,22 @@ def test_embedding_without_gradient_is_left_alone() -> None:
     optimiser.step()
     assert not torch.equal(table.weight[0], before[0])
     assert torch.equal(table.weight[1:], before[1:])
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize(
+    ("device", "mixed", "fused"),
+    [("cpu", False, True), ("cpu", True, None), ("cuda", False, True), ("cuda", True, None)],
+)
+def test_no_device_is_told_to_take_one_parameter_after_the_other(
+    name: str, device: str, mixed: bool, fused: bool | None
+) -> None:
+    """``fused=False`` would choose torch's loop, also where it has something better."""
+    model = torch.nn.Module()
+    model.layers = torch.nn.Linear(2, 2, bias=False)
+    with FakeTensorMode():  # there need not be a GPU
+        model.layers.weight = torch.nn.Parameter(torch.empty(2, 2, device=device))
+        optimiser = make_optimiser(model, 0.1, 0.5, (0.9, 0.9), 1e-8, name=name, mixed=mixed)
+    for group in optimiser.param_groups:
+        assert group["fused"] is fused
+        assert group["foreach"] is None
