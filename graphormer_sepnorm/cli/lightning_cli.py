@@ -271,7 +271,8 @@ class TrainCLI(LightningCLI):
             "--checkpoint_minutes",
             type=float,
             default=10.0,
-            help="Time between two checkpoints inside an epoch (fit); every epoch ends with one.",
+            help="Time between two checkpoints inside an epoch (fit); an epoch ends with one "
+            "unless the last one is less than a minute old, and training always does.",
         )
         parser.add_argument(
             "--ema_decay",

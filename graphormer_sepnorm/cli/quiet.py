@@ -29,6 +29,10 @@ _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
     (r"\s*(skip_none parameter)", DeprecationWarning),
     # Evaluating needs none of the callbacks that trained the checkpoint.
     (r"Be aware that when using `ckpt_path`, callbacks used to create", UserWarning),
+    # Whoever says --trainer.accelerator cpu knows; unless told otherwise, Lightning takes the GPU.
+    (r"GPU available but not used", UserWarning),
+    # 32-true means float32; on a GPU bf16-mixed is the way to be faster and less exact.
+    (r"TensorFloat32 tensor cores for float32 matrix multiplication available", UserWarning),
     # LambdaLR is given a pure function of the step; Lightning restores its counter on resume.
     (r"Detected call of `lr_scheduler.step\(\)` before `optimizer.step\(\)`", UserWarning),
 ]

@@ -39,5 +39,8 @@ class BiasMixing(nn.Module):
 
     def _mix(self, bias: Tensor) -> Tensor:
         padding = bias == float("-inf")
-        mixed = torch.einsum("hg,bgij->bhij", self.weight, bias.masked_fill(padding, 0))
+        # Graph by graph: as one product, the gradient of X would be a sum over all pairs of the
+        # batch in very few results, for which a GPU has no use for its width.
+        weight = self.weight.expand(len(bias), -1, -1)
+        mixed = torch.bmm(weight, bias.masked_fill(padding, 0).flatten(2)).view_as(bias)
         return mixed.masked_fill(padding, float("-inf"))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, PADDING_PAIR, TOKEN_PAIR, GraphBatch
 from graphormer_sepnorm.model.compiled import PackedBias, gather_bias, usable
 
 BlockBias = Tensor | PackedBias
@@ -20,6 +20,10 @@ BlockBias = Tensor | PackedBias
 # Graphormer's alone, or with random walks (`random_walks`), rings (`rings`), or both beside.
 EncodingName = Literal["graphormer", "rrwp", "rings", "rrwp+rings"]
 ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
+
+# Rows that share what pairs without atoms add to a gradient. A batch has up to half a million of
+# them; with so many rows each gets a few hundred at most, no more than the commonest pair of atoms.
+_SPREAD = 4096
 
 
 class AtomEmbedding(nn.Module):
@@ -122,7 +126,30 @@ class AttentionBias(nn.Module):
         table = self.table(batch)
         if usable(table, self.channels):
             return [gather_bias(table, block) for block in batch.blocks]
+        look_up = look_up_spread if table.is_cuda else look_up_plainly
         return [
-            functional.embedding(block.pair_type, table).permute(0, 3, 1, 2).contiguous()
+            look_up(table, block.pair_type).permute(0, 3, 1, 2).contiguous()
             for block in batch.blocks
         ]
+
+
+def look_up_plainly(table: Tensor, pair_type: Tensor) -> Tensor:
+    """Return the row of each pair type: ``[P, H]`` and ``[b, T, T]`` give ``[b, T, T, H]``."""
+    return functional.embedding(pair_type, table)
+
+
+def look_up_spread(table: Tensor, pair_type: Tensor) -> Tensor:
+    """Return the same, with a gradient that a GPU can compute side by side.
+
+    The gradient of a table sums, for each row, the pairs that took it. On a GPU torch does that
+    row by row, one pair after the other: a step would wait for the two rows that most pairs take,
+    padding and the graph token's. So these pairs take their bias by a mask, whose gradient is an
+    ordinary sum, and only look up something, spread over rows that nobody reads.
+    """
+    number = torch.arange(pair_type.numel(), device=pair_type.device).view_as(pair_type)
+    places = torch.where(pair_type < FIRST_ATOM_PAIR, len(table) + number % _SPREAD, pair_type)
+    unread = table.new_zeros(_SPREAD, table.shape[1])
+    rows = functional.embedding(places, torch.cat([table, unread]))
+    kind = pair_type[..., None]
+    rows = torch.where(kind == TOKEN_PAIR, table[TOKEN_PAIR], rows)
+    return torch.where(kind == PADDING_PAIR, table[PADDING_PAIR], rows)

@@ -67,10 +67,12 @@ class RandomWalkEncoding(nn.Module):
         return rows, [self._add(bias, walk) for bias, walk in zip(biases, walks, strict=True)]
 
     def _add(self, bias: BlockBias, walk: Tensor) -> BlockBias:
-        own = (self.pairs.weight @ walk.flatten(1)).unflatten(1, walk.shape[1:])  # [H, b, T, T]
         if isinstance(bias, PackedBias):
-            return add_pair_bias(bias, own)
-        return bias + own.transpose(0, 1)
+            own = (self.pairs.weight @ walk.flatten(1)).unflatten(1, walk.shape[1:])
+            return add_pair_bias(bias, own)  # [H, b, T, T]
+        # Graph by graph, as in `BiasMixing`.
+        weight = self.pairs.weight.expand(walk.shape[1], -1, -1)
+        return bias + torch.bmm(weight, walk.flatten(2).transpose(0, 1)).view_as(bias)
 
 
 def walk_probabilities(adjacency: Tensor, block: AttentionBlock, steps: int) -> Tensor:

@@ -11,6 +11,7 @@ content of a tensor: the numbers of the graphs, the learning rates, the decay of
 from __future__ import annotations
 
 import functools
+import gc
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -160,6 +161,8 @@ class CapturedStep:
         torch.cuda.current_stream().wait_stream(stream)
         # Gradients are made within the recording, in its own memory.
         step.optimiser.zero_grad(set_to_none=True)
+        # Whatever is freed within a recording must have been made within it.
+        gc.collect()
         # Threads of data loaders may pin memory meanwhile: that is no business of this recording.
         with torch.cuda.graph(
             self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"

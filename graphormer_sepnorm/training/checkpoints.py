@@ -19,6 +19,9 @@ from graphormer_sepnorm.inference.checkpoint import BEST, LAST, PREVIOUS
 from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
 from graphormer_sepnorm.training.stopping import StopAtOnce
 
+# An epoch's end need not be kept where the state of so many seconds ago is.
+_SECONDS_BETWEEN_EPOCHS = 60.0
+
 # How the main metric (`Task.metric`) is compared, or the loss.
 MODES = {"mae": "min", "auroc": "max", "loss": "min"}
 
@@ -63,7 +66,7 @@ def checkpoint_callbacks(
         run_directory: Checkpoints go to ``checkpoints/`` in it.
         metric: What decides on the validation split: ``mae``, ``auroc`` or ``loss``.
         patience: Validations without improvement after which training stops; 0 never stops.
-        minutes: Time between two checkpoints inside an epoch.
+        minutes: Time between two checkpoints, see `LastCheckpoint`.
     """
     monitor, mode = f"validation_{metric}", MODES[metric]
     callbacks: list[Callback] = [
@@ -138,12 +141,14 @@ class StopEarly(EarlyStopping):
 class LastCheckpoint(Callback):
     """Keeps the newest state of training, and the one before it.
 
-    Saved after every epoch (and one step more), every few minutes, at the end, and when training is
-    interrupted.
+    Saved after an epoch (and one step more) unless it was within the last minute, every few
+    minutes, at the end, and when training is interrupted. So epochs of a second on a fast machine
+    do not write a thousand files.
 
     Args:
         path: File that is overwritten (the new one is complete before the old one goes).
-        minutes: Time between two checkpoints inside an epoch.
+        minutes: Time between two checkpoints inside an epoch, and between those after epochs if it
+            is less than a minute.
 
     Attributes:
         saved_step: Optimiser steps taken when it was last saved; -1 before.
@@ -171,8 +176,9 @@ class LastCheckpoint(Callback):
         # An epoch is saved after the first step of the next one, when validation, early stopping
         # and logging are done with it: from there Lightning goes on exactly.
         first = step == 0 and trainer.current_epoch > 0
-        overdue = time.monotonic() - self._saved_at >= self._seconds
-        if first or any_process(trainer, overdue, step):
+        enough = min(self._seconds, _SECONDS_BETWEEN_EPOCHS) if first else self._seconds
+        # Clocks differ: one process decides for all of them.
+        if any_process(trainer, time.monotonic() - self._saved_at >= enough, step):
             self._save(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -45,8 +45,18 @@ class Launch:
         return len(self.graphs)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Launch:
-        """Return the launch with its tensor on `device`."""
-        return replace(self, graphs=self.graphs.to(device, non_blocking=non_blocking))
+        """Return the launch with its tensor on `device`; the host does not wait for a GPU."""
+        return replace(self, graphs=sent(self.graphs, device))
+
+
+def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """Return a tensor of the host on `device`, without waiting until a GPU is done with its work.
+
+    From ordinary memory a copy would wait, whatever it is told.
+    """
+    if torch.device(device).type == "cuda" and not tensor.is_cuda:
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def steps_until_due(trainer: Trainer, most: int) -> int:

@@ -5,6 +5,7 @@ Without a GPU nothing is captured here; the launches and all accounting are thos
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ import torch
 from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.graphs.resident import BatchShape
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.training.averaging import AveragedWeights
-from graphormer_sepnorm.training.captured import CapturedTraining
+from graphormer_sepnorm.training.captured import CapturedTraining, batch_size_advice
 from graphormer_sepnorm.training.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.divergence import StopWhenDiverged
+from graphormer_sepnorm.training.launches import Launch
 from graphormer_sepnorm.training.logs import ContinueMetrics, LogTraining, MetricsFile
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.throughput import Throughput
@@ -230,7 +233,6 @@ def test_divergence_within_a_launch_is_found(size: int, tmp_path: Path, fit: Fit
 def test_batches_that_do_not_fit_are_trained_and_counted(
     fit: Fit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from graphormer_sepnorm.graphs.resident import BatchShape
     from graphormer_sepnorm.training import captured
 
     expected, _ = fit("planned", 4, **STEADY)
@@ -274,6 +276,52 @@ def test_what_cannot_be_captured_takes_the_ordinary_path(
     fit("run", 4, turns, trainer={"max_epochs": 1, **options}, **model)
     assert f"--engine is not for {reason}: training takes the ordinary path" in caplog.text
     assert len(turns.steps) == 10
+
+
+@pytest.mark.parametrize(
+    ("graphs", "batch_size", "advice"),
+    [
+        (10_000, 125, None),
+        (10_000, 128, "126 or 127 of 10,000 graphs.*with --data.batch_size 125 it would be one"),
+        (220_010, 256, "with --data.batch_size 245 it would be one"),
+        (10_007, 128, "126 or 127 of 10,007 graphs: two shapes are recorded and compiled$"),
+        (5, 8, None),
+    ],
+)
+def test_a_batch_size_that_divides_the_graphs_is_named(
+    graphs: int, batch_size: int, advice: str | None
+) -> None:
+    said = batch_size_advice(graphs, batch_size)
+    assert (said is None) == (advice is None)
+    assert advice is None or re.search(advice, str(said))
+
+
+def test_two_sizes_of_batches_are_said_when_training_starts(
+    fit: Fit, caplog: pytest.LogCaptureFixture
+) -> None:
+    fit("run", 4, trainer={"max_epochs": 1})
+    assert "batches have 3 or 4 of 37 graphs" in caplog.text
+
+
+def test_a_launch_is_sent_without_waiting_for_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy to a GPU waits for it unless it is from pinned memory and told not to."""
+    done = []
+
+    def pin_memory(tensor: torch.Tensor) -> torch.Tensor:
+        done.append("pinned")
+        return tensor
+
+    def to(tensor: torch.Tensor, device: str, non_blocking: bool = False) -> torch.Tensor:
+        done.append(f"sent to {device}" + (", not waited for" if non_blocking else ""))
+        return tensor
+
+    launch = Launch(torch.arange(3), (BatchShape(9, ((3, 4),)),))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    assert launch.to("cuda:0").graphs is launch.graphs
+    assert done == ["pinned", "sent to cuda:0, not waited for"]
+    launch.to("cpu")
+    assert done[2:] == ["sent to cpu, not waited for"]
 
 
 def test_without_a_gpu_the_ordinary_path_is_taken(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
 from reference.models import EVERYTHING
 
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
+from graphormer_sepnorm.training import captured_step
 from graphormer_sepnorm.training.captured_step import TrainingStep
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.optimiser import (
@@ -129,6 +131,49 @@ def test_step_is_torchs_own(name: OptimiserName, make_step: Callable) -> None:
     for one, was, weight in zip(average, start, weights, strict=True):
         torch.testing.assert_close(one, 0.75 * was + 0.25 * weight.detach())
     assert {group["lr"] for group in step.optimiser.param_groups} == {1e-2}
+
+
+class Stream:
+    """Stands for a stream of a GPU."""
+
+    def wait_stream(self, other: Stream) -> None:
+        pass
+
+
+class Recording:
+    """Stands for a CUDA graph: a replay repeats the calls that were made within it."""
+
+    def __init__(self) -> None:
+        self.replay = lambda: None
+
+
+def test_garbage_is_collected_before_a_recording_and_not_within(
+    make_step: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory of the device that is freed within a recording, but was made before, breaks it."""
+    order: list[str] = []
+
+    @contextmanager
+    def recording(graph: Recording, **options: object) -> Iterator[None]:
+        order.append("recording")
+        yield
+        order.append("recorded")
+
+    monkeypatch.setattr(gc, "collect", lambda: order.append("collected"))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Recording)
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "graph", recording)
+    step, module, _ = make_step()
+    before = {name: value.clone() for name, value in module.model.state_dict().items()}
+    captured_step.CapturedStep(step, GRAPHS, NUMBERS, SHAPE, None)
+    assert order == ["collected", "recording", "recorded"]
+    # The stand-in takes the step that a real recording would only write down; no other was kept.
+    twin, other, _ = make_step()
+    twin(GRAPHS, NUMBERS, SHAPE)
+    assert not torch.equal(before["readout.weight"], module.model.readout.weight)
+    assert torch.equal(other.model.readout.weight, module.model.readout.weight)
 
 
 @pytest.mark.parametrize(

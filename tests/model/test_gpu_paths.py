@@ -1,0 +1,134 @@
+"""What is computed in another way on a GPU gives what the plain way gives; tried on a CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from reference.models import VARIANTS, name_of, relative_error, small_model, stored
+from reference.molecules import TIED, molecule
+
+from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, TOKEN_PAIR
+from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
+from graphormer_sepnorm.model import encodings
+from graphormer_sepnorm.model.bias_mixing import BiasMixing
+from graphormer_sepnorm.model.encodings import look_up_plainly, look_up_spread
+
+SMILES = ("CCO", "c1ccccc1C(=O)O", "N", TIED["caffeine"], "C.CC(C)Cl", "C1CC1N")
+SHAPE = BatchShape(60, ((6, 20),))
+
+
+@pytest.fixture(scope="module")
+def padded():
+    """Vocabulary, and a batch with much padding, as a GPU has them."""
+    store, vocabulary = stored([molecule(smiles) for smiles in SMILES])
+    resident = ResidentGraphs(store, vocabulary, "cpu")
+    return vocabulary, resident.batch(torch.arange(len(SMILES)), SHAPE)
+
+
+class OnGpu(torch.Tensor):
+    """Stands for a tensor of a GPU."""
+
+    is_cuda = True
+
+
+def groups(indices: torch.Tensor) -> int:
+    """Size of the largest group of equal indices."""
+    return int(indices.flatten().bincount().max())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_spread_look_up_is_the_plain_one(dtype, compiled, padded, monkeypatch):
+    monkeypatch.setattr(encodings, "_SPREAD", 50)
+    _, batch = padded
+    table = torch.randn(FIRST_ATOM_PAIR + len(batch.type_distance), 3, dtype=dtype)
+    table[0] = float("-inf")
+    pair_type = batch.blocks[0].pair_type
+    slope = torch.randn(*pair_type.shape, 3, dtype=dtype)
+    results = []
+    spread = look_up_spread
+    if compiled:
+        torch.compiler.reset()
+        spread = torch.compile(spread, fullgraph=True, backend="eager")
+    for look_up in (look_up_plainly, spread):
+        own = table.clone().requires_grad_()
+        rows = look_up(own, pair_type)
+        rows.backward(slope)
+        results.append((rows.detach(), own.grad))
+    assert torch.equal(results[1][0], results[0][0])
+    exact = 1e-12 if dtype == torch.float64 else 2e-6
+    assert relative_error(results[1][1], results[0][1]) < exact
+
+
+def test_no_row_is_looked_up_by_more_pairs_than_the_commonest_of_atoms(padded, monkeypatch):
+    _, batch = padded
+    pair_type = batch.blocks[0].pair_type
+    looked_up = []
+    embedding = torch.nn.functional.embedding
+
+    def noted(indices, weight):
+        looked_up.append(indices)
+        return embedding(indices, weight)
+
+    monkeypatch.setattr(encodings.functional, "embedding", noted)
+    table = torch.randn(FIRST_ATOM_PAIR + len(batch.type_distance), 3)
+    look_up_plainly(table, pair_type)
+    look_up_spread(table, pair_type)
+    of_atoms = groups(pair_type[pair_type > TOKEN_PAIR])
+    assert [groups(indices) > of_atoms for indices in looked_up] == [True, False]
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=name_of)
+def test_model_is_the_same_with_the_spread_look_up(options, padded, monkeypatch):
+    vocabulary, batch = padded
+    model = small_model(vocabulary, **options).train()
+    results = []
+    for look_up in (look_up_plainly, look_up_spread):
+        monkeypatch.setattr(encodings, "look_up_plainly", look_up)
+        model.zero_grad()
+        outputs = model(batch)
+        (outputs * torch.linspace(1, 2, outputs.numel()).view_as(outputs)).sum().backward()
+        results.append([outputs, *(parameter.grad for parameter in model.parameters())])
+    largest = max(float(gradient.abs().max()) for gradient in results[0][1:])
+    for one, other in zip(*results, strict=True):
+        assert float((one - other).detach().abs().max()) < 1e-12 * largest
+
+
+def test_a_gpu_looks_up_spread_and_a_cpu_does_not(padded, monkeypatch):
+    vocabulary, batch = padded
+    used = []
+
+    def noted(look_up):
+        def noting(table, pair_type):
+            used.append(look_up)
+            return look_up(table, pair_type)
+
+        return noting
+
+    for look_up in (look_up_plainly, look_up_spread):
+        monkeypatch.setattr(encodings, look_up.__name__, noted(look_up))
+    bias = small_model(vocabulary).bias
+    bias(batch)
+    table = bias.table(batch).as_subclass(OnGpu)
+    monkeypatch.setattr(bias, "table", lambda _: table)
+    bias(batch)
+    assert used == [look_up_plainly, look_up_spread]
+
+
+def test_bias_is_mixed_as_the_formula_says():
+    mixing = BiasMixing(3).double()
+    torch.nn.init.normal_(mixing.weight)
+    bias = torch.randn(4, 3, 5, 5, dtype=torch.float64, requires_grad=True)
+    padding = torch.zeros(4, 3, 5, 5, dtype=torch.bool)
+    padding[1:, :, :, 3:] = True
+    (mixed,) = mixing([bias.masked_fill(padding, float("-inf"))])
+    truth = np.einsum("hg,bgij->bhij", mixing.weight.detach(), bias.detach())
+    assert torch.isneginf(mixed).equal(padding)
+    torch.testing.assert_close(mixed[~padding].detach(), torch.from_numpy(truth)[~padding])
+    slope = torch.randn_like(bias)
+    mixed.masked_fill(padding, 0).backward(slope)
+    kept = slope.masked_fill(padding, 0).numpy()
+    given = bias.detach().masked_fill(padding, 0).numpy()
+    expected = np.einsum("bhij,bgij->hg", kept, given)
+    torch.testing.assert_close(mixing.weight.grad, torch.from_numpy(expected))

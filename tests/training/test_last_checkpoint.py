@@ -1,0 +1,109 @@
+"""How often the last state is saved, and that a run goes on from it exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.training import checkpoints
+from graphormer_sepnorm.training.checkpoints import LastCheckpoint
+
+
+class Clock:
+    """Stands for `time`; an epoch of five steps takes so many seconds."""
+
+    def __init__(self, seconds_per_epoch: float) -> None:
+        self.per_step = seconds_per_epoch / 5
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Tick(Callback):
+    """Lets time pass, and may end the process without warning."""
+
+    def __init__(self, clock: Clock, killed_at: int | None = None) -> None:
+        self.clock, self.killed_at = clock, killed_at
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        self.clock.now += self.clock.per_step
+        if trainer.global_step == self.killed_at:
+            raise RuntimeError("killed")
+
+
+@pytest.fixture
+def saved_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Steps after which a checkpoint was written."""
+    steps: list[int] = []
+    save = Trainer.save_checkpoint
+
+    def noted(trainer: Trainer, *arguments: Any, **options: Any) -> None:
+        steps.append(trainer.global_step)
+        save(trainer, *arguments, **options)
+
+    monkeypatch.setattr(Trainer, "save_checkpoint", noted)
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("seconds_per_epoch", "minutes", "expected"),
+    [
+        (60.0, 10.0, [6, 11, 16, 20]),  # after the first step of each epoch, and at the end
+        (25.0, 10.0, [16, 20]),  # the epoch that ends when a minute has passed
+        (1.0, 10.0, [20]),
+        (1.0, 0.0, list(range(1, 5)) + list(range(6, 10)) + [11, 12, 13, 14, 16, 17, 18, 19, 20]),
+        (5.0, 0.05, [3, 6, 9, 12, 16, 19, 20]),  # three seconds, of a second a step
+    ],
+)
+def test_short_epochs_do_not_write_a_checkpoint_each(
+    seconds_per_epoch: float,
+    minutes: float,
+    expected: list[int],
+    saved_steps: list[int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make_module: Callable,
+    make_data: Callable,
+    make_trainer: Callable,
+) -> None:
+    clock = Clock(seconds_per_epoch)
+    monkeypatch.setattr(checkpoints, "time", clock)
+    callbacks = [Tick(clock), LastCheckpoint(tmp_path / "last.ckpt", minutes)]
+    make_trainer(max_epochs=4, callbacks=callbacks).fit(make_module(), make_data())
+    assert saved_steps == expected
+
+
+def test_a_run_killed_between_its_checkpoints_goes_on_exactly(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make_module: Callable,
+    make_data: Callable,
+    make_trainer: Callable,
+) -> None:
+    def fit(
+        path: Path, resume: Path | None = None, killed_at: int | None = None
+    ) -> dict[str, torch.Tensor]:
+        clock = Clock(25.0)
+        monkeypatch.setattr(checkpoints, "time", clock)
+        module = make_module(dropout=0.2)
+        trainer = make_trainer(
+            max_epochs=6, callbacks=[Tick(clock, killed_at), LastCheckpoint(path)]
+        )
+        with pytest.raises(RuntimeError, match="killed") if killed_at else nullcontext():
+            trainer.fit(module, make_data(), ckpt_path=resume, weights_only=True)
+        return module.model.state_dict()
+
+    whole = fit(tmp_path / "whole.ckpt")
+    fit(tmp_path / "last.ckpt", killed_at=24)
+    assert read_checkpoint(tmp_path / "last.ckpt")["global_step"] == 16
+    resumed = fit(tmp_path / "last.ckpt", resume=tmp_path / "last.ckpt")
+    assert read_checkpoint(tmp_path / "last.ckpt")["global_step"] == 30
+    assert all(torch.equal(resumed[name], value) for name, value in whole.items())
