@@ -10,7 +10,7 @@ STAMP := .venv/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: train test unit lint types format sample bench clean
+.PHONY: train test unit lint types format sample bench gpu-check clean
 
 train: $(STAMP)
 	$(BIN)/python train.py fit -c $(CONFIG)
@@ -40,6 +40,12 @@ sample: $(STAMP)
 # BENCH chooses rows and options: make bench BENCH="train --rounds 3".
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.bench $(BENCH)
+
+# What to run first on a machine with a GPU, see docs/gpu.md; elsewhere it says that there is none.
+# make gpu-check GPU_CHECK="--config zinc_subset_best --root DIR --batch_sizes 125"
+GPU_CHECK ?= --config quickstart --batch_sizes 125
+gpu-check: $(STAMP)
+	$(BIN)/python -m benchmarks.gpu --check --output gpu_check.json $(GPU_CHECK)
 
 # torch goes first and by its exact version: so pip takes the build that is offered for this
 # machine (a CPU build where there is one) and the rest is resolved around it.

@@ -1,15 +1,21 @@
 """How fast training is on one GPU, and how near to what the GPU can do.
 
+    python -m benchmarks.gpu --check --config zinc_subset_best --root DIR --batch_sizes 125
     python -m benchmarks.gpu --output gpu.json
     python -m benchmarks.gpu --output gpu.json --parts trainer --engines compiled --batch_sizes 256
+
+The first line is what to run first on a GPU (`make gpu-check`): agreement, step and fit.
 
 Every part is measured by itself and written as soon as it is there, so that a run that is cut off
 leaves what it has; parts already in the file are not measured again. Nothing is said about a GPU
 that is shared with other work.
 
+* agreement: the tests that need a GPU
 * ceilings: the largest matrix products and copies that this device does, in the same run
 * trainer: training steps per second as `train.py fit` takes them, by engine and batch size
-* step: one step by itself: time, kernels, FLOP and bytes that its operators move
+* step: one step by itself: time, kernels and the dearest of them, FLOP and bytes that its operators
+  move
+* fit: a short `train.py fit` of the configuration, with the first engine, to its test
 * sharing: steps per second of several trainings at once on the device
 """
 
@@ -24,25 +30,32 @@ import sys
 import tempfile
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from lightning.pytorch import Callback, Trainer
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
+from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.captured import CapturedTraining
 from graphormer_sepnorm.training.captured_step import CapturedStep, TrainingStep
 from graphormer_sepnorm.training.module import GraphormerModule
 
-PARTS = ("ceilings", "trainer", "step", "sharing")
+PARTS = ("agreement", "ceilings", "trainer", "step", "fit", "sharing")
+CHECK = ("agreement", "step", "fit")
 ENGINES = ("eager", "captured", "compiled")
+ROOT = Path(__file__).resolve().parents[1]
+DEAREST = 12
 QUICK_MODEL: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "ffn_width": 16}
 
 
@@ -109,16 +122,21 @@ class Clock(Callback):
 def fitted(
     options: argparse.Namespace, batch_size: int, *callbacks: Callback, **trainer: Any
 ) -> tuple[GraphormerModule, MoleculeDataModule, Trainer]:
-    """Train slim Graphormer on the data set of the options."""
+    """Train the model of the configuration, or slim Graphormer, on the data set of the options."""
+    own = {**options.configured.get("model", {}), **(QUICK_MODEL if options.quick else {})}
+    module = GraphormerModule(**{**own, "batch_norm_graphs": 0})
     data = MoleculeDataModule(
-        dataset=options.dataset, root=options.root, batch_size=batch_size, attention_blocks=4
+        dataset=options.dataset,
+        root=options.root,
+        batch_size=batch_size,
+        attention_blocks=4,
+        max_path_length=module.hparams["max_path_length"],
     )
-    module = GraphormerModule(**(QUICK_MODEL if options.quick else {}), batch_norm_graphs=0)
     made = Trainer(
         accelerator="gpu" if options.device.type == "cuda" else "cpu",
         devices=1,
         precision=options.precision,
-        gradient_clip_val=5.0,
+        gradient_clip_val=options.clip,
         callbacks=list(callbacks),
         logger=False,
         enable_checkpointing=False,
@@ -163,7 +181,7 @@ class Traffic(TorchDispatchMode):
         return result
 
 
-def step(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
+def step(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
     """One step by itself: without loop, loader and schedule."""
     for batch_size in options.batch_sizes:
         names = {engine: f"step/{engine} batch {batch_size}" for engine in options.engines}
@@ -177,9 +195,9 @@ def step(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
             if name not in options.done:
                 taken = TrainingStep(
                     module,
-                    module.configure_optimizers()[0][0],
+                    optimiser_for(module, options.device),
                     resident,
-                    clip,
+                    functools.partial(clip, options.clip),
                     made.precision_plugin.forward_context,
                     ([], []),
                     engine == "compiled",
@@ -187,10 +205,20 @@ def step(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
                 yield name, one_step(taken, engine, data, batch_size, options)
 
 
-def clip(optimiser: torch.optim.Optimizer) -> None:
-    """Clip the gradients as the configurations do."""
+def optimiser_for(module: GraphormerModule, device: torch.device) -> torch.optim.Optimizer:
+    """Return a new optimiser of a module that was trained before.
+
+    What captures steps has made the module an ordinary one again when that training ended; on a
+    GPU this optimiser is to be captured.
+    """
+    module.capturable = device.type == "cuda"
+    return module.configure_optimizers()[0][0]
+
+
+def clip(most: float, optimiser: torch.optim.Optimizer) -> None:
+    """Clip the gradients as the configuration does."""
     parameters = [weight for group in optimiser.param_groups for weight in group["params"]]
-    torch.nn.utils.clip_grad_norm_(parameters, 5.0)
+    torch.nn.utils.clip_grad_norm_(parameters, most)
 
 
 def one_step(
@@ -199,7 +227,7 @@ def one_step(
     data: MoleculeDataModule,
     batch_size: int,
     options: argparse.Namespace,
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Measure a step on the same batch again and again."""
     train, device = data.indices("train"), options.device
     shape = plan_shape(data.store.num_atoms(train), batch_size)
@@ -208,7 +236,7 @@ def one_step(
         shape = BatchShape.of(data.store.num_atoms(chosen))
     inputs = (
         torch.tensor(chosen, device=device),
-        torch.tensor([batch_size, 0.0, 1e-5, 1e-5], device=device),
+        torch.tensor([batch_size, 0.0] + [1e-5] * len(taken.optimiser.param_groups), device=device),
     )
 
     def call() -> Any:
@@ -227,11 +255,23 @@ def one_step(
         call = functools.partial(captured, *inputs)
     per_step = seconds_per_call(call, device, options.seconds)
     rates = {f"{what}_per_s": number / per_step for what, number in counted.items()}
-    return {"steps_per_s": 1 / per_step, "kernels": kernels(call, device), **counted, **rates}
+    times, calls = kernels(call, device)
+    dearest = {
+        f"{calls[kernel]} x {kernel}": round(taken, 1)
+        for kernel, taken in times.most_common(DEAREST)
+    }
+    return {
+        "steps_per_s": 1 / per_step,
+        "kernels": calls.total(),
+        "busy_us": times.total(),
+        **counted,
+        **rates,
+        "dearest_us": dearest,
+    }
 
 
-def kernels(call: Callable[[], Any], device: torch.device) -> int:
-    """Kernels and copies that a call starts on a GPU; operators on a CPU."""
+def kernels(call: Callable[[], Any], device: torch.device) -> tuple[Counter[str], Counter[str]]:
+    """Kernels and copies that a call starts on a GPU, operators on a CPU: µs and calls of each."""
     kind = device.type.upper()
     activity = getattr(torch.profiler.ProfilerActivity, kind)
     call()
@@ -239,7 +279,62 @@ def kernels(call: Callable[[], Any], device: torch.device) -> int:
     with torch.profiler.profile(activities=[activity]) as profile:
         call()
         synchronise(device)
-    return sum(event.device_type.name == kind for event in profile.events() or [])
+    times: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+    for event in profile.events() or []:
+        if event.device_type.name == kind:
+            own = event.device_time_total if kind == "CUDA" else event.self_cpu_time_total
+            times[event.name[:100]] += own
+            calls[event.name[:100]] += 1
+    return times, calls
+
+
+def agreement(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Run the tests that need a GPU; what is slow, and so `compiled`, too."""
+    if "agreement" in options.done:
+        return
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider"]
+    made = subprocess.run([*command, "tests/training", "tests/model"], cwd=ROOT, **_CAUGHT)
+    lines = made.stdout.strip().splitlines()
+    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    yield "agreement", {"status": made.returncode, "said": lines[-1:], "failed": failed}
+
+
+_CAUGHT: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+
+
+def fit(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Train and test as a user does; a failure is told by the last lines that were printed."""
+    engine, batch_size = options.engines[0], options.batch_sizes[0]
+    name = f"fit/{engine} batch {batch_size}"
+    if name in options.done:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        settings: dict[str, Any] = {
+            **{f"model.{name}": value for name, value in QUICK_MODEL.items() if options.quick},
+            "data.dataset": options.dataset,
+            "data.root": Path(options.root).resolve(),
+            "data.batch_size": batch_size,
+            "trainer.max_epochs": options.epochs,
+            "trainer.check_val_every_n_epoch": options.epochs,
+            "trainer.precision": options.precision,
+            "trainer.accelerator": "gpu" if options.device.type == "cuda" else "cpu",
+            "engine": engine,
+            "output": run,
+        }
+        command = [sys.executable, "train.py", "fit", "-c", options.config or "zinc_subset"]
+        for option, value in settings.items():
+            command += [f"--{option}", str(value)]
+        began = time.perf_counter()
+        made = subprocess.run(command, cwd=ROOT, **_CAUGHT)
+        found: dict[str, Any] = {"status": made.returncode, "s": time.perf_counter() - began}
+        if (run / "summary.json").is_file():
+            summary = json.loads((run / "summary.json").read_text())
+            found |= {key: one for key, one in summary.items() if isinstance(one, int | float)}
+        if made.returncode:
+            found["said"] = made.stdout.strip().splitlines()[-5:]
+    yield name, found
 
 
 def sharing(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
@@ -251,7 +346,9 @@ def sharing(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder) / f"{number}.json" for number in range(processes)]
             command = [sys.executable, "-m", "benchmarks.gpu", "--parts", "trainer"]
-            for option in ("dataset", "root", "precision", "seconds"):
+            for option in ("dataset", "root", "precision", "seconds", "config"):
+                if getattr(options, option) is None:
+                    continue
                 command += [f"--{option}", str(getattr(options, option))]
             command += ["--device", options.device.type, "--engines", options.engines[-1]]
             command += ["--batch_sizes", str(options.batch_sizes[0])]
@@ -269,22 +366,38 @@ def sharing(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
     """Read the options."""
     parser = argparse.ArgumentParser("benchmarks.gpu", description=__doc__.partition("\n")[0])  # type: ignore[union-attr]
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
+    parser.add_argument("--parts", nargs="+", choices=PARTS)
+    parser.add_argument("--check", action="store_true", help=f"the parts {', '.join(CHECK)}")
+    parser.add_argument("--engines", nargs="+", choices=ENGINES)
+    parser.add_argument("--config", help="model, clipping and data set are those of it")
     parser.add_argument("--batch_sizes", nargs="+", type=int, default=[64, 256, 1024])
-    parser.add_argument("--dataset", default="sample", help="the bundled sample, or zinc-subset")
+    parser.add_argument("--dataset", help="sample (bundled; default without --config), zinc-subset")
+    parser.add_argument("--epochs", type=int, default=10, help="of the short fit")
     parser.add_argument("--root", default="data", help="data root")
     parser.add_argument("--precision", choices=("32-true", "bf16-mixed"), default="32-true")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement, at least")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--quick", action="store_true", help="a tiny model, to try the command")
     parser.add_argument("--output", type=Path, default=Path("gpu.json"))
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.configured = {}
+    if options.config:
+        options.configured = yaml.safe_load(config_path(options.config).read_text())
+    options.clip = options.configured.get("trainer", {}).get("gradient_clip_val", 5.0)
+    options.dataset = options.dataset or options.configured.get("data", {}).get("dataset", "sample")
+    # A short check tries what is new first.
+    options.engines = options.engines or (ENGINES[1:] + ENGINES[:1] if options.check else ENGINES)
+    options.parts = options.parts or (CHECK if options.check else PARTS[1:])
+    return options
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure what is asked for; return the exit status."""
-    options = parsed(arguments)
+    try:
+        options = parsed(arguments)
+    except ConfigError as error:
+        print(f"error: {error}")
+        return 2
     if options.device == "cuda" and not torch.cuda.is_available():
         print("error: there is no CUDA GPU; --device cpu --quick tries the command without one")
         return 2
@@ -301,18 +414,39 @@ def main(arguments: list[str] | None = None) -> int:
         "cuda": torch.version.cuda,
         "precision": options.precision,
         "dataset": options.dataset,
+        "config": options.config,
     }
     options.done = record["results"]
-    measure = {"ceilings": ceilings, "trainer": trainer, "step": step, "sharing": sharing}
+    measure: dict[str, Callable[..., Iterator[tuple[str, dict[str, Any]]]]] = {
+        "agreement": agreement,
+        "ceilings": ceilings,
+        "trainer": trainer,
+        "step": step,
+        "fit": fit,
+        "sharing": sharing,
+    }
     for part in options.parts:
         if part == "ceilings" and "ceilings/copy" in options.done:
             continue
         for name, values in measure[part](options):
             options.done[name] = values
             options.output.write_text(json.dumps(record, indent=1) + "\n")
-            shown = ", ".join(f"{what} {value:,.4g}" for what, value in values.items())
-            print(f"{name}: {shown}", flush=True)
-    return 0
+            print(shown(name, values), flush=True)
+    return int(any(values.get("status") for values in options.done.values()))
+
+
+def shown(name: str, values: dict[str, Any]) -> str:
+    """Return a result in words: its numbers in a line, what is longer below."""
+    numbers = [
+        f"{what} {value:,.4g}" for what, value in values.items() if isinstance(value, int | float)
+    ]
+    lines = [f"{name}: {', '.join(numbers)}"]
+    for value in values.values():
+        if isinstance(value, dict):
+            lines += [f"    {taken:10,.1f} us  {kernel}" for kernel, taken in value.items()]
+        elif isinstance(value, list):
+            lines += [f"    {line}" for line in value]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
     (r"GPU available but not used", UserWarning),
     # 32-true means float32; on a GPU bf16-mixed is the way to be faster and less exact.
     (r"TensorFloat32 tensor cores for float32 matrix multiplication available", UserWarning),
+    # Triton 3.9 announces another default; products and sums may be fused as before.
+    (r"TRITON_DEFAULT_FP_FUSION is unset", UserWarning),
     # LambdaLR is given a pure function of the step; Lightning restores its counter on resume.
     (r"Detected call of `lr_scheduler.step\(\)` before `optimizer.step\(\)`", UserWarning),
 ]

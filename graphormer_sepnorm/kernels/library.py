@@ -26,6 +26,11 @@ def library() -> ctypes.CDLL | None:
     return None if _switched_off else _load()
 
 
+def is_switched_off() -> bool:
+    """Whether torch and numpy are to do all the work, on every device."""
+    return _switched_off or os.environ.get("GRAPHORMER_KERNELS", "").lower() == "off"
+
+
 @contextlib.contextmanager
 def switched_off() -> Iterator[None]:
     """Compute in torch and numpy meanwhile, in this process."""
@@ -39,7 +44,7 @@ def switched_off() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _load() -> ctypes.CDLL | None:
-    if os.environ.get("GRAPHORMER_KERNELS", "").lower() == "off":
+    if is_switched_off():
         return None
     folder = Path(__file__).parent
     files = [folder / f"_kernels{suffix}" for suffix in EXTENSION_SUFFIXES]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
+from graphormer_sepnorm.model import fused_attention
 from graphormer_sepnorm.model.compiled import PackedBias, attend
 from graphormer_sepnorm.model.encodings import BlockBias
 
@@ -53,6 +54,11 @@ class GraphAttention(nn.Module):
         if isinstance(biases[0], PackedBias):
             return self.output(
                 attend(projected, cast(list[PackedBias], biases), self.heads, dropout)
+            )
+        if fused_attention.usable(projected, batch.blocks, self.heads):
+            padded = cast(list[Tensor], biases)
+            return self.output(
+                fused_attention.attend(projected, batch.blocks, padded, self.heads, dropout)
             )
         mixed = [
             self._attend_padded(projected, block, cast(Tensor, bias), dropout)

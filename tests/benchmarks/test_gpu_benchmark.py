@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu import Traffic, main
+from benchmarks.gpu import Traffic, fitted, main, optimiser_for, parsed
 from graphormer_sepnorm.cli.quiet import silence_known_noise
+from graphormer_sepnorm.training.captured import CapturedTraining
+from graphormer_sepnorm.training.muon import MuonAdamW
 
 QUICK = ("--device", "cpu", "--quick", "--seconds", "0.01", "--batch_sizes", "4")
 
@@ -39,6 +41,43 @@ def test_parts_are_measured_written_and_not_measured_again(
     assert json.loads(output.read_text())["results"] == results
 
 
+@pytest.mark.slow
+def test_check_is_rehearsed_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    output = tmp_path / "check.json"
+    words = ["--check", *QUICK, "--config", "quickstart", "--epochs", "1", "--engines", "captured"]
+    assert (
+        main([*words, "--parts", "step", "fit", "--root", str(tmp_path), "--output", str(output)])
+        == 0
+    )
+    results = json.loads(output.read_text())["results"]
+    assert set(results) == {"step/captured batch 4", "fit/captured batch 4"}
+    assert results["fit/captured batch 4"]["status"] == 0
+    dearest = results["step/captured batch 4"]["dearest_us"]
+    assert len(dearest) == 12
+    assert list(dearest.values()) == sorted(dearest.values(), reverse=True)
+    said = capsys.readouterr().out
+    assert all(kernel in said for kernel in dearest)
+
+
+def test_optimiser_of_a_gpu_can_be_captured(tmp_path: Path) -> None:
+    """Also after the training that set everything up has ended."""
+    silence_known_noise()
+    options = parsed(
+        [*QUICK, "--root", str(tmp_path), "--config", "zinc_subset_best", "--dataset", "sample"]
+    )
+    options.device = torch.device("cpu")
+    module, _, _ = fitted(options, 4, CapturedTraining(on_cpu=True), max_steps=1)
+    for kind in ("cuda", "cpu"):
+        optimiser = optimiser_for(module, torch.device(kind))
+        assert isinstance(optimiser, MuonAdamW)  # it is the configuration's
+        assert {group["capturable"] for group in optimiser.param_groups} == {kind == "cuda"}
+
+
+def test_an_unknown_configuration_is_one_line(capsys: pytest.CaptureFixture) -> None:
+    assert main(["--config", "zink"]) == 2
+    assert capsys.readouterr().out.count("\n") == 1
+
+
 def test_traffic_counts_what_is_read_and_written() -> None:
     with Traffic() as traffic:
         (torch.ones(10) + torch.ones(10)).reshape(2, 5)
@@ -46,6 +85,9 @@ def test_traffic_counts_what_is_read_and_written() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_refuses_in_one_line(capsys: pytest.CaptureFixture) -> None:
-    assert main([]) == 2
+@pytest.mark.parametrize("words", [[], ["--check"]])
+def test_without_a_gpu_it_refuses_in_one_line(
+    words: list[str], capsys: pytest.CaptureFixture
+) -> None:
+    assert main(words) == 2
     assert capsys.readouterr().out.count("\n") == 1
