@@ -74,7 +74,11 @@ def test_a_target_that_a_split_lacks() -> None:
 def test_undefined_for_every_target() -> None:
     targets = two_targets("binary")
     targets["validation"] = [[0.0, 1.0]] * 3
-    assert baselines_of(data(targets, "binary")) == ([], "")
+    found, said = baselines_of(data(targets, "binary"))
+    assert not found
+    assert said.startswith(
+        "No logistic regression on Morgan fingerprints: no target has both classes"
+    )
 
 
 def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
