@@ -66,7 +66,7 @@ def test_arms_that_come_with_the_package_go_by_name_and_are_as_good_as_a_file() 
     [
         ("", "has an arm without a name"),
         ("ingredient", "unknown norm 'ingredient'"),
-        ("ingredient", ", a YAML file, or ingredients or undecided"),
+        ("ingredient", ", a YAML file, or factorial or ingredients or undecided"),
         ("sharenorm,,sepnorm", "has an arm without a name"),
         ("sharenorm,sepnrom", "unknown norm 'sepnrom' (did you mean 'sepnorm'?)"),
         ("sepnorm,sepnorm", "arm 'sepnorm' is there twice"),
