@@ -15,6 +15,7 @@ from torch.nn import functional
 from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
 from graphormer_sepnorm.model import fused_attention
 from graphormer_sepnorm.model.compiled import PackedBias, attend
+from graphormer_sepnorm.model.compiled_linear import Linear, linear
 from graphormer_sepnorm.model.encodings import BlockBias
 
 
@@ -33,10 +34,10 @@ class GraphAttention(nn.Module):
         super().__init__()
         self.heads = heads
         self.dropout = dropout
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
-        self.output = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.key = Linear(width, width)
+        self.value = Linear(width, width)
+        self.output = Linear(width, width)
 
     def forward(self, rows: Tensor, batch: GraphBatch, biases: Sequence[BlockBias]) -> Tensor:
         """Mix the rows of each graph.
@@ -70,7 +71,7 @@ class GraphAttention(nn.Module):
         """Return query, key and value of packed rows side by side, ``[R, 3 C]``, in one product."""
         parts = (self.query, self.key, self.value)
         weight, bias = (torch.cat([getattr(p, name) for p in parts]) for name in ("weight", "bias"))
-        return functional.linear(rows, weight, bias)
+        return linear(rows, weight, bias)
 
     def _attend_padded(
         self, projected: Tensor, block: AttentionBlock, bias: Tensor, dropout: float

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.attention import GraphAttention
 from graphormer_sepnorm.model.bias_mixing import BiasMixing
+from graphormer_sepnorm.model.compiled_linear import Linear
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.degree_scaler import DegreeScaler, log_degrees
 from graphormer_sepnorm.model.drop_path import branch_scales
@@ -52,9 +53,9 @@ class Layer(nn.Module):
         )
         self.ffn_norm = make_norm(config.norm, config.width)
         self.ffn = nn.Sequential(
-            nn.Linear(config.width, config.ffn_width),
+            Linear(config.width, config.ffn_width),
             nn.GELU(),
-            nn.Linear(config.ffn_width, config.width),
+            Linear(config.ffn_width, config.width),
         )
 
     def forward(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.model.compiled import usable
+from graphormer_sepnorm.model.compiled_linear import Linear
 from graphormer_sepnorm.model.compiled_messages import message_sums
 
 LocalName = Literal["none", "gine"]
@@ -37,7 +38,7 @@ class BondMessages(nn.Module):
     def __init__(self, bond_rows: int, width: int) -> None:
         super().__init__()
         self.bond = nn.Embedding(bond_rows, width, padding_idx=0)
-        self.output = nn.Linear(width, width, bias=False)
+        self.output = Linear(width, width, bias=False)
 
     def forward(self, rows: Tensor, batch: GraphBatch) -> Tensor:
         """Return what the packed rows ``[R, C]`` are told by their neighbours, ``[R, C]``."""

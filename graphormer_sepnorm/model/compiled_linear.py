@@ -1,0 +1,129 @@
+"""Linear layers on a CPU, by the compiled functions of `kernels`.
+
+A batch has a few thousand rows, another number each time, and the matrices are small. That is not
+what the libraries behind torch are made for: MKL reaches half of the products' speed on an AMD, and
+oneDNN makes a new program for each number of rows. What a row becomes does not depend on how many
+others there are.
+
+R packed rows · K features in · N features out
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from graphormer_sepnorm.kernels.library import run
+from graphormer_sepnorm.model.compiled import usable
+
+# What a thread takes at a time: rows, outputs of a weight's gradient.
+_SHARE_OF_ROWS, _SHARE_OF_OUTPUTS = 280, 48
+_WIDE = 16  # kernels/linear.c
+# Larger matrices do not stay in the cache, and are what the libraries are made for.
+_MOST_WEIGHTS = 1 << 17
+
+
+class _Linear(ctypes.Structure):
+    """``Linear`` of kernels/linear.c."""
+
+    _fields_ = (
+        ("input", ctypes.c_void_p),
+        ("matrix", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("gradient", ctypes.c_void_p),
+        ("packed", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("bias_gradient", ctypes.c_void_p),
+        ("rows", ctypes.c_int64),
+        ("depth", ctypes.c_int64),
+        ("columns", ctypes.c_int64),
+        ("outputs", ctypes.c_int64),
+        ("matrix_row", ctypes.c_int64),
+        ("matrix_column", ctypes.c_int64),
+    )
+
+
+def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return ``rows @ weight.T + bias``, as `torch.nn.functional.linear`.
+
+    Args:
+        rows: ``[R, K]``.
+        weight: ``[N, K]``.
+        bias: ``[N]``; None: there is none.
+
+    Returns:
+        ``[R, N]``.
+    """
+    if usable(rows) and weight.dtype == torch.float32 and weight.numel() <= _MOST_WEIGHTS:
+        result: Any = _LinearFunction.apply(rows, weight, bias)
+        return result
+    return functional.linear(rows, weight, bias)
+
+
+class Linear(nn.Linear):
+    """`nn.Linear` for packed rows ``[R, K]``, by `linear`."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return ``[R, N]``."""
+        return linear(rows, self.weight, self.bias)
+
+
+class _LinearFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        rows, weight = rows.contiguous(), weight.contiguous()
+        ctx.save_for_backward(rows, weight)
+        return _products(rows, weight.T, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        rows, weight = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        of_rows = _products(gradient, weight) if ctx.needs_input_grad[0] else None
+        if not ctx.needs_input_grad[1]:
+            of_bias = gradient.sum(0) if ctx.needs_input_grad[2] else None
+            return of_rows, None, of_bias
+        of_weight = torch.empty_like(weight)
+        of_bias = weight.new_empty(len(weight)) if ctx.needs_input_grad[2] else None
+        arguments = _Linear(
+            input=rows.data_ptr(),
+            gradient=gradient.data_ptr(),
+            output=of_weight.data_ptr(),
+            bias_gradient=None if of_bias is None else of_bias.data_ptr(),
+            rows=len(rows),
+            columns=rows.shape[1],
+            outputs=len(weight),
+        )
+        threads = torch.get_num_threads()
+        share = len(weight) if threads == 1 else _SHARE_OF_OUTPUTS
+        run("linear_weights", arguments, len(weight), share, threads)
+        return of_rows, of_weight, of_bias
+
+
+def _products(rows: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return ``rows @ matrix + bias``."""
+    depth, columns = matrix.shape
+    packed = rows.new_empty(depth * -(-columns // _WIDE) * _WIDE)
+    output = rows.new_empty(len(rows), columns)
+    bias = None if bias is None else bias.contiguous()
+    arguments = _Linear(
+        input=rows.data_ptr(),
+        matrix=matrix.data_ptr(),
+        bias=None if bias is None else bias.data_ptr(),
+        packed=packed.data_ptr(),
+        output=output.data_ptr(),
+        rows=len(rows),
+        depth=depth,
+        columns=columns,
+        matrix_row=matrix.stride(0),
+        matrix_column=matrix.stride(1),
+    )
+    run("linear_pack", arguments, 1, 1)
+    run("linear_rows", arguments, len(rows), _SHARE_OF_ROWS, torch.get_num_threads())
+    return output

@@ -1,0 +1,145 @@
+"""The compiled linear layers give what torch's give, gradients too."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from reference.models import batch_of, randomise, small_config, stored
+from reference.molecules import molecule
+from torch import Tensor
+from torch.nn import functional
+
+from graphormer_sepnorm.kernels.library import library, switched_off
+from graphormer_sepnorm.model import compiled_linear
+from graphormer_sepnorm.model.compiled_linear import Linear, linear
+from graphormer_sepnorm.model.graphormer import Graphormer
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+
+
+def arguments(rows: int, depth: int, outputs: int, dtype: torch.dtype = torch.float32):
+    torch.manual_seed(7)
+    made = torch.randn(rows, depth), torch.randn(outputs, depth), torch.randn(outputs)
+    return [one.to(dtype).requires_grad_() for one in made]
+
+
+def outputs_and_gradients(function, given: list[Tensor]) -> list[Tensor]:
+    output = function(*given)
+    torch.manual_seed(11)
+    slope = torch.randn(output.shape).to(output.dtype)
+    return [output.detach(), *torch.autograd.grad(output, given, slope)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "outputs"),
+    [
+        *((rows, 24, 40) for rows in (1, 2, 5, 69, 71, 97, 500)),
+        *((150, depth, 32) for depth in (1, 3, 8, 16, 17, 72, 80, 81)),
+        # One to six vectors, whole and in part: all sizes of a panel.
+        *((150, 20, outputs) for outputs in (1, 7, 9, 16, 31, 48, 57, 72, 80, 96, 216, 240)),
+    ],
+)
+def test_outputs_and_gradients_are_those_of_torch(rows, depth, outputs):
+    truth = outputs_and_gradients(functional.linear, arguments(rows, depth, outputs, torch.float64))
+    plain = outputs_and_gradients(functional.linear, arguments(rows, depth, outputs))
+    fast = outputs_and_gradients(linear, arguments(rows, depth, outputs))
+    for exact, slow, quick in zip(truth, plain, fast, strict=True):
+        assert quick.dtype == torch.float32
+        # As near to float64 as float32 can be.
+        error, plain_error = ((one - exact).norm() / exact.norm() for one in (quick, slow))
+        assert error < max(5e-7, 2 * float(plain_error))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "biased"),
+    [("rows", True), ("weight", True), ("bias", True), ("rows", False), ("rows and weight", False)],
+)
+def test_gradients_of_some_parts_and_without_a_bias(wanted, biased):
+    given = dict(zip(("rows", "weight", "bias"), arguments(30, 12, 20), strict=True))
+    for name, part in given.items():
+        part.requires_grad_(name in wanted)
+    bias = given["bias"] if biased else None
+
+    def gradients(function):
+        output = function(given["rows"], given["weight"], bias)
+        return torch.autograd.grad(
+            output.square().sum(), [given[name] for name in given if name in wanted]
+        )
+
+    for fast, plain in zip(gradients(linear), gradients(functional.linear), strict=True):
+        torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-4)
+
+
+def test_a_row_does_not_depend_on_the_others():
+    rows, weight, bias = arguments(300, 72, 216)
+    together = linear(rows, weight, bias)
+    for first, last in ((0, 1), (3, 300), (70, 141)):
+        assert torch.equal(linear(rows[first:last], weight, bias), together[first:last])
+
+
+def test_the_number_of_threads_changes_nothing():
+    before = torch.get_num_threads()
+    given = arguments(700, 72, 216)
+    try:
+        torch.set_num_threads(1)
+        one = outputs_and_gradients(linear, given)
+        torch.set_num_threads(3)
+        several = outputs_and_gradients(linear, given)
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(first, second) for first, second in zip(one, several, strict=True))
+
+
+def test_rows_and_gradients_need_not_lie_in_order():
+    rows, weight, bias = (one.detach() for one in arguments(40, 24, 40))
+    torch.testing.assert_close(
+        linear(rows.T[:, :24].T[:, :24], weight, bias), linear(rows[:24], weight, bias)
+    )
+    torch.testing.assert_close(
+        linear(rows, weight.T.contiguous().T, bias), linear(rows, weight, bias)
+    )
+    spread = rows.requires_grad_()
+    linear(spread, weight, bias).sum().backward()  # its gradient has strides of zero
+    torch.testing.assert_close(spread.grad, weight.sum(0).expand(40, -1), rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_not_a_number_stays_so_in_its_row_alone():
+    rows, weight, bias = (one.detach() for one in arguments(20, 24, 40))
+    rows[3, 5] = float("nan")
+    output = linear(rows, weight, bias)
+    assert output[3].isnan().all()
+    assert not output[[0, 2, 4, 19]].isnan().any()
+    assert linear(rows[:0], weight, bias).shape == (0, 40)
+
+
+def test_large_matrices_and_other_precisions_are_for_torch(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(compiled_linear._LinearFunction, "apply", refuse)
+    assert linear(torch.ones(2, 400), torch.ones(400, 400)).shape == (2, 400)
+    assert linear(torch.ones(2, 8).double(), torch.ones(3, 8).double()).shape == (2, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert linear(torch.ones(2, 8), torch.ones(3, 8)).dtype == torch.bfloat16
+    with switched_off():
+        assert linear(torch.ones(2, 8), torch.ones(3, 8)).shape == (2, 3)
+    with pytest.raises(AssertionError, match="compiled"):
+        linear(torch.ones(2, 8), torch.ones(3, 8))
+
+
+def test_all_products_of_a_layer_go_this_way(monkeypatch):
+    """Of which four see every row: three projections at once, what leaves them, two of the FFN."""
+    graphs = [molecule(smiles) for smiles in ("CCO", "c1ccccc1")]
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary)
+    model = Graphormer(small_config(local="gine").for_vocabulary(vocabulary))
+    randomise(model)
+    calls = []
+    plain = compiled_linear._LinearFunction.apply
+    monkeypatch.setattr(
+        compiled_linear._LinearFunction, "apply", lambda *given: calls.append(0) or plain(*given)
+    )
+    model(batch)
+    assert len(calls) == 5 * model.config.layers
+    hidden = [one for one in model.layers.modules() if isinstance(one, torch.nn.Linear)]
+    assert all(isinstance(one, Linear) for one in hidden)
