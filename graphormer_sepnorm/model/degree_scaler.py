@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.model.compiled_residual import add_scaled
 from graphormer_sepnorm.model.readout import sum_over_atoms
 
 
@@ -46,3 +47,9 @@ class DegreeScaler(nn.Module):
     def forward(self, update: Tensor, log_degree: Tensor) -> Tensor:
         """Scale ``update [R, C]``; `log_degree` is that of its rows, ``[R, 1]``."""
         return update * (self.plain + log_degree * self.by_degree)
+
+    def add_to(
+        self, rows: Tensor, update: Tensor, messages: Tensor | None, log_degree: Tensor
+    ) -> Tensor:
+        """Return ``rows + self(update, log_degree) + messages`` in one pass, compiled."""
+        return add_scaled(rows, update, messages, log_degree, self.plain, self.by_degree)

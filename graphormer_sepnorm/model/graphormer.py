@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.attention import GraphAttention
 from graphormer_sepnorm.model.bias_mixing import BiasMixing
+from graphormer_sepnorm.model.compiled import usable
 from graphormer_sepnorm.model.compiled_linear import Linear
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.degree_scaler import DegreeScaler, log_degrees
@@ -80,28 +81,33 @@ class Layer(nn.Module):
         """
         first, second = (None, None) if scales is None else scales
         if self.pre:
-            update = self._mix(
-                _normalise(self.attention_norm, rows, batch), batch, biases, log_degree
-            )
-            rows = self._add(rows, update, first)
+            normalised = _normalise(self.attention_norm, rows, batch)
+            rows = self._mix(rows, normalised, batch, biases, log_degree, first)
             return self._add(rows, self.ffn(_normalise(self.ffn_norm, rows, batch)), second)
-        rows = self._add(rows, self._mix(rows, batch, biases, log_degree), first)
+        rows = self._mix(rows, rows, batch, biases, log_degree, first)
         rows = _normalise(self.attention_norm, rows, batch)
         return _normalise(self.ffn_norm, self._add(rows, self.ffn(rows), second), batch)
 
     def _mix(
         self,
         rows: Tensor,
+        inputs: Tensor,
         batch: GraphBatch,
         biases: list[BlockBias],
         log_degree: Tensor | None,
+        scale: Tensor | None,
     ) -> Tensor:
+        """Return `rows` with what attention and messages make of `inputs` added."""
         if self.bias_mixing is not None:
             biases = self.bias_mixing(biases)
-        update = self.attention(rows, batch, biases)
+        update = self.attention(inputs, batch, biases)
+        messages = None if self.local is None else self.local(inputs, batch)
         if self.degree_scaler is not None:
+            whole = scale is None and not (self.training and self.dropout)
+            if whole and usable(update):
+                return self.degree_scaler.add_to(rows, update, messages, log_degree)
             update = self.degree_scaler(update, log_degree)
-        return update if self.local is None else update + self.local(rows, batch)
+        return self._add(rows, update if messages is None else update + messages, scale)
 
     def _add(self, rows: Tensor, update: Tensor, scale: Tensor | None) -> Tensor:
         if scale is not None:
