@@ -47,6 +47,7 @@ typedef struct {
 enum { QUERY, KEY, VALUE };
 
 #define MOST_CHANNELS 32
+#define MOST_HEADS 8 /* that there is code of their own for */
 /* Loops over channels are unrolled: their counts are known, their values stay in registers. */
 #define UNROLLED _Pragma("GCC unroll 32")
 
@@ -124,10 +125,44 @@ INLINE void widened(float *to, const float *from, const int64_t *rows, int64_t s
     }
 }
 
+typedef struct {
+    const float *query_rows, *gradient_rows; /* [T][wide], of queries and of the output */
+    const float *logits, *weights;           /* [T keys][S queries]: dS, and P with dropout */
+    int64_t tokens, width;
+} KeysAndValues;
+
+/* Keys that are summed up at the same time: each sum alone would wait for its last addition. */
+#define TOGETHER 2
+
+/* Gradients of keys and values `j` to `j + count - 1`. */
+INLINE void key_gradients(const KeysAndValues *of, float *gradient, const int64_t *rows,
+                          int64_t part, int64_t j, int d, int count) {
+    const int wide = (d + LANES - 1) / LANES * LANES, parts = wide / LANES;
+    floats keys[TOGETHER][MOST_CHANNELS / LANES], values[TOGETHER][MOST_CHANNELS / LANES];
+    UNROLLED for (int n = 0; n < count; n++)
+        UNROLLED for (int p = 0; p < parts; p++) keys[n][p] = values[n][p] = all_equal(0);
+    for (int64_t i = 0; i < of->tokens; i++)
+        UNROLLED for (int n = 0; n < count; n++) {
+            const float slope = of->logits[(j + n) * of->width + i];
+            const float weight = of->weights[(j + n) * of->width + i];
+            UNROLLED for (int p = 0; p < parts; p++) {
+                keys[n][p] += load(of->query_rows + i * wide + p * LANES) * slope;
+                values[n][p] += load(of->gradient_rows + i * wide + p * LANES) * weight;
+            }
+        }
+    UNROLLED for (int n = 0; n < count; n++) {
+        float *to = gradient + rows[j + n] * 3 * part;
+        UNROLLED for (int c = 0; c < d; c++) {
+            to[KEY * part + c] = keys[n][c / LANES][c % LANES];
+            to[VALUE * part + c] = values[n][c / LANES][c % LANES];
+        }
+    }
+}
+
 INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, float *scratch, int d) {
     const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
     const int64_t part = a->heads * d, stride = 3 * part;
-    const int wide = (d + LANES - 1) / LANES * LANES, parts = wide / LANES;
+    const int wide = (d + LANES - 1) / LANES * LANES;
     const int64_t *rows = a->rows + graph * a->max_tokens;
     const float *query = a->projected + head * d;
     const float *key = query + KEY * part, *value = query + VALUE * part;
@@ -181,22 +216,11 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, float
             UNROLLED for (int c = 0; c < d; c++) to[c] = lane_values[c * LANES + lane];
         }
     }
-    for (int64_t j = 0; j < tokens; j++) {
-        floats key_gradient[MOST_CHANNELS / LANES], value_gradient[MOST_CHANNELS / LANES];
-        UNROLLED for (int p = 0; p < parts; p++) key_gradient[p] = value_gradient[p] = all_equal(0);
-        for (int64_t i = 0; i < tokens; i++) {
-            const float slope = logits[j * width + i], weight = weights[j * width + i];
-            UNROLLED for (int p = 0; p < parts; p++) {
-                key_gradient[p] += load(query_rows + i * wide + p * LANES) * slope;
-                value_gradient[p] += load(gradient_rows + i * wide + p * LANES) * weight;
-            }
-        }
-        float *to = gradient + rows[j] * stride;
-        UNROLLED for (int c = 0; c < d; c++) {
-            to[KEY * part + c] = key_gradient[c / LANES][c % LANES];
-            to[VALUE * part + c] = value_gradient[c / LANES][c % LANES];
-        }
-    }
+    const KeysAndValues of = {query_rows, gradient_rows, logits, weights, tokens, width};
+    int64_t j = 0;
+    for (; j + TOGETHER <= tokens; j += TOGETHER)
+        key_gradients(&of, gradient, rows, part, j, d, TOGETHER);
+    for (; j < tokens; j++) key_gradients(&of, gradient, rows, part, j, d, 1);
 }
 
 /* Channels of a head that there is code for; even, because loops take two channels at a time. */
@@ -308,6 +332,19 @@ EXPORT int pair_bias_backward(const Attention *a, int64_t first, int64_t last) {
     return 0;
 }
 
+/* Numbers of heads that there is code for, beside that for any number. */
+#define FOR_EACH_HEADS(CASE) CASE(4) CASE(6) CASE(8)
+
+/* One head of `size` mixed biases. */
+INLINE void mix_head(const float *from, const float *shares, float *to, int64_t size,
+                     int64_t heads) {
+    for (int64_t e = 0; e < size; e += LANES) {
+        floats sum = all_equal(0);
+        UNROLLED for (int64_t g = 0; g < heads; g++) sum += load(from + g * size + e) * shares[g];
+        store(to + e, sum);
+    }
+}
+
 /* Each head of `mixed_bias` is a mixture of the heads of `bias`. */
 INLINE int mix_bias_forward_body(const Attention *a, int64_t first, int64_t last) {
     const int64_t heads = a->heads;
@@ -315,19 +352,60 @@ INLINE int mix_bias_forward_body(const Attention *a, int64_t first, int64_t last
         const int64_t size = a->num_tokens[graph] * lanes(a->num_tokens[graph]);
         const float *from = a->bias + a->bias_start[graph];
         float *to = a->mixed_bias + a->bias_start[graph];
-        for (int64_t h = 0; h < heads; h++)
-            for (int64_t e = 0; e < size; e += LANES) {
-                floats sum = all_equal(0);
-                for (int64_t g = 0; g < heads; g++)
-                    sum += load(from + g * size + e) * a->mixing[h * heads + g];
-                store(to + h * size + e, sum);
+#define CASE(n) \
+    case n: mix_head(from, a->mixing + h * n, to + h * size, size, n); break;
+        for (int64_t h = 0; h < heads; h++) switch (heads) {
+                FOR_EACH_HEADS(CASE)
+                default: mix_head(from, a->mixing + h * heads, to + h * size, size, heads);
             }
+#undef CASE
     }
     return 0;
 }
 
 EXPORT_FOR_EACH_PROCESSOR(mix_bias_forward, (const Attention *a, int64_t first, int64_t last),
                           (a, first, last))
+
+/* Head `g` of the gradient of a graph's bias, and the gradients of its shares in every head. */
+INLINE void mix_head_backward(const float *bias, const float *slope, const float *mixing,
+                              float *to, float *own, int64_t size, int64_t g, int64_t heads) {
+    floats products[MOST_HEADS];
+    UNROLLED for (int64_t h = 0; h < heads; h++) products[h] = all_equal(0);
+    for (int64_t e = 0; e < size; e += LANES) {
+        const floats value = load(bias + g * size + e);
+        floats sum = all_equal(0);
+        UNROLLED for (int64_t h = 0; h < heads; h++) {
+            const floats of_head = load(slope + h * size + e);
+            sum += of_head * mixing[h * heads + g];
+            products[h] += of_head * value;
+        }
+        store(to + g * size + e, sum);
+    }
+    UNROLLED for (int64_t h = 0; h < heads; h++) {
+        float total = 0;
+        for (int lane = 0; lane < LANES; lane++) total += products[h][lane];
+        own[h * heads + g] = total;
+    }
+}
+
+/* The same for any number of heads. */
+INLINE void mix_any_head_backward(const float *bias, const float *slope, const float *mixing,
+                                  float *to, float *own, int64_t size, int64_t g, int64_t heads) {
+    for (int64_t e = 0; e < size; e += LANES) {
+        floats sum = all_equal(0);
+        for (int64_t h = 0; h < heads; h++)
+            sum += load(slope + h * size + e) * mixing[h * heads + g];
+        store(to + g * size + e, sum);
+    }
+    for (int64_t h = 0; h < heads; h++) {
+        floats sum = all_equal(0);
+        for (int64_t e = 0; e < size; e += LANES)
+            sum += load(slope + h * size + e) * load(bias + g * size + e);
+        float total = 0;
+        for (int lane = 0; lane < LANES; lane++) total += sum[lane];
+        own[h * heads + g] = total;
+    }
+}
 
 /* Gradients of `mix_bias_forward` for that of `mixed_bias`, which stands in `bias_gradient`: that
  * of `bias` goes to `mixed_bias`. */
@@ -339,22 +417,13 @@ INLINE int mix_bias_backward_body(const Attention *a, int64_t first, int64_t las
         const float *slope = a->bias_gradient + a->bias_start[graph];
         float *to = a->mixed_bias + a->bias_start[graph];
         float *own = a->mixing_gradient + graph * heads * heads;
-        for (int64_t g = 0; g < heads; g++) {
-            for (int64_t e = 0; e < size; e += LANES) {
-                floats sum = all_equal(0);
-                for (int64_t h = 0; h < heads; h++)
-                    sum += load(slope + h * size + e) * a->mixing[h * heads + g];
-                store(to + g * size + e, sum);
+#define CASE(n) \
+    case n: mix_head_backward(bias, slope, a->mixing, to, own, size, g, n); break;
+        for (int64_t g = 0; g < heads; g++) switch (heads) {
+                FOR_EACH_HEADS(CASE)
+                default: mix_any_head_backward(bias, slope, a->mixing, to, own, size, g, heads);
             }
-            for (int64_t h = 0; h < heads; h++) {
-                floats sum = all_equal(0);
-                for (int64_t e = 0; e < size; e += LANES)
-                    sum += load(slope + h * size + e) * load(bias + g * size + e);
-                float total = 0;
-                for (int lane = 0; lane < LANES; lane++) total += sum[lane];
-                own[h * heads + g] = total;
-            }
-        }
+#undef CASE
     }
     return 0;
 }

@@ -222,12 +222,6 @@ INLINE int linear_weights_body(const Linear *a, int64_t first, int64_t last, int
 
 #if defined(__x86_64__)
 #define FEW 2
-#define AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma")))
-#define AVX2 __attribute__((target("avx2,fma")))
-#define HAS_AVX512 \
-    (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && \
-     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-#define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 #define EXPORT_WITH_REGISTERS(name)                                                            \
     AVX512 static int name##_avx512(const Linear *a, int64_t first, int64_t last) {            \
         return name##_body(a, first, last, MOST_VECTORS, 0);                                   \

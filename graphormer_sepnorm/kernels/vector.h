@@ -16,17 +16,23 @@ typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_al
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Exports a function whose body is the inline function `NAME_body`, compiled a second time for x86
- * processors with AVX2 and FMA, which is chosen where it can run. Other processors have only one
- * version: the compiler's default has what all of their kind have. */
+/* Exports a function whose body is the inline function `NAME_body`, compiled again for x86
+ * processors with AVX2 and FMA, and for those with AVX-512, which has twice as many registers; the
+ * best that can run is chosen. Other processors have only one version: the compiler's default has
+ * what all of their kind have. */
 #if defined(__x86_64__)
+#define AVX2 __attribute__((target("avx2,fma")))
+#define AVX512 __attribute__((target("avx2,fma,avx512f,avx512dq,avx512bw,avx512vl")))
+#define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+#define HAS_AVX512                                                                        \
+    (HAS_AVX2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && \
+     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
 #define EXPORT_FOR_EACH_PROCESSOR(name, parameters, arguments)                              \
-    __attribute__((target("avx2,fma"))) static int name##_avx2 parameters {                 \
-        return name##_body arguments;                                                       \
-    }                                                                                       \
+    AVX512 static int name##_avx512 parameters { return name##_body arguments; }            \
+    AVX2 static int name##_avx2 parameters { return name##_body arguments; }                \
     EXPORT int name parameters {                                                            \
-        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))                \
-            return name##_avx2 arguments;                                                   \
+        if (HAS_AVX512) return name##_avx512 arguments;                                     \
+        if (HAS_AVX2) return name##_avx2 arguments;                                         \
         return name##_body arguments;                                                       \
     }
 #else

@@ -277,3 +277,26 @@ def test_plain_dropout_is_that_of_torch():
     torch.manual_seed(4)
     assert torch.equal(mine, values + torch.nn.functional.dropout(values, 0.5))
     assert np.isin(mine.numpy(), [1, 3]).all()
+
+
+@needs_kernels
+@pytest.mark.parametrize("heads", [1, 3, 4, 5, 6, 8, 9])
+def test_mixing_for_every_number_of_heads(heads):
+    graphs = [molecule(smiles) for smiles in SMILES]
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary, attention_blocks=2)
+    options = {"width": 4 * heads, "heads": heads, "bias_mixing": True}
+    model = Graphormer(small_config(**options).for_vocabulary(vocabulary))
+    randomise(model)
+
+    def gradients(model: Graphormer) -> list[Tensor]:
+        mixing = [layer.bias_mixing.weight for layer in model.layers]
+        return [
+            *torch.autograd.grad(model(batch).square().sum(), [*mixing, model.bias.spatial.weight])
+        ]
+
+    truth, kept = gradients(model.double()), model.float()
+    with switched_off():
+        plain = gradients(kept)
+    for exact, slow, quick in zip(truth, plain, gradients(kept), strict=True):
+        assert relative_error(quick, exact) < max(5e-5, 4 * relative_error(slow, exact))
