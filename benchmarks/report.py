@@ -28,7 +28,7 @@ quartiles. *Seconds*: median of a round, ours and the other's; they change with 
 the ratios hardly. *Memory*: peak in MB; for work inside a process what the work took beyond the
 loaded libraries, for whole commands all of it. *Of peak*: floating-point operations of the matrix
 products in a second, as a share of what one large float32 matrix product reaches in the same
-rounds."""
+rounds, by MKL or oneDNN, whichever is faster."""
 
 
 def lines_of(result: dict[str, Any]) -> list[str]:

@@ -105,7 +105,7 @@ class Layer(nn.Module):
         if self.degree_scaler is not None:
             whole = scale is None and not (self.training and self.dropout)
             if whole and usable(update):
-                return self.degree_scaler.add_to(rows, update, messages, log_degree)
+                return self.degree_scaler.add_to(rows, update, messages, cast(Tensor, log_degree))
             update = self.degree_scaler(update, log_degree)
         return self._add(rows, update if messages is None else update + messages, scale)
 

@@ -298,5 +298,8 @@ def test_mixing_for_every_number_of_heads(heads):
     truth, kept = gradients(model.double()), model.float()
     with switched_off():
         plain = gradients(kept)
+    # That of the last layer is small next to what it is the difference of.
+    typical = float(torch.stack([exact.abs().max() for exact in truth]).median())
     for exact, slow, quick in zip(truth, plain, gradients(kept), strict=True):
-        assert relative_error(quick, exact) < max(5e-5, 4 * relative_error(slow, exact))
+        error, plain_error = (relative_error(one, exact, typical) for one in (quick, slow))
+        assert error < max(5e-5, 4 * plain_error)
