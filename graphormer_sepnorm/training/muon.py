@@ -20,11 +20,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphormer_sepnorm.model.compiled import usable
+from graphormer_sepnorm.training.compiled_muon import newton_schulz
+
 # Of the odd polynomial a s + b s³ + c s⁵ (Jordan et al.): its iteration brings singular values from
 # (0, 1] to between 0.7 and 1.2 in few steps, fast rather than exact.
 _POLYNOMIAL = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
 _MOMENTUM = 0.95
+# Larger matrices do not stay in the cache, and torch's products are made for them.
+_MOST_ELEMENTS = 1 << 16
 # Root mean square of an AdamW update, in units of the learning rate (Liu et al., Section 2.2).
 _ADAMW_SIZE = 0.2
 
@@ -107,10 +112,13 @@ def orthogonalised(matrices: Tensor) -> Tensor:
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
     # The Frobenius norm is at least the largest singular value.
     wide = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    a, b, c = _POLYNOMIAL
-    for _ in range(_ITERATIONS):
-        square = wide @ wide.mT
-        wide = torch.baddbmm(
-            wide, torch.baddbmm(square, square, square, beta=b, alpha=c), wide, beta=a
-        )
+    if usable(wide) and wide[0].numel() <= _MOST_ELEMENTS:
+        wide = newton_schulz(wide, _POLYNOMIAL, _ITERATIONS)
+    else:
+        a, b, c = _POLYNOMIAL
+        for _ in range(_ITERATIONS):
+            square = wide @ wide.mT
+            wide = torch.baddbmm(
+                wide, torch.baddbmm(square, square, square, beta=b, alpha=c), wide, beta=a
+            )
     return wide if matrices.shape[1] <= matrices.shape[2] else wide.mT

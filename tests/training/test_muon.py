@@ -14,6 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.kernels.library import library, switched_off
+from graphormer_sepnorm.training.compiled_muon import newton_schulz
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.muon import MuonAdamW, orthogonalised
 
@@ -154,6 +156,33 @@ def test_directions_stay_and_sizes_become_about_one(shape: tuple[int, int]) -> N
     torch.testing.assert_close(sizes, torch.diag_embed(diagonal), rtol=0, atol=1e-3)
     torch.testing.assert_close(orthogonalised(1e-3 * given), orthogonalised(given))
     assert not orthogonalised(torch.zeros(2, *shape)).any()
+
+
+@pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+@pytest.mark.parametrize("shape", [(5, 72, 72), (3, 24, 80), (2, 90, 30), (1, 1, 7), (9, 17, 17)])
+def test_the_compiled_iteration_is_that_of_torch(shape, monkeypatch) -> None:
+    given = torch.randn(shape)
+    given[-1] = given[-1] * 1e-6 if len(given) < 5 else 0  # only directions matter
+    exact = orthogonalised(given.double())
+    with switched_off():
+        plain = orthogonalised(given)
+    calls = []
+    monkeypatch.setattr(
+        f"{MuonAdamW.__module__}.newton_schulz",
+        lambda *values: calls.append(0) or newton_schulz(*values),
+    )
+    kept = given.clone()
+    fast = orthogonalised(given)
+    assert calls
+    assert torch.equal(given, kept)
+    error, plain_error = (float((one - exact).norm() / exact.norm()) for one in (fast, plain))
+    assert error < max(2e-6, 2 * plain_error)
+
+
+@pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+def test_large_matrices_are_for_torch(monkeypatch) -> None:
+    monkeypatch.setattr(f"{MuonAdamW.__module__}.newton_schulz", None)
+    assert orthogonalised(torch.randn(1, 260, 260)).shape == (1, 260, 260)
 
 
 def test_matrices_without_a_gradient_stay() -> None:
