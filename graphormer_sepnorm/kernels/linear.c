@@ -109,6 +109,10 @@ INLINE int linear_weights_body(const Linear *a, int64_t first, int64_t last, int
 EXPORT_WITH_REGISTERS(linear_rows, Linear)
 EXPORT_WITH_REGISTERS(linear_weights, Linear)
 
+/* Whether the tiles are worth it: without AVX-512 they do not fit into registers, and the libraries
+ * behind torch are several times as fast. */
+EXPORT int products_are_fast(void) { return HAS_AVX512; }
+
 /* Pack the matrix for `linear_rows`. */
 EXPORT int linear_pack(const Linear *a, int64_t first, int64_t last) {
     (void)first, (void)last;

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from graphormer_sepnorm.kernels.library import run
+from graphormer_sepnorm.kernels.library import library, run
 from graphormer_sepnorm.model.compiled import usable
 
 # What a thread takes at a time: rows, outputs of a weight's gradient.
@@ -48,6 +48,12 @@ class _Linear(ctypes.Structure):
     )
 
 
+def products_usable(values: Tensor) -> bool:
+    """Whether compiled matrix products can take `values`, and are faster here than torch's."""
+    compiled = library()
+    return usable(values) and compiled is not None and bool(compiled.products_are_fast())
+
+
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return ``rows @ weight.T + bias``, as `torch.nn.functional.linear`.
 
@@ -59,7 +65,7 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Returns:
         ``[R, N]``.
     """
-    if usable(rows) and weight.dtype == torch.float32 and weight.numel() <= _MOST_WEIGHTS:
+    if products_usable(rows) and weight.dtype == torch.float32 and weight.numel() <= _MOST_WEIGHTS:
         result: Any = _LinearFunction.apply(rows, weight, bias)
         return result
     return functional.linear(rows, weight, bias)

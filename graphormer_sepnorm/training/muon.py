@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphormer_sepnorm.model.compiled import usable
+from graphormer_sepnorm.model.compiled_linear import products_usable
 from graphormer_sepnorm.training.compiled_muon import newton_schulz
 
 # Of the odd polynomial a s + b s³ + c s⁵ (Jordan et al.): its iteration brings singular values from
@@ -112,7 +112,7 @@ def orthogonalised(matrices: Tensor) -> Tensor:
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
     # The Frobenius norm is at least the largest singular value.
     wide = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    if usable(wide) and wide[0].numel() <= _MOST_ELEMENTS:
+    if products_usable(wide) and wide[0].numel() <= _MOST_ELEMENTS:
         wide = newton_schulz(wide, _POLYNOMIAL, _ITERATIONS)
     else:
         a, b, c = _POLYNOMIAL

@@ -14,7 +14,9 @@ from graphormer_sepnorm.model import compiled_linear
 from graphormer_sepnorm.model.compiled_linear import Linear, linear
 from graphormer_sepnorm.model.graphormer import Graphormer
 
-pytestmark = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+pytestmark = pytest.mark.skipif(
+    not compiled_linear.products_usable(torch.zeros(1)), reason="not compiled, or no AVX-512"
+)
 
 
 def arguments(rows: int, depth: int, outputs: int, dtype: torch.dtype = torch.float32):
@@ -110,6 +112,12 @@ def test_what_is_not_a_number_stays_so_in_its_row_alone():
     assert output[3].isnan().all()
     assert not output[[0, 2, 4, 19]].isnan().any()
     assert linear(rows[:0], weight, bias).shape == (0, 40)
+
+
+def test_without_avx512_torch_is_faster(monkeypatch):
+    monkeypatch.setattr(compiled_linear._LinearFunction, "apply", None)
+    monkeypatch.setattr(library(), "products_are_fast", lambda: 0)
+    assert linear(torch.ones(2, 8), torch.ones(3, 8)).shape == (2, 3)
 
 
 def test_large_matrices_and_other_precisions_are_for_torch(monkeypatch):

@@ -14,7 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.kernels.library import library, switched_off
+from graphormer_sepnorm.kernels.library import switched_off
+from graphormer_sepnorm.model.compiled_linear import products_usable
 from graphormer_sepnorm.training.compiled_muon import newton_schulz
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.muon import MuonAdamW, orthogonalised
@@ -158,7 +159,7 @@ def test_directions_stay_and_sizes_become_about_one(shape: tuple[int, int]) -> N
     assert not orthogonalised(torch.zeros(2, *shape)).any()
 
 
-@pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+@pytest.mark.skipif(not products_usable(torch.zeros(1)), reason="not compiled, or no AVX-512")
 @pytest.mark.parametrize("shape", [(5, 72, 72), (3, 24, 80), (2, 90, 30), (1, 1, 7), (9, 17, 17)])
 def test_the_compiled_iteration_is_that_of_torch(shape, monkeypatch) -> None:
     given = torch.randn(shape)
@@ -179,7 +180,7 @@ def test_the_compiled_iteration_is_that_of_torch(shape, monkeypatch) -> None:
     assert error < max(2e-6, 2 * plain_error)
 
 
-@pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+@pytest.mark.skipif(not products_usable(torch.zeros(1)), reason="not compiled, or no AVX-512")
 def test_large_matrices_are_for_torch(monkeypatch) -> None:
     monkeypatch.setattr(f"{MuonAdamW.__module__}.newton_schulz", None)
     assert orthogonalised(torch.randn(1, 260, 260)).shape == (1, 260, 260)
