@@ -32,7 +32,7 @@ INLINE void store_columns(float *to, wides values, int64_t columns) {
     }
     int64_t column = 0;
     if (columns >= LANES) {
-        *(floats *)to = __builtin_shufflevector(values, values, 0, 1, 2, 3, 4, 5, 6, 7);
+        memcpy(to, &values, sizeof(float) * LANES);
         column = LANES;
     }
     for (; column < columns; column++) to[column] = values[column];
