@@ -7,7 +7,7 @@ costs and disturbs nothing there. Attention needs the tokens of one graph side b
 
     B graphs · M atoms in all · R = B + M packed rows · F, K atom and bond feature columns
     b graphs of a block · N largest number of atoms in it · T = N + 1 tokens, the graph token first
-    P pair types of the batch · D hops · k kinds of bond · E directed bonds
+    P pair types of the batch · D hops · k kinds of bond · E directed bonds · F pairs in one ring
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphormer_sepnorm.graphs.bonds import find_bonds, kinds_of_types
+from graphormer_sepnorm.graphs.bonds import find_pairs, kinds_of_types, ring_kinds_of_types
 from graphormer_sepnorm.graphs.packed_graphs import ranges
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
@@ -29,6 +29,9 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 # Meaning of the first numbers in `AttentionBlock.pair_type`; pair type t of the batch follows at
 # t + FIRST_ATOM_PAIR.
 PADDING_PAIR, TOKEN_PAIR, FIRST_ATOM_PAIR = 0, 1, 2
+# Kinds of pairs in one ring (`ring_kinds_of_types`); larger rings are taken as the largest.
+_LARGEST_RING = 32
+RING_KINDS = 2 * (_LARGEST_RING + 1)
 
 
 class _TensorRecord:
@@ -72,11 +75,14 @@ class GraphBatch(_TensorRecord):
         graph_of_atom: int64 ``[M]``, 0 to B - 1.
         real_atoms: bool ``[M]``, False for rows that only fill up; None if all rows are atoms.
         type_distance: int64 ``[P]``, in bonds; -1 = unreachable.
+        type_ring: int64 ``[P]``, atoms of the smallest ring that both atoms lie in; 0 = none.
         type_path: float32 ``[P, D, k]``, share of the shortest paths whose hop d is a bond of
             that kind; 0 beyond the end of the path.
         bond_rows: int64 ``[k, K]``, embedding rows of the features of each kind of bond.
         bonds: int64 ``[3, E]``: packed rows from and to which a bond leads, and its kind. Those
             that only fill up lead to row R, which does not exist.
+        ring_pairs: int64 ``[3, F]``, likewise of ordered pairs of atoms that share a ring, with
+            their kind (`ring_kinds_of_types`). None: not looked for.
         blocks: Attention blocks; each graph is in exactly one.
         unpad: int64 ``[R]``, where each packed row stands in the flattened blocks, one after the
             other.
@@ -92,9 +98,11 @@ class GraphBatch(_TensorRecord):
     graph_of_atom: Tensor
     real_atoms: Tensor | None
     type_distance: Tensor
+    type_ring: Tensor
     type_path: Tensor
     bond_rows: Tensor
     bonds: Tensor
+    ring_pairs: Tensor | None
     blocks: tuple[AttentionBlock, ...]
     unpad: Tensor
     targets: Tensor
@@ -145,11 +153,20 @@ class Collator:
         sizes = store.num_atoms(graphs)
         atoms = ranges(store.first_atom[graphs], sizes)
         groups = self._groups(sizes)
-        order = graphs[np.concatenate(groups)]
+        placed = np.concatenate(groups)
+        order = graphs[placed]
         pairs = _parts(store.pair_type, store.first_pair[order], store.first_pair[order + 1])
         types, pairs = _used_types(pairs, len(store.type_distance))
         blocks, unpad = _attention_blocks(groups, sizes, pairs)
-        kinds = np.concatenate([np.full(FIRST_ATOM_PAIR, -1), kinds_of_types(store, types)])
+        bonds, ring_pairs = (
+            _rows_of_pairs(
+                placed, sizes, pairs, np.concatenate([np.full(FIRST_ATOM_PAIR, -1), kinds])
+            )
+            for kinds in (
+                kinds_of_types(store, types),
+                ring_kinds_of_types(store, types, _LARGEST_RING),
+            )
+        )
         return GraphBatch(
             atom_rows=_long(self._atom_rows[atoms]),
             in_degree=_long(store.in_degree[atoms]),
@@ -158,9 +175,11 @@ class Collator:
             graph_of_atom=_long(np.repeat(np.arange(len(graphs)), sizes)),
             real_atoms=None,
             type_distance=_long(store.type_distance[types]),
+            type_ring=_long(store.type_ring[types]),
             type_path=self._paths(types),
             bond_rows=self._bond_rows,
-            bonds=_bonds(np.concatenate(groups), sizes, pairs, kinds),
+            bonds=bonds,
+            ring_pairs=ring_pairs,
             blocks=blocks,
             unpad=unpad,
             targets=torch.from_numpy(np.array(store.targets[graphs])),
@@ -224,9 +243,11 @@ def _attention_blocks(
     return tuple(blocks), torch.from_numpy(unpad)
 
 
-def _bonds(order: np.ndarray, sizes: np.ndarray, pairs: np.ndarray, kinds: np.ndarray) -> Tensor:
-    """Return `GraphBatch.bonds`; the graphs' pairs stand in this order."""
-    graph, source, target, kind = find_bonds(pairs, sizes[order], kinds)
+def _rows_of_pairs(
+    order: np.ndarray, sizes: np.ndarray, pairs: np.ndarray, kinds: np.ndarray
+) -> Tensor:
+    """Return `GraphBatch.bonds` or `.ring_pairs`; the graphs' pairs stand in this order."""
+    graph, source, target, kind = find_pairs(pairs, sizes[order], kinds)
     first_row = (len(sizes) + np.cumsum(sizes) - sizes)[order[graph]]
     return torch.from_numpy(np.stack([first_row + source, first_row + target, kind]))
 

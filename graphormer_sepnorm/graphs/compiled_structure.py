@@ -96,14 +96,15 @@ class CompiledTypes:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the types as flat arrays; see `PairTypes.arrays`."""
-        distance = np.empty(len(self), np.int32)
+        distance, ring = np.empty(len(self), np.int32), np.empty(len(self), np.int32)
         start = np.empty(len(self) + 1, np.int64)
-        self._library.pair_types_distances(self._table, *_pointers(distance, start))
+        self._library.pair_types_distances(self._table, *_pointers(distance, ring, start))
         hop, kind, share = (np.empty(start[-1], np.int32) for _ in range(3))
         if self._library.pair_types_entries(self._table, *_pointers(hop, kind, share)) != _DONE:
             raise MemoryError
         return {
             "type_distance": distance,
+            "type_ring": ring,
             "type_start": start,
             "type_hop": hop,
             "type_kind": kind,

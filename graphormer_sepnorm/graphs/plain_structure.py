@@ -13,7 +13,7 @@ from scipy import sparse
 
 from graphormer_sepnorm.graphs import structure_block
 from graphormer_sepnorm.graphs.packed_graphs import ranges
-from graphormer_sepnorm.graphs.plain_rings import ring_sizes
+from graphormer_sepnorm.graphs.plain_rings import find_rings
 from graphormer_sepnorm.graphs.structure_block import (
     SAME_ATOM,
     SHARE_UNIT,
@@ -37,6 +37,7 @@ class PlainTypes:
         self._number_of: dict[int, int] = {}
         self._keys: list[int] = [0, 0]
         self._distance: list[int] = [0, UNREACHABLE_DISTANCE]
+        self._ring: list[int] = [0, 0]
         # Entries of a type: their places ``kind * D + hop`` and shares.
         self._columns: list[np.ndarray] = [np.empty(0, np.int64)] * 2
         self._shares: list[np.ndarray] = [np.empty(0, np.int32)] * 2
@@ -74,6 +75,7 @@ class PlainTypes:
         reached[base + atoms] = True
         slot = np.empty(num_pairs, dtype=np.int64)
 
+        sizes, pair_ring = find_rings(source, target, bond_start, first_atom, base)
         known = len(self)
         hops = self.max_path_length
         start, here, count = atoms, atoms, np.ones(total)
@@ -107,20 +109,20 @@ class PlainTypes:
                 shape = (len(reached_pair), hops * block.num_kinds)
                 next_paths = next_paths + sparse.csr_matrix((share, (child, column)), shape=shape)
             next_paths.eliminate_zeros()  # a product of tiny shares may be none
-            pair_type[reached_pair] = self._numbers(distance, next_paths)
+            pair_type[reached_pair] = self._numbers(distance, next_paths, pair_ring[reached_pair])
 
             start = start[parent[one_of_each]]
             here = target[bond[one_of_each]]
             count, paths = _bounded(next_count, start, total), next_paths
-        rings = ring_sizes(source, target, bond_start, first_atom)
-        return BlockStructure(in_degree, out_degree, self._in_order(pair_type, known), rings)
+        return BlockStructure(in_degree, out_degree, self._in_order(pair_type, known), sizes)
 
-    def _numbers(self, distance: int, paths: sparse.csr_matrix) -> np.ndarray:
+    def _numbers(self, distance: int, paths: sparse.csr_matrix, ring: np.ndarray) -> np.ndarray:
         """Number the rows of `paths`, pairs that are `distance` apart.
 
         Args:
             distance: At least 1, the same for all rows.
             paths: ``[pairs, D * kinds]`` shares of paths; column ``kind * D + hop``.
+            ring: ``[pairs]``, atoms of their ring.
 
         Returns:
             int64 ``[pairs]``.
@@ -130,7 +132,7 @@ class PlainTypes:
         # of the entries; two different rows share a key with probability 2^-64.
         words = _mix(shares.view(np.uint64) ^ _mix(paths.indices.astype(np.uint64)))
         keys = np.add.reduceat(words, paths.indptr[:-1]) + _mix(
-            np.array([distance + 2**32], dtype=np.uint64)
+            (distance + (ring << 32)).astype(np.uint64)
         )
         distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         numbers = np.empty(len(distinct), dtype=np.int64)
@@ -144,6 +146,7 @@ class PlainTypes:
                 order = np.lexsort([kind, hop])
                 self._keys.append(key)
                 self._distance.append(distance)
+                self._ring.append(int(ring[row]))
                 self._columns.append(columns[order])
                 self._shares.append(shares[part][order].astype(np.int32))
             numbers[place] = number
@@ -156,7 +159,7 @@ class PlainTypes:
         order = distinct[is_new][np.argsort(first[is_new])]
         place = np.arange(len(self), dtype=np.int32)
         place[order] = np.arange(known, len(self))
-        for values in (self._keys, self._distance, self._columns, self._shares):
+        for values in (self._keys, self._distance, self._ring, self._columns, self._shares):
             values[known:] = [values[number] for number in order]
         self._number_of.update(zip(self._keys[known:], range(known, len(self)), strict=True))
         return place[pair_type]
@@ -167,6 +170,7 @@ class PlainTypes:
         lengths = np.asarray([len(part) for part in self._columns])
         return {
             "type_distance": np.asarray(self._distance, dtype=np.int32),
+            "type_ring": np.asarray(self._ring, dtype=np.int32),
             "type_start": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             "type_hop": (columns % self.max_path_length).astype(np.int32),
             "type_kind": (columns // self.max_path_length).astype(np.int32),

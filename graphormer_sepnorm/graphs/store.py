@@ -27,7 +27,7 @@ from graphormer_sepnorm.graphs.structure_block import UNREACHABLE_DISTANCE
 
 log = logging.getLogger(__name__)
 
-STRUCTURE_VERSION = 4
+STRUCTURE_VERSION = 5
 _ARRAYS = (
     "first_atom",
     "atom_codes",
@@ -38,6 +38,7 @@ _ARRAYS = (
     "targets",
     "weights",
     "type_distance",
+    "type_ring",
     "type_start",
     "type_hop",
     "type_kind",
@@ -60,6 +61,7 @@ class GraphStore:
         targets: float32 ``[G, T]``, nan = missing.
         weights: float32 ``[G]``, of each graph in the training loss.
         type_distance: int32 ``[types]``, in bonds; -1 = unreachable.
+        type_ring: int32 ``[types]``, atoms of the smallest ring that both atoms lie in; 0 = none.
         type_start: int64 ``[types + 1]``, where the path entries of each type begin.
         type_hop: int32 ``[entries]``, hop of an entry, from 0.
         type_kind: int32 ``[entries]``, kind of bond of an entry.
@@ -76,6 +78,7 @@ class GraphStore:
     targets: np.ndarray
     weights: np.ndarray
     type_distance: np.ndarray
+    type_ring: np.ndarray
     type_start: np.ndarray
     type_hop: np.ndarray
     type_kind: np.ndarray

@@ -3,8 +3,8 @@
 Graphormer's attention bias of an ordered pair of atoms (i, j) depends only on their distance and,
 hop by hop, on the bonds along the shortest path from i to j (Ying et al. 2021, Eq. 6 and 7). Few
 different values occur: some hundreds to thousands in a whole data set. They are numbered here, the
-*pair types*, so that a graph needs one integer per pair and the model computes the bias once per
-type.
+*pair types*, together with the size of the smallest ring that both atoms lie in, so that a graph
+needs one integer per pair and the model computes the bias once per type.
 
 Where several paths are equally short, Graphormer follows one of them, chosen by the numbering of
 the atoms. Here the bonds of each hop are averaged over all shortest paths, so the result does not
@@ -35,7 +35,7 @@ _LARGEST_LOOKUP = 1 << 16
 
 
 class PairTypes:
-    """Numbers the distinct (distance, bonds along the path) and the distinct kinds of bond.
+    """Numbers the distinct (distance, bonds along the path, ring) and the distinct kinds of bond.
 
     Types are numbered as they occur, graph after graph, in the order of the pairs; kinds in the
     order of the bonds. So no number depends on how the graphs are divided into blocks.
@@ -98,7 +98,8 @@ class PairTypes:
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the table as flat arrays.
 
-        ``type_distance`` int32 ``[types]`` (-1: unreachable); the path of type t are the entries
+        ``type_distance`` int32 ``[types]`` (-1: unreachable); ``type_ring`` int32 ``[types]``,
+        atoms of the smallest ring that both lie in (0: none); the path of type t are the entries
         ``type_start[t]:type_start[t + 1]`` of ``type_hop``, ``type_kind`` and ``type_share`` (in
         units of 1 / `SHARE_UNIT`), ordered by hop and kind; ``bond_kinds`` int64 ``[kinds, K]``.
         """

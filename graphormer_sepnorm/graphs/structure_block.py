@@ -44,10 +44,13 @@ class BlockStructure:
     Attributes:
         in_degree: int64 ``[sum n]``, distinct neighbours with a bond to the atom.
         out_degree: int64 ``[sum n]``, distinct neighbours the atom has a bond to.
-        pair_type: int32 ``[sum n^2]``, type of each ordered pair, row-major within a graph.
+        pair_type: int32 ``[sum n^2]``, type of each ordered pair, row-major within a graph. One
+            part of it is the size of the smallest ring, of those that are the ring of some bond
+            (below), that both atoms lie in; 0 if there is none, and for an atom with itself.
         ring_sizes: int64 ``[sum n, 2]``, of the rings of an atom's bonds the smallest and the
             largest; 0 for an atom in no ring. The ring of a bond i -> j is the shortest way back
             from j to i that does not take the bond itself, closed by it; its size is in atoms.
+            Where several ways are equally short, each makes a ring.
     """
 
     in_degree: np.ndarray

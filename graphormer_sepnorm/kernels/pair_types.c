@@ -84,21 +84,21 @@ int32_t add_node(PairTypes *types, int32_t parent, int32_t distance, const Entry
     return (int32_t)num_nodes - 1;
 }
 
-int32_t type_of_node(PairTypes *types, int32_t number) {
+int32_t type_of_node(PairTypes *types, int32_t number, int32_t ring) {
     Node *node = types->nodes + number;
-    if (node->type != NO_TYPE) return node->type;
-    const uint64_t key = node->content + mixed64(mixed64((uint64_t)node->distance));
+    if (!ring && node->type != NO_TYPE) return node->type;
+    const uint64_t key = node->content + mixed64(mixed64(both(ring, node->distance)));
     int64_t *type = value_of(&types->type_of_content, key);
     if (!type) return -1;
     if (*type < 0) {
-        int32_t *node_of_type = with_room(types->node_of_type, &types->types_capacity,
-                                          types->num_types + 1, sizeof *node_of_type);
-        if (!node_of_type) return -1;
-        types->node_of_type = node_of_type;
-        node_of_type[types->num_types] = number;
+        Type *all = with_room(types->types, &types->types_capacity, types->num_types + 1, sizeof *all);
+        if (!all) return -1;
+        types->types = all;
+        all[types->num_types] = (Type){number, ring};
         *type = types->num_types++;
     }
-    return node->type = (int32_t)*type;
+    if (!ring) node->type = (int32_t)*type;
+    return (int32_t)*type;
 }
 
 EXPORT void pair_types_free(PairTypes *types) {
@@ -107,7 +107,7 @@ EXPORT void pair_types_free(PairTypes *types) {
     free(types->type_of_content.slots);
     free(types->nodes);
     free(types->entries);
-    free(types->node_of_type);
+    free(types->types);
     free(types);
 }
 
@@ -118,8 +118,8 @@ EXPORT PairTypes *pair_types_new(int64_t hops, double share_unit) {
     types->hops = hops, types->share_unit = share_unit;
     if (add_node(types, NO_PARENT, 0, NULL, 0) == SAME_ATOM &&
         add_node(types, NO_PARENT, UNREACHABLE_DISTANCE, NULL, 0) == UNREACHABLE &&
-        type_of_node(types, SAME_ATOM) == SAME_ATOM &&
-        type_of_node(types, UNREACHABLE) == UNREACHABLE)
+        type_of_node(types, SAME_ATOM, 0) == SAME_ATOM &&
+        type_of_node(types, UNREACHABLE, 0) == UNREACHABLE)
         return types;
     pair_types_free(types);
     return NULL;
@@ -127,12 +127,13 @@ EXPORT PairTypes *pair_types_new(int64_t hops, double share_unit) {
 
 EXPORT int64_t pair_types_count(const PairTypes *types) { return types->num_types; }
 
-/* Write where the entries of each type begin, start [types + 1], and its distance [types]. */
-EXPORT void pair_types_distances(const PairTypes *types, int32_t *distance, int64_t *start) {
+/* Write where the entries of each type begin, start [types + 1], its distance and ring [types]. */
+EXPORT void pair_types_distances(const PairTypes *types, int32_t *distance, int32_t *ring,
+                                 int64_t *start) {
     start[0] = 0;
     for (int64_t type = 0; type < types->num_types; type++) {
-        const Node *node = types->nodes + types->node_of_type[type];
-        distance[type] = node->distance;
+        const Node *node = types->nodes + types->types[type].node;
+        distance[type] = node->distance, ring[type] = types->types[type].ring;
         start[type + 1] = start[type] + node->length;
     }
 }
@@ -146,7 +147,7 @@ EXPORT int64_t pair_types_entries(const PairTypes *types, int32_t *hop, int32_t 
     Entry *list = malloc(((size_t)longest + 1) * sizeof *list);
     if (!list) return NO_MEMORY;
     for (int64_t type = 0; type < types->num_types; type++) {
-        const int64_t length = copy_entries(types, types->node_of_type[type], list);
+        const int64_t length = copy_entries(types, types->types[type].node, list);
         for (int64_t i = 0; i < length; i++) {
             *hop++ = list[i].hop;
             *kind++ = list[i].kind;

@@ -5,8 +5,8 @@
  * *node* stands for all pairs that are composed in the same way; molecules have few, so nearly
  * every pair is found by one look into a hash table, and what lies along the paths is computed only
  * for a new node. Different compositions may come to the same, so nodes are numbered by content:
- * rounded to the grid of shares, it makes the *type*. A node keeps unrounded shares, so that
- * rounding errors do not add up along a path. */
+ * rounded to the grid of shares, it makes, with the ring that both atoms lie in, the *type*. A node
+ * keeps unrounded shares, so that rounding errors do not add up along a path. */
 
 #ifndef GRAPHORMER_PAIR_TYPES_H
 #define GRAPHORMER_PAIR_TYPES_H
@@ -27,7 +27,7 @@ typedef struct {
     uint64_t content; /* a sum of hashes of the entries */
     int64_t first_own;
     int32_t parent, length;
-    int32_t distance, type; /* type: -1 as long as it has none */
+    int32_t distance, type; /* type: of pairs in no ring; -1 as long as it has none */
 } Node;
 
 typedef struct {
@@ -41,13 +41,18 @@ typedef struct {
     int64_t size, used; /* size: a power of 2 */
 } Table;
 
+/* What a type stands for: a node, and the atoms of the pair's ring, 0 for none. */
+typedef struct {
+    int32_t node, ring;
+} Type;
+
 typedef struct {
     int64_t hops; /* D */
     double share_unit;
     Table node_of_composition, type_of_content;
     Node *nodes;
     Entry *entries;
-    int32_t *node_of_type;
+    Type *types;
     int64_t num_nodes, num_entries, num_types;
     int64_t nodes_capacity, entries_capacity, types_capacity;
 } PairTypes;
@@ -76,7 +81,8 @@ int64_t copy_entries(const PairTypes *types, int32_t node, Entry *to);
 int32_t add_node(PairTypes *types, int32_t parent, int32_t distance, const Entry *own,
                  int64_t num_own);
 
-/* Return the type of a node, a new one if need be, or -1 if there is no memory. */
-int32_t type_of_node(PairTypes *types, int32_t node);
+/* Return the type of pairs of a node in this ring, a new one if need be, or -1 if there is no
+ * memory. */
+int32_t type_of_node(PairTypes *types, int32_t node, int32_t ring);
 
 #endif

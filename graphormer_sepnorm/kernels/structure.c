@@ -1,4 +1,4 @@
-/* Degrees, pair types and ring sizes of graphs by breadth-first searches. */
+/* Degrees, pair types and rings of graphs by breadth-first searches. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,8 @@ typedef struct {
     Bond *out, *in;
     int64_t *first_out, *first_in;
     Reached *reached;
-    int32_t *queue, *level;
+    int32_t *queue, *level, *level_back, *reached_from;
+    int32_t *pair_ring; /* [atoms][atoms], row-major in the graph */
     Entry *lists[3];
 } Search;
 
@@ -170,32 +171,82 @@ static int search_from(Search *s, PairTypes *types, const Block *block, int64_t 
     return 1;
 }
 
-/* Atoms of the smallest ring that a bond lies in; 0 if it lies in none. That is one more than the
- * way back from its target to its source without the bond itself. */
-static int64_t ring_of(Search *s, int64_t num_atoms, const Bond *bond) {
-    const int32_t source = bond->ends[SOURCE], target = bond->ends[TARGET];
-    memset(s->level, 0, (size_t)num_atoms * sizeof *s->level);
-    s->queue[0] = target, s->level[target] = 1; /* atoms of the way so far */
+/* Give the atoms that are reached from `start` their level, `start` 1, without the step from there
+ * to `end`, up to the level of `end`; 0: not reached. Each bond leads to its end number `to`.
+ * Returns the level of `end`. */
+static int32_t fill_levels(Search *s, int32_t *level, const Bond *bonds, const int64_t *first_bond,
+                           int to, int64_t num_atoms, int32_t start, int32_t end) {
+    memset(level, 0, (size_t)num_atoms * sizeof *level);
+    s->queue[0] = start, level[start] = 1;
     for (int64_t first = 0, last = 1; first < last; first++) {
         const int32_t atom = s->queue[first];
-        for (int64_t i = s->first_out[atom]; i < s->first_out[atom + 1]; i++) {
-            const int32_t next = s->out[i].ends[TARGET];
-            if (s->level[next] || (atom == target && next == source)) continue;
-            if (next == source) return s->level[atom] + 1;
-            s->level[next] = s->level[atom] + 1;
+        if (level[end] && level[atom] >= level[end]) break;
+        for (int64_t i = first_bond[atom]; i < first_bond[atom + 1]; i++) {
+            const int32_t next = bonds[i].ends[to];
+            if (level[next] || (atom == start && next == end)) continue;
+            level[next] = level[atom] + 1;
             s->queue[last++] = next;
         }
     }
-    return 0;
+    return level[end];
 }
 
-/* The smallest and the largest of the rings of an atom's bonds. */
-static void rings_of(Search *s, int64_t num_atoms, int64_t atom, int64_t sizes[2]) {
-    sizes[0] = sizes[1] = 0;
-    for (int64_t i = s->first_out[atom]; i < s->first_out[atom + 1]; i++) {
-        const int64_t ring = ring_of(s, num_atoms, s->out + i);
-        if (ring && (!sizes[0] || ring < sizes[0])) sizes[0] = ring;
-        if (ring > sizes[1]) sizes[1] = ring;
+/* Whether an atom lies on one of the smallest rings, of `size` atoms, of the bond that levels were
+ * filled from both ends of. */
+INLINE int lies_on_ring(const Search *s, int64_t atom, int32_t size) {
+    return s->level[atom] && s->level_back[atom] && s->level[atom] + s->level_back[atom] == size + 1;
+}
+
+/* Let all pairs of atoms that lie on the same such ring know its size, unless they share a smaller
+ * one. Two atoms lie on the same one if one is reached from the other along its atoms, level by
+ * level. */
+static void share_ring(Search *s, int64_t num_atoms, int32_t size) {
+    for (int64_t atom = 0; atom < num_atoms; atom++) s->reached_from[atom] = -1;
+    for (int32_t begin = 0; begin < num_atoms; begin++) {
+        if (!lies_on_ring(s, begin, size)) continue;
+        s->queue[0] = begin;
+        for (int64_t first = 0, last = 1; first < last; first++) {
+            const int32_t atom = s->queue[first];
+            int32_t *there = s->pair_ring + begin * num_atoms + atom;
+            int32_t *back = s->pair_ring + atom * num_atoms + begin;
+            if (atom != begin && (!*there || *there > size)) *there = *back = size;
+            for (int64_t i = s->first_out[atom]; i < s->first_out[atom + 1]; i++) {
+                const int32_t next = s->out[i].ends[TARGET];
+                if (s->level[next] != s->level[atom] + 1 || s->reached_from[next] == begin ||
+                    !lies_on_ring(s, next, size))
+                    continue;
+                s->reached_from[next] = begin;
+                s->queue[last++] = next;
+            }
+        }
+    }
+}
+
+static void count_ring(int64_t of_atom[2], int32_t ring) {
+    if (!of_atom[0] || ring < of_atom[0]) of_atom[0] = ring;
+    if (ring > of_atom[1]) of_atom[1] = ring;
+}
+
+/* Find the ring sizes of all atoms of a graph and of all pairs of them. The ring of a bond is the
+ * shortest way back from its target to its source, closed by the bond; there may be several. */
+static void find_rings(Search *s, int64_t num_atoms, int64_t (*sizes)[2]) {
+    memset(s->pair_ring, 0, (size_t)(num_atoms * num_atoms) * sizeof *s->pair_ring);
+    memset(sizes, 0, (size_t)num_atoms * sizeof *sizes);
+    const int64_t num_bonds = s->first_out[num_atoms];
+    int both_ways = 1; /* then both have the same rings */
+    for (int64_t i = 0; i < num_bonds && both_ways; i++)
+        both_ways = s->out[i].ends[SOURCE] == s->in[i].ends[TARGET] &&
+                    s->out[i].ends[TARGET] == s->in[i].ends[SOURCE];
+    for (int64_t i = 0; i < num_bonds; i++) {
+        const int32_t source = s->out[i].ends[SOURCE], target = s->out[i].ends[TARGET];
+        if (both_ways && target < source) continue;
+        const int32_t ring =
+            fill_levels(s, s->level, s->out, s->first_out, TARGET, num_atoms, target, source);
+        if (!ring) continue;
+        count_ring(sizes[source], ring);
+        if (both_ways) count_ring(sizes[target], ring);
+        fill_levels(s, s->level_back, s->in, s->first_in, SOURCE, num_atoms, source, target);
+        share_ring(s, num_atoms, ring);
     }
 }
 
@@ -209,7 +260,7 @@ static int allocate(Search *s, const PairTypes *types, const Block *block) {
     const size_t list = (size_t)(hops * block->num_kinds + 1), places = (size_t)atoms + 2;
     s->memory = malloc(3 * list * sizeof(Entry) + places * sizeof(Reached) +
                        2 * places * sizeof(int64_t) + 2 * (size_t)bonds * sizeof(Bond) +
-                       2 * places * sizeof(int32_t));
+                       4 * places * sizeof(int32_t) + (size_t)(atoms * atoms) * sizeof(int32_t));
     if (!s->memory) return 0;
     /* In the order of their alignment. */
     s->lists[0] = s->memory;
@@ -222,6 +273,9 @@ static int allocate(Search *s, const PairTypes *types, const Block *block) {
     s->in = s->out + bonds;
     s->queue = (int32_t *)(s->in + bonds);
     s->level = s->queue + places;
+    s->level_back = s->level + places;
+    s->reached_from = s->level_back + places;
+    s->pair_ring = s->reached_from + places;
     return 1;
 }
 
@@ -238,13 +292,15 @@ EXPORT int64_t structure_of_block(PairTypes *types, const Block *block) {
             sort_bonds(&s, num_atoms, num_bonds, block->source + first_bond,
                        block->target + first_bond, block->kind + first_bond);
         if (conflict != DONE) result = first_atom + conflict;
+        if (result == DONE)
+            find_rings(&s, num_atoms, (int64_t(*)[2])(block->ring_sizes + 2 * first_atom));
         for (int64_t atom = 0; atom < num_atoms && result == DONE; atom++) {
             block->out_degree[first_atom + atom] = s.first_out[atom + 1] - s.first_out[atom];
             block->in_degree[first_atom + atom] = s.first_in[atom + 1] - s.first_in[atom];
-            rings_of(&s, num_atoms, atom, block->ring_sizes + 2 * (first_atom + atom));
             if (!search_from(&s, types, block, num_atoms, atom)) result = NO_MEMORY;
             for (int64_t end = 0; end < num_atoms && result == DONE; end++) {
-                *pair_type = type_of_node(types, s.reached[end].node);
+                *pair_type = type_of_node(types, s.reached[end].node,
+                                          s.pair_ring[atom * num_atoms + end]);
                 if (*pair_type++ < 0) result = NO_MEMORY;
             }
         }

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 # Options by which the network becomes another than Graphormer; their defaults are Graphormer's.
-INGREDIENTS = ("encodings", "local", "degree_scaler", "bias_mixing", "readout")
+INGREDIENTS = ("encodings", "ring_bias", "local", "degree_scaler", "bias_mixing", "readout")
 # Options that act in training only: a network trained with some can go on with others.
 REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
 
@@ -39,7 +39,9 @@ class GraphormerConfig:
         encodings: ``graphormer``, or with others beside: ``rrwp`` (random walks, see
             `random_walks`), ``rings`` (sizes of rings, see `rings`), ``rrwp+rings``.
         walk_steps: K, powers of the random walk, the 0th among them.
-        local: ``none``, or ``gine``: messages along bonds beside attention, see `local`.
+        ring_bias: Whether the attention bias knows the rings that pairs share, see `rings`.
+        local: ``none``, or ``gine``: messages along bonds beside attention, or ``gine+rings``:
+            along bonds and between all atoms of a ring, see `local`.
         drop_path: Probability that a graph skips a branch of the last layer, see `drop_path`.
         atom_rows: Rows of the atom table; None: as many as the vocabulary needs.
         bond_rows: Rows of the bond table; None: as many as the vocabulary needs.
@@ -77,6 +79,7 @@ class GraphormerConfig:
     mean_atoms: float = 1.0
     encodings: EncodingName = "graphormer"
     walk_steps: int = 21
+    ring_bias: bool = False
     local: LocalName = "none"
     degree_scaler: bool = False
     bias_mixing: bool = False

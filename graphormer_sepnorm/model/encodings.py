@@ -14,6 +14,7 @@ from torch.nn import functional
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, PADDING_PAIR, TOKEN_PAIR, GraphBatch
 from graphormer_sepnorm.model.compiled import PackedBias, gather_bias, usable
+from graphormer_sepnorm.model.rings import SharedRing
 
 BlockBias = Tensor | PackedBias
 
@@ -75,6 +76,7 @@ class AttentionBias(nn.Module):
         max_path_length: D, hops that count; at most `path_rows`.
         heads: H.
         channels: Of a head; decides whether the compiled functions can be used.
+        rings: Whether pairs in one ring have a bias for its size, see `SharedRing`.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class AttentionBias(nn.Module):
         max_path_length: int,
         heads: int,
         channels: int,
+        rings: bool = False,
     ) -> None:
         super().__init__()
         self.channels = channels
@@ -93,6 +96,7 @@ class AttentionBias(nn.Module):
         self.bond = nn.Embedding(bond_rows, heads, padding_idx=0)
         self.path_weight = nn.Parameter(torch.zeros(path_rows, heads, heads))
         self.graph_token = nn.Parameter(torch.zeros(1, heads))
+        self.rings = SharedRing(heads) if rings else None
 
     def table(self, batch: GraphBatch) -> Tensor:
         """Return the bias of each pair type, ``[2 + P, H]``; see `AttentionBlock.pair_type`.
@@ -114,6 +118,8 @@ class AttentionBias(nn.Module):
         step = torch.einsum("kg,dgh->dkh", bond, self.path_weight[:hops]).flatten(0, 1)
         edges = batch.type_path[:, :hops].flatten(1).to(step.dtype) @ step
         edges = edges / distance.clamp(1, hops)[:, None].to(step.dtype)
+        if self.rings is not None:
+            edges = edges + self.rings(batch.type_ring, distance == 1)
         padding = spatial.new_full((1, spatial.shape[1]), float("-inf"))
         return torch.cat([padding, self.graph_token, spatial + edges])
 

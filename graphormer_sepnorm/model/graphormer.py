@@ -48,8 +48,8 @@ class Layer(nn.Module):
         self.bias_mixing = BiasMixing(config.heads) if config.bias_mixing else None
         self.degree_scaler = DegreeScaler(config.width) if config.degree_scaler else None
         self.local = (
-            BondMessages(cast(int, config.bond_rows), config.width)
-            if config.local == "gine"
+            BondMessages(cast(int, config.bond_rows), config.width, "rings" in config.local)
+            if config.local != "none"
             else None
         )
         self.ffn_norm = make_norm(config.norm, config.width)
@@ -146,6 +146,7 @@ class Graphormer(nn.Module):
             config.max_path_length,
             config.heads,
             config.width // config.heads,
+            config.ring_bias,
         )
         self.walks = (
             RandomWalkEncoding(config.walk_steps, config.width, config.heads)

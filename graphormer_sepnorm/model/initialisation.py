@@ -15,7 +15,7 @@ from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 from graphormer_sepnorm.model.bias_mixing import BiasMixing
 from graphormer_sepnorm.model.degree_scaler import DegreeScaler
 from graphormer_sepnorm.model.norm_arms import SeparateNorm, SharedNorm
-from graphormer_sepnorm.model.rings import RingEncoding
+from graphormer_sepnorm.model.rings import RingEncoding, SharedRing
 
 _STD = 0.02
 
@@ -28,7 +28,8 @@ def initialise(model: nn.Module, layers: int, seed: int) -> None:
     other tables are drawn from N(0, 0.02). Norms start as the identity (one that is neither
     LayerNorm nor BatchNorm as it was made), and so does what changes
     Graphormer's own numbers (`BiasMixing`, `DegreeScaler`) or must not be random where no training
-    molecule reaches it (`RingEncoding`).
+    molecule reaches it (`RingEncoding`,
+    `SharedRing`).
 
     Args:
         model: All of its parameters and BatchNorm statistics are set.
@@ -46,7 +47,7 @@ def initialise(model: nn.Module, layers: int, seed: int) -> None:
             module.running_mean.zero_()
             module.running_var.fill_(1)
             module.num_batches_tracked.zero_()
-        if isinstance(module, BiasMixing | DegreeScaler | RingEncoding):
+        if isinstance(module, BiasMixing | DegreeScaler | RingEncoding | SharedRing):
             module.set_neutral()
             continue
         if module in norms and not isinstance(module, MaskedBatchNorm | nn.LayerNorm):

@@ -1,13 +1,15 @@
-"""The rings that an atom lies in.
+"""The rings that atoms lie in, each by itself and two together.
 
 Cycles as an input are common: Bouritsas et al. 2022, "Improving Graph Neural Network Expressivity
 via Subgraph Isomorphism Counting", counts those of each length at each atom. Here it is the sizes
-of two rings, which reach as far as rings are large.
+of two rings, which reach as far as rings are large. That two atoms share a ring is a flag of pairs
+in CSA (Menegaux et al. 2023, "Self-Attention in Colors"), and a second set of bonds in TIGT (Choi
+et al. 2024, "Topology-Informed Graph Transformer").
 
 This tells a model of ZINC a part of its target, which has a penalty for rings of more than six
 atoms: results with it are to be declared.
 
-M atoms · C channels (width)
+M atoms · P pair types · C channels
 """
 
 from __future__ import annotations
@@ -52,3 +54,38 @@ class RingEncoding(nn.Module):
         update = reached[:, 0] @ self.smallest + reached[:, 1] @ self.largest
         graph_token, atoms = rows.split([batch.num_graphs, len(update)])
         return torch.cat([graph_token, atoms + update])
+
+
+class SharedRing(nn.Module):
+    """What it means for two atoms that they lie in one ring: ``t(r) U + b t(r) V``.
+
+    r is the size of the smallest ring that both lie in (`BlockStructure.pair_type`), 0 if there is
+    none, b is 1 if a bond joins them, ``t(r)_k = 1 if r >= k else 0``. U and V start as zeros
+    (`set_neutral`), as in `RingEncoding`.
+
+    Args:
+        channels: C.
+        largest: The largest k; the smallest is 3.
+    """
+
+    def __init__(self, channels: int, largest: int = _LARGEST) -> None:
+        super().__init__()
+        self.largest = largest
+        self.any = nn.Parameter(torch.zeros(largest - _SMALLEST + 1, channels))
+        self.bonded = nn.Parameter(torch.zeros(largest - _SMALLEST + 1, channels))
+
+    def set_neutral(self) -> None:
+        """Mean nothing."""
+        nn.init.zeros_(self.any)
+        nn.init.zeros_(self.bonded)
+
+    def forward(self, ring: Tensor, is_bond: Tensor) -> Tensor:
+        """Return ``[P, C]``.
+
+        Args:
+            ring: int64 ``[P]``, r.
+            is_bond: bool ``[P]``, b.
+        """
+        sizes = torch.arange(_SMALLEST, self.largest + 1, device=ring.device)
+        reached = (ring[:, None] >= sizes).to(self.any.dtype)
+        return reached @ self.any + (reached * is_bond[:, None]) @ self.bonded

@@ -17,6 +17,7 @@ _PARTS = {
     "bias.bond": "bond features (edge encoding)",
     "bias.path_weight": "hop weights (edge encoding)",
     "bias.graph_token": "graph token's distance",
+    "bias.rings": "rings that pairs share",
     "walks": "random walks (RRWP)",
     "rings": "sizes of rings",
     "input_norm": "input norm",

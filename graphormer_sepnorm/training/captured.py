@@ -128,6 +128,8 @@ class CapturedTraining(Callback):
             return f"precision {trainer.precision}"
         if module.hparams["uniformity_weight"]:
             return "the uniformity loss"
+        if "rings" in module.architecture.local:
+            return f"local {module.architecture.local}"
         if device.type == "cuda":
             needed = ResidentGraphs.needed_bytes(data.store)
             free, _ = torch.cuda.mem_get_info(device)

@@ -92,8 +92,11 @@ class GraphormerModule(LightningModule):
         encodings: graphormer; rrwp adds random-walk probabilities to the attention bias and to the
             atoms; rings adds the sizes of an atom's smallest and largest ring; rrwp+rings both.
         walk_steps: Powers of the random walk that rrwp uses, the 0th among them.
+        ring_bias: Whether the attention bias knows the size of the ring that two atoms share, and
+            whether a bond joins them. Costs 60 heads parameters.
         local: gine adds messages along bonds beside attention, which bring the bonds to what atoms
-            pass on; none is Graphormer. Costs width² parameters a layer.
+            pass on; none is Graphormer. Costs width² parameters a layer. gine+rings sends messages
+            between all atoms of a ring too, for 16 width parameters more.
         degree_scaler: Whether what attention gives is scaled channel by channel with the logarithm
             of the degree. Costs 2 width parameters a layer.
         bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.
@@ -148,6 +151,7 @@ class GraphormerModule(LightningModule):
         path_rows: int = 40,
         encodings: EncodingName = "graphormer",
         walk_steps: int = 21,
+        ring_bias: bool = False,
         local: LocalName = "none",
         degree_scaler: bool = False,
         bias_mixing: bool = False,
@@ -189,6 +193,7 @@ class GraphormerModule(LightningModule):
             path_rows=path_rows,
             encodings=encodings,
             walk_steps=walk_steps,
+            ring_bias=ring_bias,
             local=local,
             degree_scaler=degree_scaler,
             bias_mixing=bias_mixing,

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.any_graphs import graphs_of_any_kind, large_systems, random_codes
-from reference.ingredients import ring_of_bond
+from reference.ingredients import ring_of_bond, shared_rings
 from reference.literal import PlainGraph, counted_path_shares, distances, path_shares
 from reference.molecules import TIE_FREE, TIED, directed_graph, graph, molecule
 from reference.structures import (
@@ -30,13 +30,13 @@ from graphormer_sepnorm.graphs.structure_block import SAME_ATOM, UNREACHABLE
 
 
 def assert_as_enumerated(graphs: list[Data], hops: int) -> None:
-    """Every ordered pair: distance and shares; and one type per distinct (distance, shares)."""
+    """Every ordered pair: distance, shares, ring; one type for each that occur together."""
     store = GraphStore.from_graphs(graphs, hops)
     key_of_type: dict[int, tuple] = {}
     first_atom = 0
     for index, data in enumerate(graphs):
         plain = PlainGraph.of(data)
-        distance = distances(plain)
+        distance, ring = distances(plain), shared_rings(plain)
         types = pair_types(store, index)
         n = len(plain.atoms)
         for i in range(n):
@@ -51,7 +51,8 @@ def assert_as_enumerated(graphs: list[Data], hops: int) -> None:
                 number = types[i, j]
                 assert type_distance(store, number) == distance[i][j]
                 truth = path_shares(plain, distance, i, j, hops)
-                key = (distance[i][j], frozenset(truth.items()))
+                assert store.type_ring[number] == ring.get((i, j), 0)
+                key = (distance[i][j], ring.get((i, j), 0), frozenset(truth.items()))
                 if number not in key_of_type:
                     assert_shares(type_shares(store, number), truth)
                 assert key_of_type.setdefault(number, key) == key
@@ -86,6 +87,31 @@ RINGS = {
 def test_ring_sizes_of_molecules(smiles):
     store = GraphStore.from_graphs([molecule(smiles)], 3)
     assert store.ring_sizes.tolist() == RINGS[smiles]
+
+
+PAIR_RINGS = {
+    # Two atoms of naphthalene share a ring or none: each bond between the rings lies in both.
+    "c1ccc2ccccc2c1": {(0, 1): 6, (0, 5): 0, (3, 8): 6, (2, 4): 0, (0, 3): 6},
+    # Of the ring of four and that of six, the smaller.
+    "C1CC2CCCCC12": {(2, 7): 4, (0, 1): 4, (3, 6): 6, (0, 4): 0},
+    # The ring of six around a bridge is none of any bond.
+    "C1CC2CCC1C2": {(0, 1): 5, (0, 3): 0, (2, 5): 5, (0, 6): 5},
+    # Three rings of six, two of which each bond lies in.
+    "C1CC2CCC1CC2": {(0, 3): 6, (0, 7): 6, (3, 7): 6, (2, 5): 6},
+    # Opposite corners of a face of cubane, and of cubane.
+    "C12C3C4C1C5C2C3C45": {(0, 2): 4, (0, 7): 0},
+    "C1CC1.CCC": {(0, 1): 3, (0, 4): 0, (3, 4): 0},
+}
+
+
+@pytest.mark.parametrize("smiles", PAIR_RINGS)
+def test_rings_of_pairs(smiles):
+    store = GraphStore.from_graphs([molecule(smiles)], 3)
+    ring = store.type_ring[pair_types(store, 0)]
+    assert np.array_equal(ring, ring.T)
+    assert not ring.diagonal().any()
+    for pair, size in PAIR_RINGS[smiles].items():
+        assert ring[pair] == size, pair
 
 
 def test_rings_of_directed_bonds_are_closed_the_way_the_bonds_lead():

@@ -64,6 +64,8 @@ def test_shared_batch_norm_has_a_second_norm_in_first_place_only():
         ({"readout": "sum"}, 0),
         ({"readout": "both"}, 80),
         ({"local": "gine"}, 12 * (64 * 80 + 80**2)),
+        ({"local": "gine+rings"}, 12 * (64 * 80 + 80**2 + 2 * 8 * 80)),
+        ({"ring_bias": True}, 2 * 30 * 8),
         ({"encodings": "rrwp"}, 21 * 80 + 21 * 8),
         ({"encodings": "rings"}, 2 * 30 * 80),
         ({"degree_scaler": True}, 12 * 2 * 80),

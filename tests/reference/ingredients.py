@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 
@@ -20,6 +21,20 @@ def ring_of_bond(graph: PlainGraph, bond: tuple[int, int]) -> int | None:
     if not network.has_node(source) or not networkx.has_path(network, target, source):
         return None
     return networkx.shortest_path_length(network, target, source) + 1
+
+
+def shared_rings(graph: PlainGraph) -> dict[tuple[int, int], int]:
+    """Atoms of the smallest ring of any bond that two atoms lie in: of all of its ways back."""
+    shared: dict[tuple[int, int], int] = {}
+    for source, target in graph.bonds:
+        size = ring_of_bond(graph, (source, target))
+        if size is None:
+            continue
+        network = networkx.DiGraph(one for one in graph.bonds if one != (target, source))
+        for ring in networkx.all_shortest_paths(network, target, source):
+            for pair in itertools.permutations(ring, 2):
+                shared[pair] = min(size, shared.get(pair, size))
+    return shared
 
 
 @dataclass
@@ -78,7 +93,18 @@ class LiteralWithIngredients(Literal):
             for i in range(len(graph.atoms)):
                 for j in range(len(graph.atoms)):
                     table[i + 1][j + 1] = table[i + 1][j + 1] + self.walked("pairs", powers, i, j)
+        if self.config.ring_bias:
+            for (i, j), size in shared_rings(graph).items():
+                bias = self.shared("bias.rings", graph, (i, j), size)
+                table[i + 1][j + 1] = table[i + 1][j + 1] + bias
         return table
+
+    def shared(self, name: str, graph: PlainGraph, pair: tuple[int, int], size: int) -> Tensor:
+        """Rows of U up to the ring that two atoms share, of V too where a bond joins them."""
+        tables = [self.parameters[f"{name}.any"]]
+        if pair in graph.bonds:
+            tables.append(self.parameters[f"{name}.bonded"])
+        return torch.stack([table[: size - 2].sum(0) for table in tables]).sum(0)
 
     def mix(self, name: str, graph: PlainGraph, tokens: Tensor, bias: list[list[Tensor]]) -> Tensor:
         """Attention, scaled by degrees, and what atoms hear along their bonds."""
@@ -95,7 +121,7 @@ class LiteralWithIngredients(Literal):
         update = self.attention(f"{name}.attention", tokens, bias)
         if self.config.degree_scaler:
             update = self.scaled(f"{name}.degree_scaler", graph, update)
-        if self.config.local == "gine":
+        if self.config.local != "none":
             update = update + self.bond_messages(f"{name}.local", graph, tokens)
         return update
 
@@ -114,13 +140,18 @@ class LiteralWithIngredients(Literal):
         )
 
     def bond_messages(self, name: str, graph: PlainGraph, tokens: Tensor) -> Tensor:
-        """W times the sum of ReLU(h_j + e_ji) over the bonds j -> i; tokens [T, C]."""
+        """W times the sum of ReLU(h_j + e_ji) over bonds and rings j -> i; tokens [T, C]."""
         sums = [torch.zeros_like(row) for row in tokens]
         for (source, target), codes in graph.bonds.items():
             row = tokens[1 + source]
             for vector in self.embedded(f"{name}.bond.weight", self.bond_codes, codes):
                 row = row + vector
             sums[1 + target] = sums[1 + target] + row.clamp(min=0)
+        if self.config.local == "gine+rings":
+            for (source, target), size in shared_rings(graph).items():
+                row = tokens[1 + source]
+                row = row + self.shared(f"{name}.rings", graph, (source, target), size)
+                sums[1 + target] = sums[1 + target] + row.clamp(min=0)
         weight = self.parameters[f"{name}.output.weight"]
         return torch.stack([weight @ row for row in sums])
 

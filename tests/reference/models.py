@@ -27,11 +27,17 @@ INGREDIENTS: tuple[dict[str, Any], ...] = (
     {"local": "gine"},
     {"encodings": "rrwp", "walk_steps": 4},
     {"encodings": "rings"},
+    {"local": "gine+rings"},
+    {"ring_bias": True},
     {"degree_scaler": True},
     {"bias_mixing": True},
+    EVERYTHING | {"local": "gine+rings", "ring_bias": True},
     EVERYTHING | {"walk_steps": 3, "norm": "bn+bn"},
 )
 VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *INGREDIENTS)
+
+# Those that batches of constant shape serve.
+CAPTURED = tuple(one for one in VARIANTS if "rings" not in one.get("local", ""))
 
 
 def name_of(options: dict[str, Any]) -> str:

@@ -267,6 +267,7 @@ def test_afterwards_trainer_and_model_take_ordinary_steps(
     [
         ({"accumulate_grad_batches": 2}, {}, "accumulated gradients"),
         ({}, {"uniformity_weight": 0.1}, "the uniformity loss"),
+        ({}, {"local": "gine+rings"}, "local gine+rings"),
     ],
 )
 def test_what_cannot_be_captured_takes_the_ordinary_path(
