@@ -482,7 +482,7 @@ def test_simple_models_are_computed_once_for_all_runs(
     assert (ridge["validation"], ridge["test"]) == pytest.approx(
         (expected.validation[0], expected.test[0])
     )
-    said = f"ridge on Morgan fingerprints | \N{EN DASH} | \N{EN DASH} | {ridge['validation']:.4f}"
+    said = f"ridge on Morgan fingerprints | \N{EN DASH} | \N{EN DASH} | {ridge['validation']:.3f}"
     assert said in (place / "report.md").read_text()
 
     def again(*arguments: object) -> None:
