@@ -502,7 +502,8 @@ def test_learning_curve_of_a_resumed_run_is_whole(
     resumed = run("second", tmp_path / "first" / "checkpoints" / "last.ckpt")
     assert [len(early), len(whole)] == [1, 3]
     assert resumed == whole
-    assert whole[0].keys() == {"epoch", "step", "train_loss_epoch", "validation_mae"}
+    losses = {"train_loss_epoch", "validation_loss"}
+    assert whole[0].keys() == {"epoch", "step", "validation_mae"} | losses
     for name in ("straight", "first", "second"):
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
 
