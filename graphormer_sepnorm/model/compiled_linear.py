@@ -50,8 +50,10 @@ class _Linear(ctypes.Structure):
 
 def products_usable(values: Tensor) -> bool:
     """Whether compiled matrix products can take `values`, and are faster here than torch's."""
+    if not usable(values):  # first: torch.compile must not look into the library
+        return False
     compiled = library()
-    return usable(values) and compiled is not None and bool(compiled.products_are_fast())
+    return compiled is not None and bool(compiled.products_are_fast())
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
