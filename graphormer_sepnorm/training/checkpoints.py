@@ -219,10 +219,15 @@ class LastCheckpoint(Callback):
 
 
 class ValidateAtTheEnd(Callback):
-    """Ends a run that reaches max_steps in the middle of an epoch with a validation.
+    """Ends a run with a validation, wherever max_steps or the last epoch lies.
 
-    Lightning would stop without one, and a short run would have no best checkpoint.
+    Lightning would stop without one in the middle of an epoch, and after one that is not among
+    every ``check_val_every_n_epoch``: a short run would have no best checkpoint, and a long one
+    would never look at its last weights, which are often the best.
     """
+
+    def __init__(self) -> None:
+        self._every: int | None = None
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -230,3 +235,12 @@ class ValidateAtTheEnd(Callback):
         """Ask for the stop one moment earlier, in the way that includes a validation."""
         if trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps:
             trainer.should_stop = True
+        done = trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
+        if (done or trainer.should_stop) and trainer.check_val_every_n_epoch is not None:
+            self._every = self._every or trainer.check_val_every_n_epoch
+            trainer.check_val_every_n_epoch = 1  # this is asked next, before the epoch ends
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leave the trainer as it was: it may train for longer, min_epochs for one."""
+        if self._every is not None:
+            trainer.check_val_every_n_epoch, self._every = self._every, None

@@ -27,15 +27,23 @@ class LearningCurve(Callback):
         self.metric = metric
         self.monitored = monitored or metric
         self.history: list[dict[str, float]] = []
+        self._validated = False
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Note that the validation's values are of this epoch."""
+        self._validated = True
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Add a point."""
         values = trainer.callback_metrics
         point = {"epoch": float(trainer.current_epoch + 1), "step": float(trainer.global_step)}
-        for name in ("train_loss_epoch", "validation_loss", f"validation_{self.metric}"):
+        # Lightning keeps the values of the last validation through epochs without one.
+        of_validation = ("validation_loss", f"validation_{self.metric}") if self._validated else ()
+        for name in ("train_loss_epoch", *of_validation):
             if name in values:
                 point[name] = float(values[name])
         self.history.append(point)
+        self._validated = False
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Draw."""
