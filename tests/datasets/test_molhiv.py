@@ -159,11 +159,13 @@ import graphormer_sepnorm.datasets.molhiv as molhiv
 print("ogb" in sys.modules, len(started))
 import numpy as np
 molhiv.ogb_rocauc(np.array([0, 1]), np.array([0.0, 1.0]))
-changed = dict(os.environ) != before
+# Some releases of torch, scikit-learn and RDKit write down settings of their own.
+own = ("KMP_", "TORCHINDUCTOR_", "RDBASE")
+changed = [n for n, value in os.environ.items() if before.get(n) != value and not n.startswith(own)]
 print("ogb" in sys.modules, "outdated" in sys.modules, len(started), changed)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["False 0", "True False 0 False"]
+    assert done.stdout.splitlines() == ["False 0", "True False 0 []"]
     assert done.stderr == ""
 
 
