@@ -20,7 +20,7 @@ def say(capsys):
     module = GraphormerModule()
     module.model = small_model(vocabulary)
     parts = {"train": range(1200), "validation": range(2), "test": range(3)}
-    data = SimpleNamespace(splits=SimpleNamespace(name="esol", parts=parts))
+    data = SimpleNamespace(splits=SimpleNamespace(name="esol", parts=parts, report=None))
     trainer = SimpleNamespace(is_global_zero=True, datamodule=data)
 
     def said() -> str:
