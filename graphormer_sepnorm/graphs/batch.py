@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphormer_sepnorm.graphs.bonds import find_pairs, kinds_of_types, ring_kinds_of_types
+from graphormer_sepnorm.graphs.bonds import find_bonds, kinds_of_types
 from graphormer_sepnorm.graphs.packed_graphs import ranges
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
@@ -29,7 +30,7 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 # Meaning of the first numbers in `AttentionBlock.pair_type`; pair type t of the batch follows at
 # t + FIRST_ATOM_PAIR.
 PADDING_PAIR, TOKEN_PAIR, FIRST_ATOM_PAIR = 0, 1, 2
-# Kinds of pairs in one ring (`ring_kinds_of_types`); larger rings are taken as the largest.
+# Kinds of `GraphBatch.ring_pairs`; larger rings are taken as the largest.
 _LARGEST_RING = 32
 RING_KINDS = 2 * (_LARGEST_RING + 1)
 
@@ -81,8 +82,6 @@ class GraphBatch(_TensorRecord):
         bond_rows: int64 ``[k, K]``, embedding rows of the features of each kind of bond.
         bonds: int64 ``[3, E]``: packed rows from and to which a bond leads, and its kind. Those
             that only fill up lead to row R, which does not exist.
-        ring_pairs: int64 ``[3, F]``, likewise of ordered pairs of atoms that share a ring, with
-            their kind (`ring_kinds_of_types`). None: not looked for.
         blocks: Attention blocks; each graph is in exactly one.
         unpad: int64 ``[R]``, where each packed row stands in the flattened blocks, one after the
             other.
@@ -102,7 +101,6 @@ class GraphBatch(_TensorRecord):
     type_path: Tensor
     bond_rows: Tensor
     bonds: Tensor
-    ring_pairs: Tensor | None
     blocks: tuple[AttentionBlock, ...]
     unpad: Tensor
     targets: Tensor
@@ -113,6 +111,23 @@ class GraphBatch(_TensorRecord):
     def num_graphs(self) -> int:
         """B."""
         return len(self.graph_ids)
+
+    @cached_property
+    def ring_pairs(self) -> Tensor:
+        """Ordered pairs of atoms that share a ring, int64 ``[3, F]``, laid out as `bonds`.
+
+        Their kind is 2 r for rings of r atoms, and one more if a bond joins the two.
+        """
+        ring = self.type_ring.clamp(max=_LARGEST_RING)
+        kinds = torch.where(ring > 0, 2 * ring + (self.type_distance == 1), -1)
+        kinds = torch.cat([kinds.new_full((FIRST_ATOM_PAIR,), -1), kinds])
+        pairs = []
+        for block in self.blocks:
+            kind = kinds[block.pair_type]
+            graph, source, target = (kind >= 0).nonzero(as_tuple=True)
+            ends = block.rows[graph, source], block.rows[graph, target]
+            pairs.append(torch.stack([*ends, kind[graph, source, target]]))
+        return torch.cat(pairs, dim=1)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> GraphBatch:
         """Return the batch with all tensors on `device`."""
@@ -153,20 +168,11 @@ class Collator:
         sizes = store.num_atoms(graphs)
         atoms = ranges(store.first_atom[graphs], sizes)
         groups = self._groups(sizes)
-        placed = np.concatenate(groups)
-        order = graphs[placed]
+        order = graphs[np.concatenate(groups)]
         pairs = _parts(store.pair_type, store.first_pair[order], store.first_pair[order + 1])
         types, pairs = _used_types(pairs, len(store.type_distance))
         blocks, unpad = _attention_blocks(groups, sizes, pairs)
-        bonds, ring_pairs = (
-            _rows_of_pairs(
-                placed, sizes, pairs, np.concatenate([np.full(FIRST_ATOM_PAIR, -1), kinds])
-            )
-            for kinds in (
-                kinds_of_types(store, types),
-                ring_kinds_of_types(store, types, _LARGEST_RING),
-            )
-        )
+        kinds = np.concatenate([np.full(FIRST_ATOM_PAIR, -1), kinds_of_types(store, types)])
         return GraphBatch(
             atom_rows=_long(self._atom_rows[atoms]),
             in_degree=_long(store.in_degree[atoms]),
@@ -178,8 +184,7 @@ class Collator:
             type_ring=_long(store.type_ring[types]),
             type_path=self._paths(types),
             bond_rows=self._bond_rows,
-            bonds=bonds,
-            ring_pairs=ring_pairs,
+            bonds=_bonds(np.concatenate(groups), sizes, pairs, kinds),
             blocks=blocks,
             unpad=unpad,
             targets=torch.from_numpy(np.array(store.targets[graphs])),
@@ -243,11 +248,9 @@ def _attention_blocks(
     return tuple(blocks), torch.from_numpy(unpad)
 
 
-def _rows_of_pairs(
-    order: np.ndarray, sizes: np.ndarray, pairs: np.ndarray, kinds: np.ndarray
-) -> Tensor:
-    """Return `GraphBatch.bonds` or `.ring_pairs`; the graphs' pairs stand in this order."""
-    graph, source, target, kind = find_pairs(pairs, sizes[order], kinds)
+def _bonds(order: np.ndarray, sizes: np.ndarray, pairs: np.ndarray, kinds: np.ndarray) -> Tensor:
+    """Return `GraphBatch.bonds`; the graphs' pairs stand in this order."""
+    graph, source, target, kind = find_bonds(pairs, sizes[order], kinds)
     first_row = (len(sizes) + np.cumsum(sizes) - sizes)[order[graph]]
     return torch.from_numpy(np.stack([first_row + source, first_row + target, kind]))
 

@@ -1,4 +1,4 @@
-"""Bonds, and pairs of atoms in one ring, found among all pairs of atoms by their types."""
+"""The bonds of graphs, found among their pairs of atoms: those at distance 1."""
 
 from __future__ import annotations
 
@@ -16,27 +16,18 @@ def kinds_of_types(store: GraphStore, types: np.ndarray) -> np.ndarray:
     return kinds
 
 
-def ring_kinds_of_types(store: GraphStore, types: np.ndarray, largest: int) -> np.ndarray:
-    """Return for each of some pair types its kind of pair in one ring, -1 where it is none.
-
-    That is 2 r for rings of r atoms, one more if a bond joins the two; r is at most `largest`.
-    """
-    ring = np.minimum(store.type_ring[types], largest).astype(np.int64)
-    return np.where(ring > 0, 2 * ring + (store.type_distance[types] == 1), -1)
-
-
-def find_pairs(
+def find_bonds(
     pairs: np.ndarray, sizes: np.ndarray, kinds: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """List the pairs of several graphs that are of some kind, such as the directed bonds.
+    """List the directed bonds of several graphs.
 
     Args:
         pairs: Type of each ordered pair of atoms, row-major within a graph, graph after graph.
         sizes: Atoms of each graph.
-        kinds: Kind of each type, -1 for those that are not listed.
+        kinds: Kind of bond of each type, -1 where it is none.
 
     Returns:
-        Of each, in the order of `pairs`: graph, the atoms from and to which it leads (numbers
+        Of each bond, in the order of `pairs`: graph, the atoms from and to which it leads (numbers
         within the graph), kind.
     """
     place = np.flatnonzero((kinds >= 0)[pairs])

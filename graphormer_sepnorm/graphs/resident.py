@@ -32,7 +32,7 @@ from graphormer_sepnorm.graphs.batch import (
     AttentionBlock,
     GraphBatch,
 )
-from graphormer_sepnorm.graphs.bonds import find_pairs, kinds_of_types
+from graphormer_sepnorm.graphs.bonds import find_bonds, kinds_of_types
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
@@ -141,7 +141,7 @@ class ResidentGraphs:
 
         sizes = np.diff(store.first_atom)
         kinds = kinds_of_types(store, np.arange(len(store.type_distance)))
-        graph, source, target, kind = find_pairs(np.asarray(store.pair_type), sizes, kinds)
+        graph, source, target, kind = find_bonds(np.asarray(store.pair_type), sizes, kinds)
         number = np.bincount(graph, minlength=len(sizes))
         # One more, so that there is something to take where no graph has a bond.
         ends = [np.append(part, 0) for part in (source, target, kind)]
@@ -163,7 +163,7 @@ class ResidentGraphs:
     def batch(self, graphs: Tensor, shape: BatchShape) -> GraphBatch:
         """Cut a batch.
 
-        It is the `Collator`'s, padded, with all pair types of the store, without `ring_pairs`.
+        It is the `Collator`'s, padded, with all pair types of the store.
 
         Args:
             graphs: Numbers of the graphs, int64 ``[B]``, on the device.
@@ -207,7 +207,6 @@ class ResidentGraphs:
             type_path=self._type_path,
             bond_rows=self._bond_rows,
             bonds=self._cut_bonds(graphs, count + ends - sizes, shape),
-            ring_pairs=None,
             blocks=tuple(blocks),
             unpad=torch.cat([slot, torch.where(real, slot[owner] + 1 + within, 0)]),
             targets=self._targets[graphs],

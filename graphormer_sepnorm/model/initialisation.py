@@ -28,8 +28,7 @@ def initialise(model: nn.Module, layers: int, seed: int) -> None:
     other tables are drawn from N(0, 0.02). Norms start as the identity (one that is neither
     LayerNorm nor BatchNorm as it was made), and so does what changes
     Graphormer's own numbers (`BiasMixing`, `DegreeScaler`) or must not be random where no training
-    molecule reaches it (`RingEncoding`,
-    `SharedRing`).
+    molecule reaches it (`RingEncoding`, `SharedRing`).
 
     Args:
         model: All of its parameters and BatchNorm statistics are set.

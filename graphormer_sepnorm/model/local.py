@@ -13,7 +13,6 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.batch import RING_KINDS, GraphBatch
 from graphormer_sepnorm.model.compiled import usable
 from graphormer_sepnorm.model.compiled_linear import Linear
@@ -52,15 +51,9 @@ class BondMessages(nn.Module):
         self.output = Linear(width, width, bias=False)
 
     def forward(self, rows: Tensor, batch: GraphBatch) -> Tensor:
-        """Return what the packed rows ``[R, C]`` are told by their neighbours, ``[R, C]``.
-
-        Raises:
-            DataError: Atoms of a ring send each other messages, and the batch does not know them.
-        """
+        """Return what the packed rows ``[R, C]`` are told by their neighbours, ``[R, C]``."""
         values, ways = self.bond(batch.bond_rows).sum(1), batch.bonds
         if self.rings is not None:
-            if batch.ring_pairs is None:
-                raise DataError("gine+rings needs a batch with `ring_pairs`, this one has none")
             kind = torch.arange(RING_KINDS, device=rows.device)
             of_rings = self.rings(kind // 2, kind % 2 == 1)
             source, target, kind = batch.ring_pairs

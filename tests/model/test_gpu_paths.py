@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from reference.models import CAPTURED, name_of, relative_error, small_model, stored
+from reference.models import VARIANTS, name_of, relative_error, small_model, stored
 from reference.molecules import TIED, molecule
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, TOKEN_PAIR
@@ -79,7 +79,7 @@ def test_no_row_is_looked_up_by_more_pairs_than_the_commonest_of_atoms(padded, m
     assert [groups(indices) > of_atoms for indices in looked_up] == [True, False]
 
 
-@pytest.mark.parametrize("options", CAPTURED, ids=name_of)
+@pytest.mark.parametrize("options", VARIANTS, ids=name_of)
 def test_model_is_the_same_with_the_spread_look_up(options, padded, monkeypatch):
     vocabulary, batch = padded
     model = small_model(vocabulary, **options).train()

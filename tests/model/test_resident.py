@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.models import CAPTURED, name_of, relative_error, small_model, stored
+from reference.models import VARIANTS, name_of, relative_error, small_model, stored
 from reference.molecules import TIED, directed_graph, molecule
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, Collator, GraphBatch
@@ -98,7 +98,7 @@ def run(model: Graphormer, batch: GraphBatch):
 
 @pytest.mark.parametrize("position", ["pre", "post"])
 @pytest.mark.parametrize("shape", [ROOMY, DIVIDED, None], ids=["padded", "two blocks", "exact"])
-@pytest.mark.parametrize("options", CAPTURED, ids=name_of)
+@pytest.mark.parametrize("options", VARIANTS, ids=name_of)
 def test_model_gives_the_same(graphs, options, shape, position):
     store, vocabulary, resident = graphs
     shape = shape or BatchShape.of(store.num_atoms(np.array(CHOSEN)))

@@ -36,9 +36,6 @@ INGREDIENTS: tuple[dict[str, Any], ...] = (
 )
 VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *INGREDIENTS)
 
-# Those that batches of constant shape serve.
-CAPTURED = tuple(one for one in VARIANTS if "rings" not in one.get("local", ""))
-
 
 def name_of(options: dict[str, Any]) -> str:
     """Name of a variant for a test."""
