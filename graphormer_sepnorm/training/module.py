@@ -427,12 +427,7 @@ class GraphormerModule(LightningModule):
     def seed_dropout(self, batch_idx: int) -> None:
         """Seed the random numbers of a batch of the current epoch."""
         seed = stable_seed(self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank)
-        if self.device.type == "cpu":
-            # For accelerators that were never used, torch.manual_seed writes down the stack each
-            # time: a hundredth of a step.
-            torch.default_generator.manual_seed(seed)
-        else:
-            torch.manual_seed(seed)
+        torch.manual_seed(seed)
 
     def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Sum of the losses of the labels of a batch that are present, and their number."""

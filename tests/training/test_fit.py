@@ -89,33 +89,6 @@ def test_every_batch_of_every_epoch_seed_and_process_has_its_own_dropout(
     assert len({*seeds.values}) == len(seeds.values) == 3 * 2 * 2
 
 
-def test_seeding_dropout_on_a_cpu_leaves_accelerators_alone(
-    make_module: MakeModule,
-    make_data: MakeData,
-    make_trainer: MakeTrainer,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Draws(Callback):
-        def __init__(self) -> None:
-            self.draws: list[tuple[int, torch.Tensor]] = []
-
-        def on_train_start(self, *_: Any) -> None:
-            monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("of all devices"))
-
-        def on_train_batch_end(self, trainer: Trainer, module: GraphormerModule, *_: Any) -> None:
-            module.seed_dropout(7)
-            self.draws.append((torch.initial_seed(), torch.rand(4)))
-
-    draws = Draws()
-    make_trainer(callbacks=[draws], limit_train_batches=1, max_epochs=1).fit(
-        make_module(), make_data()
-    )
-    monkeypatch.undo()
-    ((seed, drawn),) = draws.draws
-    torch.manual_seed(seed)
-    assert torch.equal(torch.rand(4), drawn)
-
-
 def test_every_epoch_has_its_own_order(
     make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
 ) -> None:
