@@ -26,18 +26,7 @@ typedef struct {
 #define BLOCK 70
 #define SUMMED 96
 
-INLINE int linear_pack_body(const Linear *a, int most) {
-    const int64_t vectors = vectors_of(a->columns);
-    int64_t start;
-    for (int64_t panel = 0; panel * most < vectors; panel++) {
-        const int64_t count = panel_vectors(vectors, most, panel, &start);
-        pack_panel(a->packed + start * WIDE * a->depth, a->matrix, a->matrix_row, a->matrix_column,
-                   a->depth, start * WIDE, a->columns, count);
-    }
-    return 0;
-}
-
-INLINE int linear_rows_body(const Linear *a, int64_t first, int64_t last, int most, int few) {
+INLINE int linear_rows_body(const Linear *a, int64_t first, int64_t last) {
     const int64_t vectors = vectors_of(a->columns);
     float *bias = NULL;
     if (a->bias) {
@@ -48,14 +37,14 @@ INLINE int linear_rows_body(const Linear *a, int64_t first, int64_t last, int mo
     for (int64_t r = first; r < last; r += BLOCK) {
         const int64_t count = last - r < BLOCK ? last - r : BLOCK;
         int64_t start;
-        for (int64_t panel = 0; panel * most < vectors; panel++) {
-            const int64_t n = panel_vectors(vectors, most, panel, &start);
+        for (int64_t panel = 0; panel < panels_of(vectors); panel++) {
+            const int64_t n = panel_vectors(vectors, panel, &start);
             const Strip s = {a->input + r * a->depth, a->depth, 1,
                              a->packed + start * WIDE * a->depth, a->depth,
                              bias ? bias + start * WIDE : NULL,
                              a->output + r * a->columns + start * WIDE, a->columns,
                              a->columns - start * WIDE, 0};
-            any_strip(&s, count, n, most, few);
+            any_strip(&s, count, n);
         }
     }
     free(bias);
@@ -63,7 +52,7 @@ INLINE int linear_rows_body(const Linear *a, int64_t first, int64_t last, int mo
 }
 
 /* Outputs `first` to `last - 1` of the gradients of weight and bias. */
-INLINE int linear_weights_body(const Linear *a, int64_t first, int64_t last, int most, int few) {
+INLINE int linear_weights_body(const Linear *a, int64_t first, int64_t last) {
     const int64_t vectors = vectors_of(a->columns), width = vectors * WIDE, own = last - first;
     float *packed = malloc(sizeof(float) * SUMMED * width);
     float *sums = calloc(own * width, sizeof(float));
@@ -77,13 +66,13 @@ INLINE int linear_weights_body(const Linear *a, int64_t first, int64_t last, int
         const int64_t count = a->rows - r < SUMMED ? a->rows - r : SUMMED;
         const float *gradient = a->gradient + r * a->outputs + first;
         int64_t start;
-        for (int64_t panel = 0; panel * most < vectors; panel++) {
-            const int64_t n = panel_vectors(vectors, most, panel, &start);
+        for (int64_t panel = 0; panel < panels_of(vectors); panel++) {
+            const int64_t n = panel_vectors(vectors, panel, &start);
             pack_panel(packed, a->input + r * a->columns, a->columns, 1, count, start * WIDE,
                        a->columns, n);
             const Strip s = {gradient, 1, a->outputs, packed, count, NULL,
                              sums + start * WIDE, width, n * WIDE, 1};
-            any_strip(&s, own, n, most, few);
+            any_strip(&s, own, n);
         }
         if (a->bias_gradient)
             for (int64_t n = 0; n < own; n += WIDE) {
@@ -106,15 +95,22 @@ INLINE int linear_weights_body(const Linear *a, int64_t first, int64_t last, int
     return 0;
 }
 
-EXPORT_WITH_REGISTERS(linear_rows, Linear)
-EXPORT_WITH_REGISTERS(linear_weights, Linear)
-
-/* Whether the tiles are worth it: without AVX-512 they do not fit into registers, and the libraries
- * behind torch are several times as fast. */
-EXPORT int products_are_fast(void) { return HAS_AVX512; }
-
-/* Pack the matrix for `linear_rows`. */
-EXPORT int linear_pack(const Linear *a, int64_t first, int64_t last) {
-    (void)first, (void)last;
-    return linear_pack_body(a, HAS_AVX512 ? MOST_VECTORS : 1);
+/* Pack the matrix for `linear_rows`; not divided between threads. */
+INLINE int linear_pack_body(const Linear *a, int64_t first, int64_t last) {
+    const int64_t vectors = vectors_of(a->columns);
+    int64_t start;
+    for (int64_t panel = first; panel < panels_of(vectors); panel++) {
+        const int64_t count = panel_vectors(vectors, panel, &start);
+        pack_panel(a->packed + start * WIDE * a->depth, a->matrix, a->matrix_row, a->matrix_column,
+                   a->depth, start * WIDE, a->columns, count);
+    }
+    (void)last;
+    return 0;
 }
+
+EXPORT_TILED(linear_pack, Linear)
+EXPORT_TILED(linear_rows, Linear)
+EXPORT_TILED(linear_weights, Linear)
+
+/* Whether these functions, and that of newton_schulz.c, can run here and are faster than torch's. */
+EXPORT int products_are_fast(void) { return TILES_ARE_FAST; }

@@ -8,19 +8,22 @@
 
 #include "vector.h"
 
-/* Sixteen floats: one AVX-512 register, two of AVX2, four of SSE or NEON. */
+/* Sixteen floats: one AVX-512 register. */
 #define WIDE 16
 typedef float wides __attribute__((vector_size(4 * WIDE), aligned(4), may_alias));
 
 #define UNROLLED _Pragma("GCC unroll 16")
-/* Rows of a tile for panels of 1 to 5 vectors where there are 32 wide registers. */
+/* Of a tile, in 32 registers; see `any_strip`. */
 #define MOST_ROWS 14
 #define MOST_VECTORS 5
+
 INLINE int64_t vectors_of(int64_t columns) { return (columns + WIDE - 1) / WIDE; }
 
+INLINE int64_t panels_of(int64_t vectors) { return (vectors + MOST_VECTORS - 1) / MOST_VECTORS; }
+
 /* Vectors of panel number `panel`, and in `start` those before it: as even as can be. */
-INLINE int64_t panel_vectors(int64_t vectors, int64_t most, int64_t panel, int64_t *start) {
-    const int64_t panels = (vectors + most - 1) / most;
+INLINE int64_t panel_vectors(int64_t vectors, int64_t panel, int64_t *start) {
+    const int64_t panels = panels_of(vectors);
     *start = vectors * panel / panels;
     return vectors * (panel + 1) / panels - *start;
 }
@@ -85,12 +88,7 @@ INLINE void strip(const Strip *s, int64_t count, int m, int n) {
              s->to + i * s->stride, s->stride, s->columns, s->adding, 1, n);
 }
 
-/* `most`: vectors of a panel; where it is 1, registers are few and `few` rows fill them. */
-INLINE void any_strip(const Strip *s, int64_t count, int64_t vectors, int most, int few) {
-    if (most == 1) {
-        strip(s, count, few, 1);
-        return;
-    }
+INLINE void any_strip(const Strip *s, int64_t count, int64_t vectors) {
     switch (vectors) {
         case 1: strip(s, count, 14, 1); break;
         case 2: strip(s, count, 10, 2); break;
@@ -119,28 +117,20 @@ INLINE void pack_panel(float *to, const float *from, int64_t row, int64_t column
         memset(to + k * width + filled, 0, 4 * (width - filled));
 }
 
-/* Exports a function whose body is told what fits into the registers of the processor: vectors of a
- * panel, and rows of a tile where a panel has one. */
+/* Exports a function whose body is the inline function `NAME_body`, for processors with AVX-512: on
+ * others the tiles do not fit into the registers, and the libraries behind torch are several times as
+ * fast; see `products_are_fast`. */
 #if defined(__x86_64__)
-#define FEW 2
-#define EXPORT_WITH_REGISTERS(name, type)                                                            \
-    AVX512 static int name##_avx512(const type *a, int64_t first, int64_t last) {            \
-        return name##_body(a, first, last, MOST_VECTORS, 0);                                   \
-    }                                                                                          \
-    AVX2 static int name##_avx2(const type *a, int64_t first, int64_t last) {                \
-        return name##_body(a, first, last, 1, 6);                                              \
-    }                                                                                          \
-    EXPORT int name(const type *a, int64_t first, int64_t last) {                            \
-        if (HAS_AVX512) return name##_avx512(a, first, last);                                  \
-        if (HAS_AVX2) return name##_avx2(a, first, last);                                      \
-        return name##_body(a, first, last, 1, FEW);                                            \
+#define TILES_ARE_FAST HAS_AVX512
+#define EXPORT_TILED(name, type)                                                  \
+    AVX512 EXPORT int name(const type *a, int64_t first, int64_t last) {          \
+        return name##_body(a, first, last);                                       \
     }
 #else
-#define FEW 6
-#define HAS_AVX512 0
-#define EXPORT_WITH_REGISTERS(name, type)                                 \
-    EXPORT int name(const type *a, int64_t first, int64_t last) { \
-        return name##_body(a, first, last, 1, FEW);                 \
+#define TILES_ARE_FAST 0
+#define EXPORT_TILED(name, type)                                                  \
+    EXPORT int name(const type *a, int64_t first, int64_t last) {                 \
+        return name##_body(a, first, last);                                       \
     }
 #endif
 
