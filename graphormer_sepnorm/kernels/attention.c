@@ -33,15 +33,13 @@ typedef struct {
     float *softmax; /* largest logits and inverse sums; NULL in forward: there is no backward */
     const float *output_gradient;
     float *projected_gradient;
-    float *bias_gradient;
+    float *bias_gradient; /* laid out as `bias`; NULL: it is not wanted */
+    int32_t adding;       /* whether the bias's gradient is added to what stands there */
     const int64_t *pair_type; /* [graphs][max_tokens queries][max_tokens keys] */
     const float *table;       /* [types][H] */
     double *table_gradient;
-    int64_t graphs;
-    float *pair_bias; /* [H][graphs][max_tokens queries][max_tokens keys] */
-    const float *mixing; /* [H][H] */
+    const float *mixing; /* [H][H], shares of all biases in that of each head; NULL: its own */
     float *mixing_gradient; /* [graphs][H][H], of each graph alone */
-    float *mixed_bias;      /* laid out as `bias` */
 } Attention;
 
 enum { QUERY, KEY, VALUE };
@@ -53,26 +51,149 @@ enum { QUERY, KEY, VALUE };
 
 INLINE int64_t lanes(int64_t tokens) { return (tokens + LANES - 1) / LANES * LANES; }
 
-/* Copy the channels of one head of all tokens, transposed and zero beyond the last token. */
-INLINE void transposed(float *to, const float *from, const int64_t *rows, int64_t stride,
-                       int64_t tokens, float scale, int d) {
-    int64_t width = lanes(tokens);
-    UNROLLED for (int c = 0; c < d; c++)
-        for (int64_t i = tokens; i < width; i++) to[c * width + i] = 0;
-    for (int64_t i = 0; i < tokens; i++) {
-        const float *row = from + rows[i] * stride;
-        UNROLLED for (int c = 0; c < d; c++) to[c * width + i] = row[c] * scale;
+/* Numbers of heads that there is code for, beside that for any number. */
+#define FOR_EACH_HEADS(CASE) CASE(4) CASE(6) CASE(8)
+
+/* The mixture of the biases of all heads, `size` numbers each, that one head has. */
+INLINE void mixture(const float *bias, const float *shares, float *to, int64_t size, int64_t heads) {
+    for (int64_t e = 0; e < size; e += LANES) {
+        floats sum = all_equal(0);
+        UNROLLED for (int64_t g = 0; g < heads; g++) sum += load(bias + g * size + e) * shares[g];
+        store(to + e, sum);
     }
 }
 
-INLINE void forward_head(const Attention *a, int64_t graph, int64_t head, float *scratch, int d) {
+/* The bias of a head of a graph: [T keys][S queries], in `mixed` if it is a mixture. */
+INLINE const float *bias_of(const Attention *a, int64_t graph, int64_t head, float *mixed) {
+    const int64_t size = a->num_tokens[graph] * lanes(a->num_tokens[graph]);
+    const float *bias = a->bias + a->bias_start[graph];
+    if (!a->mixing) return bias + head * size;
+    const float *shares = a->mixing + head * a->heads;
+#define CASE(n) \
+    case n: mixture(bias, shares, mixed, size, n); break;
+    switch (a->heads) {
+        FOR_EACH_HEADS(CASE)
+        default: mixture(bias, shares, mixed, size, a->heads);
+    }
+#undef CASE
+    return mixed;
+}
+
+/* The gradient of bias `g` of a graph from those of the mixtures, `slopes`, and the gradients of
+ * its shares in all of them. */
+INLINE void unmix(const float *bias, const float *slopes, const float *mixing, float *to,
+                  float *own, int64_t size, int64_t g, int64_t heads, int adding) {
+    floats products[MOST_HEADS];
+    UNROLLED for (int64_t h = 0; h < heads; h++) products[h] = all_equal(0);
+    for (int64_t e = 0; e < size; e += LANES) {
+        const floats value = load(bias + g * size + e);
+        floats sum = adding ? load(to + g * size + e) : all_equal(0);
+        UNROLLED for (int64_t h = 0; h < heads; h++) {
+            const floats of_head = load(slopes + h * size + e);
+            sum += of_head * mixing[h * heads + g];
+            products[h] += of_head * value;
+        }
+        store(to + g * size + e, sum);
+    }
+    UNROLLED for (int64_t h = 0; h < heads; h++) {
+        float total = 0;
+        for (int lane = 0; lane < LANES; lane++) total += products[h][lane];
+        own[h * heads + g] = total;
+    }
+}
+
+/* The same for any number of heads. */
+INLINE void unmix_any(const float *bias, const float *slopes, const float *mixing, float *to,
+                      float *own, int64_t size, int64_t g, int64_t heads, int adding) {
+    for (int64_t e = 0; e < size; e += LANES) {
+        floats sum = adding ? load(to + g * size + e) : all_equal(0);
+        for (int64_t h = 0; h < heads; h++)
+            sum += load(slopes + h * size + e) * mixing[h * heads + g];
+        store(to + g * size + e, sum);
+    }
+    for (int64_t h = 0; h < heads; h++) {
+        floats sum = all_equal(0);
+        for (int64_t e = 0; e < size; e += LANES)
+            sum += load(slopes + h * size + e) * load(bias + g * size + e);
+        float total = 0;
+        for (int lane = 0; lane < LANES; lane++) total += sum[lane];
+        own[h * heads + g] = total;
+    }
+}
+
+/* Gradients of a graph's bias and of its mixing from those of what its heads had, `slopes`. */
+INLINE void bias_gradients(const Attention *a, int64_t graph, const float *slopes) {
+    const int64_t heads = a->heads, size = a->num_tokens[graph] * lanes(a->num_tokens[graph]);
+    const float *bias = a->bias + a->bias_start[graph];
+    float *to = a->bias_gradient + a->bias_start[graph];
+    if (!a->mixing) {
+        for (int64_t e = 0; e < heads * size; e += LANES)
+            store(to + e, load(slopes + e) + (a->adding ? load(to + e) : all_equal(0)));
+        return;
+    }
+    float *own = a->mixing_gradient + graph * heads * heads;
+#define CASE(n) \
+    case n: unmix(bias, slopes, a->mixing, to, own, size, g, n, a->adding); break;
+    for (int64_t g = 0; g < heads; g++) switch (heads) {
+            FOR_EACH_HEADS(CASE)
+            default: unmix_any(bias, slopes, a->mixing, to, own, size, g, heads, a->adding);
+        }
+#undef CASE
+}
+
+/* Where a block of LANES channels begins: the last may overlap the one before. */
+#define FOR_EACH_BLOCK(c, d) \
+    for (int c##_ = 0, c = 0; c##_ < (d); c##_ += LANES, c = c##_ + LANES <= (d) ? c##_ : (d) - LANES)
+
+/* Copy the channels of one head of all tokens, transposed and zero beyond the last token. */
+INLINE void transposed(float *to, const float *from, const int64_t *rows, int64_t stride,
+                       int64_t tokens, float scale, int d) {
+    static const float nothing[LANES];
+    const int64_t width = lanes(tokens);
+    if (d < LANES) {
+        UNROLLED for (int c = 0; c < d; c++)
+            for (int64_t i = 0; i < width; i++)
+                to[c * width + i] = i < tokens ? from[rows[i] * stride + c] * scale : 0;
+        return;
+    }
+    for (int64_t i = 0; i < width; i += LANES)
+        UNROLLED FOR_EACH_BLOCK(c, d) {
+            floats block[LANES];
+            UNROLLED for (int lane = 0; lane < LANES; lane++)
+                block[lane] = load(i + lane < tokens ? from + rows[i + lane] * stride + c : nothing) * scale;
+            transpose(block);
+            UNROLLED for (int lane = 0; lane < LANES; lane++)
+                store(to + (c + lane) * width + i, block[lane]);
+        }
+}
+
+/* The other way: channels of LANES tokens from token `i` on, to the rows of those that exist. */
+INLINE void store_rows(float *to, const floats *channels, const int64_t *rows, int64_t stride,
+                       int64_t i, int64_t tokens, int d) {
+    const int64_t count = tokens - i < LANES ? tokens - i : LANES;
+    if (d < LANES) {
+        for (int64_t lane = 0; lane < count; lane++)
+            UNROLLED for (int c = 0; c < d; c++) to[rows[i + lane] * stride + c] = channels[c][lane];
+        return;
+    }
+    UNROLLED FOR_EACH_BLOCK(c, d) {
+        floats block[LANES];
+        UNROLLED for (int lane = 0; lane < LANES; lane++) block[lane] = channels[c + lane];
+        transpose(block);
+        UNROLLED for (int lane = 0; lane < LANES; lane++)
+            if (lane < count) store(to + rows[i + lane] * stride + c, block[lane]);
+    }
+}
+
+INLINE void forward_head(const Attention *a, int64_t graph, int64_t head, const float *bias,
+                         float *scratch, int d) {
     const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
     const int64_t stride = 3 * a->heads * d;
     const int64_t *rows = a->rows + graph * a->max_tokens;
     const float *query = a->projected + head * d;
     const float *key = query + KEY * a->heads * d, *value = query + VALUE * a->heads * d;
     const int64_t bias_at = a->bias_start[graph] + head * tokens * width;
-    float *queries = scratch, *logits = queries + d * width, *mixed_values = logits + tokens * LANES;
+    float *queries = scratch, *logits = queries + d * width;
 
     transposed(queries, query, rows, stride, tokens, a->scale, d);
     for (int64_t i = 0; i < width; i += LANES) {
@@ -80,7 +201,7 @@ INLINE void forward_head(const Attention *a, int64_t graph, int64_t head, float 
         UNROLLED for (int c = 0; c < d; c++) q[c] = load(queries + c * width + i);
         for (int64_t j = 0; j < tokens; j++) {
             const float *k = key + rows[j] * stride;
-            floats logit = load(a->bias + bias_at + j * width + i);
+            floats logit = load(bias + j * width + i);
             floats logit_too = all_equal(0);
             UNROLLED for (int c = 0; c < d; c += 2) {
                 logit += q[c] * k[c];
@@ -101,11 +222,8 @@ INLINE void forward_head(const Attention *a, int64_t graph, int64_t head, float 
             UNROLLED for (int c = 0; c < d; c++) mix[c] += weight * v[c];
         }
         const floats inverse = 1 / sum;
-        UNROLLED for (int c = 0; c < d; c++) store(mixed_values + c * LANES, mix[c] * inverse);
-        for (int64_t lane = 0; lane < LANES && i + lane < tokens; lane++) {
-            float *out = a->output + rows[i + lane] * a->heads * d + head * d;
-            UNROLLED for (int c = 0; c < d; c++) out[c] = mixed_values[c * LANES + lane];
-        }
+        UNROLLED for (int c = 0; c < d; c++) mix[c] *= inverse;
+        store_rows(a->output + head * d, mix, rows, a->heads * d, i, tokens, d);
         if (a->softmax) {
             float *softmax = a->softmax + a->softmax_start[graph] + 2 * head * width + i;
             store(softmax, largest);
@@ -120,14 +238,17 @@ INLINE void widened(float *to, const float *from, const int64_t *rows, int64_t s
     const int wide = (d + LANES - 1) / LANES * LANES;
     for (int64_t i = 0; i < tokens; i++) {
         const float *row = from + rows[i] * stride;
-        UNROLLED for (int c = 0; c < d; c++) to[i * wide + c] = row[c] * scale;
-        for (int c = d; c < wide; c++) to[i * wide + c] = 0;
+        store(to + i * wide + wide - LANES, all_equal(0));
+        if (d < LANES)
+            UNROLLED for (int c = 0; c < d; c++) to[i * wide + c] = row[c] * scale;
+        else
+            UNROLLED FOR_EACH_BLOCK(c, d) store(to + i * wide + c, load(row + c) * scale);
     }
 }
 
 typedef struct {
     const float *query_rows, *gradient_rows; /* [T][wide], of queries and of the output */
-    const float *logits, *weights;           /* [T keys][S queries]: dS, and P with dropout */
+    const float *slopes, *weights;           /* [T keys][S queries]: dS, and P with dropout */
     int64_t tokens, width;
 } KeysAndValues;
 
@@ -143,7 +264,7 @@ INLINE void key_gradients(const KeysAndValues *of, float *gradient, const int64_
         UNROLLED for (int p = 0; p < parts; p++) keys[n][p] = values[n][p] = all_equal(0);
     for (int64_t i = 0; i < of->tokens; i++)
         UNROLLED for (int n = 0; n < count; n++) {
-            const float slope = of->logits[(j + n) * of->width + i];
+            const float slope = of->slopes[(j + n) * of->width + i];
             const float weight = of->weights[(j + n) * of->width + i];
             UNROLLED for (int p = 0; p < parts; p++) {
                 keys[n][p] += load(of->query_rows + i * wide + p * LANES) * slope;
@@ -152,14 +273,16 @@ INLINE void key_gradients(const KeysAndValues *of, float *gradient, const int64_
         }
     UNROLLED for (int n = 0; n < count; n++) {
         float *to = gradient + rows[j + n] * 3 * part;
-        UNROLLED for (int c = 0; c < d; c++) {
-            to[KEY * part + c] = keys[n][c / LANES][c % LANES];
-            to[VALUE * part + c] = values[n][c / LANES][c % LANES];
+        UNROLLED for (int p = 0; p < parts; p++) {
+            store_first(to + KEY * part + p * LANES, keys[n][p], d - p * LANES);
+            store_first(to + VALUE * part + p * LANES, values[n][p], d - p * LANES);
         }
     }
 }
 
-INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, float *scratch, int d) {
+/* Gradients of query, key and value; that of the bias goes to `slopes`, [T keys][S queries]. */
+INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, const float *bias,
+                          float *slopes, float *scratch, int d) {
     const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
     const int64_t part = a->heads * d, stride = 3 * part;
     const int wide = (d + LANES - 1) / LANES * LANES;
@@ -169,26 +292,28 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, float
     float *gradient = a->projected_gradient + head * d;
     const int64_t bias_at = a->bias_start[graph] + head * tokens * width;
     const float *softmax = a->softmax + a->softmax_start[graph] + 2 * head * width;
-    float *queries = scratch, *gradients = queries + d * width, *inner = gradients + d * width;
-    float *weights = inner + width, *logits = weights + tokens * width;
-    float *query_rows = logits + tokens * width, *gradient_rows = query_rows + tokens * wide;
-    float *lane_values = gradient_rows + tokens * wide;
+    float *queries = scratch, *gradients = queries + d * width, *outputs = gradients + d * width;
+    float *inner = outputs + d * width;
+    float *weights = inner + width;
+    float *query_rows = weights + tokens * width, *gradient_rows = query_rows + tokens * wide;
 
     transposed(queries, query, rows, stride, tokens, a->scale, d);
     transposed(gradients, a->output_gradient + head * d, rows, part, tokens, 1, d);
     widened(query_rows, query, rows, stride, tokens, a->scale, d);
     widened(gradient_rows, a->output_gradient + head * d, rows, part, tokens, 1, d);
-    for (int64_t i = 0; i < width; i++) inner[i] = 0;
-    for (int64_t i = 0; i < tokens; i++) {
-        const float *out = a->output + rows[i] * part + head * d;
-        UNROLLED for (int c = 0; c < d; c++) inner[i] += out[c] * gradient_rows[i * wide + c];
+    transposed(outputs, a->output + head * d, rows, part, tokens, 1, d);
+    for (int64_t i = 0; i < width; i += LANES) {
+        floats sum = all_equal(0);
+        UNROLLED for (int c = 0; c < d; c++)
+            sum += load(outputs + c * width + i) * load(gradients + c * width + i);
+        store(inner + i, sum);
     }
     for (int64_t i = 0; i < width; i += LANES) {
         floats query_gradient[MOST_CHANNELS];
         UNROLLED for (int c = 0; c < d; c++) query_gradient[c] = all_equal(0);
         for (int64_t j = 0; j < tokens; j++) {
             const float *k = key + rows[j] * stride, *v = value + rows[j] * stride;
-            floats logit = load(a->bias + bias_at + j * width + i), slope = all_equal(0);
+            floats logit = load(bias + j * width + i), slope = all_equal(0);
             floats logit_too = all_equal(0), slope_too = all_equal(0);
             UNROLLED for (int c = 0; c < d; c += 2) {
                 logit += load(queries + c * width + i) * k[c];
@@ -206,17 +331,13 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, float
             }
             floats logit_gradient = weight * (slope - load(inner + i));
             store(weights + j * width + i, kept);
-            store(logits + j * width + i, logit_gradient);
-            store(a->bias_gradient + bias_at + j * width + i, logit_gradient);
+            store(slopes + j * width + i, logit_gradient);
             UNROLLED for (int c = 0; c < d; c++) query_gradient[c] += logit_gradient * k[c];
         }
-        UNROLLED for (int c = 0; c < d; c++) store(lane_values + c * LANES, query_gradient[c] * a->scale);
-        for (int64_t lane = 0; lane < LANES && i + lane < tokens; lane++) {
-            float *to = gradient + rows[i + lane] * stride;
-            UNROLLED for (int c = 0; c < d; c++) to[c] = lane_values[c * LANES + lane];
-        }
+        UNROLLED for (int c = 0; c < d; c++) query_gradient[c] *= a->scale;
+        store_rows(gradient, query_gradient, rows, stride, i, tokens, d);
     }
-    const KeysAndValues of = {query_rows, gradient_rows, logits, weights, tokens, width};
+    const KeysAndValues of = {query_rows, gradient_rows, slopes, weights, tokens, width};
     int64_t j = 0;
     for (; j + TOGETHER <= tokens; j += TOGETHER)
         key_gradients(&of, gradient, rows, part, j, d, TOGETHER);
@@ -237,32 +358,44 @@ EXPORT int attention_supports(int64_t channels) {
 /* Attention of graphs `first` to `last - 1`. Returns 0, or 1 if there is no memory. */
 INLINE int attention_forward_body(const Attention *a, int64_t first, int64_t last) {
     const int64_t width = lanes(a->max_tokens), d = a->channels;
-    float *scratch = malloc(sizeof(float) * (d * width + (a->max_tokens + d) * LANES));
-    if (!scratch) return 1;
+    float *mixed = malloc(sizeof(float) * ((a->max_tokens + d) * width + a->max_tokens * LANES));
+    if (!mixed) return 1;
+    float *scratch = mixed + a->max_tokens * width;
 #define CASE(d) \
-    case d: forward_head(a, graph, head, scratch, d); break;
+    case d: forward_head(a, graph, head, bias, scratch, d); break;
     for (int64_t graph = first; graph < last; graph++)
-        for (int64_t head = 0; head < a->heads; head++) switch (a->channels) { FOR_EACH_SIZE(CASE) }
+        for (int64_t head = 0; head < a->heads; head++) {
+            const float *bias = bias_of(a, graph, head, mixed);
+            switch (a->channels) { FOR_EACH_SIZE(CASE) }
+        }
 #undef CASE
-    free(scratch);
+    free(mixed);
     return 0;
 }
 
 EXPORT_FOR_EACH_PROCESSOR(attention_forward, (const Attention *a, int64_t first, int64_t last),
                           (a, first, last))
 
-/* Gradients of `attention_forward`, written, not added. */
+/* Gradients of `attention_forward`, written, not added, but for that of the bias if `adding`. */
 INLINE int attention_backward_body(const Attention *a, int64_t first, int64_t last) {
     const int64_t tokens = a->max_tokens, width = lanes(tokens), d = a->channels;
-    const int64_t size = (2 * d + 1 + 2 * tokens) * width + 2 * tokens * lanes(d) + d * LANES;
-    float *scratch = malloc(sizeof(float) * size);
-    if (!scratch) return 1;
+    const int64_t pairs = tokens * width;
+    const int64_t size = (3 * d + 1) * width + pairs + 2 * tokens * lanes(d);
+    float *slopes = malloc(sizeof(float) * ((a->heads + 1) * pairs + size));
+    if (!slopes) return 1;
+    float *mixed = slopes + a->heads * pairs, *scratch = mixed + pairs;
 #define CASE(d) \
-    case d: backward_head(a, graph, head, scratch, d); break;
-    for (int64_t graph = first; graph < last; graph++)
-        for (int64_t head = 0; head < a->heads; head++) switch (a->channels) { FOR_EACH_SIZE(CASE) }
+    case d: backward_head(a, graph, head, bias, of_head, scratch, d); break;
+    for (int64_t graph = first; graph < last; graph++) {
+        for (int64_t head = 0; head < a->heads; head++) {
+            const float *bias = bias_of(a, graph, head, mixed);
+            float *of_head = slopes + head * a->num_tokens[graph] * lanes(a->num_tokens[graph]);
+            switch (a->channels) { FOR_EACH_SIZE(CASE) }
+        }
+        if (a->bias_gradient) bias_gradients(a, graph, slopes);
+    }
 #undef CASE
-    free(scratch);
+    free(slopes);
     return 0;
 }
 
@@ -300,133 +433,3 @@ EXPORT int bias_backward(const Attention *a, int64_t first, int64_t last) {
     }
     return 0;
 }
-
-/* Where the bias of a head's first pair of a graph stands in `pair_bias`. */
-INLINE float *pair_bias_of(const Attention *a, int64_t graph, int64_t head) {
-    return a->pair_bias + (head * a->graphs + graph) * a->max_tokens * a->max_tokens;
-}
-
-/* Add a bias that pairs have of their own, `pair_bias`, to `bias`. */
-EXPORT int pair_bias_forward(const Attention *a, int64_t first, int64_t last) {
-    for (int64_t graph = first; graph < last; graph++)
-        for (int64_t head = 0; head < a->heads; head++) {
-            const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
-            const float *from = pair_bias_of(a, graph, head);
-            float *to = a->bias + a->bias_start[graph] + head * tokens * width;
-            for (int64_t j = 0; j < tokens; j++)
-                for (int64_t i = 0; i < tokens; i++) to[j * width + i] += from[i * a->max_tokens + j];
-        }
-    return 0;
-}
-
-/* The gradient of `pair_bias`, written over it; that of padding is left as it is. */
-EXPORT int pair_bias_backward(const Attention *a, int64_t first, int64_t last) {
-    for (int64_t graph = first; graph < last; graph++)
-        for (int64_t head = 0; head < a->heads; head++) {
-            const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
-            const float *from = a->bias_gradient + a->bias_start[graph] + head * tokens * width;
-            float *to = pair_bias_of(a, graph, head);
-            for (int64_t i = 0; i < tokens; i++)
-                for (int64_t j = 0; j < tokens; j++) to[i * a->max_tokens + j] = from[j * width + i];
-        }
-    return 0;
-}
-
-/* Numbers of heads that there is code for, beside that for any number. */
-#define FOR_EACH_HEADS(CASE) CASE(4) CASE(6) CASE(8)
-
-/* One head of `size` mixed biases. */
-INLINE void mix_head(const float *from, const float *shares, float *to, int64_t size,
-                     int64_t heads) {
-    for (int64_t e = 0; e < size; e += LANES) {
-        floats sum = all_equal(0);
-        UNROLLED for (int64_t g = 0; g < heads; g++) sum += load(from + g * size + e) * shares[g];
-        store(to + e, sum);
-    }
-}
-
-/* Each head of `mixed_bias` is a mixture of the heads of `bias`. */
-INLINE int mix_bias_forward_body(const Attention *a, int64_t first, int64_t last) {
-    const int64_t heads = a->heads;
-    for (int64_t graph = first; graph < last; graph++) {
-        const int64_t size = a->num_tokens[graph] * lanes(a->num_tokens[graph]);
-        const float *from = a->bias + a->bias_start[graph];
-        float *to = a->mixed_bias + a->bias_start[graph];
-#define CASE(n) \
-    case n: mix_head(from, a->mixing + h * n, to + h * size, size, n); break;
-        for (int64_t h = 0; h < heads; h++) switch (heads) {
-                FOR_EACH_HEADS(CASE)
-                default: mix_head(from, a->mixing + h * heads, to + h * size, size, heads);
-            }
-#undef CASE
-    }
-    return 0;
-}
-
-EXPORT_FOR_EACH_PROCESSOR(mix_bias_forward, (const Attention *a, int64_t first, int64_t last),
-                          (a, first, last))
-
-/* Head `g` of the gradient of a graph's bias, and the gradients of its shares in every head. */
-INLINE void mix_head_backward(const float *bias, const float *slope, const float *mixing,
-                              float *to, float *own, int64_t size, int64_t g, int64_t heads) {
-    floats products[MOST_HEADS];
-    UNROLLED for (int64_t h = 0; h < heads; h++) products[h] = all_equal(0);
-    for (int64_t e = 0; e < size; e += LANES) {
-        const floats value = load(bias + g * size + e);
-        floats sum = all_equal(0);
-        UNROLLED for (int64_t h = 0; h < heads; h++) {
-            const floats of_head = load(slope + h * size + e);
-            sum += of_head * mixing[h * heads + g];
-            products[h] += of_head * value;
-        }
-        store(to + g * size + e, sum);
-    }
-    UNROLLED for (int64_t h = 0; h < heads; h++) {
-        float total = 0;
-        for (int lane = 0; lane < LANES; lane++) total += products[h][lane];
-        own[h * heads + g] = total;
-    }
-}
-
-/* The same for any number of heads. */
-INLINE void mix_any_head_backward(const float *bias, const float *slope, const float *mixing,
-                                  float *to, float *own, int64_t size, int64_t g, int64_t heads) {
-    for (int64_t e = 0; e < size; e += LANES) {
-        floats sum = all_equal(0);
-        for (int64_t h = 0; h < heads; h++)
-            sum += load(slope + h * size + e) * mixing[h * heads + g];
-        store(to + g * size + e, sum);
-    }
-    for (int64_t h = 0; h < heads; h++) {
-        floats sum = all_equal(0);
-        for (int64_t e = 0; e < size; e += LANES)
-            sum += load(slope + h * size + e) * load(bias + g * size + e);
-        float total = 0;
-        for (int lane = 0; lane < LANES; lane++) total += sum[lane];
-        own[h * heads + g] = total;
-    }
-}
-
-/* Gradients of `mix_bias_forward` for that of `mixed_bias`, which stands in `bias_gradient`: that
- * of `bias` goes to `mixed_bias`. */
-INLINE int mix_bias_backward_body(const Attention *a, int64_t first, int64_t last) {
-    const int64_t heads = a->heads;
-    for (int64_t graph = first; graph < last; graph++) {
-        const int64_t size = a->num_tokens[graph] * lanes(a->num_tokens[graph]);
-        const float *bias = a->bias + a->bias_start[graph];
-        const float *slope = a->bias_gradient + a->bias_start[graph];
-        float *to = a->mixed_bias + a->bias_start[graph];
-        float *own = a->mixing_gradient + graph * heads * heads;
-#define CASE(n) \
-    case n: mix_head_backward(bias, slope, a->mixing, to, own, size, g, n); break;
-        for (int64_t g = 0; g < heads; g++) switch (heads) {
-                FOR_EACH_HEADS(CASE)
-                default: mix_any_head_backward(bias, slope, a->mixing, to, own, size, g, heads);
-            }
-#undef CASE
-    }
-    return 0;
-}
-
-EXPORT_FOR_EACH_PROCESSOR(mix_bias_backward, (const Attention *a, int64_t first, int64_t last),
-                          (a, first, last))

@@ -44,6 +44,39 @@ INLINE floats load(const float *from) { return *(const floats *)from; }
 
 INLINE void store(float *to, floats values) { *(floats *)to = values; }
 
+/* Store the first `count` of eight numbers. */
+INLINE void store_first(float *to, floats values, int count) {
+    __builtin_memcpy(to, &values, sizeof(float) * (count < LANES ? count : LANES));
+}
+
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (ints){__VA_ARGS__})
+#endif
+
+/* Transpose eight rows of eight numbers. */
+INLINE void transpose(floats r[LANES]) {
+    floats a[LANES], b[LANES];
+#pragma GCC unroll 4
+    for (int i = 0; i < LANES; i += 2) {
+        a[i] = SHUFFLE(r[i], r[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+        a[i + 1] = SHUFFLE(r[i], r[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < LANES; i += 4)
+#pragma GCC unroll 2
+        for (int k = i; k < i + 2; k++) {
+            b[k] = SHUFFLE(a[k], a[k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            b[k + 2] = SHUFFLE(a[k], a[k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        r[i] = SHUFFLE(b[i], b[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        r[i + 4] = SHUFFLE(b[i], b[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+
 INLINE floats all_equal(float value) { return value - (floats){0}; }
 
 INLINE floats choose(ints condition, floats yes, floats no) {

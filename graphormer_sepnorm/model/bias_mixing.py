@@ -5,10 +5,12 @@ b graphs of a block · T tokens · H heads
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
-from graphormer_sepnorm.model.compiled import PackedBias, mix_bias
+from graphormer_sepnorm.model.compiled import PackedBias
 from graphormer_sepnorm.model.encodings import BlockBias
 
 
@@ -31,9 +33,12 @@ class BiasMixing(nn.Module):
         nn.init.eye_(self.weight)
 
     def forward(self, biases: list[BlockBias]) -> list[BlockBias]:
-        """Return the biases of this layer, laid out like those given, one per attention block."""
+        """Return the biases of this layer, laid out like those given, one per attention block.
+
+        Packed ones are mixed by the compiled attention, which has them in its cache.
+        """
         return [
-            mix_bias(bias, self.weight) if isinstance(bias, PackedBias) else self._mix(bias)
+            replace(bias, mixing=self.weight) if isinstance(bias, PackedBias) else self._mix(bias)
             for bias in biases
         ]
 

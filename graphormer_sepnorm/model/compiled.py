@@ -69,14 +69,12 @@ class _Attention(ctypes.Structure):
         ("output_gradient", ctypes.c_void_p),
         ("projected_gradient", ctypes.c_void_p),
         ("bias_gradient", ctypes.c_void_p),
+        ("adding", ctypes.c_int32),
         ("pair_type", ctypes.c_void_p),
         ("table", ctypes.c_void_p),
         ("table_gradient", ctypes.c_void_p),
-        ("graphs", ctypes.c_int64),
-        ("pair_bias", ctypes.c_void_p),
         ("mixing", ctypes.c_void_p),
         ("mixing_gradient", ctypes.c_void_p),
-        ("mixed_bias", ctypes.c_void_p),
     )
 
 
@@ -92,6 +90,27 @@ def usable(rows: Tensor, channels: int = _LANES) -> bool:
     )
 
 
+@dataclass
+class _Gradient:
+    """Where all that use a bias add its gradient up.
+
+    Attributes:
+        total: The sum so far, laid out as the bias; None before the first of them.
+        backward: In which backward pass, by torch's number of it: one that asked for other
+            gradients alone leaves a sum that nobody has taken.
+    """
+
+    total: Tensor | None = None
+    backward: int = -1
+
+    def so_far(self) -> Tensor | None:
+        """Return the sum of the backward pass that runs."""
+        now = torch._C._current_graph_task_id()
+        if now != self.backward:
+            self.total, self.backward = None, now
+        return self.total
+
+
 @dataclass(frozen=True)
 class PackedBias:
     """The attention bias of a block without its padding.
@@ -102,6 +121,8 @@ class PackedBias:
         num_tokens: int64 ``[b]``, T of each graph.
         start: int64 ``[b + 1]``, where `values` of each graph begin.
         softmax_start: int64 ``[b + 1]``, where ``[H, 2, S]`` of each graph begin.
+        mixing: ``[H, H]``, the shares of all heads in the bias of each; None: each has its own.
+        gradient: Where that of `values` is added up (`share_bias`); None: nowhere.
     """
 
     values: Tensor
@@ -109,6 +130,8 @@ class PackedBias:
     num_tokens: Tensor
     start: Tensor
     softmax_start: Tensor
+    mixing: Tensor | None = None
+    gradient: _Gradient | None = None
 
     def arguments(self, heads: int) -> _Attention:
         """Return what every compiled function wants to know."""
@@ -118,7 +141,6 @@ class PackedBias:
             num_tokens=self.num_tokens.data_ptr(),
             bias_start=self.start.data_ptr(),
             softmax_start=self.softmax_start.data_ptr(),
-            graphs=self.block.rows.shape[0],
             max_tokens=self.block.rows.shape[1],
             heads=heads,
         )
@@ -141,16 +163,14 @@ def gather_bias(table: Tensor, block: AttentionBlock) -> PackedBias:
     return replace(layout, values=values)
 
 
-def add_pair_bias(bias: PackedBias, own: Tensor) -> PackedBias:
-    """Add to a bias what each pair of tokens has of its own, ``[H, b, T, T]``, query by key."""
-    values: Any = _AddPairBias.apply(bias.values, own, bias)
-    return replace(bias, values=values)
+def share_bias(bias: PackedBias) -> PackedBias:
+    """Return a bias whose gradient is added up in one place, for the many layers that use it.
 
-
-def mix_bias(bias: PackedBias, mixing: Tensor) -> PackedBias:
-    """Make each head a mixture of all heads; its shares are a row of ``mixing [H, H]``."""
-    values: Any = _MixBias.apply(bias.values, mixing, bias)
-    return replace(bias, values=values)
+    Otherwise each would write one, as large as the bias, for autograd to add.
+    """
+    gradient = _Gradient()
+    values: Any = _ShareBias.apply(bias.values, gradient)
+    return replace(bias, values=values, gradient=gradient)
 
 
 def attend(projected: Tensor, biases: Sequence[PackedBias], heads: int, dropout: float) -> Tensor:
@@ -165,7 +185,8 @@ def attend(projected: Tensor, biases: Sequence[PackedBias], heads: int, dropout:
     Returns:
         ``[R, C]``; zero for rows that belong to no graph.
     """
-    result: Any = _Attend.apply(projected, heads, dropout, biases, *(one.values for one in biases))
+    tensors = (tensor for bias in biases for tensor in (bias.values, bias.mixing))
+    result: Any = _Attend.apply(projected, heads, dropout, biases, *tensors)
     return result
 
 
@@ -198,51 +219,22 @@ class _GatherBias(torch.autograd.Function):
         return table.to(gradient.dtype), None
 
 
-class _AddPairBias(torch.autograd.Function):
+class _ShareBias(torch.autograd.Function):
+    """Passes on the sum of the gradients that all layers have added up in one place."""
+
     @staticmethod
-    def forward(ctx: Any, values: Tensor, own: Tensor, layout: PackedBias) -> Tensor:
-        ctx.layout, ctx.shape = layout, own.shape
-        own, values = own.contiguous(), values.clone()
-        arguments = layout.arguments(len(own))
-        arguments.pair_bias, arguments.bias = own.data_ptr(), values.data_ptr()
-        layout.run("pair_bias_forward", arguments)
-        return values
+    def forward(ctx: Any, values: Tensor, gradient: _Gradient) -> Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.gradient = gradient
+        return values.view_as(values)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
-        gradient = gradient.contiguous()
-        own = gradient.new_zeros(ctx.shape)
-        arguments = ctx.layout.arguments(len(own))
-        arguments.pair_bias, arguments.bias_gradient = own.data_ptr(), gradient.data_ptr()
-        ctx.layout.run("pair_bias_backward", arguments)
-        return gradient, own, None
-
-
-class _MixBias(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, mixing: Tensor, layout: PackedBias) -> Tensor:
-        mixing, mixed = mixing.contiguous(), torch.empty_like(values)
-        arguments = layout.arguments(len(mixing))
-        arguments.bias, arguments.mixed_bias = values.data_ptr(), mixed.data_ptr()
-        arguments.mixing = mixing.data_ptr()
-        layout.run("mix_bias_forward", arguments)
-        ctx.save_for_backward(values, mixing)
-        ctx.layout = layout
-        return mixed
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
-        values, mixing = ctx.saved_tensors
-        gradient, own = gradient.contiguous(), torch.empty_like(values)
-        of_graphs = mixing.new_empty(len(ctx.layout.num_tokens), *mixing.shape)
-        arguments = ctx.layout.arguments(len(mixing))
-        arguments.bias, arguments.mixed_bias = values.data_ptr(), own.data_ptr()
-        arguments.mixing, arguments.bias_gradient = mixing.data_ptr(), gradient.data_ptr()
-        arguments.mixing_gradient = of_graphs.data_ptr()
-        ctx.layout.run("mix_bias_backward", arguments)
-        return own, of_graphs.sum(0), None
+    def backward(ctx: Any, of_others: Tensor | None) -> tuple[Tensor | None, None]:  # type: ignore[override]
+        total, ctx.gradient.total = ctx.gradient.so_far(), None
+        if of_others is None or total is None:
+            return of_others if total is None else total, None
+        return total.add_(of_others), None
 
 
 class _Attend(torch.autograd.Function):
@@ -253,7 +245,7 @@ class _Attend(torch.autograd.Function):
         heads: int,
         dropout: float,
         biases: Sequence[PackedBias],
-        *values: Tensor,
+        *tensors: Tensor | None,
     ) -> Tensor:
         projected = projected.contiguous()
         width = projected.shape[1] // 3
@@ -261,8 +253,9 @@ class _Attend(torch.autograd.Function):
         if sum(int(bias.num_tokens.sum()) for bias in biases) < len(projected):
             output.zero_()
         later = any(ctx.needs_input_grad)
+        mixings = [None if mixing is None else mixing.contiguous() for mixing in tensors[1::2]]
         softmax, calls = [], []
-        for bias in biases:
+        for bias, mixing in zip(biases, mixings, strict=True):
             arguments = bias.arguments(heads)
             arguments.channels = width // heads
             arguments.scale = (width // heads) ** -0.5
@@ -270,13 +263,14 @@ class _Attend(torch.autograd.Function):
             arguments.dropout = _new_dropout(dropout)
             arguments.projected = projected.data_ptr()
             arguments.bias = bias.values.data_ptr()
+            arguments.mixing = _address(mixing)
             arguments.output = output.data_ptr()
             if later:
                 softmax.append(projected.new_empty(int(bias.softmax_start[-1])))
                 arguments.softmax = softmax[-1].data_ptr()
             bias.run("attention_forward", arguments)
             calls.append(arguments)
-        ctx.save_for_backward(projected, output, *softmax, *values)
+        ctx.save_for_backward(projected, output, *softmax, *tensors[::2], *mixings)
         ctx.calls, ctx.biases = calls, biases
         return output
 
@@ -284,25 +278,37 @@ class _Attend(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         projected, output, *others = ctx.saved_tensors
-        softmax, values = others[: len(ctx.biases)], others[len(ctx.biases) :]
+        blocks = len(ctx.biases)
+        saved = zip(others[:blocks], others[blocks : 2 * blocks], others[2 * blocks :], strict=True)
         gradient = gradient.contiguous()
         projected_gradient = torch.empty_like(projected)
         if sum(int(bias.num_tokens.sum()) for bias in ctx.biases) < len(projected):
             projected_gradient.zero_()
-        bias_gradients = []
-        for number, (bias, arguments) in enumerate(zip(ctx.biases, ctx.calls, strict=True)):
-            # Lanes beyond the last query are written too.
-            bias_gradient = torch.empty_like(values[number])
+        gradients: list[Tensor | None] = []
+        for number, (softmax, values, mixing) in enumerate(saved):
+            bias, arguments = ctx.biases[number], ctx.calls[number]
             # Saved tensors may have been moved meanwhile (`saved_tensors_hooks`).
             arguments.projected, arguments.output = projected.data_ptr(), output.data_ptr()
-            arguments.softmax = softmax[number].data_ptr()
-            arguments.bias = values[number].data_ptr()
+            arguments.softmax, arguments.bias = softmax.data_ptr(), values.data_ptr()
+            arguments.mixing = _address(mixing)
             arguments.output_gradient = gradient.data_ptr()
             arguments.projected_gradient = projected_gradient.data_ptr()
-            arguments.bias_gradient = bias_gradient.data_ptr()
+            shared = bias.gradient
+            total = None if shared is None else shared.so_far()
+            arguments.adding = total is not None
+            # Lanes beyond the last query are written too.
+            total = torch.empty_like(values) if total is None else total
+            arguments.bias_gradient = total.data_ptr()
+            of_graphs = None
+            if mixing is not None:
+                of_graphs = mixing.new_empty(len(bias.num_tokens), *mixing.shape)
+            arguments.mixing_gradient = _address(of_graphs)
             bias.run("attention_backward", arguments)
-            bias_gradients.append(bias_gradient)
-        return projected_gradient, None, None, None, *bias_gradients
+            if shared is not None:
+                shared.total = total
+            gradients.append(total if shared is None else None)
+            gradients.append(None if of_graphs is None else of_graphs.sum(0))
+        return projected_gradient, None, None, None, *gradients
 
 
 class _DropoutAdd(torch.autograd.Function):
@@ -342,6 +348,10 @@ def _new_dropout(probability: float) -> _Dropout:
         threshold=round(probability * 2**32),
         scale=1 / (1 - probability),
     )
+
+
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
 
 
 def _starts(sizes: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.attention import GraphAttention
 from graphormer_sepnorm.model.bias_mixing import BiasMixing
-from graphormer_sepnorm.model.compiled import usable
+from graphormer_sepnorm.model.compiled import PackedBias, share_bias, usable
 from graphormer_sepnorm.model.compiled_linear import Linear
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.degree_scaler import DegreeScaler, log_degrees
@@ -179,6 +179,7 @@ class Graphormer(nn.Module):
             rows = _normalise(self.input_norm, rows, batch)
         if self.training:
             rows = dropout(rows, self.config.input_dropout)
+        biases = [share_bias(one) if isinstance(one, PackedBias) else one for one in biases]
         depth: Sequence[Tensor | None] = [None] * len(self.layers)
         if self.training and self.config.drop_path:
             depth = branch_scales(batch, len(self.layers), self.config.drop_path).unbind()

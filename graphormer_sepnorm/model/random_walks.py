@@ -8,12 +8,14 @@ R packed rows · b graphs of a block · T tokens · K powers · H heads · C cha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, AttentionBlock, GraphBatch
-from graphormer_sepnorm.model.compiled import PackedBias, add_pair_bias
+from graphormer_sepnorm.model.compiled import PackedBias
+from graphormer_sepnorm.model.compiled_walks import add_walk_bias
 from graphormer_sepnorm.model.encodings import BlockBias
 
 
@@ -29,7 +31,8 @@ class RandomWalkEncoding(nn.Module):
     pairs, one for atoms, at the entrance). Neither has a bias: pairs with the graph token are
     described by zeros and keep the bias that they have.
 
-    Costs K - 1 batched products of ``[T, T]`` matrices a batch, and room for K numbers a pair.
+    Costs K - 1 batched products of ``[T, T]`` matrices a batch, and room for K numbers a pair; far
+    less where the compiled functions can be used.
 
     Args:
         steps: K.
@@ -56,20 +59,26 @@ class RandomWalkEncoding(nn.Module):
         Returns:
             Rows and biases, with the encodings.
         """
+        distance = batch.type_distance
+        is_bond = torch.cat([distance.new_zeros(FIRST_ATOM_PAIR), distance]) == 1
+        if isinstance(biases[0], PackedBias):
+            returns = rows.new_zeros(len(rows), self.steps)
+            packed: list[BlockBias] = [
+                add_walk_bias(bias, self.pairs.weight, is_bond, returns)
+                for bias in cast(Sequence[PackedBias], biases)
+            ]
+            return rows + self.atoms(returns), packed
         dtype = self.pairs.weight.dtype
-        is_bond = torch.cat([batch.type_distance.new_zeros(FIRST_ATOM_PAIR), batch.type_distance])
         walks = [
-            walk_probabilities((is_bond == 1)[block.pair_type].to(dtype), block, self.steps)
+            walk_probabilities(is_bond[block.pair_type].to(dtype), block, self.steps)
             for block in batch.blocks
         ]
-        returns = [walk.diagonal(dim1=2, dim2=3).flatten(1) for walk in walks]  # [K, b T]
-        rows = rows + self.atoms(torch.cat(returns, dim=1).index_select(1, batch.unpad).t())
-        return rows, [self._add(bias, walk) for bias, walk in zip(biases, walks, strict=True)]
+        diagonals = [walk.diagonal(dim1=2, dim2=3).flatten(1) for walk in walks]  # [K, b T]
+        rows = rows + self.atoms(torch.cat(diagonals, dim=1).index_select(1, batch.unpad).t())
+        padded = cast(Sequence[Tensor], biases)
+        return rows, [self._add(bias, walk) for bias, walk in zip(padded, walks, strict=True)]
 
-    def _add(self, bias: BlockBias, walk: Tensor) -> BlockBias:
-        if isinstance(bias, PackedBias):
-            own = (self.pairs.weight @ walk.flatten(1)).unflatten(1, walk.shape[1:])
-            return add_pair_bias(bias, own)  # [H, b, T, T]
+    def _add(self, bias: Tensor, walk: Tensor) -> Tensor:
         # Graph by graph, as in `BiasMixing`.
         weight = self.pairs.weight.expand(walk.shape[1], -1, -1)
         return bias + torch.bmm(weight, walk.flatten(2).transpose(0, 1)).view_as(bias)

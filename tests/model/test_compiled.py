@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -303,3 +305,57 @@ def test_mixing_for_every_number_of_heads(heads):
     for exact, slow, quick in zip(truth, plain, gradients(kept), strict=True):
         error, plain_error = (relative_error(one, exact, typical) for one in (quick, slow))
         assert error < max(5e-5, 4 * plain_error)
+
+
+@needs_kernels
+@pytest.mark.parametrize("heads", [1, 4, 5, 8, 13])
+@pytest.mark.parametrize(("steps", "blocks"), [(1, 1), (5, 3), (21, 2)])
+def test_walks_for_every_number_of_heads(heads, steps, blocks):
+    graphs = [molecule(smiles) for smiles in (*SMILES, "[Na+].[Cl-].O")]
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary, attention_blocks=blocks)
+    options = {"width": 4 * heads, "heads": heads, "encodings": "rrwp", "walk_steps": steps}
+    model = Graphormer(small_config(**options).for_vocabulary(vocabulary))
+    randomise(model)
+
+    def outputs_and_gradients(model: Graphormer) -> list[Tensor]:
+        assert model.walks is not None
+        outputs, wanted = model(batch), [*model.walks.parameters(), model.bias.spatial.weight]
+        return [outputs, *torch.autograd.grad(outputs.square().sum(), wanted)]
+
+    truth, kept = outputs_and_gradients(model.double()), model.float()
+    with switched_off():
+        plain = outputs_and_gradients(kept)
+    for exact, slow, quick in zip(truth, plain, outputs_and_gradients(kept), strict=True):
+        error, plain_error = (relative_error(one, exact) for one in (quick, slow))
+        assert error < max(5e-5, 4 * plain_error)
+
+
+@needs_kernels
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_gradient_of_a_shared_bias_is_the_sum_of_its_uses(mixed):
+    _, batch = molecules()
+    projected = torch.randn(len(batch.unpad), 3 * 24, requires_grad=True)
+    table = torch.randn(2 + len(batch.type_distance), 3, requires_grad=True)
+    mixing = torch.randn(3, 3) if mixed else None
+    gathered = [compiled.gather_bias(table, block) for block in batch.blocks]
+    shared = [compiled.share_bias(bias) for bias in gathered]
+
+    def uses(biases: list) -> Tensor:
+        biases = [replace(bias, mixing=mixing) for bias in biases]
+        totals = [compiled.attend(projected * scale, biases, 3, 0.0).sum() for scale in (1, 2, 3)]
+        # One more use, which knows nothing of the common place.
+        squares = torch.cat([bias.values for bias in biases]).square().sum()
+        return torch.stack([*totals, squares])
+
+    def gradient(total: Tensor) -> Tensor:
+        return torch.autograd.grad(total, table, retain_graph=True)[0]
+
+    truth, several = uses(gathered), uses(shared)
+    for chosen in ([0, 1, 2, 3], [1], [3], [0, 2]):
+        for _ in range(2):  # nothing is left over from the first time
+            mine, plain = gradient(several[chosen].sum()), gradient(truth[chosen].sum())
+            assert relative_error(mine, plain) < 1e-5
+    # Nor where the bias's gradient is not asked for.
+    torch.autograd.grad(several.sum(), projected, retain_graph=True)
+    assert relative_error(gradient(several[0]), gradient(truth[0])) < 1e-5
