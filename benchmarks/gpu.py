@@ -294,6 +294,7 @@ def agreement(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]
     if "agreement" in options.done:
         return
     files = ["tests/training/test_on_gpu.py", "tests/model/test_fused_attention.py"]
+    files.append("tests/model/test_fused_norm.py")
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
     made = subprocess.run([*command, *files], cwd=ROOT, **_CAUGHT)
     lines = made.stdout.strip().splitlines()
