@@ -134,9 +134,10 @@ def test_other_norms_are_called_themselves(calls):
     rows = torch.randn(9, 4)
     norm = SeparateNorm(Doubled(4), LayerNorm(4))
     torch.testing.assert_close(norm(rows, 2)[:2], 2 * nn.functional.layer_norm(rows[:2], [4]))
-    norm = norm_of("bn+bn", 4)
+    atom_norm = MaskedBatchNorm(4)
+    norm = SeparateNorm(MaskedBatchNorm(4), atom_norm)
     heard = []
-    norm.atom_norm.register_forward_hook(lambda module, given, output: heard.append(output))
+    atom_norm.register_forward_hook(lambda module, given, output: heard.append(output))
     assert torch.equal(norm(rows, 2)[2:], heard[0])
     norm = norm_of("bn+bn", 4)
     norm(rows, 2, torch.arange(7) < 5)  # padding
