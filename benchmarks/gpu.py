@@ -293,7 +293,11 @@ def agreement(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]
     """Run the tests that need a GPU, but those that compile for minutes."""
     if "agreement" in options.done:
         return
-    files = ["tests/training/test_on_gpu.py", "tests/model/test_fused_attention.py"]
+    kernels = ("attention", "norm")
+    files = [
+        "tests/training/test_on_gpu.py",
+        *(f"tests/model/test_fused_{name}.py" for name in kernels),
+    ]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
     made = subprocess.run([*command, *files], cwd=ROOT, **_CAUGHT)
     lines = made.stdout.strip().splitlines()

@@ -70,7 +70,7 @@ LIBRARIES = {
     "matplotlib": {"training/", "compare/", "inference/", "chem/"},
     "torchmetrics": {"training/"},
     "jsonargparse": {"cli/"},
-    "triton": {"model/attention_kernels.py"},
+    "triton": {"model/attention_kernels.py", "model/norm_kernels.py"},
 }
 # Rooms that stay small: nothing but these and the standard library.
 ONLY_LIBRARIES = {

@@ -68,19 +68,29 @@ class MaskedBatchNorm(nn.Module):
                 their variance is undefined. With a mask this is seen on a CPU only; a GPU is not
                 waited for.
         """
-        if self.fixed or not self.training:
+        if not self.follows_batches:
             return functional.batch_norm(
                 rows, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
             )
-        if real is None and not _several_processes():
+        if real is None and not several_processes():
             return self._plain(rows)
         return self._masked(rows, real)
+
+    @property
+    def follows_batches(self) -> bool:
+        """Whether a batch is normalised by its own statistics, and the running ones follow."""
+        return self.training and not self.fixed
+
+    @staticmethod
+    def require_two(count: int) -> None:
+        """Refuse, with a DataError, to take the variance of fewer rows."""
+        if count < 2:
+            raise DataError(_TOO_FEW.format(count))
 
     def _plain(self, rows: Tensor) -> Tensor:
         """The fused kernel, where every row counts and there is one process."""
         # Not len(): it would make a constant of the number of rows in torch.export.
-        if rows.shape[0] < 2:
-            raise DataError(_TOO_FEW.format(rows.shape[0]))
+        self.require_two(rows.shape[0])
         self.num_batches_tracked += 1
         return functional.batch_norm(
             rows,
@@ -104,8 +114,8 @@ class MaskedBatchNorm(nn.Module):
         own = torch.cat([mask.sum(0).to(values.dtype), torch.where(mask, values, 0).sum(0)])
         sums = sum_over_processes(own)
         count, mean = sums[:1], sums[1:] / sums[:1]
-        if not torch.compiler.is_compiling() and values.device.type == "cpu" and count < 2:
-            raise DataError(_TOO_FEW.format(int(count)))
+        if not torch.compiler.is_compiling() and values.device.type == "cpu":
+            self.require_two(int(count))
         centred = values - mean
         squares = sum_over_processes(torch.where(mask, centred, 0).square().sum(0))
         variance = squares / count
@@ -120,10 +130,11 @@ class MaskedBatchNorm(nn.Module):
 
 def sum_over_processes(sums: Tensor) -> Tensor:
     """Add a tensor up over all processes of torch.distributed; differentiable."""
-    return _SumOverProcesses.apply(sums) if _several_processes() else sums  # type: ignore[return-value]
+    return _SumOverProcesses.apply(sums) if several_processes() else sums  # type: ignore[return-value]
 
 
-def _several_processes() -> bool:
+def several_processes() -> bool:
+    """Whether torch.distributed runs, in more than this process."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 

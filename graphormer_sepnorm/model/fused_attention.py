@@ -11,9 +11,6 @@ R packed rows · b graphs of a block · T tokens · H heads · C channels of a h
 from __future__ import annotations
 
 import functools
-import importlib.util
-import logging
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,34 +19,20 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphormer_sepnorm.graphs.batch import PADDING_PAIR, TOKEN_PAIR, AttentionBlock
-from graphormer_sepnorm.kernels.library import is_switched_off
-
-log = logging.getLogger(__name__)
+from graphormer_sepnorm.model.gpu_kernels import agreement, possible
 
 MOST_TOKENS, MOST_CHANNELS = 64, 64
-# Rounding, relative to the largest number; in float32 the plain path is as far from float64.
-_AGREEMENT = 1e-4
 
 
 def usable(projected: Tensor, blocks: Sequence[AttentionBlock], heads: int) -> bool:
     """Whether `attend` can take these rows ``[R, 3 H C]``, and gives what the plain path gives."""
     channels = projected.shape[1] // (3 * heads)
     return (
-        projected.is_cuda
-        and projected.dtype == torch.float32
-        and not torch.compiler.is_compiling()
-        and not torch.is_autocast_enabled("cuda")
-        and not is_switched_off()
+        possible(projected)
         and channels <= MOST_CHANNELS
         and all(block.rows.shape[1] <= MOST_TOKENS for block in blocks)
-        and _has_triton()
         and all(agrees(projected.device, block.rows.shape[1], heads, channels) for block in blocks)
     )
-
-
-@functools.lru_cache(maxsize=1)
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
 
 
 def attend(
@@ -147,23 +130,9 @@ def _rounded(number: int) -> int:
 @functools.lru_cache
 def agrees(device: torch.device, tokens: int, heads: int, channels: int) -> bool:
     """Whether kernels of this size give what the plain path gives; says so if they do not."""
-    try:
-        with (
-            torch.random.fork_rng([device] if device.type == "cuda" else []),
-            torch.inference_mode(False),
-            torch.enable_grad(),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("ignore")  # what a compiler says of itself
-            error = disagreement(device, tokens, heads, channels)
-    except Exception as problem:  # a compiler has many ways to fail
-        reason = f"{type(problem).__name__}: {str(problem).strip().splitlines()[:1]}"
-    else:
-        if error < _AGREEMENT:
-            return True
-        reason = f"it differs from the plain path by {error:.1e}"
-    log.warning("attention takes the plain path, not the fused kernel: %s", reason)
-    return False
+    return agreement(
+        "attention takes", device, lambda: disagreement(device, tokens, heads, channels)
+    )
 
 
 def disagreement(device: torch.device, tokens: int, heads: int, channels: int) -> float:

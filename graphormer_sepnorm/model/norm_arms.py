@@ -13,13 +13,15 @@ graph token through one of its own. An arm is written [CLS] + atoms:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
+from graphormer_sepnorm.model import compiled, compiled_norm, fused_norm
+from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm, several_processes
 
 NORM_ALIASES = {"sharenorm": "shared-ln", "sepnorm": "bn+ln"}
 
@@ -67,6 +69,9 @@ class SharedNorm(nn.Module):
             num_graphs: B.
             real_atoms: Which atoms are none of padding, bool ``[M]``; None: all.
         """
+        in_one = _normalise([self.norm], rows, [rows.shape[0]], num_graphs, real_atoms)
+        if in_one is not None:
+            return in_one
         if real_atoms is not None:
             real_atoms = torch.cat([real_atoms.new_ones(num_graphs), real_atoms])
         return self.norm(rows, real_atoms)
@@ -87,9 +92,50 @@ class SeparateNorm(nn.Module):
 
     def forward(self, rows: Tensor, num_graphs: int, real_atoms: Tensor | None = None) -> Tensor:
         """Normalise rows ``[B + M, D]``, graph tokens first; see `SharedNorm`."""
+        lengths = [num_graphs, len(rows) - num_graphs]
+        norms = [self.graph_token_norm, self.atom_norm]
+        in_one = _normalise(norms, rows, lengths, num_graphs, real_atoms)
+        if in_one is not None:
+            return in_one
         # Not slices: the gradient of each would be as large as `rows`, mostly zeros.
-        graph_token, atoms = rows.split([num_graphs, len(rows) - num_graphs])
+        graph_token, atoms = rows.split(lengths)
         return torch.cat([self.graph_token_norm(graph_token), self.atom_norm(atoms, real_atoms)])
+
+
+def _normalise(
+    norms: Sequence[nn.Module],
+    rows: Tensor,
+    lengths: Sequence[int],
+    num_graphs: int,
+    real_atoms: Tensor | None,
+) -> Tensor | None:
+    """Normalise stretches of rows at once; None where that is not possible."""
+    if torch.compiler.is_compiling() or several_processes() or min(lengths) < 0:
+        return None
+    if not all(_in_one(norm, rows) for norm in norms):
+        return None
+    known = cast(Sequence[LayerNorm | MaskedBatchNorm], norms)
+    if real_atoms is None and compiled.usable(rows):
+        return compiled_norm.normalise(rows, known, lengths)
+    if fused_norm.usable(rows, known):
+        return fused_norm.normalise(rows, known, lengths, num_graphs, real_atoms)
+    return None
+
+
+def _in_one(norm: nn.Module, rows: Tensor) -> bool:
+    """Whether a norm of `rows` need not be called; a subclass or a hook may do anything."""
+    if type(norm) not in (LayerNorm, MaskedBatchNorm):
+        return False
+    if norm._forward_hooks or norm._forward_pre_hooks or norm._backward_hooks:
+        return False
+    weight = norm.weight
+    return (
+        weight is not None
+        and norm.bias is not None
+        and weight.dtype == rows.dtype
+        and weight.device == rows.device
+        and weight.shape == rows.shape[1:]
+    )
 
 
 NormArm = SharedNorm | SeparateNorm

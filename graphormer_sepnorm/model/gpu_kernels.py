@@ -1,0 +1,63 @@
+"""When a Triton kernel may stand in for the plain path: where it can run, and gives the same."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import logging
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from graphormer_sepnorm.kernels.library import is_switched_off
+
+log = logging.getLogger(__name__)
+
+# Rounding, relative to the largest number; in float32 the plain path is as far from float64.
+_AGREEMENT = 1e-4
+
+
+def possible(values: Tensor) -> bool:
+    """Whether kernels for `values` can be tried: float32 on a GPU, Triton there, none forbidden."""
+    return (
+        values.is_cuda
+        and values.dtype == torch.float32
+        and not torch.compiler.is_compiling()
+        and not torch.is_autocast_enabled("cuda")
+        and not is_switched_off()
+        and _has_triton()
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def agreement(who: str, device: torch.device, disagreement: Callable[[], float]) -> bool:
+    """Whether kernels agree with the plain path; a line says so if they do not.
+
+    Args:
+        who: Takes the plain path otherwise, with its verb.
+        device: Whose random state stays as it is.
+        disagreement: Gives the largest relative difference between both, with gradients.
+    """
+    try:
+        with (
+            torch.random.fork_rng([device] if device.type == "cuda" else []),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")  # what a compiler says of itself
+            error = disagreement()
+    except Exception as problem:  # a compiler has many ways to fail
+        reason = f"{type(problem).__name__}: {str(problem).strip().splitlines()[:1]}"
+    else:
+        if error < _AGREEMENT:
+            return True
+        reason = f"it differs from the plain path by {error:.1e}"
+    log.warning("%s the plain path, not the fused kernel: %s", who, reason)
+    return False

@@ -1,0 +1,159 @@
+"""The norms of a layer in one operation give what they give one by one."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from reference.models import ARMS, batch_of, randomise, relative_error, small_config, stored
+from reference.molecules import molecule
+from torch import Tensor, nn
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.kernels.library import library, switched_off
+from graphormer_sepnorm.model import compiled_norm
+from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
+from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.model.norm_arms import LayerNorm, NormArm, SeparateNorm, make_norm
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by the number of norms with each use of the compiled functions."""
+    made: list[int] = []
+    normalise = compiled_norm.normalise
+
+    def noted(rows, norms, lengths):
+        made.append(len(norms))
+        return normalise(rows, norms, lengths)
+
+    monkeypatch.setattr(compiled_norm, "normalise", noted)
+    return made
+
+
+def norm_of(arm: str, channels: int, state: str = "batch") -> NormArm:
+    norm = make_norm(arm, channels).train(state != "evaluation")
+    randomise(norm)
+    for module in norm.modules():
+        if isinstance(module, MaskedBatchNorm):
+            module.fixed = state == "fixed"
+            module.momentum, module.eps = 0.3, 1e-3
+    return norm
+
+
+def results(norm: NormArm, rows: Tensor, graphs: int) -> dict[str, Tensor]:
+    """Outputs, all gradients and all buffers after two calls; `norm` is left as it is."""
+    norm, rows = copy.deepcopy(norm), rows.clone().requires_grad_()
+    norm(rows.detach() / 2, graphs)
+    output = norm(rows, graphs)
+    slope = torch.randn(output.shape, generator=torch.Generator().manual_seed(7))
+    named = {"rows": rows, **dict(norm.named_parameters())}
+    gradients = torch.autograd.grad(output, list(named.values()), slope.to(output.dtype))
+    return {
+        "output": output.detach(),
+        **{f"gradient of {name}": one for name, one in zip(named, gradients, strict=True)},
+        **dict(norm.named_buffers()),
+    }
+
+
+@pytest.mark.parametrize(
+    ("graphs", "atoms", "channels"), [(2, 2, 1), (5, 60, 8), (3, 65, 19), (70, 500, 72)]
+)
+@pytest.mark.parametrize("state", ["batch", "fixed", "evaluation"])
+@pytest.mark.parametrize("arm", ARMS)
+def test_everything_is_as_on_the_plain_path(arm, state, graphs, atoms, channels, calls):
+    norm = norm_of(arm, channels, state)
+    torch.manual_seed(1)
+    rows = torch.randn(graphs + atoms, channels) * 2 + torch.randn(channels)
+    truth = results(copy.deepcopy(norm).double(), rows.double(), graphs)
+    assert not calls
+    fast = results(norm, rows, graphs)
+    assert calls == [1 if arm.startswith("shared") else 2] * 2
+    with switched_off():
+        plain = results(norm, rows, graphs)
+    assert fast.keys() == truth.keys()
+    for name, exact in truth.items():
+        if not exact.is_floating_point():
+            assert torch.equal(fast[name], exact), name
+            continue
+        # A gradient may cancel, then nothing but rounding is left of it.
+        error = float((fast[name] - exact).abs().max())
+        of_plain = float((plain[name] - exact).abs().max())
+        assert error < max(2e-5 * float(exact.abs().max()), 2 * of_plain, 1e-5), name
+
+
+@pytest.mark.parametrize("mean", [0.0, 30.0, 1000.0])
+def test_sums_round_no_more_than_torchs(mean):
+    torch.manual_seed(2)
+    rows = torch.randn(5000, 8) + mean
+    fast, plain = norm_of("shared-bn", 8), norm_of("shared-bn", 8)
+    truth = copy.deepcopy(fast).double()
+    exact = truth(rows.double(), 3)
+    with switched_off():
+        of_plain = relative_error(plain(rows, 3), exact)
+    assert relative_error(fast(rows, 3), exact) < max(1.5 * of_plain, 1e-6)
+    for name in ("norm.running_mean", "norm.running_var"):
+        exact, quick, slow = (dict(norm.named_buffers())[name] for norm in (truth, fast, plain))
+        assert relative_error(quick, exact) < max(1.5 * relative_error(slow, exact), 1e-6), name
+
+
+@pytest.mark.parametrize("arm", ["bn+ln", "shared-bn"])
+def test_the_number_of_threads_changes_nothing(arm):
+    before = torch.get_num_threads()
+    norm, rows = norm_of(arm, 72), torch.randn(900, 72)
+    try:
+        torch.set_num_threads(1)
+        one = results(norm, rows, 100)
+        torch.set_num_threads(3)
+        several = results(norm, rows, 100)
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one[name], several[name]) for name in one)
+
+
+@pytest.mark.parametrize(("arm", "graphs", "rows"), [("shared-bn", 1, 1), ("ln+bn", 4, 5)])
+def test_a_single_row_is_an_error_that_leaves_no_trace(arm, graphs, rows, calls):
+    norm = norm_of(arm, 4)
+    before = copy.deepcopy(norm.state_dict())
+    with pytest.raises(DataError, match="met 1 graph or atom"):
+        norm(torch.randn(rows, 4), graphs)
+    assert calls
+    assert all(torch.equal(tensor, before[name]) for name, tensor in norm.state_dict().items())
+    assert norm.eval()(torch.randn(rows, 4), graphs).shape == (rows, 4)
+
+
+class Doubled(LayerNorm):
+    def forward(self, rows, real=None):
+        return 2 * super().forward(rows, real)
+
+
+def test_other_norms_are_called_themselves(calls):
+    rows = torch.randn(9, 4)
+    norm = SeparateNorm(Doubled(4), LayerNorm(4))
+    torch.testing.assert_close(norm(rows, 2)[:2], 2 * nn.functional.layer_norm(rows[:2], [4]))
+    atom_norm = MaskedBatchNorm(4)
+    norm = SeparateNorm(MaskedBatchNorm(4), atom_norm)
+    heard = []
+    atom_norm.register_forward_hook(lambda module, given, output: heard.append(output))
+    assert torch.equal(norm(rows, 2)[2:], heard[0])
+    norm = norm_of("bn+bn", 4)
+    norm(rows, 2, torch.arange(7) < 5)  # padding
+    with pytest.raises(RuntimeError):
+        norm(torch.randn(9, 5), 2)
+    assert not calls
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_a_network_takes_it_and_stays_what_it_is(arm, calls):
+    graphs = [molecule(smiles) for smiles in ("CCO", "c1ccccc1", "CC(=O)C", "C")]
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary)
+    model = Graphormer(small_config(norm=arm).for_vocabulary(vocabulary)).train()
+    randomise(model)
+    truth = copy.deepcopy(model).double()(batch)
+    assert not calls
+    torch.testing.assert_close(model(batch).double(), truth, rtol=1e-3, atol=1e-4)
+    assert len(calls) == 2 * model.config.layers + 1
