@@ -625,7 +625,10 @@ BOTH = "--arms sharenorm,sepnorm"
         (f"{BOTH} --seeds=-1", "'-1' is no seed"),
         (f"{BOTH} --jobs 0", "--jobs is 0: it must be 1 or more"),
         (f"{BOTH} --seeds-together 0", "--seeds-together is 0: it must be 1 or more"),
-        (f"{BOTH} --seeds-together 2 -c quickstart", "--seeds-together 2 needs --engine captured"),
+        (
+            f"{BOTH} --seeds-together 2 -c table_regression --data.table {{table}}",
+            "--seeds-together 2 needs --engine captured",
+        ),
         (f"{BOTH} --seed_together 2", "unknown option --seed_together (did you mean '--seeds"),
         (f"{BOTH} --jobs two", "invalid int value: 'two'; see train.py compare --help"),
         (f"{BOTH} --baseline ln", "--baseline ln is no arm"),
