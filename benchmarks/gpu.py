@@ -4,7 +4,7 @@
     python -m benchmarks.gpu --output gpu.json
     python -m benchmarks.gpu --output gpu.json --parts trainer --engines compiled --batch_sizes 256
 
-The first line is what to run first on a GPU (`make gpu-check`): agreement, step and fit.
+The first line is what to run first on a GPU (`make gpu-check`): agreement, step, fit and together.
 
 Every part is measured by itself and written as soon as it is there, so that a run that is cut off
 leaves what it has; parts already in the file are not measured again. Nothing is said about a GPU
@@ -16,6 +16,7 @@ that is shared with other work.
 * step: one step by itself: time, kernels and the dearest of them, FLOP and bytes that its operators
   move
 * fit: a short `train.py fit` of the configuration, with the first engine, to its test
+* together: steps of several models as branches of one recording, beside one of a single model
 * sharing: steps per second of several trainings at once on the device
 """
 
@@ -31,7 +32,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,11 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.captured import CapturedTraining
-from graphormer_sepnorm.training.captured_step import CapturedStep, TrainingStep
+from graphormer_sepnorm.training.captured_step import CapturedSteps, TrainingStep
 from graphormer_sepnorm.training.module import GraphormerModule
 
-PARTS = ("agreement", "ceilings", "trainer", "step", "fit", "sharing")
-CHECK = ("agreement", "step", "fit")
+PARTS = ("agreement", "ceilings", "trainer", "step", "together", "fit", "sharing")
+CHECK = ("agreement", "step", "fit", "together")
 ENGINES = ("eager", "captured", "compiled")
 ROOT = Path(__file__).resolve().parents[1]
 DEAREST = 12
@@ -193,16 +194,71 @@ def step(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
         resident = ResidentGraphs(data.store, module.vocabulary, options.device)
         for engine, name in names.items():
             if name not in options.done:
-                taken = TrainingStep(
-                    module,
-                    optimiser_for(module, options.device),
-                    resident,
-                    functools.partial(clip, options.clip),
-                    made.precision_plugin.forward_context,
-                    ([], []),
-                    engine == "compiled",
-                )
+                taken = step_of(module, resident, made, engine, options)
                 yield name, one_step(taken, engine, data, batch_size, options)
+
+
+def step_of(
+    module: GraphormerModule,
+    resident: ResidentGraphs,
+    made: Trainer,
+    engine: str,
+    options: argparse.Namespace,
+) -> TrainingStep:
+    """Return the step of a module that was trained before."""
+    return TrainingStep(
+        module,
+        optimiser_for(module, options.device),
+        resident,
+        functools.partial(clip, options.clip),
+        made.precision_plugin.forward_context,
+        ([], []),
+        engine == "compiled",
+    )
+
+
+def together(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
+    """Steps of several models, of the first batch size, as `compare --seeds-together` takes them.
+
+    On a CPU, where nothing is recorded, one after the other.
+    """
+    counts, batch_size = (1, 2) if options.quick else (1, 2, 4, 8), options.batch_sizes[0]
+    engines = [engine for engine in options.engines if engine != "eager"]
+    names = {(e, n): f"together/{n} x {e} batch {batch_size}" for e in engines for n in counts}
+    if all(name in options.done for name in names.values()):
+        return
+    capturing = {"on_cpu": True, "steps_per_launch": 1}
+    trained = [
+        fitted(options, batch_size, CapturedTraining(**capturing), max_steps=1)
+        for _ in range(max(counts))
+    ]
+    for module, _, _ in trained:
+        module.to(options.device).train()
+    module, data, _ = trained[0]
+    resident = ResidentGraphs(data.store, module.vocabulary, options.device)
+    for (engine, count), name in names.items():
+        if name in options.done:
+            continue
+        steps = [step_of(own, resident, made, engine, options) for own, _, made in trained[:count]]
+        inputs, shape = same_batch(steps[0], data, batch_size, options.device)
+        call: Callable[[], Any]
+        if options.device.type == "cuda":
+            pool = torch.cuda.graph_pool_handle()
+            recorded = CapturedSteps(steps, [inputs] * count, shape, pool)
+            call = functools.partial(recorded, [inputs] * count, range(count))
+        else:
+            call = functools.partial(one_after_the_other, steps, inputs, shape)
+        each = count / seconds_per_call(call, options.device, options.seconds)
+        alone = options.done.get(names[engine, 1], {}).get("steps_per_s", each)
+        yield name, {"steps_per_s": each, "times_one_alone": each / alone}
+
+
+def one_after_the_other(
+    steps: Sequence[TrainingStep], inputs: tuple[torch.Tensor, torch.Tensor], shape: BatchShape
+) -> None:
+    """Take a step of each model."""
+    for taken in steps:
+        taken(*inputs, shape)
 
 
 def optimiser_for(module: GraphormerModule, device: torch.device) -> torch.optim.Optimizer:
@@ -229,15 +285,8 @@ def one_step(
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     """Measure a step on the same batch again and again."""
-    train, device = data.indices("train"), options.device
-    shape = plan_shape(data.store.num_atoms(train), batch_size)
-    chosen = np.random.default_rng(0).choice(train, batch_size, replace=False)
-    if not shape.holds(data.store.num_atoms(chosen)):
-        shape = BatchShape.of(data.store.num_atoms(chosen))
-    inputs = (
-        torch.tensor(chosen, device=device),
-        torch.tensor([batch_size, 0.0] + [1e-5] * len(taken.optimiser.param_groups), device=device),
-    )
+    device = options.device
+    inputs, shape = same_batch(taken, data, batch_size, device)
 
     def call() -> Any:
         return taken(*inputs, shape)
@@ -251,8 +300,8 @@ def one_step(
             call()
         counted = {"flop": flop.get_total_flops(), "bytes": traffic.bytes}
     elif device.type == "cuda":
-        captured = CapturedStep(taken, *inputs, shape, torch.cuda.graph_pool_handle())
-        call = functools.partial(captured, *inputs)
+        captured = CapturedSteps([taken], [inputs], shape, torch.cuda.graph_pool_handle())
+        call = functools.partial(captured, [inputs], [0])
     per_step = seconds_per_call(call, device, options.seconds)
     rates = {f"{what}_per_s": number / per_step for what, number in counted.items()}
     times, calls = kernels(call, device)
@@ -268,6 +317,20 @@ def one_step(
         **rates,
         "dearest_us": dearest,
     }
+
+
+def same_batch(
+    taken: TrainingStep, data: MoleculeDataModule, batch_size: int, device: torch.device
+) -> tuple[tuple[torch.Tensor, torch.Tensor], BatchShape]:
+    """Return what a step is given, random training graphs, and a shape that holds them."""
+    train = data.indices("train")
+    shape = plan_shape(data.store.num_atoms(train), batch_size)
+    chosen = np.random.default_rng(0).choice(train, batch_size, replace=False)
+    if not shape.holds(data.store.num_atoms(chosen)):
+        shape = BatchShape.of(data.store.num_atoms(chosen))
+    rates = [1e-5] * len(taken.optimiser.param_groups)
+    numbers = torch.tensor([batch_size, 0.0, *rates], device=device)
+    return (torch.tensor(chosen, device=device), numbers), shape
 
 
 def kernels(call: Callable[[], Any], device: torch.device) -> tuple[Counter[str], Counter[str]]:
@@ -427,6 +490,7 @@ def main(arguments: list[str] | None = None) -> int:
         "ceilings": ceilings,
         "trainer": trainer,
         "step": step,
+        "together": together,
         "fit": fit,
         "sharing": sharing,
     }

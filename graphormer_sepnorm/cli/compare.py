@@ -44,7 +44,7 @@ examples:
 """
 
 SEEDS = "0,1,2,3"
-_OWN_NAMES = ("arms", "seeds", "jobs", "baseline", "report-only", "allow-code")
+_OWN_NAMES = ("arms", "seeds", "seeds-together", "jobs", "baseline", "report-only", "allow-code")
 _EXIT_FAILED = 1
 
 
@@ -72,7 +72,7 @@ def compare(arguments: list[str]) -> int:
         print(f"report  {directory / 'report.html'}", flush=True)
         return 0
     comparison = _asked(options, fit_options, kept)
-    return _train(comparison, kept, directory, options.jobs, options.allow_code)
+    return _train(comparison, kept, directory, options)
 
 
 def make_report(directory: Path, baseline: str | None = None) -> None:
@@ -139,6 +139,16 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         "The cores are shared equally, unless OMP_NUM_THREADS is set",
     )
     parser.add_argument(
+        "--seeds-together",
+        "--seeds_together",
+        metavar="N",
+        type=int,
+        default=1,
+        help="seeds of an arm that one process trains at once; with --engine captured a GPU takes "
+        "their steps as one, which a single small model does not fill. Each is the run that it "
+        "would be alone; default: 1",
+    )
+    parser.add_argument(
         "--baseline", metavar="ARM", help="arm that the others are compared with; default: first"
     )
     parser.add_argument(
@@ -158,6 +168,8 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         raise ConfigError("compare needs -o DIR, the directory of the comparison")
     if options.jobs is not None and options.jobs < 1:
         raise ConfigError(f"--jobs is {options.jobs}: it must be 1 or more")
+    if options.seeds_together < 1:
+        raise ConfigError(f"--seeds-together is {options.seeds_together}: it must be 1 or more")
     if options.report_only and (rest or options.arms or options.seeds):
         extra = rest[0] if rest else "--arms" if options.arms else "--seeds"
         raise ConfigError(f"--report-only trains nothing: leave {extra} out")
@@ -230,16 +242,23 @@ def _train(
     comparison: Comparison,
     kept: Comparison | None,
     directory: Path,
-    jobs: int | None,
-    any_code: bool,
+    options: argparse.Namespace,
 ) -> int:
     """Check everything, train what is not finished, report; return the exit status."""
+    any_code, seeds_together = options.allow_code, options.seeds_together
     from graphormer_sepnorm.cli.fit_check import check_fit
     from graphormer_sepnorm.cli.foreign_code import OPTION, known_classes_only
     from graphormer_sepnorm.cli.quiet import silence_known_noise
     from graphormer_sepnorm.compare.comparison import FILE, Comparison
     from graphormer_sepnorm.compare.leash import locked
-    from graphormer_sepnorm.compare.runner import FIT, Runner, environments, planned_runs
+    from graphormer_sepnorm.compare.runner import (
+        FIT,
+        FIT_TOGETHER,
+        Runner,
+        environments,
+        planned_runs,
+        together,
+    )
 
     silence_known_noise()
     runs = planned_runs(comparison, directory)
@@ -247,7 +266,12 @@ def _train(
     prepare = kept is None or not all(run.finished for run in runs)
     with known_classes_only(str(directory / FILE), allowed=any_code or kept is None):
         checked = check_fit(comparison.base_options, comparison.arms, prepare)
-    gpus, jobs = _places(jobs, checked, len(runs))
+    if seeds_together > 1 and checked.configuration["engine"] == "eager":
+        raise ConfigError(
+            f"--seeds-together {seeds_together} needs --engine captured: steps that are not "
+            "captured cannot be taken together"
+        )
+    gpus, jobs = _places(options.jobs, checked, len(together(runs, seeds_together)))
     if kept is None:
         comparison = dataclasses.replace(
             comparison,
@@ -280,10 +304,13 @@ def _train(
         if unfinished:
             from graphormer_sepnorm.compare.live_table import choose_display
 
-            places = environments(min(jobs, len(unfinished)), comparison.threads, gpus)
-            display = choose_display(runs, checked.metric, checked.steps, len(places))
-            program = (*FIT, OPTION) if any_code else FIT
-            whole = Runner(unfinished, places, display, lock, program).run()
+            processes = min(jobs, len(together(unfinished, seeds_together)))
+            places = environments(processes, comparison.threads, gpus)
+            at_once = processes * seeds_together
+            display = choose_display(runs, checked.metric, checked.steps, at_once)
+            more = (OPTION,) if any_code else ()
+            programs = ((*FIT, *more), seeds_together, (*FIT_TOGETHER, *more))
+            whole = Runner(unfinished, places, display, lock, *programs).run()
             unfinished = [run for run in runs if not run.finished]
             if not whole and unfinished:
                 raise Interrupted(

@@ -1,7 +1,12 @@
-"""Trains the runs of a comparison, each (arm, seed) as a process of its own."""
+"""Trains the runs of a comparison, each (arm, seed) as a process of its own.
+
+Or several seeds of an arm in one process, which can take their steps together on a GPU.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import shutil
 import signal
@@ -19,6 +24,7 @@ from graphormer_sepnorm.compare.leash import LEASH
 from graphormer_sepnorm.inference.checkpoint import LAST, PREVIOUS
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
+FIT_TOGETHER = (sys.executable, "-m", "graphormer_sepnorm.cli.fit_together")
 _LOOK_EVERY = 0.1  # seconds
 _SHOW_EVERY = 1.0
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -87,6 +93,22 @@ def planned_runs(comparison: Comparison, directory: Path) -> list[Run]:
     ]
 
 
+def together(runs: Sequence[Run], seeds: int) -> list[tuple[Run, ...]]:
+    """Divide runs into those that share a process: so many seeds of one arm, the first ones first.
+
+    Args:
+        runs: In their order.
+        seeds: Most runs of a process.
+    """
+    arms = {run.arm: [other for other in runs if other.arm == run.arm] for run in runs}
+    groups = [
+        tuple(own[first : first + seeds])
+        for own in arms.values()
+        for first in range(0, len(own), seeds)
+    ]
+    return sorted(groups, key=lambda group: runs.index(group[0]))
+
+
 def default_jobs(gpus: int, cores: int) -> int:
     """How many processes run side by side if nobody says.
 
@@ -138,12 +160,12 @@ class Display(Protocol):
 
 @dataclass(frozen=True)
 class _Process:
-    """A process at work, its place among those side by side, and where its part of the log is."""
+    """A process at work, its place among those side by side, and where its part of each log is."""
 
-    run: Run
+    runs: tuple[Run, ...]
     popen: subprocess.Popen[bytes]
     place: int
-    log_start: int
+    log_starts: tuple[int, ...]
     started: float
 
 
@@ -156,6 +178,8 @@ class Runner:
         display: Is told what happens.
         lock: File descriptor that the processes hold on to.
         program: What a process is started with.
+        seeds_together: Most runs of a process, see `together`.
+        program_together: What a process of several runs is started with.
     """
 
     def __init__(
@@ -165,12 +189,15 @@ class Runner:
         display: Display,
         lock: int,
         program: Sequence[str] = FIT,
+        seeds_together: int = 1,
+        program_together: Sequence[str] = FIT_TOGETHER,
     ) -> None:
-        self._waiting = [run for run in runs if not run.finished]
+        self._waiting = together([run for run in runs if not run.finished], seeds_together)
         self._environments = environments
         self._display = display
         self._lock = lock
         self._program = program
+        self._program_together = program_together
         self._running: list[_Process] = []
         # How often this process was asked to stop, and how much of that its processes know.
         self._asked = self._passed_on = 0
@@ -230,27 +257,33 @@ class Runner:
             else:
                 process.popen.terminate()
         if not self._passed_on:
-            self._display.stopping([process.run for process in self._running])
+            running = [process.runs for process in self._running]
+            self._display.stopping(list(itertools.chain(*running)))
         self._passed_on += 1  # one at a time: the processes are asked before they are killed
 
     def _free(self) -> int | None:
         taken = {process.place for process in self._running}
         return next((n for n in range(len(self._environments)) if n not in taken), None)
 
-    def _start(self, run: Run) -> None:
+    def _start(self, runs: tuple[Run, ...]) -> None:
         place = self._free()
         assert place is not None
-        if run.begun:
-            options = ["--resume", str(run.directory)]
+        options = [_options(run) for run in runs]
+        for run in runs:
+            run.log.parent.mkdir(parents=True, exist_ok=True)
+            run.failure.unlink(missing_ok=True)
+            run.log.touch()
+        if len(runs) == 1:
+            words = [*self._program, *options[0]]
         else:
-            # Stopped before its first checkpoint: `fit` would take another directory beside it.
-            shutil.rmtree(run.directory, ignore_errors=True)
-            options = list(run.arguments)
-        run.log.parent.mkdir(parents=True, exist_ok=True)
-        run.failure.unlink(missing_ok=True)
-        with run.log.open("ab") as log:
+            named = zip(runs, options, strict=True)
+            pairs = [(str(run.log), json.dumps(own)) for run, own in named]
+            words = [*self._program_together, *itertools.chain(*pairs)]
+        starts = tuple(run.log.stat().st_size for run in runs)
+        # What no run prints, as a last word of the system's, stands in the log of the first.
+        with runs[0].log.open("ab") as log:
             popen = subprocess.Popen(
-                [*self._program, *options],
+                words,
                 stdin=subprocess.PIPE,  # never written to, see leash.py
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -260,26 +293,37 @@ class Runner:
                 # asks the others once.
                 start_new_session=True,
             )
-            self._running.append(_Process(run, popen, place, log.tell(), time.monotonic()))
-        self._display.started(run)
+            self._running.append(_Process(runs, popen, place, starts, time.monotonic()))
+        for run in runs:
+            self._display.started(run)
 
     def _end(self, process: _Process) -> None:
         self._running.remove(process)
         assert process.popen.stdin is not None
         process.popen.stdin.close()
-        run, status = process.run, process.popen.returncode
-        if run.finished:
-            self._display.finished(run, time.monotonic() - process.started)
-        elif self._passed_on:
-            self._display.stopped(run)
-        else:
-            if status < 0:
-                # Such a process could not say so itself; often there was no memory left.
-                with run.log.open("a", encoding="utf-8") as log:
-                    log.write(f"\nkilled by {signal.Signals(-status).name}\n")
-            why = last_line(run.log, process.log_start) or f"status {status}"
-            run.failure.write_text(f"{why}\n", encoding="utf-8")
-            self._display.failed(run, why)
+        status = process.popen.returncode
+        for run, log_start in zip(process.runs, process.log_starts, strict=True):
+            if run.finished:
+                self._display.finished(run, time.monotonic() - process.started)
+            elif self._passed_on:
+                self._display.stopped(run)
+            else:
+                if status < 0:
+                    # Such a process could not say so itself; often there was no memory left.
+                    with run.log.open("a", encoding="utf-8") as log:
+                        log.write(f"\nkilled by {signal.Signals(-status).name}\n")
+                why = last_line(run.log, log_start) or f"status {status}"
+                run.failure.write_text(f"{why}\n", encoding="utf-8")
+                self._display.failed(run, why)
+
+
+def _options(run: Run) -> list[str]:
+    """Return the options of ``fit`` that begin or continue a run."""
+    if run.begun:
+        return ["--resume", str(run.directory)]
+    # Stopped before its first checkpoint: `fit` would take another directory beside it.
+    shutil.rmtree(run.directory, ignore_errors=True)
+    return list(run.arguments)
 
 
 def _kill(popen: subprocess.Popen[bytes]) -> None:

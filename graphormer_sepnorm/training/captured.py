@@ -20,7 +20,8 @@ from torch import Tensor
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
 from graphormer_sepnorm.training.averaging import AveragedWeights
-from graphormer_sepnorm.training.captured_step import CapturedStep, TrainingStep
+from graphormer_sepnorm.training.captured_step import TrainingStep
+from graphormer_sepnorm.training.captured_together import DueStep, Together
 from graphormer_sepnorm.training.launches import Launch, LaunchLoop, sent
 from graphormer_sepnorm.training.module import GraphormerModule
 
@@ -83,11 +84,10 @@ class CapturedTraining(Callback):
         self._steps_per_launch = steps_per_launch
         self._on_cpu = on_cpu
         self._planned: dict[int, BatchShape] = {}
-        self._captured: dict[BatchShape, CapturedStep] = {}
+        self._together = Together()
         self._step: TrainingStep | None = None
         self._average: AveragedWeights | None = None
         self._trainer: Trainer | None = None
-        self._pool: Any = None
         self._fixed = False
         self.steps = self.misfits = 0
 
@@ -97,6 +97,7 @@ class CapturedTraining(Callback):
             return
         assert isinstance(pl_module, GraphormerModule)
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        self._together = Together.of_this_thread()
         reason = self._why_not(trainer, pl_module, data)
         if reason:
             log.warning("--engine is not for %s: training takes the ordinary path", reason)
@@ -130,7 +131,7 @@ class CapturedTraining(Callback):
             return "the uniformity loss"
         if "rings" in module.architecture.local:
             return f"local {module.architecture.local}"
-        if device.type == "cuda":
+        if device.type == "cuda" and not self._together.holds(data):
             needed = ResidentGraphs.needed_bytes(data.store)
             free, _ = torch.cuda.mem_get_info(device)
             if needed > free / 2:
@@ -157,9 +158,6 @@ class CapturedTraining(Callback):
         callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
         averages = [one for one in callbacks if isinstance(one, AveragedWeights)]
         self._average = averages[0] if averages else None
-        if module.device.type == "cuda":
-            self._pool = torch.cuda.graph_pool_handle()
-
         how = GradClipAlgorithmType(trainer.gradient_clip_algorithm or "norm")
 
         def clip(optimiser: torch.optim.Optimizer) -> None:
@@ -170,7 +168,7 @@ class CapturedTraining(Callback):
         return TrainingStep(
             module,
             trainer.optimizers[0],
-            ResidentGraphs(trainer.datamodule.store, module.vocabulary, module.device),  # type: ignore[attr-defined]
+            self._together.graphs(trainer.datamodule, module.vocabulary, module.device),  # type: ignore[attr-defined]
             clip,
             trainer.precision_plugin.forward_context,
             self._average.pairs if self._average else ([], []),
@@ -182,37 +180,23 @@ class CapturedTraining(Callback):
         assert self._trainer is not None
         module: Any = self._trainer.lightning_module
         self._step = self._step or self._make_step(self._trainer)
-        numbers = self._numbers(batch_idx - len(launch.shapes) + 1, len(launch.shapes))
-        numbers = sent(numbers, launch.graphs.device)
+        first = batch_idx - len(launch.shapes) + 1
+        numbers = sent(self._numbers(first, len(launch.shapes)), launch.graphs.device)
         if module.statistics_fixed != self._fixed:
-            self._forget_recordings()
+            self._together.forget(self._step)
             self._fixed = module.statistics_fixed
-        results = []
         graphs = launch.graphs.split([shape.graphs for shape in launch.shapes])
-        for place, (chosen, shape) in enumerate(zip(graphs, launch.shapes, strict=True)):
-            module.seed_dropout(batch_idx - len(launch.shapes) + 1 + place)
-            results.append(self._one(chosen, numbers[place], shape).clone())
+        due = []
+        for place, shape in enumerate(launch.shapes):
+            planned = self._planned[shape.graphs] == shape
+            self.misfits += not planned
+            seed = module.dropout_seed(first + place)
+            due.append(DueStep((graphs[place], numbers[place]), shape, planned, seed))
+        results = self._together.take(self._step, due)
+        self.steps += len(due)
         if self._average:
-            self._average.took(self._trainer.global_step + len(results))
-        return torch.stack(results)
-
-    def _forget_recordings(self) -> None:
-        """They do what is no longer to be done; others need a pool of their own."""
-        self._captured.clear()
-        if self._pool is not None:
-            self._pool = torch.cuda.graph_pool_handle()
-
-    def _one(self, graphs: Tensor, numbers: Tensor, shape: BatchShape) -> Tensor:
-        assert self._step is not None
-        self.steps += 1
-        if self._planned[shape.graphs] != shape:
-            self.misfits += 1
-            return self._step(graphs, numbers, shape, fixed=False)
-        if self._pool is None:
-            return self._step(graphs, numbers, shape)
-        if shape not in self._captured:
-            self._captured[shape] = CapturedStep(self._step, graphs, numbers, shape, self._pool)
-        return self._captured[shape](graphs, numbers)
+            self._average.took(self._trainer.global_step + len(due))
+        return results
 
     def _numbers(self, first: int, steps: int) -> Tensor:
         """What differs between steps besides the batch, see `TrainingStep`: ``[steps, 2 + G]``.
@@ -256,6 +240,8 @@ class CapturedTraining(Callback):
         pl_module.capturable = False
         assert isinstance(trainer.fit_loop.epoch_loop, LaunchLoop)
         trainer.fit_loop.epoch_loop.launching = False
-        self._captured.clear()
+        if self._step is not None:
+            self._together.forget(self._step)
         self._planned.clear()
-        self._step = self._trainer = self._pool = None
+        self._step = self._trainer = None
+        self._together = Together()

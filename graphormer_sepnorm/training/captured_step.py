@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import gc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -118,65 +118,121 @@ class TrainingStep:
             for parameter, state in states.items()
         }
         devices = {tensor.device for tensor in tensors if tensor.is_cuda}
-        with torch.random.fork_rng(devices):
-            yield
-        with torch.no_grad():
-            for tensor, value in zip(tensors, values, strict=True):
-                tensor.copy_(value)
-            for parameter, state in states.items():
-                before = moments.get(parameter, {})
-                for name, value in state.items():
-                    value.copy_(before.get(name, torch.zeros_like(value)))
+        try:
+            with torch.random.fork_rng(devices):
+                yield
+        finally:
+            with torch.no_grad():
+                for tensor, value in zip(tensors, values, strict=True):
+                    tensor.copy_(value)
+                for parameter, state in states.items():
+                    before = moments.get(parameter, {})
+                    for name, value in state.items():
+                        value.copy_(before.get(name, torch.zeros_like(value)))
 
 
-class CapturedStep:
-    """A `TrainingStep` for batches of one shape, recorded once and replayed.
+class CapturedSteps:
+    """The steps of one training, or of several, for batches of one shape: recorded and replayed.
+
+    Those of several are branches of one recording, each in a stream of its own: none waits for
+    another, so that their kernels share the device.
 
     Args:
-        step: The step; it is left as it is.
-        graphs: Numbers of graphs that fit the shape, ``[B]``, for the first calls.
-        numbers: The same for the step's numbers, ``[2 + G]``.
+        steps: The steps, of different models; they are left as they are.
+        inputs: For the first calls of each, numbers of graphs that fit the shape, ``[B]``, and the
+            step's numbers, ``[2 + G]``.
         shape: The shape.
-        pool: Memory pool, shared with the recordings of other shapes, which never run at the same
-            time and hand nothing to each other.
+        pool: Memory pool, shared with other recordings, which never run at the same time and hand
+            nothing to each other.
     """
 
     def __init__(
         self,
-        step: TrainingStep,
-        graphs: Tensor,
-        numbers: Tensor,
+        steps: Sequence[TrainingStep],
+        inputs: Sequence[tuple[Tensor, Tensor]],
         shape: BatchShape,
         pool: Any,
     ) -> None:
-        self._inputs = graphs.clone(), numbers.clone()
+        self._inputs = [(graphs.clone(), numbers.clone()) for graphs, numbers in inputs]
         self._graph = torch.cuda.CUDAGraph()
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream), step.undone(), warnings.catch_warnings():
+        trunk = torch.cuda.Stream()
+        streams = [trunk] if len(steps) == 1 else [torch.cuda.Stream() for _ in steps]
+        device = self._inputs[0][0].device
+        # One training draws from the default generator, which every recording knows.
+        self._generators = [] if len(steps) == 1 else [torch.Generator(device) for _ in steps]
+        current = torch.cuda.current_stream()
+        with warnings.catch_warnings():
             # These calls are the reason why a capturable optimiser runs uncaptured.
             warnings.filterwarnings("ignore", ".*capturable=True")
-            for _ in range(_WARM_UP):
-                step(*self._inputs, shape)
-        torch.cuda.current_stream().wait_stream(stream)
-        # Gradients are made within the recording, in its own memory.
-        step.optimiser.zero_grad(set_to_none=True)
+            # Newer releases of torch notice for themselves what a recording draws from.
+            warnings.filterwarnings("ignore", ".*register_generator_state")
+            for step, own, stream in zip(steps, self._inputs, streams, strict=True):
+                stream.wait_stream(current)
+                with torch.cuda.stream(stream), step.undone():
+                    for _ in range(_WARM_UP):
+                        step(*own, shape)
+                current.wait_stream(stream)
+            for generator in self._generators:
+                self._graph.register_generator_state(generator)
+        for step in steps:
+            # Gradients are made within the recording, in its own memory.
+            step.optimiser.zero_grad(set_to_none=True)
         # Whatever is freed within a recording must have been made within it.
         gc.collect()
         # Threads of data loaders may pin memory meanwhile: that is no business of this recording.
         with torch.cuda.graph(
-            self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"
+            self._graph, pool=pool, stream=trunk, capture_error_mode="thread_local"
         ):
-            self._result = step(*self._inputs, shape)
+            self._results = self._record(steps, shape, trunk, streams)
 
-    def __call__(self, graphs: Tensor, numbers: Tensor) -> Tensor:
-        """Take a step; the result ``[3]`` is overwritten by the next."""
-        for own, given in zip(self._inputs, (graphs, numbers), strict=True):
-            own.copy_(given)
-        # The default random generator is known to the recording: a replay draws from the seed and
-        # offset that it has now.
+    def _record(
+        self,
+        steps: Sequence[TrainingStep],
+        shape: BatchShape,
+        trunk: torch.cuda.Stream,
+        streams: Sequence[torch.cuda.Stream],
+    ) -> list[Tensor]:
+        if not self._generators:
+            return [steps[0](*self._inputs[0], shape)]
+        # All begin before any is waited for: or one would run after the other.
+        for stream in streams:
+            stream.wait_stream(trunk)
+        results = []
+        branches = zip(steps, self._inputs, streams, self._generators, strict=True)
+        for step, own, stream, generator in branches:
+            with torch.cuda.stream(stream), _drawing_from(generator):
+                results.append(step(*own, shape))
+        for stream in streams:
+            trunk.wait_stream(stream)
+        return results
+
+    def __call__(
+        self, inputs: Sequence[tuple[Tensor, Tensor]], seeds: Sequence[int]
+    ) -> list[Tensor]:
+        """Take a step of each, whose dropout is seeded; the results ``[3]`` are overwritten."""
+        for own, given in zip(self._inputs, inputs, strict=True):
+            for kept, value in zip(own, given, strict=True):
+                kept.copy_(value)
+        # A replay draws from the seed and offset that the generators have now.
+        if self._generators:
+            for generator, seed in zip(self._generators, seeds, strict=True):
+                generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seeds[0])
         self._graph.replay()
-        return self._result
+        return self._results
+
+
+@contextmanager
+def _drawing_from(generator: torch.Generator) -> Iterator[None]:
+    """Let the default generator of a GPU, which dropout asks, draw as this one does."""
+    default = torch.cuda.default_generators[generator.device.index]
+    kept = default.graphsafe_get_state()
+    default.graphsafe_set_state(generator)
+    try:
+        yield
+    finally:
+        default.graphsafe_set_state(kept)
 
 
 @contextmanager

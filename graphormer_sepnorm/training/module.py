@@ -426,8 +426,11 @@ class GraphormerModule(LightningModule):
 
     def seed_dropout(self, batch_idx: int) -> None:
         """Seed the random numbers of a batch of the current epoch."""
-        seed = stable_seed(self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank)
-        torch.manual_seed(seed)
+        torch.manual_seed(self.dropout_seed(batch_idx))
+
+    def dropout_seed(self, batch_idx: int) -> int:
+        """What the random numbers of a batch of the current epoch are seeded with."""
+        return stable_seed(self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank)
 
     def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Sum of the losses of the labels of a batch that are present, and their number."""

@@ -10,6 +10,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
 
+# Stops all trainings of this process, also those in threads, where no signals arrive.
+STOP_ALL = threading.Event()
+
 
 class StopAtOnce(KeyboardInterrupt):
     """A second Ctrl-C: training may be in the middle of a step, which is not to be saved."""
@@ -51,7 +54,7 @@ class StopBetweenSteps(Callback):
         step = step_in_epoch(trainer, batch_idx)
         if step is None or not inside_epoch(trainer):
             return
-        if any_process(trainer, self._asked, step):
+        if any_process(trainer, self._asked or STOP_ALL.is_set(), step):
             self._stopping = True
             raise KeyboardInterrupt
 

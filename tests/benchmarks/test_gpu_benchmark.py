@@ -24,19 +24,24 @@ def test_parts_are_measured_written_and_not_measured_again(
     output = tmp_path / "gpu.json"
     words = [*QUICK, "--output", str(output), "--root", str(tmp_path)]
     engines = ["--engines", "eager", "captured"]
-    assert main([*words, *engines, "--parts", "ceilings", "trainer", "step"]) == 0
+    parts = ["--parts", "ceilings", "trainer", "step", "together"]
+    assert main([*words, *engines, *parts]) == 0
     results = json.loads(output.read_text())["results"]
     assert set(results) == {
         *("ceilings/matmul float32", "ceilings/matmul bfloat16", "ceilings/copy"),
         *("trainer/eager batch 4", "trainer/captured batch 4"),
         *("step/eager batch 4", "step/captured batch 4"),
+        *("together/1 x captured batch 4", "together/2 x captured batch 4"),
     }
     assert all(value > 0 for name in results for key, value in results[name].items() if "_s" in key)
     assert results["step/eager batch 4"]["flop"] > 1e6
     assert results["step/eager batch 4"]["bytes"] > 1e6
     assert results["step/captured batch 4"]["kernels"] > 100
+    one, two = (results[f"together/{count} x captured batch 4"] for count in (1, 2))
+    assert one["times_one_alone"] == 1
+    assert two["times_one_alone"] == two["steps_per_s"] / one["steps_per_s"]
     assert capsys.readouterr().out.count("\n") >= len(results)
-    assert main([*words, *engines, "--parts", "ceilings", "trainer", "step"]) == 0
+    assert main([*words, *engines, *parts]) == 0
     assert capsys.readouterr().out == ""
     assert json.loads(output.read_text())["results"] == results
 

@@ -75,8 +75,9 @@ def fit(tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer
             enable_checkpointing=True,
         )
         module = make_module(**{"dropout": 0.2, **model})
+        data = make_data(batch_size=4, seed=module.hparams["seed"])
         try:
-            made.fit(module, make_data(batch_size=4), ckpt_path=resume, weights_only=True)
+            made.fit(module, data, ckpt_path=resume, weights_only=True)
         except SystemExit:
             assert made.interrupted
         return module, made

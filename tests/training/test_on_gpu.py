@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
+from test_captured_together import train
 from tiny_graphs import path_graphs
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
@@ -100,6 +101,24 @@ def test_captured_dropout_depends_on_the_seed_of_each_step_alone(losses_of: Call
     assert not torch.allclose(first, losses_of("gpu", CapturedTraining(), **STEADY), rtol=1e-2)
     # Padding shifts which random number a row gets: the same distribution, not the same masks.
     assert abs(first[:STEPS].mean() - eager[:STEPS].mean()) < 0.1 * eager[:STEPS].mean()
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_steps_taken_together_are_those_of_each_alone(
+    dropout: float, losses_of: Callable, caplog: pytest.LogCaptureFixture
+) -> None:
+    dropped = {"dropout": dropout, "attention_dropout": dropout}
+    alone = [losses_of("gpu", CapturedTraining(), seed=seed, **dropped) for seed in range(3)]
+    found = train(
+        [
+            lambda seed=seed: losses_of("gpu", CapturedTraining(), seed=seed, **dropped)
+            for seed in range(3)
+        ]
+    )
+    assert "cannot be recorded together" not in caplog.text
+    for losses, expected in zip(found, alone, strict=True):
+        torch.testing.assert_close(losses, expected, rtol=1e-3, atol=1e-4)
+    assert not torch.allclose(alone[0], alone[1], rtol=1e-2)
 
 
 @pytest.mark.parametrize("engine", ["eager", "captured"])

@@ -1,0 +1,225 @@
+"""Several trainings whose steps are taken together: each is, bit for bit, what it is alone.
+
+Without a GPU steps are taken one after the other; when which one is taken, and what would be
+recorded, is as on a GPU.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_captured import Fit, Spoil, Turns, assert_equal, checkpoint, fit, weights
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.graphs.resident import BatchShape
+from graphormer_sepnorm.training import captured, captured_together
+from graphormer_sepnorm.training.captured import CapturedTraining
+from graphormer_sepnorm.training.captured_step import TrainingStep
+from graphormer_sepnorm.training.captured_together import DueStep, Together
+
+__all__ = ["fit"]  # a fixture
+
+
+def train(trainings: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Train in threads; return what each gives, or its error."""
+    company, results = Together(len(trainings)), [None] * len(trainings)
+
+    def run(place: int) -> None:
+        with company.training():
+            try:
+                results[place] = trainings[place]()
+            except Exception as error:
+                results[place] = error
+
+    threads = [
+        threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(trainings))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(300)
+        assert not thread.is_alive()
+    return results
+
+
+def assert_same_runs(tmp_path: Path, one: str, other: str) -> None:
+    assert_equal(checkpoint(tmp_path, one), checkpoint(tmp_path, other))
+    files = [(tmp_path / folder / "metrics.csv").read_text() for folder in (one, other)]
+    assert files[0] == files[1]
+
+
+@pytest.mark.parametrize(
+    ("norm", "ema", "fixed"), [("sepnorm", 0.9, 0.0), ("shared-bn", 0.0, 0.0), ("bn+bn", 0.9, 0.35)]
+)
+def test_each_training_is_what_it_is_alone(
+    norm: str, ema: float, fixed: float, tmp_path: Path, fit: Fit
+) -> None:
+    options: dict[str, Any] = {"norm": norm, "ema": ema, "batch_norm_fixed": fixed}
+    alone = [fit(f"alone{seed}", 4, seed=seed, **options) for seed in range(3)]
+    # Launches need not end at the same steps.
+    found = train(
+        [
+            lambda seed=seed: fit(f"seed{seed}", 4 - seed // 2, seed=seed, **options)
+            for seed in range(3)
+        ]
+    )
+    for seed, ((expected, _), (module, trainer)) in enumerate(zip(alone, found, strict=True)):
+        assert trainer.global_step == 20
+        assert_equal(weights(module), weights(expected))
+        assert_same_runs(tmp_path, f"seed{seed}", f"alone{seed}")
+    assert not torch.equal(
+        *(module.model.readout.weight for module, _ in found[:2])  # they are different ones
+    )
+
+
+def test_trainings_end_and_fail_by_themselves(tmp_path: Path, fit: Fit) -> None:
+    expected, _ = fit("alone", 4, seed=1)
+    short, failed, (module, trainer) = train(
+        [
+            lambda: fit("short", 4, trainer={"max_epochs": 1}),
+            lambda: fit("failed", 4, Spoil(), seed=2),
+            lambda: fit("seed1", 4, seed=1),
+        ]
+    )
+    assert short[1].global_step == 10
+    assert isinstance(failed, ConfigError)
+    assert "diverged at step 13" in str(failed)
+    assert trainer.global_step == 20
+    assert_equal(weights(module), weights(expected))
+    assert_same_runs(tmp_path, "seed1", "alone")
+
+
+def test_resumed_trainings_need_not_stand_at_the_same_step(tmp_path: Path, fit: Fit) -> None:
+    whole = [fit(f"whole{seed}", 4, ema=0.9, seed=seed) for seed in (0, 1)]
+    for seed, stop in ((0, 11), (1, 15)):
+        fit(f"seed{seed}", 4, Turns(stop), ema=0.9, seed=seed)
+    last = [tmp_path / f"seed{seed}" / "checkpoints" / "last.ckpt" for seed in (0, 1)]
+    found = train(
+        [
+            lambda seed=seed: fit(f"seed{seed}", 4, ema=0.9, seed=seed, resume=last[seed])
+            for seed in (0, 1)
+        ]
+    )
+    for (expected, _), (module, trainer) in zip(whole, found, strict=True):
+        assert trainer.global_step == 20
+        assert_equal(weights(module), weights(expected))
+
+
+class Recorded:
+    """Stands for a recording: takes the steps, and notes of how many trainings they were."""
+
+    made: list[int]
+    replayed: list[int]
+    fails: bool
+
+    def __init__(self, steps: Sequence[TrainingStep], inputs: Any, shape: BatchShape, pool: Any):
+        if self.fails and len(steps) > 1:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        self.made.append(len(steps))
+        self.steps, self.shape = list(steps), shape
+
+    def __call__(self, inputs: Any, seeds: Sequence[int]) -> list[torch.Tensor]:
+        self.replayed.append(len(seeds))
+        results = []
+        for step, own, seed in zip(self.steps, inputs, seeds, strict=True):
+            torch.manual_seed(seed)
+            results.append(step(*own, self.shape))
+        return results
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
+    """Record steps on a CPU as on a GPU."""
+    Recorded.made, Recorded.replayed, Recorded.fails = [], [], False
+    monkeypatch.setattr(captured_together, "CapturedSteps", Recorded)
+    monkeypatch.setattr(DueStep, "recordable", property(lambda due: due.planned))
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
+    return Recorded
+
+
+def test_steps_of_one_shape_are_recorded_together(
+    tmp_path: Path, fit: Fit, recorded: type[Recorded]
+) -> None:
+    """An epoch is seven batches of four graphs and three of three."""
+    alone = [fit(f"alone{seed}", 4, seed=seed) for seed in (0, 1)]
+    assert (recorded.made, recorded.replayed) == ([1] * 4, [1] * 40)
+    recorded.made.clear()
+    recorded.replayed.clear()
+    found = train([lambda seed=seed: fit(f"seed{seed}", 4, seed=seed) for seed in (0, 1)])
+    assert (recorded.made, recorded.replayed) == ([2, 2], [2] * 20)
+    for seed, ((expected, _), (module, _)) in enumerate(zip(alone, found, strict=True)):
+        assert_equal(weights(module), weights(expected))
+        assert_same_runs(tmp_path, f"seed{seed}", f"alone{seed}")
+
+
+def test_what_is_left_is_recorded_anew(fit: Fit, recorded: type[Recorded]) -> None:
+    """Also of a training whose BatchNorm is fixed for its last steps."""
+    ends = [{"max_epochs": 1}, {"max_epochs": 2}, {"max_epochs": 2}]
+    train([lambda end=end: fit(f"until{id(end)}", 4, trainer=end) for end in ends])
+    assert recorded.made == [3, 3, 2, 2]
+    assert recorded.replayed == [3] * 10 + [2] * 10
+    recorded.made.clear()
+    train(
+        [
+            lambda seed=seed: fit(f"fixed{seed}", 4, norm="bn+bn", seed=seed, batch_norm_fixed=0.35)
+            for seed in (0, 1)
+        ]
+    )
+    assert recorded.made == [2, 2, 2, 2]
+
+
+def test_a_batch_that_does_not_fit_parts_them_for_a_step(
+    tmp_path: Path, fit: Fit, recorded: type[Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        captured, "plan_shape", lambda sizes, graphs: BatchShape(22, ((graphs, 10),))
+    )
+    counters = [CapturedTraining(steps_per_launch=4, on_cpu=True) for _ in range(4)]
+    alone = [fit(f"alone{seed}", None, counters[seed], seed=seed) for seed in (0, 1)]
+    recorded.replayed.clear()
+    found = train(
+        [
+            lambda seed=seed: fit(f"seed{seed}", None, counters[2 + seed], seed=seed)
+            for seed in (0, 1)
+        ]
+    )
+    taken = [counter.misfits for counter in counters]
+    assert taken[:2] == taken[2:]
+    assert {1, 2} == set(recorded.replayed)
+    assert sum(recorded.replayed) + sum(taken[2:]) == 40
+    for (expected, _), (module, _) in zip(alone, found, strict=True):
+        assert_equal(weights(module), weights(expected))
+
+
+def test_what_cannot_be_recorded_together_is_recorded_one_by_one(
+    fit: Fit, recorded: type[Recorded], caplog: pytest.LogCaptureFixture
+) -> None:
+    alone = [fit(f"alone{seed}", 4, seed=seed) for seed in (0, 1)]
+    recorded.made.clear()
+    recorded.fails = True
+    found = train([lambda seed=seed: fit(f"seed{seed}", 4, seed=seed) for seed in (0, 1)])
+    assert recorded.made == [1] * 4
+    assert caplog.text.count("the steps of 2 trainings cannot be recorded together (operation") == 1
+    for (expected, _), (module, _) in zip(alone, found, strict=True):
+        assert_equal(weights(module), weights(expected))
+
+
+def test_graphs_lie_on_the_device_once(fit: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    kept = captured_together.ResidentGraphs
+
+    def resident(*arguments: Any) -> Any:
+        made.append(kept(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(captured_together, "ResidentGraphs", resident)
+    one_epoch = {"max_epochs": 1}
+    train(
+        [lambda seed=seed: fit(f"seed{seed}", 4, seed=seed, trainer=one_epoch) for seed in (0, 1)]
+    )
+    assert len(made) == 1
