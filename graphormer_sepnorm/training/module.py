@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Callable
-from typing import Any, Literal, cast
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -28,29 +28,32 @@ from graphormer_sepnorm.inference.checkpoint import (
     package_versions,
 )
 from graphormer_sepnorm.inference.network import load_weights
-from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
-from graphormer_sepnorm.model.encodings import EncodingName
+from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.model.local import LocalName
-from graphormer_sepnorm.model.readout import ReadoutName
 from graphormer_sepnorm.training.batch_statistics import (
     batch_norms,
     fix_batch_norm,
     measure_batch_norm,
 )
 from graphormer_sepnorm.training.launches import Launch
-from graphormer_sepnorm.training.loss import LossChoice, LossName, choose_loss, summed_loss
+from graphormer_sepnorm.training.loss import LOSSES, LossChoice, LossName, choose_loss, summed_loss
 from graphormer_sepnorm.training.metrics import MeanLoss, SplitMetrics, why_undefined
 from graphormer_sepnorm.training.optimiser import (
+    DECAYED,
+    OPTIMISERS,
     DecayedName,
     OptimiserName,
     make_optimiser,
     place_step_counts,
 )
-from graphormer_sepnorm.training.option_checks import check_options
 from graphormer_sepnorm.training.randomness import stable_seed
-from graphormer_sepnorm.training.schedule import ScheduleName, learning_rate_at, warmup_in_steps
-from graphormer_sepnorm.training.uniformity import UniformityOn, uniformity_loss
+from graphormer_sepnorm.training.schedule import (
+    SCHEDULES,
+    ScheduleName,
+    learning_rate_at,
+    warmup_in_steps,
+)
+from graphormer_sepnorm.training.uniformity import UNIFORMITY_ON, UniformityOn, uniformity_loss
 
 log = logging.getLogger(__name__)
 
@@ -69,40 +72,6 @@ class GraphormerModule(LightningModule):
     come from them; see `configure_model`.
 
     Args:
-        norm: Norm of the graph token + norm of the atoms: shared-ln (or sharenorm), shared-bn,
-            bn+ln (or sepnorm), bn+bn, ln+ln, ln+bn.
-        layers: Transformer layers. Time and memory grow linearly.
-        width: Channels of a token, a multiple of heads. Parameters grow quadratically.
-        heads: Attention heads.
-        ffn_width: Channels inside the feed-forward network; Graphormer uses width.
-        max_path_length: Hops of a shortest path that enter the edge encoding; Graphormer version 1
-            uses 20, version 2 uses 5. Data are prepared once for each value.
-        norm_position: pre (norm before attention and feed-forward, as Graphormer) or post.
-        dropout: Dropout after attention and feed-forward, 0 to 1. Costs a tenth to a quarter of
-            a step on a CPU.
-        attention_dropout: Dropout of the attention weights, 0 to 1.
-        input_dropout: Dropout of the embedded tokens, 0 to 1.
-        drop_path: Stochastic depth, 0 to 1: probability that a graph skips a branch of the last
-            layer in training, less in earlier ones.
-        atom_rows: Rows of the atom table; null takes as many as the training data have codes.
-        bond_rows: Rows of the bond table; null takes as many as the training data have codes.
-        degree_rows: Rows of each degree table; larger degrees share the last row.
-        spatial_rows: Rows of the table of shortest-path distances; larger ones share a row.
-        path_rows: Rows of the table of hop positions, at least max_path_length.
-        encodings: graphormer; rrwp adds random-walk probabilities to the attention bias and to the
-            atoms; rings adds the sizes of an atom's smallest and largest ring; rrwp+rings both.
-        walk_steps: Powers of the random walk that rrwp uses, the 0th among them.
-        ring_bias: Whether the attention bias knows the size of the ring that two atoms share, and
-            whether a bond joins them. Costs 60 heads parameters.
-        local: gine adds messages along bonds beside attention, which bring the bonds to what atoms
-            pass on; none is Graphormer. Costs width² parameters a layer. gine+rings sends messages
-            between all atoms of a ring too, for 16 width parameters more.
-        degree_scaler: Whether what attention gives is scaled channel by channel with the logarithm
-            of the degree. Costs 2 width parameters a layer.
-        bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.
-            Costs heads² parameters a layer.
-        readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
-            targets that add up over a molecule), or both. Costs width parameters a target.
         loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
         optimiser: adamw, or muon, which trains the matrices of the layers by Muon and the rest by
             AdamW. Costs 30 ms a step on a CPU core at 12 layers of 72 channels.
@@ -125,6 +94,7 @@ class GraphormerModule(LightningModule):
             measured once and then constants, in training as in evaluation; 0 to below 1. Needs
             batch_norm_graphs. Without a BatchNorm it does nothing.
         seed: Decides the initial parameters and dropout. Set by seed_everything.
+        **architecture: Options of the network, those of `GraphormerConfig`.
     """
 
     model: Graphormer
@@ -133,29 +103,7 @@ class GraphormerModule(LightningModule):
 
     def __init__(
         self,
-        norm: str = "bn+ln",
-        layers: int = 12,
-        width: int = 80,
-        heads: int = 8,
-        ffn_width: int = 80,
-        max_path_length: int = 20,
-        norm_position: Literal["pre", "post"] = "pre",
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        input_dropout: float = 0.1,
-        drop_path: float = 0.0,
-        atom_rows: int | None = None,
-        bond_rows: int | None = None,
-        degree_rows: int = 64,
-        spatial_rows: int = 40,
-        path_rows: int = 40,
-        encodings: EncodingName = "graphormer",
-        walk_steps: int = 21,
-        ring_bias: bool = False,
-        local: LocalName = "none",
-        degree_scaler: bool = False,
-        bias_mixing: bool = False,
-        readout: ReadoutName = "graph_token",
+        *,
         loss: LossChoice = "auto",
         optimiser: OptimiserName = "adamw",
         learning_rate: float = 2e-4,
@@ -171,37 +119,18 @@ class GraphormerModule(LightningModule):
         batch_norm_graphs: int = 2048,
         batch_norm_fixed: float = 0.0,
         seed: int = 0,
+        **architecture: Any,
     ) -> None:
         super().__init__()
-        # Validates the architecture now, before any data are touched.
-        self.architecture = GraphormerConfig(
-            norm=norm,
-            layers=layers,
-            width=width,
-            heads=heads,
-            ffn_width=ffn_width,
-            max_path_length=max_path_length,
-            norm_position=norm_position,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            input_dropout=input_dropout,
-            drop_path=drop_path,
-            atom_rows=atom_rows,
-            bond_rows=bond_rows,
-            degree_rows=degree_rows,
-            spatial_rows=spatial_rows,
-            path_rows=path_rows,
-            encodings=encodings,
-            walk_steps=walk_steps,
-            ring_bias=ring_bias,
-            local=local,
-            degree_scaler=degree_scaler,
-            bias_mixing=bias_mixing,
-            readout=readout,
-        )
+        # Validated now, before any data are touched. The command line offers what `architecture`
+        # can hold: not what stands beside it, which the data decide (FROM_DATA).
+        self.architecture = GraphormerConfig(num_targets=1, mean_atoms=1.0, **architecture)
         # logger=False: the exact configuration lies beside the checkpoint already.
         self.save_hyperparameters(logger=False)
-        check_options(self.hparams)
+        for name, value in dataclasses.asdict(self.architecture).items():
+            if name not in FROM_DATA:  # defaults too: a later version may have others
+                self.hparams.setdefault(name, value)
+        _check_options(self.hparams)
         self.facts: dict[str, Any] = {}
         self.metrics: torch.nn.ModuleDict = torch.nn.ModuleDict()
         self.epoch_loss = MeanLoss()
@@ -352,7 +281,7 @@ class GraphormerModule(LightningModule):
         for field in dataclasses.fields(saved):
             own, there = getattr(self.architecture, field.name), getattr(saved, field.name)
             # What the data decide is not asked for: rows of tables, unless given.
-            decided = own is None or field.name in ("num_targets", "mean_atoms")
+            decided = own is None or field.name in FROM_DATA
             if own != there and not decided and field.name not in REGULARISATION:
                 raise CheckpointError(
                     f"the checkpoint's network has {field.name} {there}, this one {own}: training "
@@ -598,3 +527,40 @@ class GraphormerModule(LightningModule):
 
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimiser, factor)
         return [optimiser], [{"scheduler": scheduler, "interval": "step"}]
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse what cannot be trained with; `GraphormerConfig` checks the options of the network.
+
+    Raises:
+        ConfigError: A value is out of its range.
+    """
+    for name in ("learning_rate", "eps"):
+        if not options[name] > 0:
+            raise _out_of_range(name, options[name], "it must be positive")
+    for name in ("warmup_steps", "final_learning_rate", "weight_decay", "uniformity_weight"):
+        if not options[name] >= 0:
+            raise _out_of_range(name, options[name], "it must not be negative")
+    if not all(0 <= beta < 1 for beta in options["betas"]):
+        raise _out_of_range("betas", list(options["betas"]), "each must be from 0 to below 1")
+    for name, choices in (
+        *(("optimiser", OPTIMISERS), ("weight_decay_on", DECAYED), ("schedule", SCHEDULES)),
+        *(("uniformity_on", UNIFORMITY_ON), ("loss", LOSSES)),
+    ):
+        if options[name] not in choices:
+            wanted = " or ".join(f"'{choice}'" for choice in choices)
+            raise _out_of_range(name, f"'{options[name]}'", f"it must be {wanted}")
+    graphs, fixed = options["batch_norm_graphs"], options["batch_norm_fixed"]
+    if graphs < 0 or graphs == 1:
+        raise _out_of_range("batch_norm_graphs", graphs, "it must be 0, or 2 or more")
+    if not 0 <= fixed < 1:
+        raise _out_of_range("batch_norm_fixed", fixed, "it must be from 0 to below 1")
+    if fixed and not graphs:
+        raise ConfigError(
+            "--model.batch_norm_fixed needs --model.batch_norm_graphs: BatchNorm's statistics are "
+            "fixed as they are measured"
+        )
+
+
+def _out_of_range(name: str, value: object, range_: str) -> ConfigError:
+    return ConfigError(f"--model.{name} is {value}: {range_}")

@@ -18,7 +18,7 @@ from graphormer_sepnorm.cli.options import option_names
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.model.config import INGREDIENTS, GraphormerConfig
+from graphormer_sepnorm.model.config import FROM_DATA, INGREDIENTS, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.resources import arms_names, config_names, config_path
@@ -123,6 +123,28 @@ def test_list_of_options_is_frozen(verb: str) -> None:
         if not name.startswith("trainer.")
     }
     assert own == OPTIONS
+
+
+def test_options_of_the_network_stand_once() -> None:
+    """Names, types, defaults and help are those of `GraphormerConfig`."""
+    parser = Parsed(["fit"], None)._subcommand_parsers["fit"]
+    known = {action.dest: action for action in parser._actions}
+    said = " ".join((GraphormerConfig.__doc__ or "").split())
+    for field in dataclasses.fields(GraphormerConfig):
+        option = known.get(f"model.{field.name}")
+        assert (option is None) == (field.name in FROM_DATA), field.name
+        if option is not None:
+            assert option.default == field.default
+            assert f" {field.name}: {' '.join(option.help.split())}" in said
+
+
+def test_hyper_parameters_are_complete_without_the_command_line() -> None:
+    parsed = Parsed(["fit", "--model.layers", "3"], None).model.hparams
+    made = GraphormerModule(layers=3).hparams
+    assert made.keys() == parsed.keys() - {"_instantiator"}
+    assert (made["layers"], made["width"]) == (3, 80)
+    with pytest.raises(TypeError, match="num_targets"):
+        GraphormerModule(num_targets=2)
 
 
 @pytest.mark.parametrize("name", config_names())
