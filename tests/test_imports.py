@@ -28,14 +28,18 @@ ROOMS = {
     "datasets": {"chem", "graphs", "tables", "resources"},
     "model": {"graphs", "kernels"},
     "training": {"datasets", "graphs", "model", "inference", "kernels"},
-    "inference": {"model", "chem", "graphs", "tables", "resources"},
-    "compare": {"training", "inference", "datasets", "graphs", "model", "chem", "resources"},
-    "results": {"compare", "model"},
-    "cli": ALL_ROOMS | {"cli", "resources"},
+    "inference": {"model", "chem", "graphs", "tables", "resources", "old_names"},
+    "compare": {
+        *("training", "inference", "datasets", "graphs", "model", "chem"),
+        *("resources", "old_names"),
+    },
+    "results": {"compare", "model", "old_names"},
+    "cli": ALL_ROOMS | {"cli", "resources", "old_names"},
     "errors": set(),
     "files": set(),
     "program": set(),
     "wording": set(),
+    "old_names": set(),
     "resources": set(),
 }
 # Of these rooms only single modules may be imported.
@@ -82,6 +86,7 @@ ONLY_LIBRARIES = {
     "files": set(),
     "program": set(),
     "wording": set(),
+    "old_names": {"yaml"},
     "resources": set(),
 }
 # Loaded when a file is loaded, so that command lines answer quickly: none of these.

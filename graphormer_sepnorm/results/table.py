@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from graphormer_sepnorm.old_names import current_option
 from graphormer_sepnorm.results.records import Experiment, SeedRun
 
 _T = TypeVar("_T")
@@ -122,7 +123,8 @@ def configuration_file(one: Experiment) -> str:
 def _typed(one: Experiment) -> set[str]:
     """Options that were given on the command line."""
     words = [word for command in one.commands for word in shlex.split(command)]
-    return {word.removeprefix("--").partition("=")[0] for word in words if word.startswith("--")}
+    names = (word.removeprefix("--").partition("=")[0] for word in words if word.startswith("--"))
+    return set(map(current_option, names))
 
 
 def _row(number: int, one: Experiment, meant: str) -> str:

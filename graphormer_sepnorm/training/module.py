@@ -6,10 +6,12 @@ B graphs of a batch · T targets.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import logging
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -26,6 +28,8 @@ from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     check_checkpoint,
     package_versions,
+    read_checkpoint,
+    with_current_options,
 )
 from graphormer_sepnorm.inference.network import load_weights
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
@@ -149,6 +153,38 @@ class GraphormerModule(LightningModule):
         self._statistics_batches: list[GraphBatch] = []
         self._optimiser_options: list[dict[str, Any]] = []
 
+    @classmethod
+    def load_from_checkpoint(  # type: ignore[override]
+        cls,
+        checkpoint_path: str | Path,
+        map_location: str = "cpu",
+        weights_only: Literal[True] = True,
+        **options: Any,
+    ) -> Self:
+        """Build a module from a checkpoint, without data.
+
+        Lightning's own way would take options by today's names only.
+
+        Args:
+            checkpoint_path: File, run directory, or name of a model that comes with the package.
+            map_location: Device of the module.
+            weights_only: Nothing but plain values and tensors is ever read.
+            **options: In place of those of the checkpoint.
+
+        Raises:
+            CheckpointError: The file is missing, damaged or of another version.
+        """
+        checkpoint = read_checkpoint(checkpoint_path, map_location)
+        known = {
+            *inspect.signature(cls).parameters,
+            *(field.name for field in dataclasses.fields(GraphormerConfig)),
+        }
+        kept = checkpoint.get("hyper_parameters", {})
+        own = {name: value for name, value in kept.items() if name in known}
+        module = cls(**{**own, **options}).to(map_location)
+        module.on_load_checkpoint(checkpoint)
+        return module
+
     @property
     def task(self) -> Task:
         """What is predicted; known once the network is built."""
@@ -244,6 +280,7 @@ class GraphormerModule(LightningModule):
         """Build the network for the vocabulary and the task of the checkpoint."""
         if KEY not in checkpoint:
             raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
+        checkpoint = with_current_options(checkpoint)
         check_checkpoint(checkpoint)
         facts = checkpoint[KEY]
         training = False
