@@ -124,7 +124,7 @@ def fitted(
 ) -> tuple[GraphormerModule, MoleculeDataModule, Trainer]:
     """Train the model of the configuration, or slim Graphormer, on the data set of the options."""
     own = {**options.configured.get("model", {}), **(QUICK_MODEL if options.quick else {})}
-    module = GraphormerModule(**{**own, "batch_norm_graphs": 0})
+    module = GraphormerModule(**{**own, "precise_bn_graphs": 0})
     data = MoleculeDataModule(
         dataset=options.dataset,
         root=options.root,
@@ -195,7 +195,7 @@ def step(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
             if name not in options.done:
                 taken = TrainingStep(
                     module,
-                    optimiser_for(module, options.device),
+                    optimizer_for(module, options.device),
                     resident,
                     functools.partial(clip, options.clip),
                     made.precision_plugin.forward_context,
@@ -205,7 +205,7 @@ def step(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield name, one_step(taken, engine, data, batch_size, options)
 
 
-def optimiser_for(module: GraphormerModule, device: torch.device) -> torch.optim.Optimizer:
+def optimizer_for(module: GraphormerModule, device: torch.device) -> torch.optim.Optimizer:
     """Return a new optimiser of a module that was trained before.
 
     What captures steps has made the module an ordinary one again when that training ended; on a
@@ -215,9 +215,9 @@ def optimiser_for(module: GraphormerModule, device: torch.device) -> torch.optim
     return module.configure_optimizers()[0][0]
 
 
-def clip(most: float, optimiser: torch.optim.Optimizer) -> None:
+def clip(most: float, optimizer: torch.optim.Optimizer) -> None:
     """Clip the gradients as the configuration does."""
-    parameters = [weight for group in optimiser.param_groups for weight in group["params"]]
+    parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
     torch.nn.utils.clip_grad_norm_(parameters, most)
 
 
@@ -236,7 +236,7 @@ def one_step(
         shape = BatchShape.of(data.store.num_atoms(chosen))
     inputs = (
         torch.tensor(chosen, device=device),
-        torch.tensor([batch_size, 0.0] + [1e-5] * len(taken.optimiser.param_groups), device=device),
+        torch.tensor([batch_size, 0.0] + [1e-5] * len(taken.optimizer.param_groups), device=device),
     )
 
     def call() -> Any:

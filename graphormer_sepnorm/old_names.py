@@ -15,7 +15,12 @@ import yaml
 from graphormer_sepnorm.errors import ConfigError
 
 # Old name -> current name, in the same section.
-OPTIONS: dict[str, str] = {}
+OPTIONS = {
+    "model.optimiser": "model.optimizer",
+    "model.batch_norm_graphs": "model.precise_bn_graphs",
+    "model.batch_norm_fixed": "model.frozen_bn_fraction",
+    "model.local": "model.local_mpnn",
+}
 # The same of files of arms that come with the package.
 ARMS: dict[str, str] = {}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.encodings import ENCODINGS, EncodingName
-from graphormer_sepnorm.model.local import LOCALS, LocalName
+from graphormer_sepnorm.model.local_mpnn import LOCALS, LocalName
 from graphormer_sepnorm.model.norm_arms import norm_name
 from graphormer_sepnorm.model.readout import READOUTS, ReadoutName
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 # Options by which the network becomes another than Graphormer; their defaults are Graphormer's.
-INGREDIENTS = ("encodings", "ring_bias", "local", "degree_scaler", "bias_mixing", "readout")
+INGREDIENTS = ("encodings", "ring_bias", "local_mpnn", "degree_scaler", "bias_mixing", "readout")
 # Options that act in training only: a network trained with some can go on with others.
 REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
 # No options: the data decide.
@@ -56,9 +56,9 @@ class GraphormerConfig:
         walk_steps: Powers of the random walk that rrwp uses, the 0th among them.
         ring_bias: Whether the attention bias knows the size of the ring that two atoms share, and
             whether a bond joins them. Costs 60 heads parameters.
-        local: gine adds messages along bonds beside attention, which bring the bonds to what atoms
-            pass on; none is Graphormer. Costs width² parameters a layer. gine+rings sends messages
-            between all atoms of a ring too, for 16 width parameters more.
+        local_mpnn: gine adds messages along bonds beside attention, which bring the bonds to what
+            atoms pass on; none is Graphormer. Costs width² parameters a layer. gine+rings sends
+            messages between all atoms of a ring too, for 16 width parameters more.
         degree_scaler: Whether what attention gives is scaled channel by channel with the logarithm
             of the degree. Costs 2 width parameters a layer.
         bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.
@@ -91,7 +91,7 @@ class GraphormerConfig:
     encodings: EncodingName = "graphormer"
     walk_steps: int = 21
     ring_bias: bool = False
-    local: LocalName = "none"
+    local_mpnn: LocalName = "none"
     degree_scaler: bool = False
     bias_mixing: bool = False
     readout: ReadoutName = "graph_token"
@@ -121,7 +121,7 @@ class GraphormerConfig:
             )
         for option, choices in (
             *(("norm_position", ("pre", "post")), ("encodings", ENCODINGS)),
-            *(("local", LOCALS), ("readout", READOUTS)),
+            *(("local_mpnn", LOCALS), ("readout", READOUTS)),
         ):
             if getattr(self, option) not in choices:
                 names = " or ".join(f"'{choice}'" for choice in choices)

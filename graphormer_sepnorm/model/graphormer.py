@@ -21,7 +21,7 @@ from graphormer_sepnorm.model.drop_path import branch_scales
 from graphormer_sepnorm.model.dropout import dropout, dropout_add
 from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias, BlockBias
 from graphormer_sepnorm.model.initialisation import initialise
-from graphormer_sepnorm.model.local import BondMessages
+from graphormer_sepnorm.model.local_mpnn import BondMessages
 from graphormer_sepnorm.model.norm_arms import NormArm, make_norm
 from graphormer_sepnorm.model.random_walks import RandomWalkEncoding
 from graphormer_sepnorm.model.readout import AtomReadout, sum_over_atoms
@@ -48,8 +48,8 @@ class Layer(nn.Module):
         self.bias_mixing = BiasMixing(config.heads) if config.bias_mixing else None
         self.degree_scaler = DegreeScaler(config.width) if config.degree_scaler else None
         self.local = (
-            BondMessages(cast(int, config.bond_rows), config.width, "rings" in config.local)
-            if config.local != "none"
+            BondMessages(cast(int, config.bond_rows), config.width, "rings" in config.local_mpnn)
+            if config.local_mpnn != "none"
             else None
         )
         self.ffn_norm = make_norm(config.norm, config.width)

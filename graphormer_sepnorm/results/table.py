@@ -30,7 +30,8 @@ value; in a row with finished seeds only those are counted.
 
 Options that were typed stand behind the name of the configuration file. Behind a second · stand
 values that the file had then and has no longer, `default` where it said nothing: to repeat such a
-row, type them too, or take its commit.
+row, type them too, or take its commit. Commands stand as they were typed; names that options had
+then are understood today.
 """
 _HEADER = "| experiment | seeds | parameters | steps | wall time | device | validation | test |"
 

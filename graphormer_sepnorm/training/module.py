@@ -42,12 +42,12 @@ from graphormer_sepnorm.training.batch_statistics import (
 from graphormer_sepnorm.training.launches import Launch
 from graphormer_sepnorm.training.loss import LOSSES, LossChoice, LossName, choose_loss, summed_loss
 from graphormer_sepnorm.training.metrics import MeanLoss, SplitMetrics, why_undefined
-from graphormer_sepnorm.training.optimiser import (
+from graphormer_sepnorm.training.optimizer import (
     DECAYED,
-    OPTIMISERS,
+    OPTIMIZERS,
     DecayedName,
-    OptimiserName,
-    make_optimiser,
+    OptimizerName,
+    make_optimizer,
     place_step_counts,
 )
 from graphormer_sepnorm.training.randomness import stable_seed
@@ -77,7 +77,7 @@ class GraphormerModule(LightningModule):
 
     Args:
         loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
-        optimiser: adamw, or muon, which trains the matrices of the layers by Muon and the rest by
+        optimizer: adamw, or muon, which trains the matrices of the layers by Muon and the rest by
             AdamW. Costs 30 ms a step on a CPU core at 12 layers of 72 channels.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
         final_learning_rate: Learning rate at the end of training.
@@ -92,11 +92,11 @@ class GraphormerModule(LightningModule):
             (SepNorm's paper, Eq. 8); 0 leaves it out. Behind BatchNorm, which centres them already,
             it acts on that norm's scale and shift alone.
         uniformity_on: Which embeddings it pushes apart: graph_token, atoms or both.
-        batch_norm_graphs: Training graphs on which BatchNorm's statistics are measured before each
+        precise_bn_graphs: Training graphs on which BatchNorm's statistics are measured before each
             validation; 0 keeps the running averages of training. Costs their forward pass.
-        batch_norm_fixed: Share of the steps, the last ones, in which BatchNorm's statistics are
+        frozen_bn_fraction: Share of the steps, the last ones, in which BatchNorm's statistics are
             measured once and then constants, in training as in evaluation; 0 to below 1. Needs
-            batch_norm_graphs. Without a BatchNorm it does nothing.
+            precise_bn_graphs. Without a BatchNorm it does nothing.
         seed: Decides the initial parameters and dropout. Set by seed_everything.
         **architecture: Options of the network, those of `GraphormerConfig`.
     """
@@ -109,7 +109,7 @@ class GraphormerModule(LightningModule):
         self,
         *,
         loss: LossChoice = "auto",
-        optimiser: OptimiserName = "adamw",
+        optimizer: OptimizerName = "adamw",
         learning_rate: float = 2e-4,
         final_learning_rate: float = 1e-9,
         weight_decay: float = 0.01,
@@ -120,8 +120,8 @@ class GraphormerModule(LightningModule):
         eps: float = 1e-8,
         uniformity_weight: float = 0.0,
         uniformity_on: UniformityOn = "graph_token",
-        batch_norm_graphs: int = 2048,
-        batch_norm_fixed: float = 0.0,
+        precise_bn_graphs: int = 2048,
+        frozen_bn_fraction: float = 0.0,
         seed: int = 0,
         **architecture: Any,
     ) -> None:
@@ -151,7 +151,7 @@ class GraphormerModule(LightningModule):
         self._labels_epoch = -1
         self._undefined: set[str] = set()
         self._statistics_batches: list[GraphBatch] = []
-        self._optimiser_options: list[dict[str, Any]] = []
+        self._optimizer_options: list[dict[str, Any]] = []
 
     @classmethod
     def load_from_checkpoint(  # type: ignore[override]
@@ -346,7 +346,7 @@ class GraphormerModule(LightningModule):
             self.epoch_loss.reset()
 
     def on_train_batch_start(self, batch: GraphBatch | Launch, batch_idx: int) -> None:
-        """Fix BatchNorm's statistics when the steps of `batch_norm_fixed` begin."""
+        """Fix BatchNorm's statistics when the steps of `frozen_bn_fraction` begin."""
         fixed = self.trainer.global_step >= self.fixed_from
         if fixed == self.statistics_fixed:
             return
@@ -428,19 +428,19 @@ class GraphormerModule(LightningModule):
 
     def on_train_start(self) -> None:
         """Let the options of this run count, where a checkpoint brought those of an earlier one."""
-        for optimiser, scheduler in zip(
+        for optimizer, scheduler in zip(
             self.trainer.optimizers, self.trainer.lr_scheduler_configs, strict=True
         ):
             schedule: Any = scheduler.scheduler
-            for group, options in zip(optimiser.param_groups, self._optimiser_options, strict=True):
+            for group, options in zip(optimizer.param_groups, self._optimizer_options, strict=True):
                 group.update(options)
                 group["initial_lr"] = options["lr"]
-            schedule.base_lrs = [options["lr"] for options in self._optimiser_options]
+            schedule.base_lrs = [options["lr"] for options in self._optimizer_options]
             for group, base, factor in zip(
-                optimiser.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
+                optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
             ):
                 group["lr"] = base * factor(schedule.last_epoch)
-            place_step_counts(optimiser)
+            place_step_counts(optimizer)
 
     def on_validation_epoch_start(self) -> None:
         """Measure BatchNorm's statistics for the weights that are about to be validated."""
@@ -449,7 +449,7 @@ class GraphormerModule(LightningModule):
 
     def measure_batch_norm(self) -> None:
         """Measure BatchNorm's statistics on training graphs, see `batch_statistics`."""
-        graphs = self.hparams["batch_norm_graphs"]
+        graphs = self.hparams["precise_bn_graphs"]
         if not graphs or self.statistics_fixed or not batch_norms(self.model):
             return
         if not self._statistics_batches:
@@ -522,8 +522,8 @@ class GraphormerModule(LightningModule):
                 "--trainer.max_epochs or --trainer.max_steps"
             )
         options = self.hparams
-        if options["batch_norm_fixed"]:
-            self.fixed_from = int(total) - round(options["batch_norm_fixed"] * total)
+        if options["frozen_bn_fraction"]:
+            self.fixed_from = int(total) - round(options["frozen_bn_fraction"] * total)
         else:
             self.fixed_from = math.inf
         warmup = warmup_in_steps(options["warmup_steps"], int(total))
@@ -535,7 +535,7 @@ class GraphormerModule(LightningModule):
                 total,
             )
         peak = options["learning_rate"]
-        optimiser = make_optimiser(
+        optimizer = make_optimizer(
             self.model,
             peak,
             options["weight_decay"],
@@ -543,12 +543,12 @@ class GraphormerModule(LightningModule):
             options["eps"],
             self.capturable,
             options["weight_decay_on"],
-            options["optimiser"],
+            options["optimizer"],
             mixed=str(self.trainer.precision).endswith("-mixed"),
         )
-        self._optimiser_options = [
+        self._optimizer_options = [
             {name: value for name, value in group.items() if name != "params"}
-            for group in optimiser.param_groups
+            for group in optimizer.param_groups
         ]
 
         def factor(step: int) -> float:
@@ -562,8 +562,8 @@ class GraphormerModule(LightningModule):
             )
             return rate / peak
 
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimiser, factor)
-        return [optimiser], [{"scheduler": scheduler, "interval": "step"}]
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -581,21 +581,21 @@ def _check_options(options: Mapping[str, Any]) -> None:
     if not all(0 <= beta < 1 for beta in options["betas"]):
         raise _out_of_range("betas", list(options["betas"]), "each must be from 0 to below 1")
     for name, choices in (
-        *(("optimiser", OPTIMISERS), ("weight_decay_on", DECAYED), ("schedule", SCHEDULES)),
+        *(("optimizer", OPTIMIZERS), ("weight_decay_on", DECAYED), ("schedule", SCHEDULES)),
         *(("uniformity_on", UNIFORMITY_ON), ("loss", LOSSES)),
     ):
         if options[name] not in choices:
             wanted = " or ".join(f"'{choice}'" for choice in choices)
             raise _out_of_range(name, f"'{options[name]}'", f"it must be {wanted}")
-    graphs, fixed = options["batch_norm_graphs"], options["batch_norm_fixed"]
+    graphs, fixed = options["precise_bn_graphs"], options["frozen_bn_fraction"]
     if graphs < 0 or graphs == 1:
-        raise _out_of_range("batch_norm_graphs", graphs, "it must be 0, or 2 or more")
+        raise _out_of_range("precise_bn_graphs", graphs, "it must be 0, or 2 or more")
     if not 0 <= fixed < 1:
-        raise _out_of_range("batch_norm_fixed", fixed, "it must be from 0 to below 1")
+        raise _out_of_range("frozen_bn_fraction", fixed, "it must be from 0 to below 1")
     if fixed and not graphs:
         raise ConfigError(
-            "--model.batch_norm_fixed needs --model.batch_norm_graphs: BatchNorm's statistics are "
-            "fixed as they are measured"
+            "--model.frozen_bn_fraction needs --model.precise_bn_graphs: BatchNorm's statistics "
+            "are fixed as they are measured"
         )
 
 

@@ -64,8 +64,8 @@ OPTIONS = {
     "model",
     "model.atom_rows",
     "model.attention_dropout",
-    "model.batch_norm_graphs",
-    "model.batch_norm_fixed",
+    "model.precise_bn_graphs",
+    "model.frozen_bn_fraction",
     "model.betas",
     "model.bias_mixing",
     "model.bond_rows",
@@ -81,12 +81,12 @@ OPTIONS = {
     "model.input_dropout",
     "model.layers",
     "model.learning_rate",
-    "model.local",
+    "model.local_mpnn",
     "model.loss",
     "model.max_path_length",
     "model.norm",
     "model.norm_position",
-    "model.optimiser",
+    "model.optimizer",
     "model.path_rows",
     "model.readout",
     "model.ring_bias",
@@ -258,7 +258,7 @@ def test_the_best_recipe_stays_below_half_a_million_parameters() -> None:
     # More rows than ZINC needs: 28 kinds of atoms and 4 of bonds, and those unknown.
     config = dataclasses.replace(module.architecture, atom_rows=32, bond_rows=8)
     assert count_parameters(Graphormer(config)) < 500_000
-    assert config.local == content["model"]["local"] == "gine"
+    assert config.local_mpnn == content["model"]["local_mpnn"] == "gine"
 
 
 def test_command_line_wins_over_the_configuration_and_later_files_over_earlier(

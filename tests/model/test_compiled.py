@@ -93,13 +93,13 @@ def test_training_goes_the_same_way(norm):
     def trained() -> tuple[list[float], Tensor]:
         model = Graphormer(config)
         model.initialise(3)
-        optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         losses = []
         for _ in range(8):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = (model(batch) - targets).square().mean()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             losses.append(loss.item())
         return losses, model.eval()(batch)
 

@@ -85,7 +85,8 @@ def test_every_parameter_has_a_gradient(molecules, smiles, norm, readout):
 
 def test_options_that_an_older_checkpoint_does_not_know_are_neutral():
     config = GraphormerConfig()
-    assert (config.encodings, config.local, config.readout) == ("graphormer", "none", "graph_token")
+    assert (config.encodings, config.local_mpnn) == ("graphormer", "none")
+    assert config.readout == "graph_token"
     assert not config.degree_scaler
     assert not config.bias_mixing
     assert config.drop_path == 0
@@ -168,7 +169,7 @@ def test_messages_tell_bonds_apart():
     other.x = one.x  # atoms that only their bond tells apart
     _, vocabulary = stored([one, other])
     batch = batch_of([one, other], vocabulary)
-    model = small_model(vocabulary, local="gine")
+    model = small_model(vocabulary, local_mpnn="gine")
     told = model.layers[0].local(torch.zeros(6, 12, dtype=torch.float64), batch)
     assert not told[:2].any()
     assert torch.equal(told[2], told[3])

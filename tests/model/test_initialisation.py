@@ -122,13 +122,13 @@ def test_rows_of_unknown_codes_are_zero_and_stay_it():
     batch = batch_of([molecule("CC#N"), molecule("CCBr")], vocabulary)
     assert (batch.atom_rows == 0).any()
     assert (batch.bond_rows == 0).any()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
     for _ in range(2):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         model(batch).square().sum().backward()
         for table in tables:
             assert (table.weight.grad[0] == 0).all()
             assert (table.weight.grad[1:] != 0).any()
-        optimiser.step()
+        optimizer.step()
     for table in tables:
         assert (table.weight[0] == 0).all()

@@ -17,21 +17,21 @@ from reference.ingredients import LiteralWithIngredients
 
 ARMS = ("shared-ln", "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
 EVERYTHING: dict[str, Any] = {
-    **{"encodings": "rrwp+rings", "local": "gine", "readout": "both"},
+    **{"encodings": "rrwp+rings", "local_mpnn": "gine", "readout": "both"},
     **{"degree_scaler": True, "bias_mixing": True},
 }
 # What a model may have beyond Graphormer; whatever holds for the norm arms holds for these.
 INGREDIENTS: tuple[dict[str, Any], ...] = (
     {"readout": "sum", "mean_atoms": 3.5},
     {"readout": "both", "mean_atoms": 3.5, "norm": "bn+bn"},
-    {"local": "gine"},
+    {"local_mpnn": "gine"},
     {"encodings": "rrwp", "walk_steps": 4},
     {"encodings": "rings"},
-    {"local": "gine+rings"},
+    {"local_mpnn": "gine+rings"},
     {"ring_bias": True},
     {"degree_scaler": True},
     {"bias_mixing": True},
-    EVERYTHING | {"local": "gine+rings", "ring_bias": True},
+    EVERYTHING | {"local_mpnn": "gine+rings", "ring_bias": True},
     EVERYTHING | {"walk_steps": 3, "norm": "bn+bn"},
 )
 VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *INGREDIENTS)
