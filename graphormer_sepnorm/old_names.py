@@ -22,7 +22,7 @@ OPTIONS = {
     "model.local": "model.local_mpnn",
 }
 # The same of files of arms that come with the package.
-ARMS: dict[str, str] = {}
+ARMS = {"ingredients": "extensions"}
 
 
 def current_option(name: str) -> str:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "graphormer_sepnorm"
 
 # Room -> what of the package it may import, anywhere in its files.
-# All may import `errors`, `files`, `program` and `wording`.
+# All may import `errors`, `files`, `formatting` and `process`.
 ALL_ROOMS = {
     *("chem", "tables", "graphs", "datasets", "model"),
     *("training", "inference", "compare", "results"),
@@ -37,8 +37,8 @@ ROOMS = {
     "cli": ALL_ROOMS | {"cli", "resources", "old_names"},
     "errors": set(),
     "files": set(),
-    "program": set(),
-    "wording": set(),
+    "process": set(),
+    "formatting": set(),
     "old_names": set(),
     "resources": set(),
 }
@@ -84,8 +84,8 @@ ONLY_LIBRARIES = {
     "tables": {"pyarrow"},
     "errors": set(),
     "files": set(),
-    "program": set(),
-    "wording": set(),
+    "process": set(),
+    "formatting": set(),
     "old_names": {"yaml"},
     "resources": set(),
 }
@@ -195,7 +195,7 @@ def test_rooms_import_along_the_arrows():
             continue
         parts = one.module.split(".")
         other = parts[1] if len(parts) > 1 else ""
-        if other in ("errors", "files", "program", "wording", "__version__") or other == room:
+        if other in ("errors", "files", "process", "formatting", "__version__") or other == room:
             continue
         allowed = ONLY_MODULES.get((room, other))
         if other not in ROOMS[room] or (allowed is not None and one.module not in allowed):

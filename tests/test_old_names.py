@@ -14,8 +14,8 @@ import yaml
 from reference.checkpoints import make_checkpoint
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.lightning_cli import TrainCLI
-from graphormer_sepnorm.cli.quiet import silence_known_noise
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.compare.comparison import Comparison

@@ -20,7 +20,7 @@ from graphormer_sepnorm.model.degree_scaler import DegreeScaler, log_degrees
 from graphormer_sepnorm.model.drop_path import branch_scales
 from graphormer_sepnorm.model.dropout import dropout, dropout_add
 from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias, BlockBias
-from graphormer_sepnorm.model.initialisation import initialise
+from graphormer_sepnorm.model.initialization import initialize
 from graphormer_sepnorm.model.local_mpnn import BondMessages
 from graphormer_sepnorm.model.norm_arms import NormArm, make_norm
 from graphormer_sepnorm.model.random_walks import RandomWalkEncoding
@@ -161,11 +161,11 @@ class Graphormer(nn.Module):
         self.atom_readout = (
             AtomReadout(config.width, config.num_targets) if config.readout == "both" else None
         )
-        self.initialise(0)
+        self.initialize(0)
 
-    def initialise(self, seed: int) -> None:
+    def initialize(self, seed: int) -> None:
         """Draw all parameters anew, each from (`seed`, its name)."""
-        initialise(self, self.config.layers, seed)
+        initialize(self, self.config.layers, seed)
 
     def encode(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Return the last graph tokens ``[B, C]`` and atoms ``[M, C]``, normalised."""

@@ -244,7 +244,7 @@ class GraphormerModule(LightningModule):
                 "packages": package_versions(),
             }
         )
-        self.model.initialise(self.hparams["seed"])
+        self.model.initialize(self.hparams["seed"])
 
     def _build(self, facts: dict[str, Any]) -> None:
         """Build everything that depends on the data from what a checkpoint keeps of them."""

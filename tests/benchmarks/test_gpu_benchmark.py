@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import Traffic, fitted, main, optimizer_for, parsed
-from graphormer_sepnorm.cli.quiet import silence_known_noise
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.training.captured import CapturedTraining
 from graphormer_sepnorm.training.muon import MuonAdamW
 

@@ -18,7 +18,7 @@ from graphormer_sepnorm.cli.options import option_names
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.model.config import FROM_DATA, INGREDIENTS, GraphormerConfig
+from graphormer_sepnorm.model.config import EXTENSIONS, FROM_DATA, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.resources import arms_names, config_names, config_path
@@ -172,20 +172,20 @@ def test_shipped_configurations() -> None:
     assert config_names() == [*molhiv, "quickstart", *tables, *zinc]
 
 
-def test_each_arm_of_the_ingredients_is_what_its_name_says() -> None:
-    arms = parse_arms(str(REPOSITORY / "configs" / "arms" / "ingredients.yaml"))
+def test_each_arm_of_the_extensions_is_what_its_name_says() -> None:
+    arms = parse_arms(str(REPOSITORY / "configs" / "arms" / "extensions.yaml"))
     best = ["fit", "-c", str(config_path("zinc_subset_best"))]
     models = [Parsed([*best, *arm.arguments], None).model.architecture for arm in arms]
     whole = Parsed(best, None).model.architecture
     assert models[0] == whole
     plain = GraphormerConfig()
     for arm, model in zip(arms, models, strict=True):
-        on = [name for name in INGREDIENTS if getattr(model, name) != getattr(plain, name)]
+        on = [name for name in EXTENSIONS if getattr(model, name) != getattr(plain, name)]
         if arm.name == "none":
             assert on == []
         elif arm.name.startswith("without-"):
             (changed,) = [
-                name for name in INGREDIENTS if getattr(model, name) != getattr(whole, name)
+                name for name in EXTENSIONS if getattr(model, name) != getattr(whole, name)
             ]
             if changed == "encodings":
                 gone = {*whole.encodings.split("+")} - {*model.encodings.split("+")}
@@ -194,9 +194,7 @@ def test_each_arm_of_the_ingredients_is_what_its_name_says() -> None:
             else:
                 assert getattr(model, changed) == getattr(plain, changed)
         elif arm.name.startswith("plus-"):
-            whole_on = [
-                name for name in INGREDIENTS if getattr(whole, name) != getattr(plain, name)
-            ]
+            whole_on = [name for name in EXTENSIONS if getattr(whole, name) != getattr(plain, name)]
             assert on == whole_on
             assert model != whole
         else:  # another norm, dropout, optimiser or learning rate

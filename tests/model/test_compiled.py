@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from reference.models import ARMS, INGREDIENTS, batch_of, name_of, randomise, small_config, stored
+from reference.models import ARMS, EXTENSIONS, batch_of, name_of, randomise, small_config, stored
 from reference.molecules import graph, molecule
 from torch import Tensor
 
@@ -49,7 +49,7 @@ def relative_error(values: Tensor, truth: Tensor, scale: float = 1e-3) -> float:
     ("channels", "options"),
     [
         *((channels, {}) for channels in (4, 8, 10, 12, 16, 20, 24, 32)),
-        *((8, options) for options in INGREDIENTS),
+        *((8, options) for options in EXTENSIONS),
     ],
     ids=lambda value: name_of(value) if isinstance(value, dict) else None,
 )
@@ -92,7 +92,7 @@ def test_training_goes_the_same_way(norm):
 
     def trained() -> tuple[list[float], Tensor]:
         model = Graphormer(config)
-        model.initialise(3)
+        model.initialize(3)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         losses = []
         for _ in range(8):

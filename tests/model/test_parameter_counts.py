@@ -73,7 +73,7 @@ def test_shared_batch_norm_has_a_second_norm_in_first_place_only():
     ],
     ids=lambda value: name_of(value) if isinstance(value, dict) else None,
 )
-def test_what_ingredients_cost(options, extra):
+def test_what_extensions_cost(options, extra):
     model = Graphormer(GraphormerConfig(norm="bn+ln", **options, **SLIM))
     assert count_parameters(model) == 493_481 + extra
 

@@ -13,7 +13,7 @@ from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
-from reference.ingredients import LiteralWithIngredients
+from reference.extensions import LiteralWithExtensions
 
 ARMS = ("shared-ln", "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
 EVERYTHING: dict[str, Any] = {
@@ -21,7 +21,7 @@ EVERYTHING: dict[str, Any] = {
     **{"degree_scaler": True, "bias_mixing": True},
 }
 # What a model may have beyond Graphormer; whatever holds for the norm arms holds for these.
-INGREDIENTS: tuple[dict[str, Any], ...] = (
+EXTENSIONS: tuple[dict[str, Any], ...] = (
     {"readout": "sum", "mean_atoms": 3.5},
     {"readout": "both", "mean_atoms": 3.5, "norm": "bn+bn"},
     {"local_mpnn": "gine"},
@@ -34,7 +34,7 @@ INGREDIENTS: tuple[dict[str, Any], ...] = (
     EVERYTHING | {"local_mpnn": "gine+rings", "ring_bias": True},
     EVERYTHING | {"walk_steps": 3, "norm": "bn+bn"},
 )
-VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *INGREDIENTS)
+VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *EXTENSIONS)
 
 
 def name_of(options: dict[str, Any]) -> str:
@@ -102,7 +102,7 @@ def small_model(vocabulary: GraphVocabulary, seed: int = 0, **options) -> Grapho
 
 def literal_of(
     model: Graphormer, vocabulary: GraphVocabulary, one_path: bool = False
-) -> LiteralWithIngredients:
+) -> LiteralWithExtensions:
     """The literal restatement with (copies of) the model's parameters, in the model's mode."""
     trained = dict(model.named_parameters())
     parameters = {
@@ -110,7 +110,7 @@ def literal_of(
         for name, tensor in model.state_dict().items()
     }
     config = model.config
-    return LiteralWithIngredients(
+    return LiteralWithExtensions(
         parameters,
         config.norm,
         config.norm_position,

@@ -17,7 +17,7 @@ from lightning.pytorch import Callback, Trainer
 from reference.models import EVERYTHING
 from tiny_graphs import path_graphs
 
-from graphormer_sepnorm.cli.quiet import silence_known_noise
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.graphs.task import Task
@@ -137,7 +137,7 @@ def main(folder: Path) -> None:
         for norm in NORMS:
             for way in WAYS:
                 results[f"{norm} {way}"] = train(norm, way, False, Path(root))
-        results["ingredients"] = train("bn+bn", "plain", False, Path(root), **EVERYTHING)
+        results["extensions"] = train("bn+bn", "plain", False, Path(root), **EVERYTHING)
         results["fixed"] = train("bn+bn", "accumulated", False, Path(root), frozen_bn_fraction=0.5)
         results["binary"] = train("bn+ln", "plain", True, Path(root))
     rank = os.environ.get("RANK", "0")

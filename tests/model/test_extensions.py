@@ -10,7 +10,7 @@ import torch
 from reference.models import (
     ARMS,
     EVERYTHING,
-    INGREDIENTS,
+    EXTENSIONS,
     batch_of,
     name_of,
     small_config,
@@ -37,7 +37,7 @@ def molecules():
     return store, vocabulary, batch_of(graphs, vocabulary)
 
 
-@pytest.mark.parametrize("options", INGREDIENTS, ids=name_of)
+@pytest.mark.parametrize("options", EXTENSIONS, ids=name_of)
 def test_graphormers_own_parameters_start_as_in_graphormer(options):
     sizes = {"atom_rows": 9, "bond_rows": 7}
     plain = Graphormer(small_config(**sizes, norm=options.get("norm", "bn+ln"))).state_dict()

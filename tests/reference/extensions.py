@@ -38,7 +38,7 @@ def shared_rings(graph: PlainGraph) -> dict[tuple[int, int], int]:
 
 
 @dataclass
-class LiteralWithIngredients(Literal):
+class LiteralWithExtensions(Literal):
     """A `Literal` that does what a configuration says beyond Graphormer."""
 
     config: GraphormerConfig = field(default_factory=GraphormerConfig)
