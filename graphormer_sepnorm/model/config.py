@@ -65,7 +65,7 @@ class GraphormerConfig:
             Costs heads² parameters a layer.
         readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
             targets that add up over a molecule), or both. Costs width parameters a target.
-        num_targets: Outputs.
+        num_targets: Outputs, one for each target.
         mean_atoms: Atoms of an average training graph: sums over atoms are divided by it.
 
     Raises:

@@ -35,8 +35,8 @@ class Layer(nn.Module):
     """One transformer layer: attention, then a feed-forward network, each with residual and norm.
 
     Args:
-        config: Of the model.
-        place: Of this layer, from 0.
+        config: The options of the model.
+        place: Number of the layer, from 0.
     """
 
     def __init__(self, config: GraphormerConfig, place: int) -> None:
@@ -72,9 +72,10 @@ class Layer(nn.Module):
         Args:
             rows: ``[R, C]``, graph tokens first.
             batch: Says which rows belong together.
-            biases: One per attention block.
-            scales: Of both branches (`branch_scales`), ``[2, R, 1]``; None: they are taken whole.
-            log_degree: Of each row (`log_degrees`), ``[R, 1]``, for a degree scaler.
+            biases: The attention bias of each block (`BlockBias`).
+            scales: What both branches are multiplied by (`branch_scales`), ``[2, R, 1]``; None: 1.
+            log_degree: Logarithm of each row's degree (`log_degrees`), ``[R, 1]``, for a degree
+                scaler.
 
         Returns:
             ``[R, C]``.

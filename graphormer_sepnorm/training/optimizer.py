@@ -31,8 +31,8 @@ def decay_groups(
 
     Args:
         model: The module whose parameters are to be trained.
-        weight_decay: Decay of the first group.
-        decayed: What it consists of.
+        weight_decay: Weight decay of the first group; the second has none.
+        decayed: Which parameters form the first group.
 
     Returns:
         Two parameter groups for `torch.optim.AdamW`, each with a ``name``.
@@ -62,8 +62,8 @@ def muon_groups(model: Graphormer, groups: list[dict]) -> list[dict]:
     read-outs, which have single features or few on one side, stay with AdamW.
 
     Args:
-        model: That the groups are of.
-        groups: Such as `decay_groups` gives.
+        model: The model whose parameters stand in the groups.
+        groups: Parameter groups, as `decay_groups` gives them.
 
     Returns:
         The groups, each with ``muon``; behind each that held such matrices a group of them.
