@@ -125,7 +125,7 @@ def fitted(
 ) -> tuple[GraphormerModule, MoleculeDataModule, Trainer]:
     """Train the model of the configuration, or slim Graphormer, on the data set of the options."""
     own = {**options.configured.get("model", {}), **(QUICK_MODEL if options.quick else {})}
-    module = GraphormerModule(**{**own, "batch_norm_graphs": 0})
+    module = GraphormerModule(**{**own, "precise_bn_graphs": 0})
     data = MoleculeDataModule(
         dataset=options.dataset,
         root=options.root,
@@ -208,7 +208,7 @@ def step_of(
     """Return the step of a module that was trained before."""
     return TrainingStep(
         module,
-        optimiser_for(module, options.device),
+        optimizer_for(module, options.device),
         resident,
         functools.partial(clip, options.clip),
         made.precision_plugin.forward_context,
@@ -261,7 +261,7 @@ def one_after_the_other(
         taken(*inputs, shape)
 
 
-def optimiser_for(module: GraphormerModule, device: torch.device) -> torch.optim.Optimizer:
+def optimizer_for(module: GraphormerModule, device: torch.device) -> torch.optim.Optimizer:
     """Return a new optimiser of a module that was trained before.
 
     What captures steps has made the module an ordinary one again when that training ended; on a
@@ -271,9 +271,9 @@ def optimiser_for(module: GraphormerModule, device: torch.device) -> torch.optim
     return module.configure_optimizers()[0][0]
 
 
-def clip(most: float, optimiser: torch.optim.Optimizer) -> None:
+def clip(most: float, optimizer: torch.optim.Optimizer) -> None:
     """Clip the gradients as the configuration does."""
-    parameters = [weight for group in optimiser.param_groups for weight in group["params"]]
+    parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
     torch.nn.utils.clip_grad_norm_(parameters, most)
 
 
@@ -328,7 +328,7 @@ def same_batch(
     chosen = np.random.default_rng(0).choice(train, batch_size, replace=False)
     if not shape.holds(data.store.num_atoms(chosen)):
         shape = BatchShape.of(data.store.num_atoms(chosen))
-    rates = [1e-5] * len(taken.optimiser.param_groups)
+    rates = [1e-5] * len(taken.optimizer.param_groups)
     numbers = torch.tensor([batch_size, 0.0, *rates], device=device)
     return (torch.tensor(chosen, device=device), numbers), shape
 

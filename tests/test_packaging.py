@@ -195,7 +195,7 @@ def test_installed_package_finds_its_files(installed, tmp_path):
         "print(*config_names())\n"
         "assert sample_path().stat().st_size > 10_000\n"
         "assert config_path('quickstart').read_text()\n"
-        "assert len(parse_arms('ingredients')) > 10\n"
+        "assert len(parse_arms('extensions')) > 10\n"
     )
     # -P: the working directory is not searched; -E would ignore PYTHONPATH.
     said = run(sys.executable, "-P", "-c", program, cwd=tmp_path, PYTHONPATH=str(installed))

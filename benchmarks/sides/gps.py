@@ -63,8 +63,8 @@ def train(options: Options) -> Work:
         graphs.append(add_walk(Data(x=atoms, edge_index=edges, edge_attr=bonds)))
     batches = [Batch.from_data_list(part) for part in in_batches(graphs, options["batch_size"])]
     model = GPS(dropout=options["dropout"] > 0)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-4)
-    return training(model, optimiser, model, batches, len(graphs))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4)
+    return training(model, optimizer, model, batches, len(graphs))
 
 
 if __name__ == "__main__":

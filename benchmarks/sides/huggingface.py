@@ -113,8 +113,8 @@ def _network(options: Options) -> tuple[GraphormerForGraphClassification, list[d
 def train(options: Options) -> Work:
     """Training steps on the batches that the others have."""
     model, batches, molecules = _network(options)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-4)
-    return training(model, optimiser, lambda batch: model(**batch).logits, batches, molecules)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4)
+    return training(model, optimizer, lambda batch: model(**batch).logits, batches, molecules)
 
 
 def forward(options: Options) -> Work:

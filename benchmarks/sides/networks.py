@@ -16,7 +16,7 @@ CLIP_NORM = 5.0
 
 def training(
     model: nn.Module,
-    optimiser: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer,
     forward: Callable[[Any], Tensor],
     batches: Sequence[Any],
     molecules: int,
@@ -25,7 +25,7 @@ def training(
 
     Args:
         model: The network; it is put in training mode.
-        optimiser: Of its parameters.
+        optimizer: Of its parameters.
         forward: Batch to predictions ``[B, 1]``.
         batches: Collated.
         molecules: In all batches together.
@@ -35,10 +35,10 @@ def training(
     def run() -> None:
         for batch in batches:
             loss = (forward(batch) - 1).abs().mean()
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
-            optimiser.step()
+            optimizer.step()
 
     return Work(run, facts=_facts(model, run, molecules))
 

@@ -23,7 +23,7 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.training.optimiser import make_optimiser
+from graphormer_sepnorm.training.optimizer import make_optimizer
 
 FEATURISER = "molecule-1"
 ATTENTION_BLOCKS = 4  # as configs/zinc.yaml
@@ -104,8 +104,8 @@ def _network(options: Options) -> tuple[Graphormer, list[GraphBatch], int]:
 def train(options: Options) -> Work:
     """Training steps on random batches."""
     model, batches, molecules = _network(options)
-    optimiser = make_optimiser(model, 2e-4, 0.01, (0.9, 0.999), 1e-8)
-    return training(model, optimiser, model, batches, molecules)
+    optimizer = make_optimizer(model, 2e-4, 0.01, (0.9, 0.999), 1e-8)
+    return training(model, optimizer, model, batches, molecules)
 
 
 def forward(options: Options) -> Work:

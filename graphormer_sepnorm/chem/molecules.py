@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rdkit import Chem, rdBase
 from rdkit import __version__ as RDKIT_VERSION
 
-from graphormer_sepnorm.wording import shortened
+from graphormer_sepnorm.formatting import shortened
 
 __all__ = [
     "RDKIT_VERSION",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
-from graphormer_sepnorm.program import command, cores
+from graphormer_sepnorm.process import command, cores
 from graphormer_sepnorm.resources import arms_names
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def compare(arguments: list[str]) -> int:
             raise ConfigError(f"there is no comparison in {directory}: no {FILE} is there")
         if options.baseline:
             _with_baseline(kept, options.baseline)
-        from graphormer_sepnorm.cli.quiet import silence_known_noise
+        from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 
         silence_known_noise()
         make_report(directory, options.baseline)
@@ -248,7 +248,7 @@ def _train(
     any_code, seeds_together = options.allow_code, options.seeds_together
     from graphormer_sepnorm.cli.fit_check import check_fit
     from graphormer_sepnorm.cli.foreign_code import OPTION, known_classes_only
-    from graphormer_sepnorm.cli.quiet import silence_known_noise
+    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
     from graphormer_sepnorm.compare.comparison import FILE, Comparison
     from graphormer_sepnorm.compare.leash import locked
     from graphormer_sepnorm.compare.runner import (

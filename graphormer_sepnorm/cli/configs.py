@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.old_names import current_option, current_yaml
 from graphormer_sepnorm.resources import config_names, config_path
 
 
@@ -48,9 +49,10 @@ def _check_yaml(path: Path) -> None:
 
 
 def resolve_in_arguments(arguments: list[str]) -> tuple[list[str], str | None]:
-    """Put ``-c`` and ``--config`` first, with paths that exist.
+    """Put ``-c`` and ``--config`` first, with paths that exist, and options under current names.
 
-    The parser lets what comes later win: an option must not lose to a file named after it.
+    The parser lets what comes later win: an option must not lose to a file named after it. Instead
+    of a file in which options have old names it gets the text with the current ones.
 
     Args:
         arguments: A verb and its options.
@@ -67,13 +69,35 @@ def resolve_in_arguments(arguments: list[str]) -> tuple[list[str], str | None]:
     words = iter(arguments)
     for word in words:
         flag, equals, value = word.partition("=")
+        if flag == "--model":  # the section as text
+            value = value if equals else next(words, "")
+            others.append(f"--model={_current_section(value)}")
+            continue
         if flag not in ("-c", "--config"):
-            others.append(word)
+            name = f"--{current_option(flag[2:])}" if flag.startswith("--") else flag
+            others.append(f"{name}{equals}{value}")
             continue
         named = value if equals else next(words, None)
         if not named:
             raise ConfigError("-c needs the name of a configuration file")
         files.append(resolve_config(named))
-    options = [word for file in files for word in ("-c", file)]
+    options = [f"--config={_current(file)}" for file in files]
     stem = Path(files[-1]).stem if files else None
     return [*others[:1], *options, *others[1:]], stem
+
+
+def _current_section(text: str) -> str:
+    try:
+        return current_yaml(text, "model")
+    except yaml.YAMLError:
+        return text  # the parser's to refuse
+
+
+def _current(file: str) -> str:
+    """Return a configuration file, or its text with current names if old ones stand in it."""
+    text = Path(file).read_text(encoding="utf-8")
+    try:
+        current = current_yaml(text)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from error
+    return file if current == text else current

@@ -42,8 +42,9 @@ from graphormer_sepnorm.cli.run_directory import RunDirectory
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
 from graphormer_sepnorm.files import is_full, replacing
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_checkpoint
-from graphormer_sepnorm.program import command, is_first_process
+from graphormer_sepnorm.process import command, is_first_process
 from graphormer_sepnorm.resources import config_names
 from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.checkpoints import (
@@ -63,7 +64,6 @@ from graphormer_sepnorm.training.run_record import RunRecord
 from graphormer_sepnorm.training.saving import DurableCheckpointIO
 from graphormer_sepnorm.training.stopping import StopBetweenSteps
 from graphormer_sepnorm.training.throughput import Throughput
-from graphormer_sepnorm.wording import listed
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from graphormer_sepnorm.errors import GraphormerError
-from graphormer_sepnorm.program import is_first_process
+from graphormer_sepnorm.process import is_first_process
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130

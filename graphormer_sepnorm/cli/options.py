@@ -23,7 +23,7 @@ CHANGEABLE = tuple(
     f"model.{name}"
     for name in (
         *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
-        *("betas", "eps", "batch_norm_graphs", "batch_norm_fixed"),
+        *("betas", "eps", "precise_bn_graphs", "frozen_bn_fraction"),
         *("uniformity_weight", "uniformity_on"),
         *("dropout", "attention_dropout", "input_dropout", "drop_path"),
     )

@@ -21,7 +21,7 @@ from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, read_checkpoint
 from graphormer_sepnorm.model.summary import count_parameters
-from graphormer_sepnorm.program import command
+from graphormer_sepnorm.process import command
 from graphormer_sepnorm.training.metrics import evaluate
 from graphormer_sepnorm.training.report import METRIC_NAMES, format_table, units
 from graphormer_sepnorm.training.run_record import RunRecord

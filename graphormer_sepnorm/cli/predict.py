@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from graphormer_sepnorm.cli.main import Interrupted, run
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
-from graphormer_sepnorm.program import command, name_and_version
+from graphormer_sepnorm.process import command, name_and_version
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictions

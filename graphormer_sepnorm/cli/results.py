@@ -48,7 +48,7 @@ def results(arguments: list[str]) -> int:
         help="folder of the records; default: results, with the table results.md beside it",
     )
     options = parser.parse_args(arguments)
-    from graphormer_sepnorm.cli.quiet import silence_known_noise
+    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 
     silence_known_noise()
     folder = Path(options.output).expanduser()

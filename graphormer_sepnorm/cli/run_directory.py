@@ -10,7 +10,7 @@ from types import TracebackType
 
 from graphormer_sepnorm.cli.run_lock import LOCK, RunLock, holder
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.program import is_first_process
+from graphormer_sepnorm.process import is_first_process
 
 # What a run may have written when it has taken no step; without one it is of no use.
 _BEFORE_THE_FIRST_STEP = {

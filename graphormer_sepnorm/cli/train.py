@@ -9,7 +9,7 @@ from graphormer_sepnorm.cli.main import run
 from graphormer_sepnorm.cli.results import results
 from graphormer_sepnorm.compare.leash import end_with_the_command
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.program import name_and_version
+from graphormer_sepnorm.process import name_and_version
 
 VERBS = {
     "fit": "train a model, then test its best checkpoint",
@@ -67,7 +67,7 @@ def _train(arguments: list[str]) -> int:
         )
     if verb in OWN_VERBS:
         return OWN_VERBS[verb](arguments[1:])
-    from graphormer_sepnorm.cli.quiet import silence_known_noise
+    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 
     silence_known_noise()
     from graphormer_sepnorm.cli.lightning_cli import run_verb

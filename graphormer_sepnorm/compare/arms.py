@@ -12,6 +12,7 @@ import yaml
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.norm_arms import norm_name
+from graphormer_sepnorm.old_names import ARMS, current_option
 from graphormer_sepnorm.resources import arms_names, arms_path
 
 NORM = "model.norm"
@@ -62,7 +63,7 @@ def parse_arms(text: str) -> tuple[Arm, ...]:
             name or train the same.
     """
     path = Path(text).expanduser()
-    bundled = arms_path(text)
+    bundled = arms_path(ARMS.get(text, text))
     if path.is_file() or path.suffix in (".yaml", ".yml"):
         arms = _read(path)
     elif bundled is not None:
@@ -143,7 +144,7 @@ def _options(path: Path, arm: str, section: str, node: yaml.Node) -> list[tuple[
         raise ConfigError(f"{where}: expected options, as {{model.norm: sepnorm}}")
     found: list[tuple[str, str]] = []
     for key, value in node.value:
-        name = section + str(key.value).lstrip("-")
+        name = current_option(section + str(key.value).lstrip("-"))
         if name in OWN_OPTIONS:
             raise ConfigError(f"{where}: --{name} is not for an arm: {OWN_OPTIONS[name]}")
         if isinstance(value, yaml.MappingNode):

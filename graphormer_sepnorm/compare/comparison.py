@@ -13,6 +13,7 @@ import yaml
 from graphormer_sepnorm.compare.arms import NORM, Arm, check_arms
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.old_names import current_options
 
 FILE = "compare.yaml"
 _FORMAT_VERSION = 1
@@ -57,7 +58,9 @@ class Comparison:
             version = kept["format_version"]
             if version != _FORMAT_VERSION:
                 raise ConfigError(other_format(path, version, _FORMAT_VERSION))
-            arms = tuple(Arm(str(name), dict(kept["arms"][name])) for name in kept["arms"])
+            arms = tuple(
+                Arm(str(name), current_options(dict(kept["arms"][name]))) for name in kept["arms"]
+            )
             return cls(
                 base_options=tuple(kept["base_options"]),
                 arms=arms,
@@ -65,7 +68,7 @@ class Comparison:
                 baseline=str(kept["baseline"]),
                 threads=int(kept["threads"]),
                 dataset_fingerprint=str(kept["dataset_fingerprint"]),
-                configuration=kept["configuration"],
+                configuration=current_options(dict(kept["configuration"])),
             )
         except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{path} is damaged: begin in another directory") from error

@@ -19,8 +19,8 @@ from rich.text import Text
 
 from graphormer_sepnorm.compare.runner import Display, Run
 from graphormer_sepnorm.files import read_json
+from graphormer_sepnorm.formatting import clock
 from graphormer_sepnorm.training.report import METRIC_NAMES
-from graphormer_sepnorm.wording import clock
 
 
 @dataclass(frozen=True)

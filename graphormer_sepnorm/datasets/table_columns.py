@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from graphormer_sepnorm.datasets.table_options import TableOptions
 from graphormer_sepnorm.datasets.table_splits import SPLIT_WORDS
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.tables.columns import (
     find_column,
     find_smiles_column,
@@ -17,7 +18,6 @@ from graphormer_sepnorm.tables.columns import (
     require_one_of_its_name,
 )
 from graphormer_sepnorm.tables.reader import Row, TableReader
-from graphormer_sepnorm.wording import listed, shortened
 
 # Words in the name of a column of numbers that are no property of a molecule.
 _ID_WORDS = {"id", "ids", "idx", "index", "row", "nr", "cid", "sid", "title", "unnamed"}

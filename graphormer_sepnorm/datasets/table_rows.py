@@ -14,12 +14,12 @@ from graphormer_sepnorm.datasets.data_report import InvalidRow
 from graphormer_sepnorm.datasets.table_columns import TableColumns, find_columns, refuse_words
 from graphormer_sepnorm.datasets.table_options import TableOptions
 from graphormer_sepnorm.datasets.table_splits import SPLIT_WORDS
-from graphormer_sepnorm.program import is_first_process
+from graphormer_sepnorm.formatting import shortened
+from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.tables.columns import is_truth, parse_number
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Row
-from graphormer_sepnorm.wording import shortened
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -39,6 +39,7 @@ from graphormer_sepnorm.errors import CheckpointError, did_you_mean
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.inference.checkpoint_contents import KEY, check_contents, check_extent
 from graphormer_sepnorm.inference.network import check_network
+from graphormer_sepnorm.old_names import current_options
 from graphormer_sepnorm.resources import model_names, model_path
 
 FORMAT_VERSION = 2
@@ -137,10 +138,25 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
         raise CheckpointError(f"{file} is incomplete: {', '.join(missing or ['state_dict'])}")
     try:
         check_extent(checkpoint, file.stat().st_size)
+        checkpoint = with_current_options(checkpoint)
         check_checkpoint(checkpoint)
     except CheckpointError as error:
         raise CheckpointError(f"{file} cannot be used: {error}") from error
     return checkpoint
+
+
+def with_current_options(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Return a checkpoint in which the options of network and training have their current names.
+
+    Args:
+        checkpoint: Lightning's dictionary, with `KEY`; not checked yet.
+    """
+    facts, training = checkpoint[KEY], checkpoint.get("hyper_parameters")
+    if isinstance(facts, dict) and isinstance(facts.get("model"), dict):
+        facts = {**facts, "model": current_options(facts["model"], "model")}
+    if isinstance(training, dict):
+        checkpoint = {**checkpoint, "hyper_parameters": current_options(training, "model")}
+    return {**checkpoint, KEY: facts}
 
 
 def check_checkpoint(checkpoint: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights
-from graphormer_sepnorm.model.config import INGREDIENTS, GraphormerConfig
+from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
 
 
 def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
@@ -71,7 +71,7 @@ def _model(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     beyond = [
         name if model[name] is True else f"{name} {model[name]}"
-        for name in INGREDIENTS
+        for name in EXTENSIONS
         if model.get(name, neutral := getattr(GraphormerConfig, name)) != neutral
     ]
     return [*rows, ("beyond it", ", ".join(beyond))] if beyond else rows

@@ -46,7 +46,7 @@ def check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
     expected = dict(_SHAPES)
     if "rrwp" in config.encodings:
         expected |= _WALK_SHAPES
-    of_layer = _LAYER_SHAPES | (_MESSAGE_SHAPES if config.local != "none" else {})
+    of_layer = _LAYER_SHAPES | (_MESSAGE_SHAPES if config.local_mpnn != "none" else {})
     for place in range(config.layers):
         expected |= {f"layers.{place}.{name}": sizes for name, sizes in of_layer.items()}
     for name, sizes in expected.items():

@@ -27,7 +27,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
 )
 from graphormer_sepnorm.inference.network import build_network
-from graphormer_sepnorm.inference.unseen import UnseenCodes
+from graphormer_sepnorm.inference.unseen_codes import UnseenCodes
 
 BATCH_SIZE = 128
 MAX_ATOMS = 500

@@ -25,8 +25,8 @@ class GraphAttention(nn.Module):
     Projections work on packed rows; only the attention itself sees padded blocks.
 
     Args:
-        width: C, a multiple of `heads`.
-        heads: H.
+        width: C, channels of a token, a multiple of `heads`.
+        heads: H, attention heads.
         dropout: Probability of dropping an attention weight.
     """
 

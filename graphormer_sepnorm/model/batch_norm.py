@@ -29,8 +29,8 @@ class MaskedBatchNorm(nn.Module):
     that a row no longer depends on the rest of its batch and training sees what evaluation sees.
 
     Args:
-        channels: D.
-        eps: Added to the variance.
+        channels: D, of a row.
+        eps: Added to the variance, against division by zero.
         momentum: Weight of the newest batch in the running statistics.
 
     Attributes:
@@ -56,7 +56,7 @@ class MaskedBatchNorm(nn.Module):
         """Normalise each channel.
 
         Args:
-            rows: ``[M, D]``.
+            rows: What is normalised, ``[M, D]``.
             real: bool ``[M]``, rows that count; None: all do. Other rows are transformed alike
                 but enter no statistic.
 

@@ -21,7 +21,7 @@ class BiasMixing(nn.Module):
     let their pairs evolve from layer to layer. This is the cheapest form of it: H² numbers a layer.
 
     Args:
-        heads: H.
+        heads: H, attention heads.
     """
 
     def __init__(self, heads: int) -> None:

@@ -178,8 +178,8 @@ def attend(projected: Tensor, biases: Sequence[PackedBias], heads: int, dropout:
 
     Args:
         projected: ``[R, 3 C]``, query, key and value of each packed row.
-        biases: One per attention block.
-        heads: H.
+        biases: The attention bias of each block.
+        heads: H, attention heads.
         dropout: Probability of dropping an attention weight.
 
     Returns:

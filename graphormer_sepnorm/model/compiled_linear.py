@@ -60,9 +60,9 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return ``rows @ weight.T + bias``, as `torch.nn.functional.linear`.
 
     Args:
-        rows: ``[R, K]``.
-        weight: ``[N, K]``.
-        bias: ``[N]``; None: there is none.
+        rows: What is multiplied, ``[R, K]``.
+        weight: Weights of the layer, ``[N, K]``.
+        bias: Added to each row, ``[N]``; None: there is none.
 
     Returns:
         ``[R, N]``.

@@ -43,8 +43,8 @@ def message_sums(rows: Tensor, bond_values: Tensor, bonds: Tensor) -> Tensor:
     """Return ``sum_{bonds j -> i} ReLU(rows_j + bond_values_kind)`` of each row.
 
     Args:
-        rows: float32 ``[R, C]``.
-        bond_values: float32 ``[k, C]``.
+        rows: What the atoms pass on, float32 ``[R, C]``.
+        bond_values: What each kind of bond adds, float32 ``[k, C]``.
         bonds: int64 ``[3, E]``, see `GraphBatch.bonds`.
 
     Returns:

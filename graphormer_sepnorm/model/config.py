@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.encodings import ENCODINGS, EncodingName
-from graphormer_sepnorm.model.local import LOCALS, LocalName
+from graphormer_sepnorm.model.local_mpnn import LOCALS, LocalName
 from graphormer_sepnorm.model.norm_arms import norm_name
 from graphormer_sepnorm.model.readout import READOUTS, ReadoutName
 
@@ -15,44 +15,57 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 # Options by which the network becomes another than Graphormer; their defaults are Graphormer's.
-INGREDIENTS = ("encodings", "ring_bias", "local", "degree_scaler", "bias_mixing", "readout")
+EXTENSIONS = ("encodings", "ring_bias", "local_mpnn", "degree_scaler", "bias_mixing", "readout")
 # Options that act in training only: a network trained with some can go on with others.
 REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
+# No options: the data decide.
+FROM_DATA = ("num_targets", "mean_atoms")
 
 
 @dataclass(frozen=True)
 class GraphormerConfig:
     """Everything that decides the shape of a Graphormer; the default is the slim model.
 
+    All but `num_targets` and `mean_atoms`, which the data decide, are options of the command line,
+    which takes names, types, defaults and these explanations from here.
+
     Attributes:
-        norm: Norm arm, [CLS] + atoms: shared-ln (sharenorm), shared-bn, bn+ln (sepnorm), bn+bn,
-            ln+ln, ln+bn.
-        layers: Transformer layers.
-        width: C, channels of a token.
-        heads: H, attention heads.
-        ffn_width: Channels inside the feed-forward network.
-        max_path_length: D, hops of a shortest path that enter the edge encoding.
-        norm_position: ``pre`` (version 1 of the reference) or ``post`` (its version 2).
-        dropout: Of what attention and feed-forward network add to the residual stream.
-        attention_dropout: Of attention weights.
-        input_dropout: Of the embedded tokens.
-        encodings: ``graphormer``, or with others beside: ``rrwp`` (random walks, see
-            `random_walks`), ``rings`` (sizes of rings, see `rings`), ``rrwp+rings``.
-        walk_steps: K, powers of the random walk, the 0th among them.
-        ring_bias: Whether the attention bias knows the rings that pairs share, see `rings`.
-        local: ``none``, or ``gine``: messages along bonds beside attention, or ``gine+rings``:
-            along bonds and between all atoms of a ring, see `local`.
-        drop_path: Probability that a graph skips a branch of the last layer, see `drop_path`.
-        atom_rows: Rows of the atom table; None: as many as the vocabulary needs.
-        bond_rows: Rows of the bond table; None: as many as the vocabulary needs.
-        degree_rows: Rows of each degree table.
-        spatial_rows: Rows of the distance table.
-        path_rows: Rows of the table of position weights of the edge encoding.
-        num_targets: Outputs.
-        degree_scaler: Whether attention is scaled by degrees, see `degree_scaler`.
-        bias_mixing: Whether each layer mixes the heads of the attention bias, see `bias_mixing`.
-        readout: What predictions are read from: ``graph_token`` (Graphormer), ``sum`` of the atoms,
-            or ``both``, see `readout`.
+        norm: Norm of the graph token + norm of the atoms: shared-ln (or sharenorm), shared-bn,
+            bn+ln (or sepnorm), bn+bn, ln+ln, ln+bn.
+        layers: Transformer layers. Time and memory grow linearly.
+        width: Channels of a token, a multiple of heads. Parameters grow quadratically.
+        heads: Attention heads.
+        ffn_width: Channels inside the feed-forward network; Graphormer uses width.
+        max_path_length: Hops of a shortest path that enter the edge encoding; Graphormer version 1
+            uses 20, version 2 uses 5. Data are prepared once for each value.
+        norm_position: pre (norm before attention and feed-forward, as version 1 of Graphormer) or
+            post (its version 2).
+        dropout: Dropout of what attention and feed-forward add to the residual stream, 0 to 1.
+            Costs a tenth to a quarter of a step on a CPU.
+        attention_dropout: Dropout of the attention weights, 0 to 1.
+        input_dropout: Dropout of the embedded tokens, 0 to 1.
+        drop_path: Stochastic depth, 0 to 1: probability that a graph skips a branch of the last
+            layer in training, less in earlier ones.
+        atom_rows: Rows of the atom table; null takes as many as the training data have codes.
+        bond_rows: Rows of the bond table; null takes as many as the training data have codes.
+        degree_rows: Rows of each degree table; larger degrees share the last row.
+        spatial_rows: Rows of the table of shortest-path distances; larger ones share a row.
+        path_rows: Rows of the table of hop positions, at least max_path_length.
+        encodings: graphormer; rrwp adds random-walk probabilities to the attention bias and to the
+            atoms; rings adds the sizes of an atom's smallest and largest ring; rrwp+rings both.
+        walk_steps: Powers of the random walk that rrwp uses, the 0th among them.
+        ring_bias: Whether the attention bias knows the size of the ring that two atoms share, and
+            whether a bond joins them. Costs 60 heads parameters.
+        local_mpnn: gine adds messages along bonds beside attention, which bring the bonds to what
+            atoms pass on; none is Graphormer. Costs width² parameters a layer. gine+rings sends
+            messages between all atoms of a ring too, for 16 width parameters more.
+        degree_scaler: Whether what attention gives is scaled channel by channel with the logarithm
+            of the degree. Costs 2 width parameters a layer.
+        bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.
+            Costs heads² parameters a layer.
+        readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
+            targets that add up over a molecule), or both. Costs width parameters a target.
+        num_targets: Outputs, one for each target.
         mean_atoms: Atoms of an average training graph: sums over atoms are divided by it.
 
     Raises:
@@ -69,21 +82,21 @@ class GraphormerConfig:
     dropout: float = 0.1
     attention_dropout: float = 0.1
     input_dropout: float = 0.1
+    drop_path: float = 0.0
     atom_rows: int | None = None
     bond_rows: int | None = None
     degree_rows: int = 64
     spatial_rows: int = 40
     path_rows: int = 40
-    num_targets: int = 1
-    readout: ReadoutName = "graph_token"
-    mean_atoms: float = 1.0
     encodings: EncodingName = "graphormer"
     walk_steps: int = 21
     ring_bias: bool = False
-    local: LocalName = "none"
+    local_mpnn: LocalName = "none"
     degree_scaler: bool = False
     bias_mixing: bool = False
-    drop_path: float = 0.0
+    readout: ReadoutName = "graph_token"
+    num_targets: int = 1
+    mean_atoms: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
@@ -108,7 +121,7 @@ class GraphormerConfig:
             )
         for option, choices in (
             *(("norm_position", ("pre", "post")), ("encodings", ENCODINGS)),
-            *(("local", LOCALS), ("readout", READOUTS)),
+            *(("local_mpnn", LOCALS), ("readout", READOUTS)),
         ):
             if getattr(self, option) not in choices:
                 names = " or ".join(f"'{choice}'" for choice in choices)

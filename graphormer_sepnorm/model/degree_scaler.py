@@ -31,7 +31,7 @@ class DegreeScaler(nn.Module):
     goes into it). Starts as the identity, theta_1 = 1 and theta_2 = 0.
 
     Args:
-        width: C.
+        width: C, channels of a token.
     """
 
     def __init__(self, width: int) -> None:

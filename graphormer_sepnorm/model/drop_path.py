@@ -21,7 +21,7 @@ def branch_scales(batch: GraphBatch, layers: int, probability: float) -> Tensor:
 
     Args:
         batch: Says which rows belong together.
-        layers: L.
+        layers: L, transformer layers.
         probability: p, of skipping a branch of the last layer.
 
     Returns:

@@ -36,7 +36,7 @@ class AtomEmbedding(nn.Module):
     Args:
         atom_rows: Rows of the table of atom features; row 0, unknown, is zero.
         degree_rows: Rows of the degree tables; higher degrees share the last.
-        width: C.
+        width: C, channels of a token.
     """
 
     def __init__(self, atom_rows: int, degree_rows: int, width: int) -> None:
@@ -74,8 +74,8 @@ class AttentionBias(nn.Module):
             distances share the last but one.
         path_rows: Rows (hops) of the table of position weights W.
         max_path_length: D, hops that count; at most `path_rows`.
-        heads: H.
-        channels: Of a head; decides whether the compiled functions can be used.
+        heads: H, attention heads.
+        channels: Channels of a head; they decide whether the compiled functions can be used.
         rings: Whether pairs in one ring have a bias for its size, see `SharedRing`.
     """
 

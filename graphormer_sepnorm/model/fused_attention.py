@@ -47,8 +47,8 @@ def attend(
     Args:
         projected: ``[R, 3 H C]``, query, key and value of each packed row.
         blocks: Each row is in one of them, or in none.
-        biases: Of each block, ``[b, H, T, T]``.
-        heads: H.
+        biases: The attention bias of each block, ``[b, H, T, T]``.
+        heads: H, attention heads.
         dropout: Probability of dropping an attention weight.
 
     Returns:

@@ -20,8 +20,8 @@ from graphormer_sepnorm.model.degree_scaler import DegreeScaler, log_degrees
 from graphormer_sepnorm.model.drop_path import branch_scales
 from graphormer_sepnorm.model.dropout import dropout, dropout_add
 from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias, BlockBias
-from graphormer_sepnorm.model.initialisation import initialise
-from graphormer_sepnorm.model.local import BondMessages
+from graphormer_sepnorm.model.initialization import initialize
+from graphormer_sepnorm.model.local_mpnn import BondMessages
 from graphormer_sepnorm.model.norm_arms import NormArm, make_norm
 from graphormer_sepnorm.model.random_walks import RandomWalkEncoding
 from graphormer_sepnorm.model.readout import AtomReadout, sum_over_atoms
@@ -35,8 +35,8 @@ class Layer(nn.Module):
     """One transformer layer: attention, then a feed-forward network, each with residual and norm.
 
     Args:
-        config: Of the model.
-        place: Of this layer, from 0.
+        config: The options of the model.
+        place: Number of the layer, from 0.
     """
 
     def __init__(self, config: GraphormerConfig, place: int) -> None:
@@ -48,8 +48,8 @@ class Layer(nn.Module):
         self.bias_mixing = BiasMixing(config.heads) if config.bias_mixing else None
         self.degree_scaler = DegreeScaler(config.width) if config.degree_scaler else None
         self.local = (
-            BondMessages(cast(int, config.bond_rows), config.width, "rings" in config.local)
-            if config.local != "none"
+            BondMessages(cast(int, config.bond_rows), config.width, "rings" in config.local_mpnn)
+            if config.local_mpnn != "none"
             else None
         )
         self.ffn_norm = make_norm(config.norm, config.width)
@@ -72,9 +72,10 @@ class Layer(nn.Module):
         Args:
             rows: ``[R, C]``, graph tokens first.
             batch: Says which rows belong together.
-            biases: One per attention block.
-            scales: Of both branches (`branch_scales`), ``[2, R, 1]``; None: they are taken whole.
-            log_degree: Of each row (`log_degrees`), ``[R, 1]``, for a degree scaler.
+            biases: The attention bias of each block (`BlockBias`).
+            scales: What both branches are multiplied by (`branch_scales`), ``[2, R, 1]``; None: 1.
+            log_degree: Logarithm of each row's degree (`log_degrees`), ``[R, 1]``, for a degree
+                scaler.
 
         Returns:
             ``[R, C]``.
@@ -161,11 +162,11 @@ class Graphormer(nn.Module):
         self.atom_readout = (
             AtomReadout(config.width, config.num_targets) if config.readout == "both" else None
         )
-        self.initialise(0)
+        self.initialize(0)
 
-    def initialise(self, seed: int) -> None:
+    def initialize(self, seed: int) -> None:
         """Draw all parameters anew, each from (`seed`, its name)."""
-        initialise(self, self.config.layers, seed)
+        initialize(self, self.config.layers, seed)
 
     def encode(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Return the last graph tokens ``[B, C]`` and atoms ``[M, C]``, normalised."""

@@ -54,7 +54,7 @@ class SharedNorm(nn.Module):
     """ShareNorm: one norm for the graph token and the atoms.
 
     Args:
-        norm: Of rows ``[M, D]``, with an optional mask ``[M]``.
+        norm: Normalises rows ``[B + M, D]``, with an optional mask of the real ones.
     """
 
     def __init__(self, norm: nn.Module) -> None:
@@ -65,8 +65,8 @@ class SharedNorm(nn.Module):
         """Normalise rows ``[B + M, D]``, graph tokens first.
 
         Args:
-            rows: Graph tokens, then atoms.
-            num_graphs: B.
+            rows: Graph tokens, then atoms, ``[B + M, D]``.
+            num_graphs: B, graph tokens at the front.
             real_atoms: Which atoms are none of padding, bool ``[M]``; None: all.
         """
         in_one = _normalise([self.norm], rows, [rows.shape[0]], num_graphs, real_atoms)
@@ -81,8 +81,8 @@ class SeparateNorm(nn.Module):
     """SepNorm (Chen et al. 2023, Eq. 5): the graph token and the atoms each have their norm.
 
     Args:
-        graph_token_norm: Of the graph tokens ``[B, D]``.
-        atom_norm: Of the atoms ``[M, D]``, with an optional mask ``[M]``.
+        graph_token_norm: Normalises the graph tokens ``[B, D]``.
+        atom_norm: Normalises the atoms ``[M, D]``, with an optional mask of the real ones, ``[M]``.
     """
 
     def __init__(self, graph_token_norm: nn.Module, atom_norm: nn.Module) -> None:
@@ -154,7 +154,7 @@ def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:
 
     Args:
         name: One of `NORMS` or an alias.
-        channels: D.
+        channels: D, of a row.
         first: The first norm of a model meets the same graph token in every graph. BatchNorm
             would return its bias for all of them in training, and in evaluation divide the drift
             of its running mean by sqrt(eps). So there the token's branch is LayerNorm in every

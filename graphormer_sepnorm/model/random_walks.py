@@ -35,9 +35,9 @@ class RandomWalkEncoding(nn.Module):
     less where the compiled functions can be used.
 
     Args:
-        steps: K.
-        width: C.
-        heads: H.
+        steps: K, powers of the random walk.
+        width: C, channels of a token.
+        heads: H, attention heads.
     """
 
     def __init__(self, steps: int, width: int, heads: int) -> None:
@@ -53,8 +53,8 @@ class RandomWalkEncoding(nn.Module):
 
         Args:
             rows: Embedded tokens, ``[R, C]``.
-            biases: One per attention block.
-            batch: Where the bonds are.
+            biases: The attention bias of each block.
+            batch: The graphs, with the bonds that the walks go along.
 
         Returns:
             Rows and biases, with the encodings.
@@ -89,8 +89,8 @@ def walk_probabilities(adjacency: Tensor, block: AttentionBlock, steps: int) -> 
 
     Args:
         adjacency: 1 where a bond leads from the first token to the second, ``[b, T, T]``.
-        block: Says which tokens are atoms.
-        steps: K.
+        block: The tokens of some graphs, and which of them are atoms.
+        steps: K, powers of the random walk.
     """
     is_atom = block.pair_type.diagonal(dim1=1, dim2=2) >= FIRST_ATOM_PAIR
     walk = adjacency / adjacency.sum(-1, keepdim=True).clamp(min=1)

@@ -36,8 +36,8 @@ class AtomReadout(nn.Linear):
     it, which a mean over its own atoms would take out.
 
     Args:
-        width: C.
-        num_targets: Outputs.
+        width: C, channels of a token.
+        num_targets: T, outputs.
     """
 
     def __init__(self, width: int, num_targets: int) -> None:

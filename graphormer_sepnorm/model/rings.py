@@ -33,7 +33,7 @@ class RingEncoding(nn.Module):
     two of theirs is taken as between the two.
 
     Args:
-        width: C.
+        width: C, channels of a token.
     """
 
     def __init__(self, width: int) -> None:
@@ -64,7 +64,7 @@ class SharedRing(nn.Module):
     (`set_neutral`), as in `RingEncoding`.
 
     Args:
-        channels: C.
+        channels: C, of what is made of a ring.
         largest: The largest k; the smallest is 3.
     """
 
@@ -83,8 +83,8 @@ class SharedRing(nn.Module):
         """Return ``[P, C]``.
 
         Args:
-            ring: int64 ``[P]``, r.
-            is_bond: bool ``[P]``, b.
+            ring: Size r of the ring, int64 ``[P]``.
+            is_bond: Whether a bond joins the pair (b), bool ``[P]``.
         """
         sizes = torch.arange(_SMALLEST, self.largest + 1, device=ring.device)
         reached = (ring[:, None] >= sizes).to(self.any.dtype)

@@ -41,7 +41,7 @@ class SepNorm(nn.Module):
     over all real tokens of the batch.
 
     Args:
-        hidden_size: D.
+        hidden_size: D, channels of a token.
         cls_norm: `nn.BatchNorm1d` or `nn.LayerNorm`, for [CLS].
         tok_norm: `nn.BatchNorm1d` or `nn.LayerNorm`, for the other tokens.
         cls_position: Where [CLS] stands on the second axis; negative counts from the end.
@@ -78,7 +78,7 @@ class SepNorm(nn.Module):
         """Normalise a batch of sequences.
 
         Args:
-            tokens: ``[N, L, D]``.
+            tokens: N sequences of L tokens, ``[N, L, D]``.
             mask: bool ``[N, L]``, True for real tokens; None: all are real. The entry of [CLS] is
                 not looked at.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.model.norm_arms import norm_name
+from graphormer_sepnorm.old_names import current_option
 
 # Options that make no other experiment: seed, places, what is shown and kept. Which data a run had
 # says the fingerprint of the data.
@@ -80,7 +81,7 @@ def _words(command: Sequence[str]) -> list[tuple[str, str]]:
 def _counting(words: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Options that make an experiment what it is."""
     return [
-        (name.removeprefix("--"), Path(value).name if name in _FILES else value)
+        (current_option(name.removeprefix("--")), Path(value).name if name in _FILES else value)
         for name, value in words
         if name.startswith("--") and name.removeprefix("--") not in NO_DIFFERENCE | {"config"}
     ]

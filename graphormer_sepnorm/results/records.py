@@ -13,6 +13,7 @@ from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.old_names import current_options, current_text
 
 FORMAT_VERSION = 1
 
@@ -155,10 +156,12 @@ def _read(path: Path) -> Experiment:
         raise DataError(f"{path} is no record of this version of the program: remove it")
     try:
         runs = tuple(SeedRun(**run) for run in content.pop("runs"))
-        content["commands"] = tuple(content["commands"])
+        content["name"] = current_text(content["name"])
+        content["options"] = current_options(dict(content["options"]))
+        content["commands"] = tuple(content["commands"])  # as typed: also what that commit knows
         content["molecules"] = content["molecules"] and tuple(content["molecules"])
         return Experiment(**content, runs=runs)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{path} is no record of this version of the program ({error}): remove it"
         ) from error

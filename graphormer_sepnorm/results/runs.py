@@ -15,6 +15,7 @@ from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.comparison import Comparison, flat
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.model.norm_arms import norm_name
+from graphormer_sepnorm.old_names import current_options
 from graphormer_sepnorm.results.commands import NO_DIFFERENCE, name_and_commands
 from graphormer_sepnorm.results.records import Experiment, SeedRun, require_json
 
@@ -155,7 +156,7 @@ def differing(configuration: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
     """
     options = {}
     defaults = dict(flat(defaults))
-    for name, value in flat(configuration):
+    for name, value in flat(current_options(configuration)):
         value = json.loads(json.dumps(value, default=str))
         if name == "model.norm":
             value = norm_name(value)

@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from graphormer_sepnorm.old_names import current_option
 from graphormer_sepnorm.results.records import Experiment, SeedRun
 
 _T = TypeVar("_T")
@@ -29,7 +30,8 @@ value; in a row with finished seeds only those are counted.
 
 Options that were typed stand behind the name of the configuration file. Behind a second · stand
 values that the file had then and has no longer, `default` where it said nothing: to repeat such a
-row, type them too, or take its commit.
+row, type them too, or take its commit. Commands stand as they were typed; names that options had
+then are understood today.
 """
 _HEADER = "| experiment | seeds | parameters | steps | wall time | device | validation | test |"
 
@@ -122,7 +124,8 @@ def configuration_file(one: Experiment) -> str:
 def _typed(one: Experiment) -> set[str]:
     """Options that were given on the command line."""
     words = [word for command in one.commands for word in shlex.split(command)]
-    return {word.removeprefix("--").partition("=")[0] for word in words if word.startswith("--")}
+    names = (word.removeprefix("--").partition("=")[0] for word in words if word.startswith("--"))
+    return set(map(current_option, names))
 
 
 def _row(number: int, one: Experiment, meant: str) -> str:

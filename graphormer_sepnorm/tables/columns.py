@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from graphormer_sepnorm.errors import DataError, did_you_mean
-from graphormer_sepnorm.wording import in_a_line, listed
+from graphormer_sepnorm.formatting import in_a_line, listed
 
 # Names of a column of SMILES, in lower-case letters and digits only, the surest first.
 _SMILES_NAMES = (

@@ -34,7 +34,7 @@ class AveragedWeights(Callback):
 
     Raises:
         ConfigError: The decay is out of range, or the model has BatchNorms whose statistics are
-            not measured (``batch_norm_graphs`` 0): those that training keeps are of other weights.
+            not measured (``precise_bn_graphs`` 0): those that training keeps are of other weights.
     """
 
     def __init__(self, decay: float) -> None:
@@ -53,9 +53,9 @@ class AveragedWeights(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin with the weights as they are, unless a checkpoint gave an average."""
         model = _network(pl_module)
-        if batch_norms(model) and not pl_module.hparams["batch_norm_graphs"]:
+        if batch_norms(model) and not pl_module.hparams["precise_bn_graphs"]:
             raise ConfigError(
-                "--ema_decay needs --model.batch_norm_graphs: BatchNorm's statistics have to be "
+                "--ema_decay needs --model.precise_bn_graphs: BatchNorm's statistics have to be "
                 "measured for the averaged weights"
             )
         if not self._average:

@@ -42,7 +42,7 @@ def measure_batch_norm(model: Graphormer, batches: Iterable[GraphBatch]) -> None
     every batch, as in training.
 
     Args:
-        model: On the device of the batches; its mode is the same afterwards.
+        model: The network, on the device of the batches; its mode is the same afterwards.
         batches: Training batches, of about equal size; without any nothing is changed.
     """
     norms = batch_norms(model)

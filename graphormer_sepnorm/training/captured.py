@@ -129,8 +129,8 @@ class CapturedTraining(Callback):
             return f"precision {trainer.precision}"
         if module.hparams["uniformity_weight"]:
             return "the uniformity loss"
-        if "rings" in module.architecture.local:
-            return f"local {module.architecture.local}"
+        if "rings" in module.architecture.local_mpnn:
+            return f"local_mpnn {module.architecture.local_mpnn}"
         if device.type == "cuda" and not self._together.holds(data):
             needed = ResidentGraphs.needed_bytes(data.store)
             free, _ = torch.cuda.mem_get_info(device)
@@ -160,10 +160,10 @@ class CapturedTraining(Callback):
         self._average = averages[0] if averages else None
         how = GradClipAlgorithmType(trainer.gradient_clip_algorithm or "norm")
 
-        def clip(optimiser: torch.optim.Optimizer) -> None:
+        def clip(optimizer: torch.optim.Optimizer) -> None:
             # The plugin for bf16 would refuse a fused optimiser, which could unscale gradients;
             # here nothing is scaled.
-            Precision().clip_gradients(optimiser, trainer.gradient_clip_val or 0.0, how)
+            Precision().clip_gradients(optimizer, trainer.gradient_clip_val or 0.0, how)
 
         return TrainingStep(
             module,

@@ -34,7 +34,7 @@ class TrainingStep:
 
     Args:
         module: Built and on its device, in training mode.
-        optimiser: Of its parameters; able to be captured on a GPU (`make_optimiser`).
+        optimizer: Of its parameters; able to be captured on a GPU (`make_optimizer`).
         graphs: The training graphs.
         clip: Clips the gradients of the optimiser's parameters, in place.
         precision: Gives the context of a forward pass, such as autocast.
@@ -45,7 +45,7 @@ class TrainingStep:
     def __init__(
         self,
         module: GraphormerModule,
-        optimiser: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer,
         graphs: ResidentGraphs,
         clip: Callable[[torch.optim.Optimizer], None],
         precision: Callable[[], AbstractContextManager],
@@ -53,7 +53,7 @@ class TrainingStep:
         compiled: bool = False,
     ) -> None:
         self._module = module
-        self._optimiser = optimiser
+        self._optimizer = optimizer
         self._graphs = graphs
         self._clip = clip
         self._precision = precision
@@ -62,9 +62,9 @@ class TrainingStep:
         self._fixed_loss = compile_it(self._loss) if compiled else self._loss
 
     @property
-    def optimiser(self) -> torch.optim.Optimizer:
+    def optimizer(self) -> torch.optim.Optimizer:
         """The optimiser that takes the steps."""
-        return self._optimiser
+        return self._optimizer
 
     def __call__(
         self, graphs: Tensor, numbers: Tensor, shape: BatchShape, fixed: bool = True
@@ -81,14 +81,14 @@ class TrainingStep:
         Returns:
             Loss of the step, sum of the losses of its labels, number of its labels: ``[3]``.
         """
-        self._optimiser.zero_grad(set_to_none=True)
+        self._optimizer.zero_grad(set_to_none=True)
         with self._precision():
             total, labels = (self._fixed_loss if fixed else self._loss)(graphs, shape)
             loss = total / numbers[0].to(total.dtype)
         loss.backward()
-        self._clip(self._optimiser)
-        with _rates(self._optimiser, numbers[2:]):
-            self._optimiser.step()
+        self._clip(self._optimizer)
+        with _rates(self._optimizer, numbers[2:]):
+            self._optimizer.step()
         if self._average:
             self._move_average(numbers[1])
         return torch.stack([loss.detach(), total.detach(), labels.to(total.dtype)])
@@ -112,7 +112,7 @@ class TrainingStep:
         """
         tensors = [*self._module.model.state_dict().values(), *self._average]
         values = [tensor.clone() for tensor in tensors]
-        states = self._optimiser.state
+        states = self._optimizer.state
         moments = {
             parameter: {name: value.clone() for name, value in state.items()}
             for parameter, state in states.items()
@@ -176,7 +176,7 @@ class CapturedSteps:
                 self._graph.register_generator_state(generator)
         for step in steps:
             # Gradients are made within the recording, in its own memory.
-            step.optimiser.zero_grad(set_to_none=True)
+            step.optimizer.zero_grad(set_to_none=True)
         # Whatever is freed within a recording must have been made within it.
         gc.collect()
         # Threads of data loaders may pin memory meanwhile: that is no business of this recording.
@@ -236,17 +236,17 @@ def _drawing_from(generator: torch.Generator) -> Iterator[None]:
 
 
 @contextmanager
-def _rates(optimiser: torch.optim.Optimizer, rates: Tensor) -> Iterator[None]:
+def _rates(optimizer: torch.optim.Optimizer, rates: Tensor) -> Iterator[None]:
     """Let the optimiser read its learning rates from the device, for one step.
 
     Between steps they are the numbers that the schedule sets, so that checkpoints, logs and a
     resume by the ordinary path find what they expect.
     """
-    kept = [group["lr"] for group in optimiser.param_groups]
+    kept = [group["lr"] for group in optimizer.param_groups]
     try:
-        for group, rate in zip(optimiser.param_groups, rates.unbind(), strict=True):
+        for group, rate in zip(optimizer.param_groups, rates.unbind(), strict=True):
             group["lr"] = rate
         yield
     finally:
-        for group, rate in zip(optimiser.param_groups, kept, strict=True):
+        for group, rate in zip(optimizer.param_groups, kept, strict=True):
             group["lr"] = rate

@@ -35,7 +35,7 @@ def newton_schulz(
     Args:
         matrices: ``[N, A, B]`` with A at most B.
         polynomial: a, b, c of ``a s + b s³ + c s⁵``.
-        iterations: How often.
+        iterations: How often the iteration is applied.
 
     Returns:
         ``[N, A, B]``.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.program import command
+from graphormer_sepnorm.process import command
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 # Looking at a loss makes a GPU, or the other processes, wait for it; so it is done for several.

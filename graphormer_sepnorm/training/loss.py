@@ -54,7 +54,7 @@ def summed_loss(
     whichever batches they are in.
 
     Args:
-        name: Which loss.
+        name: Name of the loss.
         outputs: Standardised predictions or logits, float ``[B, T]``.
         targets: Standardised values or 0/1, float ``[B, T]``; nan where a label is missing.
         weights: Weight of each graph, ``[B]``, 0 or more, with a mean of 1 over the training

@@ -6,10 +6,12 @@ B graphs of a batch · T targets.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import logging
 import math
-from collections.abc import Callable
-from typing import Any, Literal, cast
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -26,31 +28,36 @@ from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     check_checkpoint,
     package_versions,
+    read_checkpoint,
+    with_current_options,
 )
 from graphormer_sepnorm.inference.network import load_weights
-from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
-from graphormer_sepnorm.model.encodings import EncodingName
+from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.model.local import LocalName
-from graphormer_sepnorm.model.readout import ReadoutName
 from graphormer_sepnorm.training.batch_statistics import (
     batch_norms,
     fix_batch_norm,
     measure_batch_norm,
 )
 from graphormer_sepnorm.training.launches import Launch
-from graphormer_sepnorm.training.loss import LossChoice, LossName, choose_loss, summed_loss
+from graphormer_sepnorm.training.loss import LOSSES, LossChoice, LossName, choose_loss, summed_loss
 from graphormer_sepnorm.training.metrics import MeanLoss, SplitMetrics, why_undefined
-from graphormer_sepnorm.training.optimiser import (
+from graphormer_sepnorm.training.optimizer import (
+    DECAYED,
+    OPTIMIZERS,
     DecayedName,
-    OptimiserName,
-    make_optimiser,
+    OptimizerName,
+    make_optimizer,
     place_step_counts,
 )
-from graphormer_sepnorm.training.option_checks import check_options
 from graphormer_sepnorm.training.randomness import stable_seed
-from graphormer_sepnorm.training.schedule import ScheduleName, learning_rate_at, warmup_in_steps
-from graphormer_sepnorm.training.uniformity import UniformityOn, uniformity_loss
+from graphormer_sepnorm.training.schedule import (
+    SCHEDULES,
+    ScheduleName,
+    learning_rate_at,
+    warmup_in_steps,
+)
+from graphormer_sepnorm.training.uniformity import UNIFORMITY_ON, UniformityOn, uniformity_loss
 
 log = logging.getLogger(__name__)
 
@@ -69,42 +76,8 @@ class GraphormerModule(LightningModule):
     come from them; see `configure_model`.
 
     Args:
-        norm: Norm of the graph token + norm of the atoms: shared-ln (or sharenorm), shared-bn,
-            bn+ln (or sepnorm), bn+bn, ln+ln, ln+bn.
-        layers: Transformer layers. Time and memory grow linearly.
-        width: Channels of a token, a multiple of heads. Parameters grow quadratically.
-        heads: Attention heads.
-        ffn_width: Channels inside the feed-forward network; Graphormer uses width.
-        max_path_length: Hops of a shortest path that enter the edge encoding; Graphormer version 1
-            uses 20, version 2 uses 5. Data are prepared once for each value.
-        norm_position: pre (norm before attention and feed-forward, as Graphormer) or post.
-        dropout: Dropout after attention and feed-forward, 0 to 1. Costs a tenth to a quarter of
-            a step on a CPU.
-        attention_dropout: Dropout of the attention weights, 0 to 1.
-        input_dropout: Dropout of the embedded tokens, 0 to 1.
-        drop_path: Stochastic depth, 0 to 1: probability that a graph skips a branch of the last
-            layer in training, less in earlier ones.
-        atom_rows: Rows of the atom table; null takes as many as the training data have codes.
-        bond_rows: Rows of the bond table; null takes as many as the training data have codes.
-        degree_rows: Rows of each degree table; larger degrees share the last row.
-        spatial_rows: Rows of the table of shortest-path distances; larger ones share a row.
-        path_rows: Rows of the table of hop positions, at least max_path_length.
-        encodings: graphormer; rrwp adds random-walk probabilities to the attention bias and to the
-            atoms; rings adds the sizes of an atom's smallest and largest ring; rrwp+rings both.
-        walk_steps: Powers of the random walk that rrwp uses, the 0th among them.
-        ring_bias: Whether the attention bias knows the size of the ring that two atoms share, and
-            whether a bond joins them. Costs 60 heads parameters.
-        local: gine adds messages along bonds beside attention, which bring the bonds to what atoms
-            pass on; none is Graphormer. Costs width² parameters a layer. gine+rings sends messages
-            between all atoms of a ring too, for 16 width parameters more.
-        degree_scaler: Whether what attention gives is scaled channel by channel with the logarithm
-            of the degree. Costs 2 width parameters a layer.
-        bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.
-            Costs heads² parameters a layer.
-        readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
-            targets that add up over a molecule), or both. Costs width parameters a target.
         loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
-        optimiser: adamw, or muon, which trains the matrices of the layers by Muon and the rest by
+        optimizer: adamw, or muon, which trains the matrices of the layers by Muon and the rest by
             AdamW. Costs 30 ms a step on a CPU core at 12 layers of 72 channels.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
         final_learning_rate: Learning rate at the end of training.
@@ -119,12 +92,13 @@ class GraphormerModule(LightningModule):
             (SepNorm's paper, Eq. 8); 0 leaves it out. Behind BatchNorm, which centres them already,
             it acts on that norm's scale and shift alone.
         uniformity_on: Which embeddings it pushes apart: graph_token, atoms or both.
-        batch_norm_graphs: Training graphs on which BatchNorm's statistics are measured before each
+        precise_bn_graphs: Training graphs on which BatchNorm's statistics are measured before each
             validation; 0 keeps the running averages of training. Costs their forward pass.
-        batch_norm_fixed: Share of the steps, the last ones, in which BatchNorm's statistics are
+        frozen_bn_fraction: Share of the steps, the last ones, in which BatchNorm's statistics are
             measured once and then constants, in training as in evaluation; 0 to below 1. Needs
-            batch_norm_graphs. Without a BatchNorm it does nothing.
+            precise_bn_graphs. Without a BatchNorm it does nothing.
         seed: Decides the initial parameters and dropout. Set by seed_everything.
+        **architecture: Options of the network, those of `GraphormerConfig`.
     """
 
     model: Graphormer
@@ -133,31 +107,9 @@ class GraphormerModule(LightningModule):
 
     def __init__(
         self,
-        norm: str = "bn+ln",
-        layers: int = 12,
-        width: int = 80,
-        heads: int = 8,
-        ffn_width: int = 80,
-        max_path_length: int = 20,
-        norm_position: Literal["pre", "post"] = "pre",
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        input_dropout: float = 0.1,
-        drop_path: float = 0.0,
-        atom_rows: int | None = None,
-        bond_rows: int | None = None,
-        degree_rows: int = 64,
-        spatial_rows: int = 40,
-        path_rows: int = 40,
-        encodings: EncodingName = "graphormer",
-        walk_steps: int = 21,
-        ring_bias: bool = False,
-        local: LocalName = "none",
-        degree_scaler: bool = False,
-        bias_mixing: bool = False,
-        readout: ReadoutName = "graph_token",
+        *,
         loss: LossChoice = "auto",
-        optimiser: OptimiserName = "adamw",
+        optimizer: OptimizerName = "adamw",
         learning_rate: float = 2e-4,
         final_learning_rate: float = 1e-9,
         weight_decay: float = 0.01,
@@ -168,40 +120,21 @@ class GraphormerModule(LightningModule):
         eps: float = 1e-8,
         uniformity_weight: float = 0.0,
         uniformity_on: UniformityOn = "graph_token",
-        batch_norm_graphs: int = 2048,
-        batch_norm_fixed: float = 0.0,
+        precise_bn_graphs: int = 2048,
+        frozen_bn_fraction: float = 0.0,
         seed: int = 0,
+        **architecture: Any,
     ) -> None:
         super().__init__()
-        # Validates the architecture now, before any data are touched.
-        self.architecture = GraphormerConfig(
-            norm=norm,
-            layers=layers,
-            width=width,
-            heads=heads,
-            ffn_width=ffn_width,
-            max_path_length=max_path_length,
-            norm_position=norm_position,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            input_dropout=input_dropout,
-            drop_path=drop_path,
-            atom_rows=atom_rows,
-            bond_rows=bond_rows,
-            degree_rows=degree_rows,
-            spatial_rows=spatial_rows,
-            path_rows=path_rows,
-            encodings=encodings,
-            walk_steps=walk_steps,
-            ring_bias=ring_bias,
-            local=local,
-            degree_scaler=degree_scaler,
-            bias_mixing=bias_mixing,
-            readout=readout,
-        )
+        # Validated now, before any data are touched. The command line offers what `architecture`
+        # can hold: not what stands beside it, which the data decide (FROM_DATA).
+        self.architecture = GraphormerConfig(num_targets=1, mean_atoms=1.0, **architecture)
         # logger=False: the exact configuration lies beside the checkpoint already.
         self.save_hyperparameters(logger=False)
-        check_options(self.hparams)
+        for name, value in dataclasses.asdict(self.architecture).items():
+            if name not in FROM_DATA:  # defaults too: a later version may have others
+                self.hparams.setdefault(name, value)
+        _check_options(self.hparams)
         self.facts: dict[str, Any] = {}
         self.metrics: torch.nn.ModuleDict = torch.nn.ModuleDict()
         self.epoch_loss = MeanLoss()
@@ -218,7 +151,39 @@ class GraphormerModule(LightningModule):
         self._labels_epoch = -1
         self._undefined: set[str] = set()
         self._statistics_batches: list[GraphBatch] = []
-        self._optimiser_options: list[dict[str, Any]] = []
+        self._optimizer_options: list[dict[str, Any]] = []
+
+    @classmethod
+    def load_from_checkpoint(  # type: ignore[override]
+        cls,
+        checkpoint_path: str | Path,
+        map_location: str = "cpu",
+        weights_only: Literal[True] = True,
+        **options: Any,
+    ) -> Self:
+        """Build a module from a checkpoint, without data.
+
+        Lightning's own way would take options by today's names only.
+
+        Args:
+            checkpoint_path: File, run directory, or name of a model that comes with the package.
+            map_location: Device of the module.
+            weights_only: Nothing but plain values and tensors is ever read.
+            **options: In place of those of the checkpoint.
+
+        Raises:
+            CheckpointError: The file is missing, damaged or of another version.
+        """
+        checkpoint = read_checkpoint(checkpoint_path, map_location)
+        known = {
+            *inspect.signature(cls).parameters,
+            *(field.name for field in dataclasses.fields(GraphormerConfig)),
+        }
+        kept = checkpoint.get("hyper_parameters", {})
+        own = {name: value for name, value in kept.items() if name in known}
+        module = cls(**{**own, **options}).to(map_location)
+        module.on_load_checkpoint(checkpoint)
+        return module
 
     @property
     def task(self) -> Task:
@@ -279,7 +244,7 @@ class GraphormerModule(LightningModule):
                 "packages": package_versions(),
             }
         )
-        self.model.initialise(self.hparams["seed"])
+        self.model.initialize(self.hparams["seed"])
 
     def _build(self, facts: dict[str, Any]) -> None:
         """Build everything that depends on the data from what a checkpoint keeps of them."""
@@ -315,6 +280,7 @@ class GraphormerModule(LightningModule):
         """Build the network for the vocabulary and the task of the checkpoint."""
         if KEY not in checkpoint:
             raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
+        checkpoint = with_current_options(checkpoint)
         check_checkpoint(checkpoint)
         facts = checkpoint[KEY]
         training = False
@@ -352,7 +318,7 @@ class GraphormerModule(LightningModule):
         for field in dataclasses.fields(saved):
             own, there = getattr(self.architecture, field.name), getattr(saved, field.name)
             # What the data decide is not asked for: rows of tables, unless given.
-            decided = own is None or field.name in ("num_targets", "mean_atoms")
+            decided = own is None or field.name in FROM_DATA
             if own != there and not decided and field.name not in REGULARISATION:
                 raise CheckpointError(
                     f"the checkpoint's network has {field.name} {there}, this one {own}: training "
@@ -380,7 +346,7 @@ class GraphormerModule(LightningModule):
             self.epoch_loss.reset()
 
     def on_train_batch_start(self, batch: GraphBatch | Launch, batch_idx: int) -> None:
-        """Fix BatchNorm's statistics when the steps of `batch_norm_fixed` begin."""
+        """Fix BatchNorm's statistics when the steps of `frozen_bn_fraction` begin."""
         fixed = self.trainer.global_step >= self.fixed_from
         if fixed == self.statistics_fixed:
             return
@@ -465,19 +431,19 @@ class GraphormerModule(LightningModule):
 
     def on_train_start(self) -> None:
         """Let the options of this run count, where a checkpoint brought those of an earlier one."""
-        for optimiser, scheduler in zip(
+        for optimizer, scheduler in zip(
             self.trainer.optimizers, self.trainer.lr_scheduler_configs, strict=True
         ):
             schedule: Any = scheduler.scheduler
-            for group, options in zip(optimiser.param_groups, self._optimiser_options, strict=True):
+            for group, options in zip(optimizer.param_groups, self._optimizer_options, strict=True):
                 group.update(options)
                 group["initial_lr"] = options["lr"]
-            schedule.base_lrs = [options["lr"] for options in self._optimiser_options]
+            schedule.base_lrs = [options["lr"] for options in self._optimizer_options]
             for group, base, factor in zip(
-                optimiser.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
+                optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
             ):
                 group["lr"] = base * factor(schedule.last_epoch)
-            place_step_counts(optimiser)
+            place_step_counts(optimizer)
 
     def on_validation_epoch_start(self) -> None:
         """Measure BatchNorm's statistics for the weights that are about to be validated."""
@@ -486,7 +452,7 @@ class GraphormerModule(LightningModule):
 
     def measure_batch_norm(self) -> None:
         """Measure BatchNorm's statistics on training graphs, see `batch_statistics`."""
-        graphs = self.hparams["batch_norm_graphs"]
+        graphs = self.hparams["precise_bn_graphs"]
         if not graphs or self.statistics_fixed or not batch_norms(self.model):
             return
         if not self._statistics_batches:
@@ -559,8 +525,8 @@ class GraphormerModule(LightningModule):
                 "--trainer.max_epochs or --trainer.max_steps"
             )
         options = self.hparams
-        if options["batch_norm_fixed"]:
-            self.fixed_from = int(total) - round(options["batch_norm_fixed"] * total)
+        if options["frozen_bn_fraction"]:
+            self.fixed_from = int(total) - round(options["frozen_bn_fraction"] * total)
         else:
             self.fixed_from = math.inf
         warmup = warmup_in_steps(options["warmup_steps"], int(total))
@@ -572,7 +538,7 @@ class GraphormerModule(LightningModule):
                 total,
             )
         peak = options["learning_rate"]
-        optimiser = make_optimiser(
+        optimizer = make_optimizer(
             self.model,
             peak,
             options["weight_decay"],
@@ -580,12 +546,12 @@ class GraphormerModule(LightningModule):
             options["eps"],
             self.capturable,
             options["weight_decay_on"],
-            options["optimiser"],
+            options["optimizer"],
             mixed=str(self.trainer.precision).endswith("-mixed"),
         )
-        self._optimiser_options = [
+        self._optimizer_options = [
             {name: value for name, value in group.items() if name != "params"}
-            for group in optimiser.param_groups
+            for group in optimizer.param_groups
         ]
 
         def factor(step: int) -> float:
@@ -599,5 +565,42 @@ class GraphormerModule(LightningModule):
             )
             return rate / peak
 
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimiser, factor)
-        return [optimiser], [{"scheduler": scheduler, "interval": "step"}]
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse what cannot be trained with; `GraphormerConfig` checks the options of the network.
+
+    Raises:
+        ConfigError: A value is out of its range.
+    """
+    for name in ("learning_rate", "eps"):
+        if not options[name] > 0:
+            raise _out_of_range(name, options[name], "it must be positive")
+    for name in ("warmup_steps", "final_learning_rate", "weight_decay", "uniformity_weight"):
+        if not options[name] >= 0:
+            raise _out_of_range(name, options[name], "it must not be negative")
+    if not all(0 <= beta < 1 for beta in options["betas"]):
+        raise _out_of_range("betas", list(options["betas"]), "each must be from 0 to below 1")
+    for name, choices in (
+        *(("optimizer", OPTIMIZERS), ("weight_decay_on", DECAYED), ("schedule", SCHEDULES)),
+        *(("uniformity_on", UNIFORMITY_ON), ("loss", LOSSES)),
+    ):
+        if options[name] not in choices:
+            wanted = " or ".join(f"'{choice}'" for choice in choices)
+            raise _out_of_range(name, f"'{options[name]}'", f"it must be {wanted}")
+    graphs, fixed = options["precise_bn_graphs"], options["frozen_bn_fraction"]
+    if graphs < 0 or graphs == 1:
+        raise _out_of_range("precise_bn_graphs", graphs, "it must be 0, or 2 or more")
+    if not 0 <= fixed < 1:
+        raise _out_of_range("frozen_bn_fraction", fixed, "it must be from 0 to below 1")
+    if fixed and not graphs:
+        raise ConfigError(
+            "--model.frozen_bn_fraction needs --model.precise_bn_graphs: BatchNorm's statistics "
+            "are fixed as they are measured"
+        )
+
+
+def _out_of_range(name: str, value: object, range_: str) -> ConfigError:
+    return ConfigError(f"--model.{name} is {value}: {range_}")

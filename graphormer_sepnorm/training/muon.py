@@ -42,7 +42,8 @@ class MuonAdamW(torch.optim.Optimizer):
 
     Args:
         groups: Parameter groups, each with ``muon``.
-        options: Of AdamW. Learning rate and weight decay act on Muon's groups too.
+        **options: Options of `torch.optim.AdamW`. Learning rate and weight decay act on Muon's
+            groups too.
     """
 
     def __init__(self, groups: list[dict[str, Any]], **options: Any) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 
+from graphormer_sepnorm.formatting import clock
 from graphormer_sepnorm.training.steps import step_in_epoch
-from graphormer_sepnorm.wording import clock
 
 _SECONDS_BETWEEN_LINES = 20.0
 

@@ -17,7 +17,7 @@ from graphormer_sepnorm.files import read_json, write_json
 from graphormer_sepnorm.inference.checkpoint import package_versions
 from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.summary import count_parameters
-from graphormer_sepnorm.program import cores
+from graphormer_sepnorm.process import cores
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.report import units
 

@@ -13,7 +13,7 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import is_full
-from graphormer_sepnorm.program import command
+from graphormer_sepnorm.process import command
 
 
 class DurableCheckpointIO(TorchCheckpointIO):

@@ -37,7 +37,7 @@ def learning_rate_at(
         total_steps: Length of the whole training, in optimiser steps.
         warmup_steps: Length of the warm-up, in optimiser steps.
         peak: Highest learning rate.
-        final: Learning rate at the end.
+        final: Learning rate at the end of training.
         schedule: ``linear`` or ``cosine`` (half a period).
     """
     if step < warmup_steps:

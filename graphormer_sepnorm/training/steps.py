@@ -27,8 +27,8 @@ def any_process(trainer: Trainer, wish: bool, step: int) -> bool:
     """Whether a process has a wish: all processes act on it at the same step, or none.
 
     Args:
-        trainer: Of this process.
-        wish: What this process wishes; if it is not granted now, it has to be wished again.
+        trainer: The trainer of this process.
+        wish: Whether this process has it; one that is not granted has to be wished again.
         step: Step of the epoch, from `step_in_epoch`.
     """
     if trainer.world_size == 1:

@@ -30,7 +30,7 @@ def uniformity_loss(
     Args:
         graph_token: Last graph tokens, normalised, ``[B, C]``.
         atoms: Last atoms, normalised, ``[M, C]``.
-        batch: Says which atoms are real.
+        batch: The graphs, and which of their rows are real atoms.
         on: Which embeddings are pushed apart.
 
     Returns:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu import Traffic, fitted, main, optimiser_for, parsed
-from graphormer_sepnorm.cli.quiet import silence_known_noise
+from benchmarks.gpu import Traffic, fitted, main, optimizer_for, parsed
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.training.captured import CapturedTraining
 from graphormer_sepnorm.training.muon import MuonAdamW
 
@@ -73,9 +73,9 @@ def test_optimiser_of_a_gpu_can_be_captured(tmp_path: Path) -> None:
     options.device = torch.device("cpu")
     module, _, _ = fitted(options, 4, CapturedTraining(on_cpu=True), max_steps=1)
     for kind in ("cuda", "cpu"):
-        optimiser = optimiser_for(module, torch.device(kind))
-        assert isinstance(optimiser, MuonAdamW)  # it is the configuration's
-        assert {group["capturable"] for group in optimiser.param_groups} == {kind == "cuda"}
+        optimizer = optimizer_for(module, torch.device(kind))
+        assert isinstance(optimizer, MuonAdamW)  # it is the configuration's
+        assert {group["capturable"] for group in optimizer.param_groups} == {kind == "cuda"}
 
 
 def test_an_unknown_configuration_is_one_line(capsys: pytest.CaptureFixture) -> None:

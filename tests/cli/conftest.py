@@ -14,7 +14,7 @@ import torch
 from reference.checkpoints import make_checkpoint
 from tiny_run import TINY, Run
 
-from graphormer_sepnorm.cli.quiet import silence_known_noise
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.datasets import data_module
 from graphormer_sepnorm.inference import stream

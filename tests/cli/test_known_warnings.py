@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from graphormer_sepnorm.cli import compare
-from graphormer_sepnorm.cli.quiet import silence_known_noise
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.compare.comparison import Comparison
 
 DEPRECATED = "`torch.jit.script` is deprecated. Please switch to `torch.compile` or `torch.export`."

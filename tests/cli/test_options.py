@@ -18,7 +18,7 @@ from graphormer_sepnorm.cli.options import option_names
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.model.config import INGREDIENTS, GraphormerConfig
+from graphormer_sepnorm.model.config import EXTENSIONS, FROM_DATA, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.resources import arms_names, config_names, config_path
@@ -64,8 +64,8 @@ OPTIONS = {
     "model",
     "model.atom_rows",
     "model.attention_dropout",
-    "model.batch_norm_graphs",
-    "model.batch_norm_fixed",
+    "model.precise_bn_graphs",
+    "model.frozen_bn_fraction",
     "model.betas",
     "model.bias_mixing",
     "model.bond_rows",
@@ -81,12 +81,12 @@ OPTIONS = {
     "model.input_dropout",
     "model.layers",
     "model.learning_rate",
-    "model.local",
+    "model.local_mpnn",
     "model.loss",
     "model.max_path_length",
     "model.norm",
     "model.norm_position",
-    "model.optimiser",
+    "model.optimizer",
     "model.path_rows",
     "model.readout",
     "model.ring_bias",
@@ -125,6 +125,28 @@ def test_list_of_options_is_frozen(verb: str) -> None:
     assert own == OPTIONS
 
 
+def test_options_of_the_network_stand_once() -> None:
+    """Names, types, defaults and help are those of `GraphormerConfig`."""
+    parser = Parsed(["fit"], None)._subcommand_parsers["fit"]
+    known = {action.dest: action for action in parser._actions}
+    said = " ".join((GraphormerConfig.__doc__ or "").split())
+    for field in dataclasses.fields(GraphormerConfig):
+        option = known.get(f"model.{field.name}")
+        assert (option is None) == (field.name in FROM_DATA), field.name
+        if option is not None:
+            assert option.default == field.default
+            assert f" {field.name}: {' '.join(option.help.split())}" in said
+
+
+def test_hyper_parameters_are_complete_without_the_command_line() -> None:
+    parsed = Parsed(["fit", "--model.layers", "3"], None).model.hparams
+    made = GraphormerModule(layers=3).hparams
+    assert made.keys() == parsed.keys() - {"_instantiator"}
+    assert (made["layers"], made["width"]) == (3, 80)
+    with pytest.raises(TypeError, match="num_targets"):
+        GraphormerModule(num_targets=2)
+
+
 @pytest.mark.parametrize("name", config_names())
 def test_every_shipped_configuration_fits_the_signatures(name: str) -> None:
     table = ["--data.table", "some.csv"] if name.startswith("table_") else []
@@ -150,20 +172,20 @@ def test_shipped_configurations() -> None:
     assert config_names() == [*molhiv, "quickstart", *tables, *zinc]
 
 
-def test_each_arm_of_the_ingredients_is_what_its_name_says() -> None:
-    arms = parse_arms(str(REPOSITORY / "configs" / "arms" / "ingredients.yaml"))
+def test_each_arm_of_the_extensions_is_what_its_name_says() -> None:
+    arms = parse_arms(str(REPOSITORY / "configs" / "arms" / "extensions.yaml"))
     best = ["fit", "-c", str(config_path("zinc_subset_best"))]
     models = [Parsed([*best, *arm.arguments], None).model.architecture for arm in arms]
     whole = Parsed(best, None).model.architecture
     assert models[0] == whole
     plain = GraphormerConfig()
     for arm, model in zip(arms, models, strict=True):
-        on = [name for name in INGREDIENTS if getattr(model, name) != getattr(plain, name)]
+        on = [name for name in EXTENSIONS if getattr(model, name) != getattr(plain, name)]
         if arm.name == "none":
             assert on == []
         elif arm.name.startswith("without-"):
             (changed,) = [
-                name for name in INGREDIENTS if getattr(model, name) != getattr(whole, name)
+                name for name in EXTENSIONS if getattr(model, name) != getattr(whole, name)
             ]
             if changed == "encodings":
                 gone = {*whole.encodings.split("+")} - {*model.encodings.split("+")}
@@ -172,9 +194,7 @@ def test_each_arm_of_the_ingredients_is_what_its_name_says() -> None:
             else:
                 assert getattr(model, changed) == getattr(plain, changed)
         elif arm.name.startswith("plus-"):
-            whole_on = [
-                name for name in INGREDIENTS if getattr(whole, name) != getattr(plain, name)
-            ]
+            whole_on = [name for name in EXTENSIONS if getattr(whole, name) != getattr(plain, name)]
             assert on == whole_on
             assert model != whole
         else:  # another norm, dropout, optimiser or learning rate
@@ -236,7 +256,7 @@ def test_the_best_recipe_stays_below_half_a_million_parameters() -> None:
     # More rows than ZINC needs: 28 kinds of atoms and 4 of bonds, and those unknown.
     config = dataclasses.replace(module.architecture, atom_rows=32, bond_rows=8)
     assert count_parameters(Graphormer(config)) < 500_000
-    assert config.local == content["model"]["local"] == "gine"
+    assert config.local_mpnn == content["model"]["local_mpnn"] == "gine"
 
 
 def test_command_line_wins_over_the_configuration_and_later_files_over_earlier(

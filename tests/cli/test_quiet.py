@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.accelerators import CUDAAccelerator
 
-from graphormer_sepnorm.cli.quiet import silence_known_noise
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 
 
 def noise_of_a_cpu_beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

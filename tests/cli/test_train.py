@@ -191,10 +191,11 @@ def test_checkpoint_older_than_an_option_has_its_default(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkpoint = torch.load(run.directory / "checkpoints" / "best.ckpt", weights_only=True)
-    del checkpoint["hyper_parameters"]["local"], checkpoint["graphormer_sepnorm"]["model"]["local"]
+    for options in (checkpoint["hyper_parameters"], checkpoint["graphormer_sepnorm"]["model"]):
+        del options["local_mpnn"]
     torch.save(checkpoint, old := tmp_path / "old.ckpt")
-    line = refused(capsys, "test", "--ckpt_path", old, "--model.local=gine")
-    assert "--model.local is gine here and none in the checkpoint" in line
+    line = refused(capsys, "test", "--ckpt_path", old, "--model.local_mpnn=gine")
+    assert "--model.local_mpnn is gine here and none in the checkpoint" in line
     assert main(["test", "--ckpt_path", str(old), "--data.root", str(run.root)]) == 0
 
 
@@ -246,7 +247,7 @@ def test_run_goes_on_from_its_last_checkpoint(
         ("fit --norm sepnorm", "unknown option --norm (did you mean '--model.norm'?)"),
         ("fit --model.layers three", "--model.layers: Expected a <class 'int'>. Got value: three"),
         ("fit --model.loss l3", "--model.loss: "),
-        ("fit --model.optimiser sgd", "--model.optimiser: "),
+        ("fit --model.optimizer sgd", "--model.optimizer: "),
         ("fit --ckpt_path esol", "is for prediction alone: training cannot go on from it"),
         ("fit --model.seed 3", "--model.seed is set by --seed_everything"),
         ("fit --data.batch_size 1", "--data.batch_size is 1"),

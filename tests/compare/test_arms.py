@@ -11,7 +11,7 @@ import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 
-from graphormer_sepnorm.cli.quiet import silence_known_noise
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.compare.arms import Arm, parse_arms
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -53,8 +53,8 @@ def test_arms_of_a_file_have_their_options_as_typed(tmp_path: Path) -> None:
 
 
 def test_arms_that_come_with_the_package_go_by_name_and_are_as_good_as_a_file() -> None:
-    path = Path(__file__).resolve().parents[2] / "configs" / "arms" / "ingredients.yaml"
-    assert parse_arms("ingredients") == parse_arms(str(path))
+    path = Path(__file__).resolve().parents[2] / "configs" / "arms" / "extensions.yaml"
+    assert parse_arms("extensions") == parse_arms(str(path))
     for name in arms_names():
         for arm in parse_arms(name):
             sections = {option.split(".")[0] for option in arm.options}
@@ -66,7 +66,7 @@ def test_arms_that_come_with_the_package_go_by_name_and_are_as_good_as_a_file() 
     [
         ("", "has an arm without a name"),
         ("ingredient", "unknown norm 'ingredient'"),
-        ("ingredient", ", a YAML file, or factorial or ingredients or undecided"),
+        ("ingredient", ", a YAML file, or extensions or factorial or undecided"),
         ("sharenorm,,sepnorm", "has an arm without a name"),
         ("sharenorm,sepnrom", "unknown norm 'sepnrom' (did you mean 'sepnorm'?)"),
         ("sepnorm,sepnorm", "arm 'sepnorm' is there twice"),
@@ -194,7 +194,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], W
             seed=seed,
         )
         model = GraphormerModule(
-            norm, layers=2, width=16, heads=2, ffn_width=16, max_path_length=3, seed=seed
+            norm=norm, layers=2, width=16, heads=2, ffn_width=16, max_path_length=3, seed=seed
         )
         watch = Watch()
         trainer = Trainer(

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.any_graphs import graphs_of_any_kind, large_systems, random_codes
-from reference.ingredients import ring_of_bond, shared_rings
+from reference.extensions import ring_of_bond, shared_rings
 from reference.literal import PlainGraph, counted_path_shares, distances, path_shares
 from reference.molecules import TIE_FREE, TIED, directed_graph, graph, molecule
 from reference.structures import (

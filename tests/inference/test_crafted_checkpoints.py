@@ -52,7 +52,7 @@ FACTS = {
 
 
 def whole() -> dict[str, Any]:
-    checkpoint = make_checkpoint(encodings="rrwp", local="gine")
+    checkpoint = make_checkpoint(encodings="rrwp", local_mpnn="gine")
     weights = dict(checkpoint["state_dict"])
     return {
         KEY: checkpoint[KEY] | FACTS,

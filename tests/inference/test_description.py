@@ -64,8 +64,8 @@ def test_description_of_older_and_of_other_checkpoints():
 
 
 def test_description_says_how_the_model_is_not_graphormer():
-    text = describe(make_checkpoint(local="gine", bias_mixing=True, readout="both"))
-    assert re.search(r"^beyond it +local gine, bias_mixing, readout both$", text, re.MULTILINE)
+    text = describe(make_checkpoint(local_mpnn="gine", bias_mixing=True, readout="both"))
+    assert re.search(r"^beyond it +local_mpnn gine, bias_mixing, readout both$", text, re.MULTILINE)
     assert "beyond it" not in describe(make_checkpoint())
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from reference.models import ARMS, INGREDIENTS, batch_of, name_of, randomise, small_config, stored
+from reference.models import ARMS, EXTENSIONS, batch_of, name_of, randomise, small_config, stored
 from reference.molecules import graph, molecule
 from torch import Tensor
 
@@ -51,7 +51,7 @@ def relative_error(values: Tensor, truth: Tensor, scale: float = 1e-3) -> float:
     ("channels", "options"),
     [
         *((channels, {}) for channels in (4, 8, 10, 12, 16, 20, 24, 32)),
-        *((8, options) for options in INGREDIENTS),
+        *((8, options) for options in EXTENSIONS),
     ],
     ids=lambda value: name_of(value) if isinstance(value, dict) else None,
 )
@@ -94,14 +94,14 @@ def test_training_goes_the_same_way(norm):
 
     def trained() -> tuple[list[float], Tensor]:
         model = Graphormer(config)
-        model.initialise(3)
-        optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
+        model.initialize(3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         losses = []
         for _ in range(8):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = (model(batch) - targets).square().mean()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             losses.append(loss.item())
         return losses, model.eval()(batch)
 

@@ -140,7 +140,7 @@ def test_all_products_of_a_layer_go_this_way(monkeypatch):
     graphs = [molecule(smiles) for smiles in ("CCO", "c1ccccc1")]
     _, vocabulary = stored(graphs)
     batch = batch_of(graphs, vocabulary)
-    model = Graphormer(small_config(local="gine").for_vocabulary(vocabulary))
+    model = Graphormer(small_config(local_mpnn="gine").for_vocabulary(vocabulary))
     randomise(model)
     calls = []
     plain = compiled_linear._LinearFunction.apply

@@ -67,7 +67,7 @@ def test_a_network_takes_it_and_stays_what_it_is(local, norm_position, monkeypat
     graphs = [molecule(smiles) for smiles in ("CCO", "c1ccccc1", "C")]
     _, vocabulary = stored(graphs)
     batch = batch_of(graphs, vocabulary)
-    options = {"local": local, "norm_position": norm_position, "degree_scaler": True}
+    options = {"local_mpnn": local, "norm_position": norm_position, "degree_scaler": True}
     model = Graphormer(small_config(**options).for_vocabulary(vocabulary))
     randomise(model)
     calls = []

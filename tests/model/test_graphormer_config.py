@@ -41,7 +41,7 @@ CONTRADICTIONS = [
     ({"degree_rows": 0}, "degree_rows"),
     ({"layers": 0}, "layers"),
     ({"readout": "mean"}, "readout 'mean'.*'graph_token' or 'sum' or 'both'"),
-    ({"local": "gin"}, "local 'gin'.*'none' or 'gine'"),
+    ({"local_mpnn": "gin"}, "local_mpnn 'gin'.*'none' or 'gine'"),
     (
         {"encodings": "walks"},
         "encodings 'walks'.*'graphormer' or 'rrwp' or 'rings' or 'rrwp.rings'",

@@ -151,7 +151,7 @@ def test_one_more_kind_of_norm_is_one_more_arm(monkeypatch):
     for arm in ("bn+rms", "shared-rms"):
         config = GraphormerConfig(norm=arm, layers=2, width=16, heads=2, atom_rows=5, bond_rows=5)
         model = Graphormer(config)
-        model.initialise(3)
+        model.initialize(3)
         found = [module for module in model.modules() if isinstance(module, RMSNorm)]
         assert len(found) == 5  # two a layer and the last
         assert all(torch.equal(norm.weight, torch.ones(16)) for norm in found)

@@ -63,8 +63,8 @@ def test_shared_batch_norm_has_a_second_norm_in_first_place_only():
         ({"drop_path": 0.2}, 0),
         ({"readout": "sum"}, 0),
         ({"readout": "both"}, 80),
-        ({"local": "gine"}, 12 * (64 * 80 + 80**2)),
-        ({"local": "gine+rings"}, 12 * (64 * 80 + 80**2 + 2 * 8 * 80)),
+        ({"local_mpnn": "gine"}, 12 * (64 * 80 + 80**2)),
+        ({"local_mpnn": "gine+rings"}, 12 * (64 * 80 + 80**2 + 2 * 8 * 80)),
         ({"ring_bias": True}, 2 * 30 * 8),
         ({"encodings": "rrwp"}, 21 * 80 + 21 * 8),
         ({"encodings": "rings"}, 2 * 30 * 80),
@@ -73,7 +73,7 @@ def test_shared_batch_norm_has_a_second_norm_in_first_place_only():
     ],
     ids=lambda value: name_of(value) if isinstance(value, dict) else None,
 )
-def test_what_ingredients_cost(options, extra):
+def test_what_extensions_cost(options, extra):
     model = Graphormer(GraphormerConfig(norm="bn+ln", **options, **SLIM))
     assert count_parameters(model) == 493_481 + extra
 

@@ -13,28 +13,28 @@ from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
-from reference.ingredients import LiteralWithIngredients
+from reference.extensions import LiteralWithExtensions
 
 ARMS = ("shared-ln", "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
 EVERYTHING: dict[str, Any] = {
-    **{"encodings": "rrwp+rings", "local": "gine", "readout": "both"},
+    **{"encodings": "rrwp+rings", "local_mpnn": "gine", "readout": "both"},
     **{"degree_scaler": True, "bias_mixing": True},
 }
 # What a model may have beyond Graphormer; whatever holds for the norm arms holds for these.
-INGREDIENTS: tuple[dict[str, Any], ...] = (
+EXTENSIONS: tuple[dict[str, Any], ...] = (
     {"readout": "sum", "mean_atoms": 3.5},
     {"readout": "both", "mean_atoms": 3.5, "norm": "bn+bn"},
-    {"local": "gine"},
+    {"local_mpnn": "gine"},
     {"encodings": "rrwp", "walk_steps": 4},
     {"encodings": "rings"},
-    {"local": "gine+rings"},
+    {"local_mpnn": "gine+rings"},
     {"ring_bias": True},
     {"degree_scaler": True},
     {"bias_mixing": True},
-    EVERYTHING | {"local": "gine+rings", "ring_bias": True},
+    EVERYTHING | {"local_mpnn": "gine+rings", "ring_bias": True},
     EVERYTHING | {"walk_steps": 3, "norm": "bn+bn"},
 )
-VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *INGREDIENTS)
+VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *EXTENSIONS)
 
 
 def name_of(options: dict[str, Any]) -> str:
@@ -102,7 +102,7 @@ def small_model(vocabulary: GraphVocabulary, seed: int = 0, **options) -> Grapho
 
 def literal_of(
     model: Graphormer, vocabulary: GraphVocabulary, one_path: bool = False
-) -> LiteralWithIngredients:
+) -> LiteralWithExtensions:
     """The literal restatement with (copies of) the model's parameters, in the model's mode."""
     trained = dict(model.named_parameters())
     parameters = {
@@ -110,7 +110,7 @@ def literal_of(
         for name, tensor in model.state_dict().items()
     }
     config = model.config
-    return LiteralWithIngredients(
+    return LiteralWithExtensions(
         parameters,
         config.norm,
         config.norm_position,

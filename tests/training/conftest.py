@@ -9,7 +9,7 @@ import pytest
 from lightning.pytorch import Callback, LightningModule, Trainer
 from tiny_graphs import path_graphs
 
-from graphormer_sepnorm.cli.quiet import silence_known_noise
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.graphs.task import Task

@@ -17,7 +17,7 @@ from lightning.pytorch import Callback, Trainer
 from reference.models import EVERYTHING
 from tiny_graphs import path_graphs
 
-from graphormer_sepnorm.cli.quiet import silence_known_noise
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.graphs.task import Task
@@ -105,7 +105,7 @@ def train(norm: str, way: str, binary: bool, root: Path, **more: Any) -> dict[st
         norm=norm,
         learning_rate=3e-3,
         warmup_steps=2,
-        batch_norm_graphs=30,
+        precise_bn_graphs=30,
         # What BatchNorm has centred has no gradient here, and Adam would follow its rounding.
         uniformity_weight=0.1 if way == "accumulated" and "bn" not in norm else 0.0,
         uniformity_on="both",
@@ -137,8 +137,8 @@ def main(folder: Path) -> None:
         for norm in NORMS:
             for way in WAYS:
                 results[f"{norm} {way}"] = train(norm, way, False, Path(root))
-        results["ingredients"] = train("bn+bn", "plain", False, Path(root), **EVERYTHING)
-        results["fixed"] = train("bn+bn", "accumulated", False, Path(root), batch_norm_fixed=0.5)
+        results["extensions"] = train("bn+bn", "plain", False, Path(root), **EVERYTHING)
+        results["fixed"] = train("bn+bn", "accumulated", False, Path(root), frozen_bn_fraction=0.5)
         results["binary"] = train("bn+ln", "plain", True, Path(root))
     rank = os.environ.get("RANK", "0")
     (folder / f"rank{rank}.json").write_text(json.dumps(results))

@@ -223,6 +223,6 @@ def test_impossible_decay_is_refused(decay: float) -> None:
 def test_statistics_must_be_measured(
     make_module: Callable, make_data: Callable, make_trainer: Callable
 ) -> None:
-    module = make_module(norm="bn+ln", batch_norm_graphs=0)
-    with pytest.raises(ConfigError, match=r"--ema_decay needs --model\.batch_norm_graphs"):
+    module = make_module(norm="bn+ln", precise_bn_graphs=0)
+    with pytest.raises(ConfigError, match=r"--ema_decay needs --model\.precise_bn_graphs"):
         make_trainer(callbacks=[AveragedWeights(0.9)]).fit(module, make_data())

@@ -28,7 +28,7 @@ from graphormer_sepnorm.training.module import GraphormerModule
 def trained(
     make_module: Callable, make_data: Callable, make_trainer: Callable
 ) -> tuple[GraphormerModule, MoleculeDataModule]:
-    module, data = make_module(norm="bn+bn", dropout=0.3, batch_norm_graphs=0), make_data()
+    module, data = make_module(norm="bn+bn", dropout=0.3, precise_bn_graphs=0), make_data()
     make_trainer(max_epochs=2).fit(module, data)
     return module, data
 
@@ -103,7 +103,7 @@ def test_validation_uses_measured_statistics_and_training_does_not(
     metrics, trainings = {}, {}
     for graphs in (0, 1000):
         recorder = losses()
-        module, data = make_module(norm="bn+ln", batch_norm_graphs=graphs), make_data()
+        module, data = make_module(norm="bn+ln", precise_bn_graphs=graphs), make_data()
         trainer = make_trainer(callbacks=[recorder], max_epochs=1)
         trainer.fit(module, data)
         metrics[graphs] = float(trainer.callback_metrics["validation_mae"])
@@ -156,8 +156,8 @@ def test_layer_norms_cost_nothing(
 
 
 def test_single_graph_is_refused(make_module: Callable) -> None:
-    with pytest.raises(ConfigError, match="batch_norm_graphs is 1: it must be 0, or 2 or more"):
-        make_module(batch_norm_graphs=1)
+    with pytest.raises(ConfigError, match="precise_bn_graphs is 1: it must be 0, or 2 or more"):
+        make_module(precise_bn_graphs=1)
 
 
 class Modes(Callback):
@@ -218,7 +218,7 @@ def test_the_last_share_of_the_steps_has_fixed_statistics(
     recorders = []
     for share in (0.0, 0.4):
         loss, statistics = losses(), Statistics()
-        module, data = make_module(norm="bn+bn", batch_norm_fixed=share), make_data()
+        module, data = make_module(norm="bn+bn", frozen_bn_fraction=share), make_data()
         make_trainer(callbacks=[loss, statistics]).fit(module, data)
         recorders.append((loss.values, statistics.values))
     (plain, moving), (with_fixed, fixed) = recorders
@@ -247,7 +247,7 @@ def test_fixed_statistics_belong_to_the_averaged_weights_too(
     tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
 ) -> None:
     """Validation measures none, and what is saved predicts with the constants of training."""
-    module = make_module(norm="bn+bn", batch_norm_fixed=0.5)
+    module = make_module(norm="bn+bn", frozen_bn_fraction=0.5)
     callbacks = [AveragedWeights(0.5), *checkpoint_callbacks(tmp_path, "mae", 0)]
     make_trainer(callbacks=callbacks, enable_checkpointing=True).fit(module, make_data())
     saved = read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
@@ -265,7 +265,7 @@ def test_fixed_statistics_belong_to_the_averaged_weights_too(
 def test_training_again_begins_with_statistics_of_batches(
     make_module: Callable, make_data: Callable, make_trainer: Callable
 ) -> None:
-    module, data = make_module(norm="bn+bn", batch_norm_fixed=0.4), make_data()
+    module, data = make_module(norm="bn+bn", frozen_bn_fraction=0.4), make_data()
     statistics = Statistics()
     make_trainer(max_epochs=1).fit(module, data)
     make_trainer(max_epochs=2, callbacks=[statistics]).fit(module, data)

@@ -133,8 +133,8 @@ def test_size_of_a_launch_changes_nothing(
     norm: str, ema: float, fixed: float, tmp_path: Path, fit: Fit
 ) -> None:
     turns = Turns()
-    single, trainer = fit("one", 1, norm=norm, ema=ema, batch_norm_fixed=fixed)
-    several, other = fit("four", 4, turns, norm=norm, ema=ema, batch_norm_fixed=fixed)
+    single, trainer = fit("one", 1, norm=norm, ema=ema, frozen_bn_fraction=fixed)
+    several, other = fit("four", 4, turns, norm=norm, ema=ema, frozen_bn_fraction=fixed)
     assert_equal(weights(single), weights(several))
     assert trainer.global_step == other.global_step == 20
     assert trainer.callback_metrics == other.callback_metrics
@@ -174,7 +174,7 @@ def test_resumed_run_equals_the_uninterrupted_one(
     first: int | None, second: int | None, stop: int, fixed: float, tmp_path: Path, fit: Fit
 ) -> None:
     same = first == second
-    dropout = {"batch_norm_fixed": fixed, **({} if same else STEADY)}
+    dropout = {"frozen_bn_fraction": fixed, **({} if same else STEADY)}
     whole, _ = fit("whole", second, ema=0.9, **dropout)
     fit("early", first, Turns(stop), ema=0.9, **dropout)
     last = tmp_path / "early" / "checkpoints" / "last.ckpt"
@@ -268,7 +268,7 @@ def test_afterwards_trainer_and_model_take_ordinary_steps(
     [
         ({"accumulate_grad_batches": 2}, {}, "accumulated gradients"),
         ({}, {"uniformity_weight": 0.1}, "the uniformity loss"),
-        ({}, {"local": "gine+rings"}, "local gine+rings"),
+        ({}, {"local_mpnn": "gine+rings"}, "local_mpnn gine+rings"),
     ],
 )
 def test_what_cannot_be_captured_takes_the_ordinary_path(

@@ -14,10 +14,10 @@ from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.training import captured_step
 from graphormer_sepnorm.training.captured_step import TrainingStep
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.optimiser import (
-    OPTIMISERS,
-    OptimiserName,
-    make_optimiser,
+from graphormer_sepnorm.training.optimizer import (
+    OPTIMIZERS,
+    OptimizerName,
+    make_optimizer,
     place_step_counts,
 )
 
@@ -33,7 +33,7 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
     """Make a step of a tiny module in training mode, with an average of its weights."""
 
     def make(
-        optimiser: OptimiserName = "adamw", **model: object
+        optimizer: OptimizerName = "adamw", **model: object
     ) -> tuple[TrainingStep, GraphormerModule, list[torch.Tensor]]:
         module, data = make_module(**model), make_data()
         make_trainer(max_epochs=1, limit_train_batches=1, limit_val_batches=0).fit(module, data)
@@ -42,7 +42,7 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
         weights = list(module.model.parameters())
         average = [torch.zeros_like(weight) for weight in weights]
         graphs = ResidentGraphs(data.store, module.vocabulary, "cpu")
-        made = make_optimiser(module.model, 1e-2, 0.1, (0.9, 0.99), 1e-8, name=optimiser)
+        made = make_optimizer(module.model, 1e-2, 0.1, (0.9, 0.99), 1e-8, name=optimizer)
         step = TrainingStep(module, made, graphs, lambda _: None, nullcontext, (average, weights))
         return step, module, average
 
@@ -79,18 +79,18 @@ def test_batch_and_loss_are_one_graph_without_a_question(
         torch.testing.assert_close(parameter.grad, gradient)
 
 
-@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("trained", [False, True])
 def test_first_calls_leave_no_trace(
-    trained: bool, optimiser: OptimiserName, make_step: Callable
+    trained: bool, optimizer: OptimizerName, make_step: Callable
 ) -> None:
-    step, module, average = make_step(dropout=0.3, optimiser=optimiser)
-    numbers = NUMBERS_OF[optimiser]
+    step, module, average = make_step(dropout=0.3, optimizer=optimizer)
+    numbers = NUMBERS_OF[optimizer]
     if trained:
         step(GRAPHS, numbers, SHAPE)
 
     def everything() -> list[torch.Tensor]:
-        moments = [value for state in step.optimiser.state.values() for value in state.values()]
+        moments = [value for state in step.optimizer.state.values() for value in state.values()]
         values = [*module.model.state_dict().values(), *average, *moments, torch.get_rng_state()]
         return [value.clone() for value in values]
 
@@ -102,25 +102,25 @@ def test_first_calls_leave_no_trace(
     after = everything()
     if not trained:  # moments are there now, and say that no step was taken
         assert not any(
-            value.any() for state in step.optimiser.state.values() for value in state.values()
+            value.any() for state in step.optimizer.state.values() for value in state.values()
         )
         del after[len(before) - 1 : -1]
     assert len(before) == len(after)
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize("name", OPTIMISERS)
-def test_step_is_torchs_own(name: OptimiserName, make_step: Callable) -> None:
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_step_is_torchs_own(name: OptimizerName, make_step: Callable) -> None:
     """Loss, the optimiser with rates from a tensor, and the average, against plain torch."""
     steady = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}
     step, module, average = make_step(name, **steady)
     twin, other, _ = make_step(name, **steady)
-    optimiser = make_optimiser(other.model, 1e-2, 0.1, (0.9, 0.99), 1e-8, name=name)
+    optimizer = make_optimizer(other.model, 1e-2, 0.1, (0.9, 0.99), 1e-8, name=name)
     start = [value.clone() for value in average]
     loss, total, labels = step(GRAPHS, NUMBERS_OF[name], SHAPE)
     expected, count = twin._loss(GRAPHS, SHAPE)
     (expected / 4).backward()
-    optimiser.step()
+    optimizer.step()
     assert labels == count == 4
     assert total == expected
     assert loss == expected / 4
@@ -130,7 +130,7 @@ def test_step_is_torchs_own(name: OptimiserName, make_step: Callable) -> None:
         torch.testing.assert_close(one, truth, rtol=0, atol=0 if name == "adamw" else 1e-8)
     for one, was, weight in zip(average, start, weights, strict=True):
         torch.testing.assert_close(one, 0.75 * was + 0.25 * weight.detach())
-    assert {group["lr"] for group in step.optimiser.param_groups} == {1e-2}
+    assert {group["lr"] for group in step.optimizer.param_groups} == {1e-2}
 
 
 class Stream:
@@ -272,10 +272,10 @@ def test_step_counts_go_where_the_optimiser_expects_them(
     capturable: bool, fused: bool | None, device: str
 ) -> None:
     model = torch.nn.Linear(2, 1, device="meta")  # stands for a GPU
-    optimiser = make_optimiser(model, 1e-2, 0.1, (0.9, 0.99), 1e-8)
-    for group in optimiser.param_groups:
+    optimizer = make_optimizer(model, 1e-2, 0.1, (0.9, 0.99), 1e-8)
+    for group in optimizer.param_groups:
         group.update(capturable=capturable, fused=fused)
     for parameter in model.parameters():
-        optimiser.state[parameter]["step"] = torch.tensor(3.0)
-    place_step_counts(optimiser)
-    assert {state["step"].device.type for state in optimiser.state.values()} == {device}
+        optimizer.state[parameter]["step"] = torch.tensor(3.0)
+    place_step_counts(optimizer)
+    assert {state["step"].device.type for state in optimizer.state.values()} == {device}

@@ -45,7 +45,7 @@ def several(
 
 
 @pytest.mark.parametrize(
-    "name", [*(f"{norm} {way}" for norm in NORMS for way in WAYS), "ingredients", "fixed"]
+    "name", [*(f"{norm} {way}" for norm in NORMS for way in WAYS), "extensions", "fixed"]
 )
 def test_numbers_do_not_depend_on_the_processes(
     name: str, single: dict[str, Any], several: list[dict[str, Any]]

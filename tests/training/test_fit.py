@@ -380,11 +380,11 @@ class StopAfter(Callback):
         (3, "last", 0, {}),
         (12, "last", 1, {}),
         (10, "last", 1, {}),
-        (12, "last", 0, {"optimiser": "muon"}),
-        (10, "last", 0, {"batch_norm_fixed": 0.5}),  # fixed from this step on
-        (10, "best", 0, {"batch_norm_fixed": 0.5}),
-        (12, "last", 0, {"batch_norm_fixed": 0.5}),
-        (3, "last", 0, {"batch_norm_fixed": 0.5}),
+        (12, "last", 0, {"optimizer": "muon"}),
+        (10, "last", 0, {"frozen_bn_fraction": 0.5}),  # fixed from this step on
+        (10, "best", 0, {"frozen_bn_fraction": 0.5}),
+        (12, "last", 0, {"frozen_bn_fraction": 0.5}),
+        (3, "last", 0, {"frozen_bn_fraction": 0.5}),
     ],
 )
 def test_resumed_run_equals_the_uninterrupted_one(
@@ -436,11 +436,11 @@ def test_a_longer_training_fixes_statistics_later(
 
     first, second = Fixed(), Fixed()
     trainer = make_trainer(max_epochs=2, callbacks=[first])
-    trainer.fit(make_module(batch_norm_fixed=0.4), make_data())
+    trainer.fit(make_module(frozen_bn_fraction=0.4), make_data())
     trainer.save_checkpoint(tmp_path / "a.ckpt")
     trainer = make_trainer(max_epochs=4, callbacks=[second])
     trainer.fit(
-        make_module(batch_norm_fixed=0.4),
+        make_module(frozen_bn_fraction=0.4),
         make_data(),
         ckpt_path=tmp_path / "a.ckpt",
         weights_only=True,
@@ -691,12 +691,12 @@ def test_a_step_of_several_batches_is_one_of_all_their_labels(
             )
 
 
-@pytest.mark.parametrize("optimiser", ["adamw", "muon"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_bfloat16_trains_with_clipped_gradients(
-    optimiser: str, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+    optimizer: str, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
 ) -> None:
     trainer = make_trainer(max_epochs=1, precision="bf16-mixed", gradient_clip_val=1.0)
-    trainer.fit(make_module(optimiser=optimiser), make_data())
+    trainer.fit(make_module(optimizer=optimizer), make_data())
     assert trainer.callback_metrics["train_loss_epoch"].isfinite()
 
 
@@ -716,8 +716,8 @@ def test_precision_that_converts_batches_is_refused(
         ({"warmup_steps": -1}, "must not be negative"),
         ({"weight_decay": -1.0}, "weight_decay is -1.0: it must not be negative"),
         ({"final_learning_rate": -1.0}, "must not be negative"),
-        ({"batch_norm_fixed": 0.5, "batch_norm_graphs": 0}, "needs --model.batch_norm_graphs"),
-        ({"batch_norm_fixed": 1.0}, "batch_norm_fixed is 1.0: it must be from 0 to below 1"),
+        ({"frozen_bn_fraction": 0.5, "precise_bn_graphs": 0}, "needs --model.precise_bn_graphs"),
+        ({"frozen_bn_fraction": 1.0}, "frozen_bn_fraction is 1.0: it must be from 0 to below 1"),
         ({"schedule": "constant"}, "schedule is 'constant': it must be 'linear' or 'cosine'"),
         ({"uniformity_on": "cls"}, "uniformity_on is 'cls': it must be 'graph_token' or"),
         ({"loss": "huber"}, "loss is 'huber': it must be 'auto' or 'l1'"),

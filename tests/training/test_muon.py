@@ -38,15 +38,15 @@ def gradients(dtype: torch.dtype, steps: int) -> list[list[torch.Tensor]]:
 
 def train(
     parameters: list[torch.nn.Parameter],
-    optimiser: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer,
     steps: list[list[torch.Tensor]],
 ) -> list[torch.Tensor]:
     """Take a step with each list of gradients, the learning rate halved each time."""
     for step in steps:
         for parameter, gradient in zip(parameters, step, strict=True):
             parameter.grad = gradient.clone()
-        optimiser.step()
-        for group in optimiser.param_groups:
+        optimizer.step()
+        for group in optimizer.param_groups:
             group["lr"] /= 2
     return [parameter.detach() for parameter in parameters]
 
@@ -111,10 +111,10 @@ def test_all_parameters_at_once_are_one_after_the_other(of_device: bool) -> None
                 expected[place].mul_(1 - rate * DECAY)
                 expected[place].sub_(update)
     parameters = matrices(torch.float32)
-    optimiser = muon(parameters)
+    optimizer = muon(parameters)
     if of_device:
-        optimiser.param_groups[0]["lr"] = torch.tensor(RATE)
-    for one, truth in zip(train(parameters, optimiser, steps), expected, strict=True):
+        optimizer.param_groups[0]["lr"] = torch.tensor(RATE)
+    for one, truth in zip(train(parameters, optimizer, steps), expected, strict=True):
         assert torch.equal(one, truth)
 
 
@@ -135,12 +135,12 @@ def test_operators_of_a_step_do_not_grow_with_the_number_of_matrices() -> None:
     calls = []
     for copies in (1, 5):
         parameters = [one for _ in range(copies) for one in matrices(torch.float32)]
-        optimiser = muon(parameters)
+        optimizer = muon(parameters)
         for parameter in parameters:
             parameter.grad = torch.ones_like(parameter)
-        optimiser.step()  # makes the momenta
+        optimizer.step()  # makes the momenta
         with Operators() as counted:
-            optimiser.step()
+            optimizer.step()
         calls.append(counted.calls)
     assert calls[0] == calls[1] < 100
 
@@ -201,14 +201,14 @@ def test_layers_are_trained_by_muon_and_the_rest_by_adamw(
     make_data: Callable[..., MoleculeDataModule],
     make_trainer: Callable[..., Trainer],
 ) -> None:
-    module = make_module(optimiser="muon", weight_decay=DECAY, **EVERYTHING)
+    module = make_module(optimizer="muon", weight_decay=DECAY, **EVERYTHING)
     make_trainer(max_epochs=1).fit(module, make_data())
-    optimiser = module.optimizers().optimizer
-    assert isinstance(optimiser, MuonAdamW)
+    optimizer = module.optimizers().optimizer
+    assert isinstance(optimizer, MuonAdamW)
     names = {id(parameter): name for name, parameter in module.model.named_parameters()}
     of_muon = {
         names[id(parameter)]: group["weight_decay"]
-        for group in optimiser.param_groups
+        for group in optimizer.param_groups
         for parameter in group["params"]
         if group["muon"]
     }
@@ -218,13 +218,13 @@ def test_layers_are_trained_by_muon_and_the_rest_by_adamw(
     )
     assert of_muon == {name: DECAY for name in names.values() if hidden.fullmatch(name)}
     assert "layers.0.local.output.weight" in of_muon
-    for parameter, state in optimiser.state.items():
+    for parameter, state in optimizer.state.items():
         kept = (
             {"momentum"} if names[id(parameter)] in of_muon else {"step", "exp_avg", "exp_avg_sq"}
         )
         assert set(state) == kept
     # What is not Muon's moves as it does without Muon, as long as the gradients are the same.
-    twins = [make_module(optimiser=name, weight_decay=DECAY) for name in ("adamw", "muon")]
+    twins = [make_module(optimizer=name, weight_decay=DECAY) for name in ("adamw", "muon")]
     for twin in twins:
         make_trainer(max_epochs=1, limit_train_batches=1).fit(twin, make_data())
     adamw, muon_ = (dict(twin.model.named_parameters()) for twin in twins)
@@ -235,5 +235,5 @@ def test_layers_are_trained_by_muon_and_the_rest_by_adamw(
 
 
 def test_unknown_optimiser_is_refused(make_module: Callable[..., GraphormerModule]) -> None:
-    with pytest.raises(ConfigError, match=r"optimiser is 'sgd'.*adamw"):
-        make_module(optimiser="sgd")
+    with pytest.raises(ConfigError, match=r"optimizer is 'sgd'.*adamw"):
+        make_module(optimizer="sgd")

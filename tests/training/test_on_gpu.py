@@ -70,7 +70,7 @@ def test_gpu_trains_as_a_cpu(norm: str, losses_of: Callable) -> None:
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("norm", "optimiser", "fixed"),
+    ("norm", "optimizer", "fixed"),
     [
         ("bn+ln", "adamw", 0.0),
         ("shared-bn", "adamw", 0.0),
@@ -79,9 +79,9 @@ def test_gpu_trains_as_a_cpu(norm: str, losses_of: Callable) -> None:
     ],
 )
 def test_captured_steps_train_as_eager_ones(
-    norm: str, optimiser: str, fixed: float, compiled: bool, losses_of: Callable
+    norm: str, optimizer: str, fixed: float, compiled: bool, losses_of: Callable
 ) -> None:
-    options = {"norm": norm, "optimiser": optimiser, "batch_norm_fixed": fixed}
+    options = {"norm": norm, "optimizer": optimizer, "frozen_bn_fraction": fixed}
     expected = losses_of("gpu", **options)
     captured = CapturedTraining(compiled)
     losses = losses_of("gpu", captured, **options)

@@ -18,7 +18,7 @@ SLIM = {"atom_rows": 64, "bond_rows": 64}
 
 def initialised(seed: int = 0, **options) -> Graphormer:
     model = Graphormer(small_config(**(SLIM | options)))
-    model.initialise(seed)
+    model.initialize(seed)
     return model
 
 
@@ -54,7 +54,7 @@ def test_values_depend_on_seed_and_name_only():
 def test_initialising_again_forgets_training():
     _, vocabulary = stored([molecule("CCO"), molecule("CN")])
     model = Graphormer(small_config(norm="bn+bn").for_vocabulary(vocabulary))
-    model.initialise(4)
+    model.initialize(4)
     fresh = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model.train()(batch_of([molecule("CCO"), molecule("CN")], vocabulary))
     with torch.no_grad():
@@ -63,7 +63,7 @@ def test_initialising_again_forgets_training():
     assert not torch.equal(
         model.state_dict()["output_norm.graph_token_norm.running_mean"], torch.zeros(12)
     )
-    model.initialise(4)
+    model.initialize(4)
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, fresh[name]), name
 
@@ -71,7 +71,7 @@ def test_initialising_again_forgets_training():
 def test_initialising_draws_nothing_from_the_global_generator():
     model = initialised()
     state = torch.get_rng_state()
-    model.initialise(2)
+    model.initialize(2)
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -79,7 +79,7 @@ def test_initialising_draws_nothing_from_the_global_generator():
 def test_every_dtype_starts_from_the_same_draws(dtype):
     plain = initialised(5)
     model = Graphormer(small_config(**SLIM)).to(dtype)
-    model.initialise(5)
+    model.initialize(5)
     for name, tensor in model.state_dict().items():
         assert torch.allclose(tensor.float(), plain.state_dict()[name].float(), rtol=1e-2), name
 
@@ -114,7 +114,7 @@ def test_rows_of_unknown_codes_are_zero_and_stay_it():
     known = [molecule("CCO"), molecule("CC=O")]
     _, vocabulary = stored(known)
     model = small_model(vocabulary).train()
-    model.initialise(0)
+    model.initialize(0)
     tables = (model.embedding.atom, model.bias.bond)
     for table in tables:
         assert (table.weight[0] == 0).all()
@@ -122,13 +122,13 @@ def test_rows_of_unknown_codes_are_zero_and_stay_it():
     batch = batch_of([molecule("CC#N"), molecule("CCBr")], vocabulary)
     assert (batch.atom_rows == 0).any()
     assert (batch.bond_rows == 0).any()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
     for _ in range(2):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         model(batch).square().sum().backward()
         for table in tables:
             assert (table.weight.grad[0] == 0).all()
             assert (table.weight.grad[1:] != 0).any()
-        optimiser.step()
+        optimizer.step()
     for table in tables:
         assert (table.weight[0] == 0).all()

@@ -12,8 +12,8 @@ from graphormer_sepnorm.training.muon import MuonAdamW
 if TYPE_CHECKING:
     from graphormer_sepnorm.model.graphormer import Graphormer
 
-OptimiserName = Literal["adamw", "muon"]
-OPTIMISERS: tuple[OptimiserName, ...] = get_args(OptimiserName)
+OptimizerName = Literal["adamw", "muon"]
+OPTIMIZERS: tuple[OptimizerName, ...] = get_args(OptimizerName)
 DecayedName = Literal["matrices", "all"]
 DECAYED: tuple[DecayedName, ...] = get_args(DecayedName)
 
@@ -31,8 +31,8 @@ def decay_groups(
 
     Args:
         model: The module whose parameters are to be trained.
-        weight_decay: Decay of the first group.
-        decayed: What it consists of.
+        weight_decay: Weight decay of the first group; the second has none.
+        decayed: Which parameters form the first group.
 
     Returns:
         Two parameter groups for `torch.optim.AdamW`, each with a ``name``.
@@ -62,8 +62,8 @@ def muon_groups(model: Graphormer, groups: list[dict]) -> list[dict]:
     read-outs, which have single features or few on one side, stay with AdamW.
 
     Args:
-        model: That the groups are of.
-        groups: Such as `decay_groups` gives.
+        model: The model whose parameters stand in the groups.
+        groups: Parameter groups, as `decay_groups` gives them.
 
     Returns:
         The groups, each with ``muon``; behind each that held such matrices a group of them.
@@ -83,7 +83,7 @@ def muon_groups(model: Graphormer, groups: list[dict]) -> list[dict]:
     return parted
 
 
-def make_optimiser(
+def make_optimizer(
     model: Graphormer,
     learning_rate: float,
     weight_decay: float,
@@ -91,7 +91,7 @@ def make_optimiser(
     eps: float,
     capturable: bool = False,
     decayed: DecayedName = "matrices",
-    name: OptimiserName = "adamw",
+    name: OptimizerName = "adamw",
     mixed: bool = False,
 ) -> torch.optim.Optimizer:
     """Return AdamW over the `decay_groups` of `model`, or `MuonAdamW` over its `muon_groups`.
@@ -118,15 +118,15 @@ def make_optimiser(
     )
 
 
-def place_step_counts(optimiser: torch.optim.Optimizer) -> None:
+def place_step_counts(optimizer: torch.optim.Optimizer) -> None:
     """Bring the counts of steps to where the optimiser expects them.
 
     A checkpoint restores them where they were when it was written, which need not be where this
     optimiser, capturable, fused or neither, has them.
     """
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         for parameter in group["params"]:
-            state = optimiser.state.get(parameter, {})
+            state = optimizer.state.get(parameter, {})
             if "step" in state:
                 on_device = group["capturable"] or group["fused"]
                 device = parameter.device if on_device else torch.device("cpu")

@@ -40,7 +40,7 @@ class BondMessages(nn.Module):
 
     Args:
         bond_rows: Rows of the table of bond features; row 0, unknown, is zero.
-        width: C.
+        width: C, channels of a token.
         rings: Whether atoms of a ring send each other messages.
     """
 

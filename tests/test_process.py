@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphormer_sepnorm import __version__
-from graphormer_sepnorm.program import command, is_first_process
+from graphormer_sepnorm.process import command, is_first_process
 
 REPOSITORY = Path(__file__).parents[1]
 

@@ -10,7 +10,7 @@ import torch
 from reference.models import (
     ARMS,
     EVERYTHING,
-    INGREDIENTS,
+    EXTENSIONS,
     batch_of,
     name_of,
     small_config,
@@ -37,7 +37,7 @@ def molecules():
     return store, vocabulary, batch_of(graphs, vocabulary)
 
 
-@pytest.mark.parametrize("options", INGREDIENTS, ids=name_of)
+@pytest.mark.parametrize("options", EXTENSIONS, ids=name_of)
 def test_graphormers_own_parameters_start_as_in_graphormer(options):
     sizes = {"atom_rows": 9, "bond_rows": 7}
     plain = Graphormer(small_config(**sizes, norm=options.get("norm", "bn+ln"))).state_dict()
@@ -85,7 +85,8 @@ def test_every_parameter_has_a_gradient(molecules, smiles, norm, readout):
 
 def test_options_that_an_older_checkpoint_does_not_know_are_neutral():
     config = GraphormerConfig()
-    assert (config.encodings, config.local, config.readout) == ("graphormer", "none", "graph_token")
+    assert (config.encodings, config.local_mpnn) == ("graphormer", "none")
+    assert config.readout == "graph_token"
     assert not config.degree_scaler
     assert not config.bias_mixing
     assert config.drop_path == 0
@@ -168,7 +169,7 @@ def test_messages_tell_bonds_apart():
     other.x = one.x  # atoms that only their bond tells apart
     _, vocabulary = stored([one, other])
     batch = batch_of([one, other], vocabulary)
-    model = small_model(vocabulary, local="gine")
+    model = small_model(vocabulary, local_mpnn="gine")
     told = model.layers[0].local(torch.zeros(6, 12, dtype=torch.float64), batch)
     assert not told[:2].any()
     assert torch.equal(told[2], told[3])

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.optimiser import OPTIMISERS, decay_groups, make_optimiser
+from graphormer_sepnorm.training.optimizer import OPTIMIZERS, decay_groups, make_optimizer
 
 
 def fitted(make_module: Callable, make_data: Callable, make_trainer: Callable) -> GraphormerModule:
@@ -63,24 +63,24 @@ def test_optimiser_has_the_options_of_the_module(
     make_trainer: Callable[..., Trainer],
 ) -> None:
     module = fitted(make_module, make_data, make_trainer)
-    optimiser = module.optimizers().optimizer
-    assert isinstance(optimiser, torch.optim.AdamW)
-    assert [group["weight_decay"] for group in optimiser.param_groups] == [0.3, 0.0]
-    assert {tuple(group["betas"]) for group in optimiser.param_groups} == {(0.8, 0.9)}
-    assert {group["eps"] for group in optimiser.param_groups} == {1e-6}
+    optimizer = module.optimizers().optimizer
+    assert isinstance(optimizer, torch.optim.AdamW)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.3, 0.0]
+    assert {tuple(group["betas"]) for group in optimizer.param_groups} == {(0.8, 0.9)}
+    assert {group["eps"] for group in optimizer.param_groups} == {1e-6}
 
 
 def test_embedding_without_gradient_is_left_alone() -> None:
     table = torch.nn.Embedding(3, 2)
     before = table.weight.detach().clone()
-    optimiser = make_optimiser(table, 0.1, 0.5, (0.9, 0.999), 1e-8)
+    optimizer = make_optimizer(table, 0.1, 0.5, (0.9, 0.999), 1e-8)
     table(torch.tensor([0])).sum().backward()
-    optimiser.step()
+    optimizer.step()
     assert not torch.equal(table.weight[0], before[0])
     assert torch.equal(table.weight[1:], before[1:])
 
 
-@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize(
     ("device", "mixed", "fused"),
     [("cpu", False, True), ("cpu", True, None), ("cuda", False, True), ("cuda", True, None)],
@@ -93,7 +93,7 @@ def test_no_device_is_told_to_take_one_parameter_after_the_other(
     model.layers = torch.nn.Linear(2, 2, bias=False)
     with FakeTensorMode():  # there need not be a GPU
         model.layers.weight = torch.nn.Parameter(torch.empty(2, 2, device=device))
-        optimiser = make_optimiser(model, 0.1, 0.5, (0.9, 0.9), 1e-8, name=name, mixed=mixed)
-    for group in optimiser.param_groups:
+        optimizer = make_optimizer(model, 0.1, 0.5, (0.9, 0.9), 1e-8, name=name, mixed=mixed)
+    for group in optimizer.param_groups:
         assert group["fused"] is fused
         assert group["foreach"] is None

@@ -38,7 +38,7 @@ def shared_rings(graph: PlainGraph) -> dict[tuple[int, int], int]:
 
 
 @dataclass
-class LiteralWithIngredients(Literal):
+class LiteralWithExtensions(Literal):
     """A `Literal` that does what a configuration says beyond Graphormer."""
 
     config: GraphormerConfig = field(default_factory=GraphormerConfig)
@@ -121,7 +121,7 @@ class LiteralWithIngredients(Literal):
         update = self.attention(f"{name}.attention", tokens, bias)
         if self.config.degree_scaler:
             update = self.scaled(f"{name}.degree_scaler", graph, update)
-        if self.config.local != "none":
+        if self.config.local_mpnn != "none":
             update = update + self.bond_messages(f"{name}.local", graph, tokens)
         return update
 
@@ -147,7 +147,7 @@ class LiteralWithIngredients(Literal):
             for vector in self.embedded(f"{name}.bond.weight", self.bond_codes, codes):
                 row = row + vector
             sums[1 + target] = sums[1 + target] + row.clamp(min=0)
-        if self.config.local == "gine+rings":
+        if self.config.local_mpnn == "gine+rings":
             for (source, target), size in shared_rings(graph).items():
                 row = tokens[1 + source]
                 row = row + self.shared(f"{name}.rings", graph, (source, target), size)

@@ -21,7 +21,7 @@ _STD = 0.02
 
 
 @torch.no_grad()
-def initialise(model: nn.Module, layers: int, seed: int) -> None:
+def initialize(model: nn.Module, layers: int, seed: int) -> None:
     """Initialise as version 1 of the reference implementation.
 
     Linear weights are drawn from N(0, 0.02 / sqrt(layers)), linear biases are 0, embeddings and
