@@ -281,7 +281,6 @@ def test_wheel_is_for_every_python_and_for_the_c_libraries_that_it_needs(wheel, 
     # Of the dynamic loader's own tables, not of any text in the file.
     symbols = run("readelf", "--version-info", "--wide", library, cwd=tmp_path)
     needed = [int(minor) for minor in re.findall(r"Name: GLIBC_2\.(\d+)", symbols)]
-    assert 0 < max(needed) <= int(newest)
     assert max(17, *needed) == int(newest)
     loaded = set(re.findall(r"\(NEEDED\).*\[(.+?)\]", run("readelf", "-d", library, cwd=tmp_path)))
     assert loaded <= {"libc.so.6", "libm.so.6"}
