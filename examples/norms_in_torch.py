@@ -23,7 +23,7 @@ class Counter(nn.Module):
         super().__init__()
         self.words = nn.Embedding(WORDS + 1, WIDTH)  # the last is [CLS]
         layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, dropout=0.0, batch_first=True)
-        layer.norm1, layer.norm2 = norm(WIDTH), norm(WIDTH)
+        layer.norm1, layer.norm2 = norm(WIDTH), norm(WIDTH)  # type: ignore[assignment]
         self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.count = nn.Linear(WIDTH, 1)
 

@@ -50,4 +50,4 @@ def main(table: str, epochs: int = 5) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:] or [str(sample_path())])
+    main(sys.argv[1] if sys.argv[1:] else str(sample_path()))

@@ -187,7 +187,8 @@ def test_output_in_the_readme_is_what_is_printed(workspace):
         for line in said.replace("runs/shown", "runs/sample/bn+ln-seed0").splitlines()
     }
     for line in shown[3:-2]:
-        assert shape_of(line) in shapes, line
+        shape = shape_of(line.removesuffix(" ..."))
+        assert any(one.startswith(shape) for one in shapes), line
 
 
 def shape_of(line):
