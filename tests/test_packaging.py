@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
 import zipfile
 from pathlib import Path
 
@@ -23,6 +26,8 @@ from graphormer_sepnorm.resources import config_names, config_path, sample_path
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGE = REPOSITORY / "graphormer_sepnorm"
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+# Prints where an environment keeps its packages.
+PLACE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 # Comes with the builds of torch that know a GPU, and is used where it is there.
 OPTIONAL = {"triton"}
 # Import names that are not the names of their distributions.
@@ -130,41 +135,64 @@ def test_missing_resources(monkeypatch, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """Build the wheel from a copy of what is needed, so that nothing is left in the checkout."""
+def source(tmp_path_factory) -> Path:
+    """A copy of what is needed to build, so that nothing is left in the checkout."""
     source = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, source)
     for name in ("graphormer_sepnorm", "configs"):
         shutil.copytree(
-            REPOSITORY / name, source / name, ignore=shutil.ignore_patterns("__pycache__")
+            REPOSITORY / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so")
         )
     (source / "data").mkdir()
     for path in (REPOSITORY / "data").iterdir():  # not the downloads, which are other folders
         if path.is_file():
             shutil.copy(path, source / "data")
     shutil.copytree(REPOSITORY / "data" / "models", source / "data" / "models")
-    output = tmp_path_factory.mktemp("wheel")
+    return source
+
+
+@pytest.fixture(scope="module")
+def built(source, tmp_path_factory) -> tuple[Path, Path]:
+    """Build the source distribution and, from it, the wheel."""
+    output = tmp_path_factory.mktemp("built")
     run(
-        *(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", output, source),
+        *(sys.executable, "-m", "build", "--no-isolation", "--outdir", output, source),
         cwd=output,
     )
-    [path] = output.glob("*.whl")
-    return path
+    [wheel], [sdist] = output.glob("*.whl"), output.glob("*.tar.gz")
+    return wheel, sdist
+
+
+@pytest.fixture(scope="module")
+def wheel(built) -> Path:
+    return built[0]
+
+
+def install(file: Path, folder: Path) -> Path:
+    """Install a file alone into a new environment, without an index; return its Python.
+
+    The environment sees the packages that it needs where those tests have them, behind its own.
+    """
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
+    own = Path(run(python, "-c", PLACE, cwd=folder).strip())
+    (own / "of_the_tests.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"]
+    run(
+        *(*pip, "--no-index", "--no-build-isolation", file),
+        cwd=folder,
+        PIP_FIND_LINKS="",
+        PIP_DISABLE_PIP_VERSION_CHECK="1",
+        PYTHONPATH="",
+    )
+    return python
 
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory) -> Path:
-    """Install the wheel alone into an empty folder, without an index."""
-    target = tmp_path_factory.mktemp("installed")
-    run(
-        *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"),
-        *("--target", target, wheel),
-        cwd=target,
-        PIP_FIND_LINKS="",
-        PIP_DISABLE_PIP_VERSION_CHECK="1",
-    )
-    return target
+    """The Python of an environment that has the wheel."""
+    return install(wheel, tmp_path_factory.mktemp("installed"))
 
 
 def test_wheel_holds_what_it_should(wheel):
@@ -176,7 +204,7 @@ def test_wheel_holds_what_it_should(wheel):
     assert "graphormer_sepnorm/data/sample.csv.gz" in names
     assert "graphormer_sepnorm/py.typed" in names
     if library() is not None:
-        assert any(name.startswith("graphormer_sepnorm/kernels/_kernels.") for name in names)
+        assert "graphormer_sepnorm/kernels/_kernels.so" in names
     assert {name.split("/")[0] for name in names} == {
         "graphormer_sepnorm",
         f"graphormer_sepnorm-{__version__}.dist-info",
@@ -197,10 +225,9 @@ def test_installed_package_finds_its_files(installed, tmp_path):
         "assert config_path('quickstart').read_text()\n"
         "assert len(parse_arms('extensions')) > 10\n"
     )
-    # -P: the working directory is not searched; -E would ignore PYTHONPATH.
-    said = run(sys.executable, "-P", "-c", program, cwd=tmp_path, PYTHONPATH=str(installed))
+    said = run(installed, "-c", program, cwd=tmp_path, PYTHONPATH="")
     module, config, sample, names = said.splitlines()
-    folder = installed / "graphormer_sepnorm"
+    folder = Path(run(installed, "-c", PLACE, cwd=tmp_path).strip()) / "graphormer_sepnorm"
     assert Path(module) == folder / "__init__.py"
     assert Path(config) == folder / "configs" / "quickstart.yaml"
     assert Path(sample) == folder / "data" / "sample.csv.gz"
@@ -209,12 +236,70 @@ def test_installed_package_finds_its_files(installed, tmp_path):
 
 @pytest.mark.parametrize("command", ["train", "predict"])
 def test_installed_commands_answer(command, installed, tmp_path):
-    said = run(
-        *(sys.executable, "-P", "-m", f"graphormer_sepnorm.cli.{command}", "--help"),
-        cwd=tmp_path,
-        PYTHONPATH=str(installed),
-    )
+    script = installed.parent / f"graphormer-{command}"
+    said = run(script, "--help", cwd=tmp_path, PYTHONPATH="")
     assert "usage" in said.lower()
+
+
+KERNELS = (
+    "from graphormer_sepnorm.kernels.library import library\n"
+    "print(library()._name if library() else None)"
+)
+needs_compiler = pytest.mark.skipif(
+    not (shutil.which("cc") or shutil.which("gcc")), reason="there is no C compiler"
+)
+
+
+@needs_compiler
+def test_kernels_of_the_wheel_load(installed, tmp_path):
+    loaded = run(installed, "-c", KERNELS, cwd=tmp_path, PYTHONPATH="", GRAPHORMER_KERNELS="")
+    assert Path(loaded.strip()).parts[-3:] == ("graphormer_sepnorm", "kernels", "_kernels.so")
+    assert Path(loaded).is_relative_to(installed.parents[1])
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_kernels_of_the_source_distribution_load(built, tmp_path):
+    python = install(built[1], tmp_path)
+    loaded = run(python, "-c", KERNELS, cwd=tmp_path, PYTHONPATH="", GRAPHORMER_KERNELS="")
+    assert Path(loaded).is_relative_to(tmp_path)
+
+
+@needs_compiler
+@pytest.mark.skipif(sys.platform != "linux", reason="manylinux is for Linux")
+def test_wheel_is_for_every_python_and_for_the_c_libraries_that_it_needs(wheel, tmp_path):
+    _, _, *tags = wheel.stem.split("-")
+    assert tags[:2] == ["py3", "none"]
+    newest, machine = re.fullmatch(r"manylinux_2_(\d+)_(\w+)", tags[2]).groups()
+    assert machine == platform.machine()
+    with zipfile.ZipFile(wheel) as archive:
+        said = archive.read(f"graphormer_sepnorm-{__version__}.dist-info/WHEEL").decode()
+        archive.extract("graphormer_sepnorm/kernels/_kernels.so", tmp_path)
+    assert "Root-Is-Purelib: false" in said
+    assert f"Tag: {'-'.join(tags)}\n" in said.replace("\r", "")
+    library = tmp_path / "graphormer_sepnorm" / "kernels" / "_kernels.so"
+    # Of the dynamic loader's own tables, not of any text in the file.
+    symbols = run("readelf", "--version-info", "--wide", library, cwd=tmp_path)
+    needed = [int(minor) for minor in re.findall(r"Name: GLIBC_2\.(\d+)", symbols)]
+    assert max(17, *needed) == int(newest)
+    loaded = set(re.findall(r"\(NEEDED\).*\[(.+?)\]", run("readelf", "-d", library, cwd=tmp_path)))
+    assert loaded <= {"libc.so.6", "libm.so.6"}
+
+
+@pytest.mark.slow
+def test_without_a_compiler_the_wheel_is_for_every_machine(source, tmp_path):
+    said = run(
+        *(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, source),
+        cwd=tmp_path,
+        CC=str(tmp_path / "no_compiler"),
+    )
+    assert "no_compiler" in said
+    [wheel] = tmp_path.glob("*.whl")
+    assert wheel.name == f"graphormer_sepnorm-{__version__}-py3-none-any.whl"
+    archive = zipfile.ZipFile(wheel)
+    assert not [name for name in archive.namelist() if name.endswith(".so")]
+    said = archive.read(f"graphormer_sepnorm-{__version__}.dist-info/WHEEL").decode()
+    assert "Root-Is-Purelib: true" in said
 
 
 def test_console_scripts_name_functions_that_exist():

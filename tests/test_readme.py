@@ -1,9 +1,13 @@
-"""Every command and every Python block of the README and the guides runs, with capped training."""
+"""What the README and the guides say is true: commands and Python run, numbers are those of runs.
+
+Training is capped.
+"""
 
 import gzip
 import os
 import re
 import shlex
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +17,8 @@ import pytest
 from graphormer_sepnorm.resources import sample_path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-DOCUMENTS = ["README.md", *(f"docs/{name}.md" for name in ("training", "predicting", "python"))]
+GUIDES = ("installing", "tables", "training", "predicting", "comparing", "python", "evidence")
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in GUIDES)]
 TEXT = "\n".join((REPOSITORY / name).read_text(encoding="utf-8") for name in DOCUMENTS)
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
 COMMANDS = list(
@@ -40,6 +45,9 @@ def workspace(tmp_path_factory):
     for name in ("train.py", "predict.py", "configs"):
         (folder / name).symlink_to(REPOSITORY / name)
     (folder / "data").mkdir()
+    (folder / "docs").mkdir()
+    for name in ("make_picture.py", "compare"):
+        (folder / "docs" / name).symlink_to(REPOSITORY / "docs" / name)
     # A short sample, and a stand-in for the user's own table.
     lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()[1:]
     rows = [line.split(",") for line in lines[:400]]
@@ -76,6 +84,11 @@ def place_data(command, workspace, request):
             link.symlink_to(Path(root) / folder)
 
 
+def size_of(png):
+    """Return the width and the height of a picture, as its header has them."""
+    return struct.unpack(">II", png[16:24])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("python ")])
 def test_command(command, workspace, request):
@@ -93,6 +106,12 @@ def test_command(command, workspace, request):
     elif arguments[1] == "compare":
         directory = workspace / arguments[arguments.index("-o") + 1]
         assert "over 2 paired seeds" in (directory / "report.md").read_text()
+    elif arguments[0] == "docs/make_picture.py":
+        picture = (workspace / arguments[2]).read_bytes()
+        assert picture.startswith(b"\x89PNG")
+        kept = (REPOSITORY / arguments[2]).read_bytes()
+        assert size_of(picture) == size_of(kept)
+        assert len(kept) < 150_000
     elif arguments[:2] == ["predict.py", "geometry"]:
         assert "output" in done.stdout
     elif arguments[:2] == ["predict.py", "info"]:
@@ -129,11 +148,91 @@ def test_python_block(number, workspace):
 
 
 PAGES = [
-    *(REPOSITORY / name for name in ("README.md", "data/README.md", "benchmarks/README.md")),
+    *(REPOSITORY / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *(REPOSITORY / name for name in ("data/README.md", "benchmarks/README.md")),
     *sorted((REPOSITORY / "docs").glob("*.md")),
     *sorted((REPOSITORY / "docs" / "compare").glob("*.md")),
     *sorted((REPOSITORY / "data" / "models").glob("*.md")),
 ]
+
+
+def section(title):
+    """Return a section of the README."""
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    return text.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.slow
+def test_output_in_the_readme_is_what_is_printed(workspace):
+    """Predicted values to three digits, a training (capped here) by the shape of its lines."""
+    commands, shown = re.findall(r"^```\w*\n(.*?)^```$", section("In a minute"), re.M | re.S)
+    shown = [line for line in shown.splitlines() if line != "..."]
+    run_of = {
+        "esol": [line for line in commands.splitlines() if "predict.py esol" in line],
+        "fit": [line for line in commands.splitlines() if "train.py fit" in line],
+    }
+    [esol], [fit] = run_of.values()
+    said = run(shlex.split(esol.partition("  #")[0])[1:], workspace).stdout.splitlines()
+    assert shown[0] == said[0]
+    for line, real in zip(shown[1:3], said[1:], strict=True):
+        (smiles, value, *rest), (real_smiles, real_value, *real_rest) = (
+            one.split(",") for one in (line, real)
+        )
+        assert (smiles, rest) == (real_smiles, real_rest)
+        assert float(value) == pytest.approx(float(real_value), abs=1e-3)
+    options = [*CAP, *SMALL, "--output", "runs/shown"]
+    said = run([*shlex.split(fit)[1:], *options], workspace).stdout
+    shapes = {
+        shape_of(line)
+        for line in said.replace("runs/shown", "runs/sample/bn+ln-seed0").splitlines()
+    }
+    for line in shown[3:-2]:
+        shape = shape_of(line.removesuffix(" ..."))
+        assert any(one.startswith(shape) for one in shapes), line
+
+
+def shape_of(line):
+    """Return a line with its numbers, and what depends on them, taken out."""
+    return " ".join(re.sub(r"-?\d[\d,.]*", "N", line).split())
+
+
+def test_results_of_the_readme_stand_in_the_table_of_results():
+    table = (REPOSITORY / "docs" / "results.md").read_text(encoding="utf-8").splitlines()
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section("What it reaches").splitlines()
+        if line.startswith("| ")
+    ][2:]
+    assert len(rows) == 3
+    for _, configuration, seeds, _, test in rows:
+        name = re.match(r"`(\w+)`", configuration)[1]
+        value = re.search(r"\d[\d.]* ± [\d.]+|\d[\d.]*", test)[0]
+        [row] = [
+            line.strip("|").split("|")
+            for line in table
+            if re.match(rf"\| \d+\. {name} ", line) and f"| {value} " in line
+        ]
+        assert len(row[1].split(",")) == int(seeds)
+
+
+def test_every_number_of_the_readme_with_a_deviation_is_one_of_the_results():
+    table = (REPOSITORY / "docs" / "results.md").read_text(encoding="utf-8")
+    found = re.findall(r"\d[\d.]* ± [\d.]*\d", " ".join(section("What it reaches").split()))
+    assert len(found) >= 6
+    assert [number for number in found if number not in table] == []
+
+
+def test_the_readme_stays_short():
+    lines = (REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_no_code_is_broken_over_two_lines(page):
+    text = page.read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for line in prose.splitlines() if not line.startswith("    ")]
+    assert [line for line in lines if line.count("`") % 2] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))

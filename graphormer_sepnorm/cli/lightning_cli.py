@@ -29,6 +29,7 @@ from graphormer_sepnorm.cli.foreign_code import (
     names_foreign_code,
     without_option,
 )
+from graphormer_sepnorm.cli.help import VerbParser
 from graphormer_sepnorm.cli.main import Interrupted, ending_with
 from graphormer_sepnorm.cli.options import (
     CHANGEABLE,
@@ -223,13 +224,15 @@ class TrainCLI(LightningCLI):
         self._first_step = 0
         # Errors are raised, and printed by cli/main.py; abbreviations would hide a mistyped option.
         parsing = {"exit_on_error": False, "allow_abbrev": False}
+        verbs = {verb: {**parsing, "verb": verb} for verb in self.subcommands()}
         super().__init__(
             GraphormerModule,
             MoleculeDataModule,
             save_config_callback=None,
             trainer_defaults=TRAINER_DEFAULTS,
             seed_everything_default=0,
-            parser_kwargs={**parsing, **{verb: dict(parsing) for verb in self.subcommands()}},
+            parser_kwargs={**parsing, **verbs},
+            parser_class=VerbParser,
             args=arguments,
             auto_configure_optimizers=False,
         )

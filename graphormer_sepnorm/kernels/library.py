@@ -13,7 +13,6 @@ import logging
 import os
 from collections.abc import Iterator
 from functools import lru_cache
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -46,9 +45,18 @@ def switched_off() -> Iterator[None]:
 def _load() -> ctypes.CDLL | None:
     if is_switched_off():
         return None
-    folder = Path(__file__).parent
-    files = [folder / f"_kernels{suffix}" for suffix in EXTENSION_SUFFIXES]
-    return next((load_library(file, folder) for file in files if file.is_file()), None)
+    file = newest_library(Path(__file__).parent)
+    return load_library(file, file.parent) if file else None
+
+
+def newest_library(folder: Path) -> Path | None:
+    """Return the library of the last installation, or None if there is none.
+
+    Its name tells nothing of Python, whose version it does not depend on; in a checkout there may
+    be older ones whose names do.
+    """
+    files = sorted(folder.glob("_kernels*.so"), key=lambda file: file.stat().st_mtime)
+    return files[-1] if files else None
 
 
 def load_library(file: Path, sources: Path) -> ctypes.CDLL | None:

@@ -7,13 +7,18 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 import torch
 
-from graphormer_sepnorm.kernels.library import library, load_library, run, switched_off
+from graphormer_sepnorm.kernels.library import (
+    library,
+    load_library,
+    newest_library,
+    run,
+    switched_off,
+)
 
 
 def test_they_are_there_where_they_can_be_compiled():
@@ -37,7 +42,7 @@ def copy(tmp_path: Path) -> Path:
     """A copy of the compiled functions with a source beside it."""
     if library() is None:
         pytest.skip("the kernels are not compiled")
-    file = tmp_path / f"_kernels{EXTENSION_SUFFIXES[0]}"
+    file = tmp_path / "_kernels.so"
     shutil.copy(library()._name, file)  # type: ignore[union-attr]
     (tmp_path / "attention.c").write_text("int newer;")
     os.utime(tmp_path / "attention.c", (1000, 1000))
@@ -59,6 +64,17 @@ def test_a_damaged_library_is_not(copy, tmp_path, caplog):
     copy.write_bytes(b"nothing that could be loaded")
     assert load_library(copy, tmp_path) is None
     assert "cannot be used" in caplog.text
+
+
+def test_the_last_installation_counts_whatever_its_file_is_called(tmp_path):
+    assert newest_library(tmp_path) is None
+    # An older release named the file after a version of Python, of which it does not depend.
+    names = ["_kernels.so", "_kernels.cpython-311-x86_64-linux-gnu.so"]
+    for order in (names, names[::-1]):
+        for time, name in enumerate(order):
+            (tmp_path / name).touch()
+            os.utime(tmp_path / name, (time, time))
+        assert newest_library(tmp_path) == tmp_path / order[-1]
 
 
 class Items(ctypes.Structure):

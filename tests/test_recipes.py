@@ -1,0 +1,92 @@
+"""The recipes of CONTRIBUTING.md, applied to a copy of the package, do what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+TEXT = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+# File to be changed, and the lines of the change, each behind a space, a plus or a minus.
+RECIPES = re.findall(r"^```diff\n# (\S+)\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
+
+
+def lines(change: str, kinds: str) -> str:
+    """Return the lines of some kinds, without what stands before them."""
+    kept = [line for line in change.splitlines() if (line or " ")[0] in kinds]
+    return "\n".join(line[1:] for line in kept)
+
+
+def apply(file: Path, change: str) -> None:
+    """Change a file as a recipe says; what the recipe expects in it must be there once."""
+    before, after = lines(change, " -"), lines(change, " +")
+    if not before:
+        assert not file.exists()
+        file.write_text(after + "\n")
+        return
+    text = file.read_text()
+    assert text.count(before) == 1, f"{file.name} has not one place with\n{before}"
+    file.write_text(text.replace(before, after))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two epochs with the norm, the encoding, the metric and the data set of the recipes."""
+    folder = tmp_path_factory.mktemp("recipes")
+    shutil.copytree(
+        REPOSITORY / "graphormer_sepnorm",
+        folder / "graphormer_sepnorm",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    for file, change in RECIPES:
+        apply(folder / file, change)
+    options = (
+        "--data.dataset cycles --data.batch_size 8 --model.norm bn+rms --model.encodings degree "
+        "--model.layers 2 --model.width 16 --model.heads 2 --model.ffn_width 16 "
+        "--model.warmup_steps 1 --trainer.max_epochs 2 --output run"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit", *options.split()],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+def test_every_recipe_is_found() -> None:
+    assert len(RECIPES) == TEXT.count("```diff") > 0
+
+
+@pytest.mark.slow
+def test_norm_and_data_set_are_those_of_the_recipes(trained: Path) -> None:
+    summary = json.loads((trained / "summary.json").read_text())
+    assert (summary["dataset"], summary["norm"]) == ("cycles", "bn+rms")
+
+
+@pytest.mark.slow
+def test_metric_is_kept_beside_the_one_that_selects(trained: Path) -> None:
+    summary = json.loads((trained / "summary.json").read_text())
+    assert summary["test_rmse"] >= summary["test_mae"] > 0
+    assert "validation_rmse" in (trained / "metrics.csv").read_text().splitlines()[0]
+
+
+@pytest.mark.slow
+def test_encoding_is_trained(trained: Path) -> None:
+    # Not by our own reader, to which the package without the recipes has no such network.
+    file = trained / "checkpoints" / "last.ckpt"
+    weights = torch.load(file, weights_only=True)["state_dict"]
+    assert weights["model.degree.u"].shape == (16,)
+    assert weights["model.layers.0.ffn_norm.atom_norm.weight"].shape == (16,)
