@@ -93,7 +93,7 @@ LAZY = {
     "cli/results.py": {"torch", "lightning", "numpy"},
     "results/records.py": {"torch", "lightning", "numpy"},
     "results/table.py": {"torch", "lightning", "numpy"},
-    "compare/leash.py": {"torch", "lightning", "numpy"},
+    "compare/process_lifetime.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "tables/parquet.py": {"pyarrow"},
     "inference/evaluation.py": {"sklearn"},

@@ -87,7 +87,7 @@ def make_report(directory: Path, baseline: str | None = None) -> None:
     Raises:
         GraphormerError: There is nothing to report, or what there is cannot be used.
     """
-    from graphormer_sepnorm.compare.leash import REPORT_LOCK, locked
+    from graphormer_sepnorm.compare.process_lifetime import REPORT_LOCK, locked
     from graphormer_sepnorm.compare.report.document import write_report
     from graphormer_sepnorm.compare.report.text import plain, summary
     from graphormer_sepnorm.compare.results import collect, runs_are_gone
@@ -238,7 +238,7 @@ def _train(
     from graphormer_sepnorm.cli.foreign_code import OPTION, known_classes_only
     from graphormer_sepnorm.cli.quiet import silence_known_noise
     from graphormer_sepnorm.compare.comparison import FILE, Comparison
-    from graphormer_sepnorm.compare.leash import locked
+    from graphormer_sepnorm.compare.process_lifetime import locked
     from graphormer_sepnorm.compare.runner import FIT, Runner, environments, planned_runs
 
     silence_known_noise()
@@ -278,10 +278,10 @@ def _train(
         comparison.write(directory)
         unfinished = [run for run in runs if not run.finished]
         if unfinished:
-            from graphormer_sepnorm.compare.live_table import choose_display
+            from graphormer_sepnorm.compare.progress import choose_display
 
             places = environments(min(jobs, len(unfinished)), comparison.threads, gpus)
-            display = choose_display(runs, checked.metric, checked.steps, len(places))
+            display = choose_display(runs, checked.metric, checked.steps)
             program = (*FIT, OPTION) if any_code else FIT
             whole = Runner(unfinished, places, display, lock, program).run()
             unfinished = [run for run in runs if not run.finished]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from graphormer_sepnorm.compare.comparison import Comparison
-from graphormer_sepnorm.compare.leash import LEASH
+from graphormer_sepnorm.compare.process_lifetime import ENDS_WITH_STDIN
 from graphormer_sepnorm.inference.checkpoint import LAST, PREVIOUS
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
@@ -251,7 +251,7 @@ class Runner:
         with run.log.open("ab") as log:
             popen = subprocess.Popen(
                 [*self._program, *options],
-                stdin=subprocess.PIPE,  # never written to, see leash.py
+                stdin=subprocess.PIPE,  # never written to, see process_lifetime.py
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=_environment() | dict(self._environments[place]),
@@ -307,7 +307,7 @@ def _environment() -> dict[str, str]:
     package = Path(__file__).resolve().parents[2]
     path = os.pathsep.join(part for part in (str(package), os.environ.get("PYTHONPATH")) if part)
     return os.environ | {
-        LEASH: "1",
+        ENDS_WITH_STDIN: "1",
         "PYTHONPATH": path,
         "PYTHONSAFEPATH": "1",  # or another checkout in the working directory would come first
         "PYTHONUNBUFFERED": "1",  # so that what is said last stands last in the log
