@@ -68,6 +68,7 @@ LIBRARIES = {
     "pyarrow": {"tables/parquet.py"},
     "sklearn": {"chem/baselines.py", "inference/evaluation.py", "compare/"},
     "matplotlib": {"training/", "compare/", "inference/", "chem/"},
+    "jinja2": {"compare/report/"},
     "torchmetrics": {"training/"},
     "jsonargparse": {"cli/"},
     "triton": {"model/attention_kernels.py"},

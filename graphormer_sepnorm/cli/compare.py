@@ -89,7 +89,8 @@ def make_report(directory: Path, baseline: str | None = None) -> None:
     """
     from graphormer_sepnorm.compare.process_lifetime import REPORT_LOCK, locked
     from graphormer_sepnorm.compare.report.document import write_report
-    from graphormer_sepnorm.compare.report.text import plain, summary
+    from graphormer_sepnorm.compare.report.numbers import plain
+    from graphormer_sepnorm.compare.report.text import summary
     from graphormer_sepnorm.compare.results import collect, runs_are_gone
 
     try:
