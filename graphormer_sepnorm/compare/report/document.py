@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from matplotlib.figure import Figure
 
+from graphormer_sepnorm.compare.factors import EXPLANATION
 from graphormer_sepnorm.compare.predictions import Predictions, read_predictions
 from graphormer_sepnorm.compare.report import figures, geometry_figures, prediction_figures
 from graphormer_sepnorm.compare.report.blocks import (
@@ -31,6 +32,7 @@ from graphormer_sepnorm.compare.report.tables import (
     arms_table,
     cost_table,
     differences_table,
+    factors_table,
     geometry_table,
     molecules_table,
     paper_table,
@@ -169,6 +171,7 @@ def write_report(directory: Path) -> Results:
         *_answer(results),
         *_numbers(results, predictions),
         *_pictures(directory, [_SEEDS], results),
+        *_factors(results),
         Heading("Training and its cost"),
         *_pictures(directory, [_CURVES], results),
         cost_table(results),
@@ -209,6 +212,14 @@ def _numbers(results: Results, predictions: Predictions | None) -> Iterator[Bloc
     if predictions is not None and results.task.kind == "binary":
         tables.append(precision_table(predictions))
     yield from (table for table in tables if table is not None)
+
+
+def _factors(results: Results) -> Iterator[Block]:
+    table = factors_table(results)
+    if table is not None:
+        yield Heading("Factor effects")
+        yield Paragraph(EXPLANATION)
+        yield table
 
 
 def _errors(results: Results, predictions: Predictions | None, directory: Path) -> Iterator[Block]:

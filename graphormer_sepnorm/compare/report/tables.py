@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.metrics import average_precision_score, brier_score_loss
 
 from graphormer_sepnorm.compare.embeddings import OUTPUT
+from graphormer_sepnorm.compare.factors import factor_effects
 from graphormer_sepnorm.compare.model_geometry import ATOMS, GRAPH_TOKEN
 from graphormer_sepnorm.compare.paper import in_words
 from graphormer_sepnorm.compare.predictions import Predictions
@@ -117,6 +118,32 @@ def differences_table(results: Results) -> Table | None:
             *("arm", "seeds", f"difference{in_unit(metric.unit)}", _LEVEL, "relative", "paper"),
             *("p (smallest)", "Holm's p (smallest)", "verdict"),
         ],
+        rows,
+    )
+
+
+def factors_table(results: Results) -> Table | None:
+    """The effects of the norms' factors, where the arms form a factorial."""
+    metric = Metric.of(results)
+    rows = [
+        [
+            one.name,
+            str(difference.seeds),
+            signed(difference.mean, metric.decimals),
+            interval(difference.low, difference.high, metric.decimals),
+            f"{p_value(difference.p_value)} ({p_value(difference.smallest_p)})",
+            p_value(one.holm_p),
+        ]
+        for one in factor_effects(results)
+        for difference in (one.difference,)
+    ]
+    if not rows:
+        return None
+    return Table(
+        f"Effects on the test {metric.name}, paired by seed, {results.better} is better: t "
+        "interval over the seeds and two-sided sign-flip p, in brackets the smallest that this "
+        "number of seeds allows; Holm's p is over all effects.",
+        ["effect", "seeds", f"change{in_unit(metric.unit)}", _LEVEL, "p (smallest)", "Holm's p"],
         rows,
     )
 

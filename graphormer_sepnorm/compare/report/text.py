@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 
 from graphormer_sepnorm.compare.arm_comparisons import ArmComparison
+from graphormer_sepnorm.compare.factors import FactorEffect, factor_effects
 from graphormer_sepnorm.compare.report.numbers import (
     Metric,
     count,
@@ -149,7 +150,17 @@ def summary(results: Results) -> str:
     if results.baselines_left_out:
         lines.append(results.baselines_left_out)
     said = [*unfinished(results), *answers(results), *beaten_by(results), *cautions(results)]
+    if effects := factor_effects(results):
+        rows = [(f"  {one.name}", _effect(metric, one)) for one in effects]
+        said.append(f"Factor effects on the test {metric.name}\n{format_table(rows)}")
     return "\n\n".join(["\n".join(lines), *said])
+
+
+def _effect(metric: Metric, effect: FactorEffect) -> str:
+    difference = effect.difference
+    ends = interval(difference.low, difference.high, metric.decimals)
+    ps = f"p {p_value(difference.p_value)}, Holm's {p_value(effect.holm_p)}"
+    return f"{metric.change(difference.mean)} [{ends}], {ps}"
 
 
 def unfinished(results: Results) -> Iterator[str]:
