@@ -13,11 +13,7 @@ import numpy as np
 import torch
 
 from graphormer_sepnorm.compare.embeddings import collect_embeddings
-from graphormer_sepnorm.compare.model_geometry import (
-    CloudGeometry,
-    geometry_per_layer,
-    ring_counts,
-)
+from graphormer_sepnorm.compare.model_geometry import CloudGeometry, geometry_per_layer, ring_counts
 from graphormer_sepnorm.compare.typed import typed
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.files import read_json, replacing, write_json
@@ -107,10 +103,7 @@ def analyse(
 
 
 def _predict(
-    model: Graphormer,
-    facts: dict[str, Any],
-    data: MoleculeDataModule,
-    vocabulary: GraphVocabulary,
+    model: Graphormer, facts: dict[str, Any], data: MoleculeDataModule, vocabulary: GraphVocabulary
 ) -> np.ndarray:
     task = Task.from_plain(facts["task"])
     mean, std = np.array(facts["target_mean"]), np.array(facts["target_std"])

@@ -15,10 +15,7 @@ from graphormer_sepnorm.compare.results_file import ArmResult, Results
 from graphormer_sepnorm.compare.statistics import PairedDifference, holm, paired_difference
 from graphormer_sepnorm.model.norm_arms import NORM_ALIASES
 
-_FACTORIALS = (
-    {"ln+ln", "ln+bn", "bn+ln", "bn+bn"},
-    {"shared-ln", "shared-bn", "ln+ln", "bn+bn"},
-)
+_FACTORIALS = ({"ln+ln", "ln+bn", "bn+ln", "bn+bn"}, {"shared-ln", "shared-bn", "ln+ln", "bn+bn"})
 # Norms ([CLS] + atoms) without and with it; of several pairs the mean is taken, or the sum.
 _EFFECTS = {
     "BatchNorm on the atoms": (("ln+ln", "bn+ln"), ("ln+bn", "bn+bn"), 2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -42,46 +43,37 @@ class Reached:
     best: float = math.nan
 
 
-class ProgressReader:
-    """Reads how far a run is from what it keeps in its directory, when that has changed.
+def reached(directory: Path, metric: str) -> Reached:
+    """Read how far a run is from what it keeps in its directory.
 
     Args:
         directory: Of the run.
         metric: ``mae`` or ``auroc``.
     """
+    files = directory / "metrics.csv", directory / "run.json"
+    times = tuple(path.stat().st_mtime if path.is_file() else 0.0 for path in files)
+    return _read(*files, metric, times)
 
-    def __init__(self, directory: Path, metric: str) -> None:
-        self._files = directory / "metrics.csv", directory / "run.json"
-        self._column = f"validation_{metric}"
-        self._best = min if metric == "mae" else max
-        self._seen: list[float] | None = None
-        self._reached = Reached()
 
-    def read(self) -> Reached:
-        """Return how far it is."""
-        seen = [path.stat().st_mtime if path.is_file() else 0.0 for path in self._files]
-        if seen != self._seen:
-            self._seen, self._reached = seen, self._read()
-        return self._reached
-
-    def _read(self) -> Reached:
-        metrics, record = self._files
-        step, values = 0, []
-        try:
-            with metrics.open(newline="", encoding="utf-8") as file:
-                for row in csv.DictReader(file):
-                    step = max(step, int(row["step"]) + 1)
-                    if row.get(self._column):
-                        values.append(float(row[self._column]))
-        except (OSError, ValueError, KeyError, TypeError, csv.Error):
-            pass  # not there yet, or being written: the next look will do
-        session = ((read_json(record) or {}).get("sessions") or [{}])[-1]
-        numbers = [value for value in values if not math.isnan(value)]
-        return Reached(
-            max(step, session.get("to_step", 0)),
-            values[-1] if values else math.nan,
-            self._best(numbers, default=math.nan),
-        )
+@functools.lru_cache(maxsize=1024)
+def _read(metrics: Path, record: Path, metric: str, times: tuple[float, ...]) -> Reached:
+    """Read the files as they were at these times: anew when one has changed."""
+    step, values = 0, []
+    try:
+        with metrics.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                step = max(step, int(row["step"]) + 1)
+                if row.get(f"validation_{metric}"):
+                    values.append(float(row[f"validation_{metric}"]))
+    except (OSError, ValueError, KeyError, TypeError, csv.Error):
+        pass  # not there yet, or being written: the next look will do
+    session = ((read_json(record) or {}).get("sessions") or [{}])[-1]
+    numbers = [value for value in values if not math.isnan(value)]
+    return Reached(
+        max(step, session.get("to_step", 0)),
+        values[-1] if values else math.nan,
+        (min if metric == "mae" else max)(numbers, default=math.nan),
+    )
 
 
 def outcome(run: Run) -> str:
@@ -118,12 +110,14 @@ class Lines:
 
     def finished(self, run: Run, seconds: float) -> None:
         """Say with which result."""
+        self._ended(run)
         self._done += 1
         count = f"{self._done} of {self._total}"
         self._say(f"{run.name}: finished ({count}), {outcome(run)}, {clock(seconds)}")
 
     def failed(self, run: Run, why: str) -> None:
         """Say why."""
+        self._ended(run)
         self._say(f"{run.name}: failed, {why} ({run.log})")
 
     def stopping(self, running: Sequence[Run]) -> None:
@@ -133,7 +127,11 @@ class Lines:
 
     def stopped(self, run: Run) -> None:
         """Say so."""
+        self._ended(run)
         self._say(f"{run.name}: stopped")
+
+    def _ended(self, run: Run) -> None:
+        pass
 
     def refresh(self) -> None:
         """Nothing: a line per event is enough."""
@@ -163,9 +161,8 @@ class Bars(Lines):
         steps: Mapping[str, int],
         console: Console | None = None,
     ) -> None:
-        self._name, self._steps = METRIC_NAMES[metric], steps
-        self._readers = {run: ProgressReader(run.directory, metric) for run in runs}
-        self._ended = {run for run in runs if run.finished}
+        self._runs, self._metric, self._steps = runs, metric, steps
+        self._over = {run for run in runs if run.finished}
         self._bars: dict[Run, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -192,39 +189,24 @@ class Bars(Lines):
 
     def started(self, run: Run) -> None:
         """Show its bar."""
-        step = self._readers[run].read().step  # taken earlier, and so of no speed
-        total = self._steps[run.arm]
+        # What was taken earlier is of no speed.
+        step, total = reached(run.directory, self._metric).step, self._steps[run.arm]
         bar = self._progress.add_task(run.name, total=total, completed=step, values="")
         self._bars[run] = bar
         self.refresh()
 
-    def finished(self, run: Run, seconds: float) -> None:
-        """Put a line with its result in place of its bar."""
-        self._take_down(run)
-        super().finished(run, seconds)
-
-    def failed(self, run: Run, why: str) -> None:
-        """Put a line that says why in place of its bar."""
-        self._take_down(run)
-        super().failed(run, why)
-
-    def stopped(self, run: Run) -> None:
-        """Put a line in place of its bar."""
-        self._take_down(run)
-        super().stopped(run)
-
-    def _take_down(self, run: Run) -> None:
-        self._ended.add(run)
+    def _ended(self, run: Run) -> None:
+        self._over.add(run)
         self._progress.remove_task(self._bars.pop(run))
 
     def refresh(self) -> None:
         """Draw."""
         for run, bar in self._bars.items():
-            reached = self._readers[run].read()
-            values = ""
-            if not math.isnan(reached.newest):
-                values = f"validation {self._name} {reached.newest:.4f}, best {reached.best:.4f}"
-            self._progress.update(bar, completed=reached.step, values=values)
+            now, values = reached(run.directory, self._metric), ""
+            if not math.isnan(now.newest):
+                name = METRIC_NAMES[self._metric]
+                values = f"validation {name} {now.newest:.4f}, best {now.best:.4f}"
+            self._progress.update(bar, completed=now.step, values=values)
         said = f"{self._done} of {self._total} runs finished"
         self._progress.update(self._all, completed=self._taken(), description=said)
         self._progress.refresh()
@@ -237,8 +219,8 @@ class Bars(Lines):
     def _taken(self) -> int:
         """Steps of all runs that are not to be taken any more."""
         return sum(
-            self._steps[run.arm] if run in self._ended else reader.read().step
-            for run, reader in self._readers.items()
+            self._steps[run.arm] if run in self._over else reached(run.directory, self._metric).step
+            for run in self._runs
         )
 
 

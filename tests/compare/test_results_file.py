@@ -20,11 +20,7 @@ AREAS = delong([0, 0, 1, 1, 0, 1], [1, 3, 2, 5, 2, 4], [1, 2, 3, 4, 2, 6])
 
 @pytest.mark.parametrize(
     "per_molecule",
-    [
-        None,
-        paired_errors([0.1, 0.2, 0.4], [0.2, 0.1, 0.3]),
-        AreaTests(AREAS, AREAS, 3, 0.25),
-    ],
+    [None, paired_errors([0.1, 0.2, 0.4], [0.2, 0.1, 0.3]), AreaTests(AREAS, AREAS, 3, 0.25)],
 )
 def test_what_is_written_is_read(per_molecule, tmp_path) -> None:
     difference = paired_difference([0.5, 0.6, 0.7], [0.4, 0.45, 0.66])

@@ -21,7 +21,7 @@ from rich.console import Console
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.process_lifetime import locked
-from graphormer_sepnorm.compare.progress import Bars, Lines, ProgressReader, Reached
+from graphormer_sepnorm.compare.progress import Bars, Lines, Reached, reached
 from graphormer_sepnorm.compare.runner import (
     Run,
     Runner,
@@ -334,15 +334,14 @@ def half_way(workplace: Workplace) -> Run:
 
 
 def test_progress_is_read_from_the_run(half_way: Run, tmp_path: Path) -> None:
-    reader = ProgressReader(half_way.directory, "mae")
-    assert reader.read() == Reached(40, 0.7, 0.6)
-    assert ProgressReader(half_way.directory, "auroc").read().step == 40
-    assert repr(ProgressReader(tmp_path / "nowhere", "mae").read()) == repr(Reached())
+    assert reached(half_way.directory, "mae") == Reached(40, 0.7, 0.6)
+    assert reached(half_way.directory, "auroc").step == 40
+    assert repr(reached(tmp_path / "nowhere", "mae")) == repr(Reached())
     # A file that is being written is not an error.
     metrics = half_way.directory / "metrics.csv"
     metrics.write_text("epoch,step\n0,")
     os.utime(metrics, (0, 0))  # another time, however coarse the clock of the disk is
-    assert reader.read().step == 35
+    assert reached(half_way.directory, "mae").step == 35
 
 
 def test_bars_in_a_terminal(workplace: Workplace, half_way: Run) -> None:

@@ -142,11 +142,7 @@ def add_legend(
     room = 13.5 * figure.get_figwidth()  # letters, of which a line sample takes seven
     columns = len(handles) if sum(lengths) <= room else max(1, int(room / max(lengths)))
     figure.legend(
-        handles=handles,
-        loc="outside upper center",
-        ncols=columns,
-        frameon=False,
-        fontsize=_FONT,
+        handles=handles, loc="outside upper center", ncols=columns, frameon=False, fontsize=_FONT
     )
 
 
@@ -329,9 +325,6 @@ def _draw_differences(axes: Axes, results: Results, shown: dict[str, Style]) -> 
 def _name_places(axes: Axes, names: list[str]) -> None:
     tilted = max(map(len, names)) * len(names) > 36
     axes.set_xticks(
-        range(len(names)),
-        names,
-        rotation=25 if tilted else 0,
-        ha="right" if tilted else "center",
+        range(len(names)), names, rotation=25 if tilted else 0, ha="right" if tilted else "center"
     )
     axes.set_xlim(-0.6, len(names) - 0.4)

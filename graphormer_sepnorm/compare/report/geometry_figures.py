@@ -23,7 +23,7 @@ from graphormer_sepnorm.compare.report.figures import (
     set_panel_title,
     styles,
 )
-from graphormer_sepnorm.compare.results_file import ArmResult, Results
+from graphormer_sepnorm.compare.results_file import Results
 
 _TITLES = {GRAPH_TOKEN: "[CLS]", ATOMS: "atoms"}
 _LOWEST_R2 = -0.2
@@ -197,13 +197,12 @@ def _draw_layers(
 ) -> None:
     layers = results.layers
     places = np.arange(len(layers))
-
-    def curves(arm: ArmResult) -> np.ndarray:
-        clouds = [[run.cloud(layer, what) for layer in layers] for run in arm.analysed]
-        return np.array([[value(one) if one else math.nan for one in row] for row in clouds])
-
     for name, style in _shown(results).items():
-        draw_band(axes, style, places, curves(results.arm(name)))
+        clouds = [
+            [run.cloud(layer, what) for layer in layers] for run in results.arm(name).analysed
+        ]
+        curves = np.array([[value(one) if one else math.nan for one in row] for row in clouds])
+        draw_band(axes, style, places, curves)
     every = -(-len(layers) // labels)
     texts = [layer.removeprefix("layer ").replace(OUTPUT, "out") for layer in layers]
     # The output keeps its label however many layers there are.

@@ -218,14 +218,7 @@ def _draw_groups(
 def _intervals(axes: Axes, style: Style, x: ArrayLike, y: ArrayLike, errors: ArrayLike) -> None:
     """Draw points with the distances to the ends of their intervals, of both or of each end."""
     axes.errorbar(
-        x,
-        y,
-        errors,
-        fmt=style.marker,
-        color=style.colour,
-        markersize=5,
-        capsize=2.5,
-        linewidth=1.1,
+        x, y, errors, fmt=style.marker, color=style.colour, markersize=5, capsize=2.5, linewidth=1.1
     )
 
 

@@ -321,12 +321,10 @@ def geometry_table(results: Results) -> Table | None:
             found = (run.cloud(OUTPUT, what) for run in arm.analysed)
             clouds = [cloud for cloud in found if cloud]
             if clouds:
-                values = {name: [getattr(one, name) for one in clouds] for name, _ in columns}
-                known = {
-                    name: [value for value in of_runs if not math.isnan(value)]
-                    for name, of_runs in values.items()
-                }
-                cells = (spread(known[name], decimals) for name, decimals in columns)
+                cells = (
+                    spread([x for one in clouds if not math.isnan(x := getattr(one, name))], digits)
+                    for name, digits in columns
+                )
                 rows.append([f"{arm.name}, {title}", *cells])
     if not rows:
         return None

@@ -296,8 +296,7 @@ def test_of_many_arms_at_most_one_is_not_resolved(values, resolved):
 
 
 @pytest.mark.parametrize(
-    ("selected", "chosen"),
-    [("validation_mae", "MAE"), ("validation_loss", "loss"), (None, "MAE")],
+    ("selected", "chosen"), [("validation_mae", "MAE"), ("validation_loss", "loss"), (None, "MAE")]
 )
 def test_what_chose_the_checkpoints(selected, chosen, values):
     said = f"Tested is the checkpoint of each run whose validation {chosen} is best."
