@@ -127,11 +127,11 @@ class Lines:
 
     def stopped(self, run: Run) -> None:
         """Say so."""
-        self._ended(run)
+        self._ended(run, over=False)
         self._say(f"{run.name}: stopped")
 
-    def _ended(self, run: Run) -> None:
-        pass
+    def _ended(self, run: Run, over: bool = True) -> None:
+        """Its process is gone; is nothing more to be done either?"""
 
     def refresh(self) -> None:
         """Nothing: a line per event is enough."""
@@ -180,8 +180,8 @@ class Bars(Lines):
         super().__init__(runs)
         total = sum(steps[run.arm] for run in runs)
         self._all = self._progress.add_task("", total=total, completed=self._taken(), values="")
-        self._progress.start()
         self.refresh()
+        self._progress.start()
 
     def _say(self, line: str) -> None:
         console = self._progress.console
@@ -195,8 +195,9 @@ class Bars(Lines):
         self._bars[run] = bar
         self.refresh()
 
-    def _ended(self, run: Run) -> None:
-        self._over.add(run)
+    def _ended(self, run: Run, over: bool = True) -> None:
+        if over:
+            self._over.add(run)
         self._progress.remove_task(self._bars.pop(run))
 
     def refresh(self) -> None:

@@ -353,7 +353,9 @@ def test_bars_in_a_terminal(workplace: Workplace, half_way: Run) -> None:
     console = Console(file=out, force_terminal=True, width=100, height=9, color_system=None)
     bars = Bars([half_way, *waiting, done], "mae", dict.fromkeys("abcd", 100), console)
     bars.started(half_way)
-    bars.started(waiting[0])
+    for run in waiting[:2]:
+        bars.started(run)
+    bars.stopped(waiting[1])
     bars.failed(waiting[0], "it cannot be\x1b[1m done")
     out.truncate(out.seek(0))
     metrics = half_way.directory / "metrics.csv"
@@ -365,7 +367,7 @@ def test_bars_in_a_terminal(workplace: Workplace, half_way: Run) -> None:
     said = re.sub("\x1b[^a-zA-Z]*[a-zA-Z]", "", out.getvalue())
     *_, of_all, of_run = (line.strip() for line in re.split("[\r\n]+", said.strip()))
     left = r"\d:\d\d:\d\d"
-    # What failed and what was finished earlier is not waited for.
+    # What failed and what was finished earlier is not waited for; what was stopped goes on later.
     assert re.fullmatch(rf"1 of 10 runs finished +\S+ +260/1000 +{left}", of_all)
     values = r"validation MAE 0\.5000, best 0\.5000"
     assert re.fullmatch(rf"a seed 0 +\S+ +60/100 +{values} +{left}", of_run)
