@@ -87,9 +87,10 @@ def make_report(directory: Path, baseline: str | None = None) -> None:
     Raises:
         GraphormerError: There is nothing to report, or what there is cannot be used.
     """
-    from graphormer_sepnorm.compare.leash import REPORT_LOCK, locked
+    from graphormer_sepnorm.compare.process_lifetime import REPORT_LOCK, locked
     from graphormer_sepnorm.compare.report.document import write_report
-    from graphormer_sepnorm.compare.report.text import plain, summary
+    from graphormer_sepnorm.compare.report.numbers import plain
+    from graphormer_sepnorm.compare.report.text import summary
     from graphormer_sepnorm.compare.results import collect, runs_are_gone
 
     try:
@@ -250,7 +251,7 @@ def _train(
     from graphormer_sepnorm.cli.foreign_code import OPTION, known_classes_only
     from graphormer_sepnorm.cli.known_warnings import silence_known_noise
     from graphormer_sepnorm.compare.comparison import FILE, Comparison
-    from graphormer_sepnorm.compare.leash import locked
+    from graphormer_sepnorm.compare.process_lifetime import locked
     from graphormer_sepnorm.compare.runner import (
         FIT,
         FIT_TOGETHER,
@@ -302,12 +303,11 @@ def _train(
         comparison.write(directory)
         unfinished = [run for run in runs if not run.finished]
         if unfinished:
-            from graphormer_sepnorm.compare.live_table import choose_display
+            from graphormer_sepnorm.compare.progress import choose_display
 
             processes = min(jobs, len(together(unfinished, seeds_together)))
             places = environments(processes, comparison.threads, gpus)
-            at_once = processes * seeds_together
-            display = choose_display(runs, checked.metric, checked.steps, at_once)
+            display = choose_display(runs, checked.metric, checked.steps)
             more = (OPTION,) if any_code else ()
             programs = ((*FIT, *more), seeds_together, (*FIT_TOGETHER, *more))
             whole = Runner(unfinished, places, display, lock, *programs).run()

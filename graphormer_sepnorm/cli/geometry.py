@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import math
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from graphormer_sepnorm.compare.model_geometry import CloudGeometry
     from graphormer_sepnorm.graphs.store import GraphStore
     from graphormer_sepnorm.inference.predictor import Predictor
 
@@ -34,7 +34,6 @@ atoms, rings R2 with which ridge regression reads these numbers from [CLS], on e
 
 _MOLECULES = 10_000
 _HELD_OUT = 5  # one molecule in so many is for testing the probes
-_BATCH_SIZE = 64
 
 
 def geometry(arguments: list[str]) -> None:
@@ -58,7 +57,8 @@ def geometry(arguments: list[str]) -> None:
             "molecules": store.num_graphs,
         }
         try:
-            write_json(Path(options.output), {**result, "clouds": clouds}, indent=1)
+            plain = [dataclasses.asdict(cloud) for cloud in clouds]
+            write_json(Path(options.output), {**result, "clouds": plain}, indent=1)
         except OSError as error:
             raise DataError(f"{options.output} cannot be written ({error.strerror})") from error
     print(_table(clouds))
@@ -126,39 +126,35 @@ def _read(predictor: Predictor, options: argparse.Namespace) -> tuple[GraphStore
     return GraphStore.from_graphs([graphs], path_length), len(errors) - len(graphs)
 
 
-def _measure(predictor: Predictor, store: GraphStore) -> list[dict[str, Any]]:
+def _measure(predictor: Predictor, store: GraphStore) -> list[CloudGeometry]:
     import numpy as np
 
     from graphormer_sepnorm.compare.embeddings import collect_embeddings
     from graphormer_sepnorm.compare.model_geometry import geometry_per_layer, ring_counts
-    from graphormer_sepnorm.graphs.loading import in_order, make_loader
 
     numbers = np.arange(store.num_graphs)
-    loader = make_loader(store, predictor.vocabulary, in_order(store, numbers, _BATCH_SIZE))
-    embeddings = collect_embeddings(predictor.model, loader)
-    properties: dict[str, np.ndarray] = {
-        "atoms": embeddings.num_atoms,
-        "rings": ring_counts(store, embeddings.graph_ids),
-    }
-    check = embeddings.graph_ids % _HELD_OUT == 0
+    embeddings = collect_embeddings(predictor.model, store, predictor.vocabulary, numbers)
+    properties = {"atoms": embeddings.num_atoms, "rings": ring_counts(store, numbers)}
+    check = numbers % _HELD_OUT == 0
     return geometry_per_layer(embeddings, properties, learn=~check, check=check, histograms=True)
 
 
-def _table(clouds: list[dict[str, Any]]) -> str:
+def _table(clouds: list[CloudGeometry]) -> str:
     """Return one line per layer, [CLS] and the atoms side by side."""
     rows = [
         ["", "uniformity", "", "rank", "", "cosine", "atoms", "rings"],
         ["", "[CLS]", "atoms", "[CLS]", "atoms", "", "R2", "R2"],
     ]
     for token, atoms in zip(clouds[::2], clouds[1::2], strict=True):
+        probes = token.probes or {}
         numbers = [
-            *((one["uniformity"], 2) for one in (token, atoms)),
-            *((one["effective_rank_centred"], 1) for one in (token, atoms)),
-            (token["cosine_to_atoms"], 2),
-            *((token["probes"][name], 3) for name in ("atoms", "rings")),
+            *((one.uniformity, 2) for one in (token, atoms)),
+            *((one.effective_rank_centred, 1) for one in (token, atoms)),
+            (token.cosine_to_atoms, 2),
+            *((probes[name], 3) for name in ("atoms", "rings")),
         ]
-        rows.append([token["layer"], *(_number(value, digits) for value, digits in numbers)])
-    floor = _number(clouds[0]["uniformity_floor"], 2)
+        rows.append([token.layer, *(_number(value, digits) for value, digits in numbers)])
+    floor = _number(clouds[0].uniformity_floor, 2)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(

@@ -7,7 +7,7 @@ import sys
 from graphormer_sepnorm.cli.compare import compare
 from graphormer_sepnorm.cli.main import run
 from graphormer_sepnorm.cli.results import results
-from graphormer_sepnorm.compare.leash import end_with_the_command
+from graphormer_sepnorm.compare.process_lifetime import end_with_the_command
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.process import name_and_version
 

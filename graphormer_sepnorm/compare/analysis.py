@@ -5,7 +5,7 @@ Both are computed once per run and kept in its directory, so that a report can b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from graphormer_sepnorm.compare.embeddings import collect_embeddings
-from graphormer_sepnorm.compare.model_geometry import geometry_per_layer, ring_counts
+from graphormer_sepnorm.compare.model_geometry import CloudGeometry, geometry_per_layer, ring_counts
+from graphormer_sepnorm.compare.typed import typed
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.files import read_json, replacing, write_json
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
@@ -39,11 +40,11 @@ class RunAnalysis:
 
     Attributes:
         predictions: float64 ``[G, T]`` of the test split: real units, or probabilities.
-        geometry: One entry per layer and kind of token, see `geometry_per_layer`.
+        geometry: Of each layer and kind of token, see `geometry_per_layer`.
     """
 
     predictions: np.ndarray
-    geometry: list[dict[str, Any]]
+    geometry: tuple[CloudGeometry, ...]
 
 
 def device_of(accelerator: str | None, devices: int | str | list[int] | None) -> str:
@@ -77,16 +78,18 @@ def analyse(
         CheckpointError: The run has no readable checkpoint.
     """
     kept, table = run / "geometry.json", run / "test_predictions.npy"
-    file = _tested(run)
+    # What `fit` tested: the best checkpoint, or the last if nothing was validated.
+    tested = [path for name in (BEST, LAST) if (path := run / "checkpoints" / name).is_file()]
+    file = next(iter(tested), run / "checkpoints" / BEST)
     wanted = {
         "version": VERSION,
         "histograms": histograms,
         "dataset_fingerprint": data.splits.fingerprint,
-        "checkpoint": f"{file.name} {file.stat().st_mtime_ns}" if file.is_file() else None,
+        "checkpoint": f"{file.name} {file.stat().st_mtime_ns}" if tested else None,
     }
     earlier = read_json(kept)
     if earlier is not None and wanted.items() <= earlier.items() and table.is_file():
-        return RunAnalysis(np.load(table), earlier["clouds"])
+        return RunAnalysis(np.load(table), typed(tuple[CloudGeometry, ...], earlier["clouds"]))
     checkpoint = read_checkpoint(file, device)
     model = build_network(checkpoint[KEY]["model"], model_weights(checkpoint))
     model.to(device).eval()
@@ -95,51 +98,42 @@ def analyse(
     clouds = _measure(model, data, vocabulary, histograms)
     with replacing(table) as partial, partial.open("wb") as file:
         np.save(file, predictions)
-    write_json(kept, {**wanted, "clouds": clouds}, indent=None)
-    return RunAnalysis(predictions, clouds)
+    write_json(kept, {**wanted, "clouds": [asdict(cloud) for cloud in clouds]}, indent=None)
+    return RunAnalysis(predictions, tuple(clouds))
 
 
 def _predict(
-    model: Graphormer,
-    facts: dict[str, Any],
-    data: MoleculeDataModule,
-    vocabulary: GraphVocabulary,
+    model: Graphormer, facts: dict[str, Any], data: MoleculeDataModule, vocabulary: GraphVocabulary
 ) -> np.ndarray:
     task = Task.from_plain(facts["task"])
     mean, std = np.array(facts["target_mean"]), np.array(facts["target_std"])
     device = next(model.parameters()).device
-    rows = []
+    batches = in_order(data.store, data.indices("test"), data.eval_batch_size)
     with torch.no_grad():
-        for batch in make_loader(
-            data.store, vocabulary, in_order(data.store, data.indices("test"), data.eval_batch_size)
-        ):
-            rows.append(task.values_of(model(batch.to(device)), mean, std))
+        rows = [
+            task.values_of(model(batch.to(device)), mean, std)
+            for batch in make_loader(data.store, vocabulary, batches)
+        ]
     return np.concatenate(rows)
-
-
-def _tested(run: Path) -> Path:
-    """The checkpoint that ``fit`` tested: the best, or the last if nothing was validated."""
-    folder = run / "checkpoints"
-    return next(
-        (folder / name for name in (BEST, LAST) if (folder / name).is_file()), folder / BEST
-    )
 
 
 def _measure(
     model: Graphormer, data: MoleculeDataModule, vocabulary: GraphVocabulary, histograms: bool
-) -> list[dict[str, Any]]:
+) -> list[CloudGeometry]:
     test = _some(data.indices("test"), TEST_MOLECULES)
     numbers = np.concatenate([_some(data.indices("train"), TRAINING_MOLECULES), test])
-    loader = make_loader(
-        data.store, vocabulary, in_order(data.store, numbers, data.eval_batch_size)
+    embeddings = collect_embeddings(
+        *(model, data.store, vocabulary, numbers),
+        batch_size=data.eval_batch_size,
+        max_atoms=_ATOMS,
+        seed=_SEED,
     )
-    embeddings = collect_embeddings(model, loader, max_atoms=_ATOMS, seed=_SEED)
     properties = {
         "atoms": embeddings.num_atoms,
-        "rings": ring_counts(data.store, embeddings.graph_ids),
-        "target": data.store.targets[embeddings.graph_ids, 0],
+        "rings": ring_counts(data.store, numbers),
+        "target": data.store.targets[numbers, 0],
     }
-    tested = np.isin(embeddings.graph_ids, test)
+    tested = np.isin(numbers, test)
     return geometry_per_layer(
         embeddings, properties, learn=~tested, check=tested, clouds=tested, histograms=histograms
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,18 @@ import numpy as np
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.paper import relative_percent
 from graphormer_sepnorm.compare.roc_statistics import (
+    AreaTests,
     auc_standard_error,
     delong,
     paired_bootstrap_auc,
 )
-from graphormer_sepnorm.compare.statistics import holm, paired_difference, paired_errors
+from graphormer_sepnorm.compare.statistics import (
+    PairedDifference,
+    PairedErrors,
+    holm,
+    paired_difference,
+    paired_errors,
+)
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.model.norm_arms import norm_name
 
@@ -35,13 +43,48 @@ class FinishedRun:
     predictions: np.ndarray
 
 
+@dataclass(frozen=True)
+class ArmComparison:
+    """An arm against the baseline, over the seeds that both have finished.
+
+    Attributes:
+        arm: Its name.
+        baseline: The baseline's.
+        seeds: Which they are.
+        validation: Difference of the metric; None where it is undefined for some seed.
+        test: The same on the test split.
+        per_molecule: Of the first target; None where it cannot be told.
+        paper_relative_percent: What the paper reports for such a comparison; nan if nothing.
+        holm_p: The p-value of `test`, adjusted for all arms; nan without it.
+        smallest_holm_p: The smallest that so many seeds and arms allow.
+    """
+
+    arm: str
+    baseline: str
+    seeds: tuple[int, ...]
+    validation: PairedDifference | None
+    test: PairedDifference | None
+    per_molecule: PairedErrors | AreaTests | None
+    paper_relative_percent: float = math.nan
+    holm_p: float = math.nan
+    smallest_holm_p: float = math.nan
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as results.json keeps it: whether a difference is resolved stands there too."""
+        plain = asdict(self)
+        for name in ("validation", "test"):
+            if (difference := getattr(self, name)) is not None:
+                plain[name]["resolved"] = difference.resolved
+        return plain
+
+
 def compare_arms(
     comparison: Comparison,
     runs: Mapping[tuple[str, int], FinishedRun],
     targets: np.ndarray,
     task: Task,
     dataset: str,
-) -> list[dict[str, Any]]:
+) -> list[ArmComparison]:
     """Compare every arm with the baseline, over the seeds that both have finished.
 
     Args:
@@ -52,8 +95,7 @@ def compare_arms(
         dataset: Its name.
 
     Returns:
-        One entry per arm that has a seed in common with the baseline, in the order of the arms.
-        ``validation`` and ``test`` are None where a metric is undefined for some seed.
+        One per arm that has a seed in common with the baseline, in the order of the arms.
     """
     baseline = comparison.baseline
     found = []
@@ -64,40 +106,38 @@ def compare_arms(
         before = [runs[baseline, seed] for seed in seeds]
         after = [runs[arm.name, seed] for seed in seeds]
         found.append(
-            {
-                "arm": arm.name,
-                "baseline": baseline,
-                "seeds": seeds,
-                "validation": _difference(
-                    [run.validation for run in before], [run.validation for run in after]
-                ),
-                "test": _difference([run.test for run in before], [run.test for run in after]),
-                "per_molecule": _per_molecule(
+            ArmComparison(
+                arm.name,
+                baseline,
+                tuple(seeds),
+                _difference([run.validation for run in before], [run.validation for run in after]),
+                _difference([run.test for run in before], [run.test for run in after]),
+                _per_molecule(
                     np.stack([run.predictions[:, 0] for run in before]),
                     np.stack([run.predictions[:, 0] for run in after]),
                     targets[:, 0],
                     task.kind == "binary",
                 ),
-                "paper_relative_percent": _paper(comparison, arm.name, dataset),
-            }
+                _paper(comparison, arm.name, dataset),
+            )
         )
-    for name, value in (("holm_p", "p_value"), ("smallest_holm_p", "smallest_p")):
-        adjusted = holm([one["test"][value] if one["test"] else np.nan for one in found])
-        for one, p in zip(found, adjusted.tolist(), strict=True):
-            one[name] = p
-    return found
+    adjusted = holm([one.test.p_value if one.test else math.nan for one in found])
+    smallest = holm([one.test.smallest_p if one.test else math.nan for one in found])
+    return [
+        replace(one, holm_p=p, smallest_holm_p=least)
+        for one, p, least in zip(found, adjusted.tolist(), smallest.tolist(), strict=True)
+    ]
 
 
-def _difference(before: Sequence[float], after: Sequence[float]) -> dict[str, Any] | None:
+def _difference(before: Sequence[float], after: Sequence[float]) -> PairedDifference | None:
     if not np.isfinite([*before, *after]).all():
         return None  # an AUROC that is undefined, or a run without validation
-    difference = paired_difference(before, after)
-    return asdict(difference) | {"resolved": difference.resolved}
+    return paired_difference(before, after)
 
 
 def _per_molecule(
     before: np.ndarray, after: np.ndarray, target: np.ndarray, binary: bool
-) -> dict[str, Any] | None:
+) -> PairedErrors | AreaTests | None:
     """The errors for the first target ``[seeds, G]``, or its areas under the ROC."""
     known = np.isfinite(target)
     before, after, truth = before[:, known], after[:, known], target[known]
@@ -105,25 +145,25 @@ def _per_molecule(
         return None
     if not binary:
         errors = (np.abs(side - truth).mean(axis=0) for side in (before, after))
-        return asdict(paired_errors(*errors)) if known.sum() > 1 else None
+        return paired_errors(*errors) if known.sum() > 1 else None
     if len(np.unique(truth)) < 2:
         return None
     scores = before.mean(axis=0), after.mean(axis=0)
-    return {
-        "delong": asdict(delong(truth, *scores)),
-        "bootstrap": asdict(paired_bootstrap_auc(truth, *scores)),
-        "positives": int(truth.sum()),
-        "standard_error": auc_standard_error(truth, scores[0]),
-    }
+    return AreaTests(
+        delong(truth, *scores),
+        paired_bootstrap_auc(truth, *scores),
+        int(truth.sum()),
+        auc_standard_error(truth, scores[0]),
+    )
 
 
-def _paper(comparison: Comparison, name: str, dataset: str) -> float | None:
+def _paper(comparison: Comparison, name: str, dataset: str) -> float:
     """What the paper reports for such a comparison: SepNorm against ShareNorm, nothing else."""
     options = {arm.name: arm.options for arm in comparison.arms}
     before, after = options[comparison.baseline], options[name]
     if not (set(before) == set(after) == {"model.norm"}):
-        return None
+        return math.nan
     norms = norm_name(before["model.norm"]), norm_name(after["model.norm"])
     if norms[0] != "shared-ln" or norms[1] not in ("bn+ln", "bn+bn"):
-        return None
+        return math.nan
     return relative_percent(dataset)

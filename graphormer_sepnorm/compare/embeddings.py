@@ -5,8 +5,6 @@ G graphs · M sampled atoms · B graphs and A atoms of one batch · C channels
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.graphs.loading import in_order, make_loader
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 MAX_ATOMS = 10_000
@@ -57,158 +57,86 @@ class ModelEmbeddings:
 
 def collect_embeddings(
     model: Graphormer,
-    batches: Iterable[GraphBatch],
+    store: GraphStore,
+    vocabulary: GraphVocabulary,
+    numbers: np.ndarray,
     *,
+    batch_size: int = 64,
     max_atoms: int = MAX_ATOMS,
     seed: int = 0,
 ) -> ModelEmbeddings:
     """Run a model in evaluation mode and keep its embeddings.
 
-    Which atoms are sampled depends on `seed`, `max_atoms` and the set of graphs alone: neither on
-    the batches nor on the model, so that arms are compared on the same atoms.
+    Which atoms are sampled depends on `seed`, `max_atoms` and the set of graphs alone, not on the
+    model, so that arms are compared on the same atoms.
 
     Args:
-        model: The network (`GraphormerModule.model`), on any device. Left as it was found.
-        batches: The graphs, on any device. [CLS] is kept for all of them: (layers + 1) * G * C
-            numbers.
+        model: The network (`GraphormerModule.model`), on any device; set to evaluation mode.
+        store: The graphs.
+        vocabulary: What the model knows of them.
+        numbers: int64 ``[G]``, which of them, at least one. [CLS] is kept for all: (layers + 1) *
+            G * C numbers.
+        batch_size: Graphs that are computed at once.
         max_atoms: Largest M. All atoms are kept if there are no more.
         seed: Of the sample.
 
     Returns:
-        Rows in the order of the batches, in the floating type of the model (float32 at least).
-
-    Raises:
-        ValueError: If there is no graph, or `max_atoms` is below 1.
+        Rows in the order of `numbers`, in the floating type of the model (float32 at least).
     """
-    if max_atoms < 1:
-        raise ValueError(f"max_atoms is {max_atoms}: it must be at least 1")
-    names = [*(f"layer {place + 1}" for place in range(len(model.layers))), OUTPUT]
+    num_atoms = store.num_atoms(numbers)
+    chosen = _sample(numbers, num_atoms, max_atoms, seed)
+    places = len(model.layers) + 1
+    tokens: list[list[np.ndarray]] = [[] for _ in range(places)]
+    atoms: list[list[np.ndarray]] = [[] for _ in range(places)]
+    after_layers: list[Tensor] = []  # packed rows [B + A, C]
+
+    def record(layer: nn.Module, given: Any, rows: Tensor) -> None:
+        after_layers.append(rows)
+
+    hooks = [layer.register_forward_hook(record) for layer in model.layers]
     device = next(model.parameters()).device
-    tokens: list[list[np.ndarray]] = [[] for _ in names]
-    graph_ids, num_atoms = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    sample = _AtomSample(len(names), max_atoms)
-    num_graphs = 0
-    with torch.no_grad(), _evaluating(model), _rows_after_layers(model.layers) as after_layers:
-        for given in batches:
-            batch = given.to(device)
-            after_layers.clear()
-            outputs = torch.cat(model.encode(batch))
-            ids, graph_of_atom, real = _atoms_of(batch)
-            atom_counts = np.bincount(graph_of_atom, minlength=batch.num_graphs)
-            keys = _keys(ids, atom_counts, graph_of_atom, seed)
-            chosen = sample.offer(keys, graph_of_atom + num_graphs)
-            atom_rows = torch.from_numpy(batch.num_graphs + real[chosen]).to(device)
-            places = [*after_layers, outputs]
-            for kept, rows in zip(tokens, places, strict=True):
-                kept.append(_to_numpy(rows[: batch.num_graphs]))
-            sample.add([_to_numpy(rows[atom_rows]) for rows in places])
-            graph_ids.append(ids)
-            num_atoms.append(atom_counts)
-            num_graphs += batch.num_graphs
-    if num_graphs == 0:
-        raise ValueError("there are no graphs whose embeddings could be collected")
-    atoms, graph_of_atom = sample.result()
-    return ModelEmbeddings(
-        layers=tuple(
-            LayerEmbeddings(name, np.concatenate(token), rows, graph_of_atom)
-            for name, token, rows in zip(names, tokens, atoms, strict=True)
-        ),
-        graph_ids=np.concatenate(graph_ids),
-        num_atoms=np.concatenate(num_atoms),
+    model.eval()
+    first = 0
+    try:
+        with torch.no_grad():
+            for batch in make_loader(store, vocabulary, in_order(store, numbers, batch_size)):
+                after_layers.clear()
+                outputs = torch.cat(model.encode(batch.to(device)))
+                end = first + len(batch.graph_of_atom)
+                rows_of_atoms = batch.num_graphs + np.flatnonzero(chosen[first:end])
+                first = end
+                for token, atom, rows in zip(tokens, atoms, [*after_layers, outputs], strict=True):
+                    token.append(_to_numpy(rows[: batch.num_graphs]))
+                    atom.append(_to_numpy(rows[torch.from_numpy(rows_of_atoms).to(device)]))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    graph_of_atom = np.repeat(np.arange(len(numbers)), num_atoms)[chosen]
+    names = [*(f"layer {place}" for place in range(1, places)), OUTPUT]
+    layers = tuple(
+        LayerEmbeddings(name, np.concatenate(token), np.concatenate(atom), graph_of_atom)
+        for name, token, atom in zip(names, tokens, atoms, strict=True)
     )
+    return ModelEmbeddings(layers, np.asarray(numbers), num_atoms)
 
 
-class _AtomSample:
-    """The atoms with the smallest keys of all that were offered, in the order of the offers.
+def _sample(numbers: np.ndarray, num_atoms: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Choose the atoms with the smallest of random numbers: bool, one per atom of the graphs.
 
-    `offer` says which of the atoms of a batch are worth keeping, then `add` takes their rows.
+    They are drawn from (seed, number of the graph, place in the graph).
     """
-
-    def __init__(self, places: int, size: int) -> None:
-        self._size = size
-        self._bound = np.inf  # the atoms in the sample at the last tidying lie below it
-        self._keys: list[np.ndarray] = []
-        self._graphs: list[np.ndarray] = []
-        self._rows: list[list[np.ndarray]] = [[] for _ in range(places)]
-        self._held = 0
-
-    def offer(self, keys: np.ndarray, graphs: np.ndarray) -> np.ndarray:
-        chosen = np.flatnonzero(keys < self._bound)
-        self._keys.append(keys[chosen])
-        self._graphs.append(graphs[chosen])
-        return chosen
-
-    def add(self, rows: list[np.ndarray]) -> None:
-        for kept, new in zip(self._rows, rows, strict=True):
-            kept.append(new)
-        self._held += len(rows[0])
-        if self._held > 2 * self._size:
-            self._tidy()
-
-    def result(self) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return the rows at each place, and the graph of each row."""
-        self._tidy()
-        return [rows for (rows,) in self._rows], self._graphs[0]
-
-    def _tidy(self) -> None:
-        keys = np.concatenate(self._keys)
-        best = np.sort(np.argsort(keys, kind="stable")[: self._size])
-        self._keys = [keys[best]]
-        self._graphs = [np.concatenate(self._graphs)[best]]
-        self._rows = [[np.concatenate(rows)[best]] for rows in self._rows]
-        self._held = len(best)
-        if self._held == self._size:
-            self._bound = self._keys[0].max()
-
-
-def _keys(ids: np.ndarray, counts: np.ndarray, graph_of_atom: np.ndarray, seed: int) -> np.ndarray:
-    """Draw a random number per atom from (seed, number of its graph, place in its graph)."""
-    keys = np.empty(len(graph_of_atom))
-    start = np.cumsum(counts) - counts
-    order = np.argsort(graph_of_atom, kind="stable")
-    for number, first, count in zip(ids.tolist(), start.tolist(), counts.tolist(), strict=True):
-        keys[order[first : first + count]] = np.random.default_rng([seed, number]).random(count)
-    return keys
-
-
-def _atoms_of(batch: GraphBatch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return graph numbers ``[B]``, and of the atoms without filler their graphs and rows."""
-    graph_of_atom = batch.graph_of_atom.cpu().numpy()
-    real = np.arange(len(graph_of_atom))
-    if batch.real_atoms is not None:
-        real = np.flatnonzero(batch.real_atoms.cpu().numpy())
-    return batch.graph_ids.cpu().numpy(), graph_of_atom[real], real
+    keys = np.concatenate(
+        [
+            np.random.default_rng([seed, number]).random(count)
+            for number, count in zip(numbers.tolist(), num_atoms.tolist(), strict=True)
+        ]
+    )
+    chosen = np.zeros(len(keys), dtype=bool)
+    chosen[np.argsort(keys, kind="stable")[:most]] = True
+    return chosen
 
 
 def _to_numpy(rows: Tensor) -> np.ndarray:
     wide = rows if rows.dtype == torch.float64 else rows.float()
     # A copy: what is kept of a batch must not keep all of it alive.
     return wide.cpu().numpy().copy()
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Set evaluation mode, and each module's own mode again at the end."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-
-
-@contextmanager
-def _rows_after_layers(layers: nn.ModuleList) -> Iterator[list[Tensor]]:
-    """Give a list to which each layer appends the packed rows ``[B + A, C]`` it returns."""
-    recorded: list[Tensor] = []
-
-    def record(layer: nn.Module, arguments: Any, rows: Tensor) -> None:
-        recorded.append(rows)
-
-    handles = [layer.register_forward_hook(record) for layer in layers]
-    try:
-        yield recorded
-    finally:
-        for handle in handles:
-            handle.remove()

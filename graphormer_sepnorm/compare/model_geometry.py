@@ -1,4 +1,4 @@
-"""The geometry of a model's embeddings, layer by layer, as plain numbers for reports and files.
+"""The geometry of a model's embeddings, layer by layer.
 
 G graphs · n embeddings · d their width
 """
@@ -6,7 +6,8 @@ G graphs · n embeddings · d their width
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,40 @@ from graphormer_sepnorm.compare.embeddings import OUTPUT, LayerEmbeddings, Model
 from graphormer_sepnorm.graphs.store import GraphStore
 
 GRAPH_TOKEN, ATOMS = "graph token", "atoms"
-# Uniformity takes a second for 10,000 embeddings, and there are two dozen clouds in a model.
+# Uniformity holds the distances of all pairs, and there are two dozen clouds in a model.
 _UNIFORMITY_OF = 2000
 _SINGULAR_VALUES = 100
+
+
+@dataclass(frozen=True)
+class CloudGeometry:
+    """The geometry of n embeddings at one place of a model; nan is what they do not have.
+
+    Attributes:
+        layer: ``layer 1`` and so on, or ``output``.
+        what: ``graph token`` or ``atoms``.
+        embeddings: n.
+        uniformity: Of at most 2,000 of them, drawn at random with a fixed seed.
+        uniformity_floor: Of this width.
+        effective_rank: Of their spectrum as it is, like the paper's.
+        effective_rank_centred: With the mean taken away.
+        log_singular_values: The first 100, not centred; -inf (null in a file) of a zero.
+        histogram: ``edges`` and ``counts`` of each feature, where they were asked for.
+        cosine_to_atoms: Mean over the molecules, of the graph token.
+        probes: R² of each quantity that is read from the graph token.
+    """
+
+    layer: str
+    what: str
+    embeddings: int = 0
+    uniformity: float = math.nan
+    uniformity_floor: float = math.nan
+    effective_rank: float = math.nan
+    effective_rank_centred: float = math.nan
+    log_singular_values: tuple[float, ...] = ()
+    histogram: dict[str, Any] | None = None
+    cosine_to_atoms: float = math.nan
+    probes: dict[str, float] | None = None
 
 
 def geometry_per_layer(
@@ -29,7 +61,7 @@ def geometry_per_layer(
     check: np.ndarray,
     clouds: np.ndarray | None = None,
     histograms: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[CloudGeometry]:
     """Measure the clouds of [CLS] and of the atoms after each layer and at the output.
 
     Args:
@@ -42,64 +74,56 @@ def geometry_per_layer(
         histograms: Whether the features at the output have histograms.
 
     Returns:
-        Two entries per place: what `cloud_geometry` gives, with its ``layer`` and ``what`` it
-        holds; for the graph token also ``cosine_to_atoms`` (mean) and ``probes`` (R² each).
+        Two per place, that of the graph token first.
     """
     clouds = np.ones(len(embeddings.graph_ids), dtype=bool) if clouds is None else clouds
     entries = []
     for layer in embeddings.layers:
-        with_histogram = histograms and layer.name == OUTPUT
-        token = cloud_geometry(layer.graph_token[clouds], with_histogram)
-        token["cosine_to_atoms"] = _measured(_mean_cosine, layer, clouds)
-        token["probes"] = {
-            name: _measured(_probe, layer.graph_token, values.astype(np.float64), learn, check)
+        histogram = histograms and layer.name == OUTPUT
+        probes = {
+            name: _probe(layer.graph_token, values.astype(np.float64), learn, check)
             for name, values in properties.items()
         }
-        atoms = cloud_geometry(layer.atoms[clouds[layer.graph_of_atom]], with_histogram)
-        atoms |= {"cosine_to_atoms": None, "probes": None}
+        cosine = _mean_cosine(layer, clouds)
+        token, atoms = layer.graph_token[clouds], layer.atoms[clouds[layer.graph_of_atom]]
         entries += [
-            {"layer": layer.name, "what": what, **values}
-            for what, values in ((GRAPH_TOKEN, token), (ATOMS, atoms))
+            CloudGeometry(
+                layer.name,
+                GRAPH_TOKEN,
+                **cloud_geometry(token, histogram),
+                cosine_to_atoms=cosine,
+                probes=probes,
+            ),
+            CloudGeometry(layer.name, ATOMS, **cloud_geometry(atoms, histogram)),
         ]
     return entries
 
 
 def cloud_geometry(cloud: np.ndarray, histogram: bool = False) -> dict[str, Any]:
-    """Return the geometry of embeddings ``[n, d]`` as plain numbers.
-
-    Uniformity is that of at most 2,000 embeddings drawn at random, with a fixed seed; the spectrum
-    is not centred, as in the paper, but the effective rank is given both ways. What a cloud has not
-    (a collapsed one directions, a single embedding pairs, one with numbers that are not finite
-    anything) is nan.
-    """
+    """Return the fields of a `CloudGeometry` that embeddings ``[n, d]`` have by themselves."""
+    drawn = cloud
+    if len(cloud) > _UNIFORMITY_OF:
+        drawn = cloud[np.random.default_rng(0).choice(len(cloud), _UNIFORMITY_OF, replace=False)]
     result: dict[str, Any] = {
         "embeddings": len(cloud),
-        "uniformity": _measured(geometry.uniformity, _draw(cloud, _UNIFORMITY_OF)),
         "uniformity_floor": geometry.uniformity_floor(cloud.shape[1]),
-        "effective_rank": math.nan,
-        "effective_rank_centred": math.nan,
-        "log_singular_values": [],
-        "histogram": None,
     }
     if not len(cloud) or not np.isfinite(cloud).all():
         return result
     spectrum = geometry.singular_values(cloud)
     centred = geometry.singular_values(cloud, centred=True)
-    result["effective_rank"] = geometry.effective_rank(spectrum)
-    result["effective_rank_centred"] = geometry.effective_rank(centred)
     with np.errstate(divide="ignore"):
         logarithms = np.log(spectrum[:_SINGULAR_VALUES])
-    result["log_singular_values"] = np.round(logarithms, 6).tolist()
+    result |= {
+        "uniformity": geometry.uniformity(drawn),
+        "effective_rank": geometry.effective_rank(spectrum),
+        "effective_rank_centred": geometry.effective_rank(centred),
+        "log_singular_values": tuple(np.round(logarithms, 6).tolist()),
+    }
     if histogram:
         counts, edges = geometry.feature_histograms(cloud)
         result["histogram"] = {"edges": edges.tolist(), "counts": counts.tolist()}
     return result
-
-
-def _draw(cloud: np.ndarray, most: int) -> np.ndarray:
-    if len(cloud) <= most:
-        return cloud
-    return cloud[np.random.default_rng(0).choice(len(cloud), most, replace=False)]
 
 
 def ring_counts(store: GraphStore, numbers: np.ndarray) -> np.ndarray:
@@ -131,14 +155,9 @@ def _probe(cloud: np.ndarray, values: np.ndarray, learn: np.ndarray, check: np.n
 
 
 def _mean_cosine(layer: LayerEmbeddings, clouds: np.ndarray) -> float:
-    cosines = geometry.cosine_to(layer.graph_token, layer.atoms, layer.graph_of_atom)[clouds]
+    cosines = geometry.cosine_to(layer.graph_token, layer.atoms, layer.graph_of_atom)
+    if not len(cosines):
+        return math.nan
+    cosines = cosines[clouds]
     known = cosines[~np.isnan(cosines)]  # a graph of which no atom was sampled has none
     return float(known.mean()) if len(known) else math.nan
-
-
-def _measured(measure: Callable[..., float], *arguments: Any) -> float:
-    """Return what is measured, nan where the cloud does not have it."""
-    try:
-        return measure(*arguments)
-    except ValueError:
-        return math.nan

@@ -93,7 +93,9 @@ def collect(directory: Path, baseline: str | None = None) -> dict[str, Any]:
             _arm(arm.name, dict(arm.options), runs, summaries, analyses, metric)
             for arm in comparison.arms
         ],
-        "comparisons": compare_arms(comparison, found, targets, task, data.dataset),
+        "comparisons": [
+            one.to_plain() for one in compare_arms(comparison, found, targets, task, data.dataset)
+        ],
         **_baselines(comparison, data, earlier),
         **_environments(finished),
     }
@@ -260,7 +262,7 @@ def _run(
         "graphs_per_second": summary.get("graphs_per_second"),
         "ms_per_step": 1000 * seconds / steps if steps and seconds else None,
         "curve": learning_curve(run.directory / "metrics.csv", metric),
-        "geometry": analysis.geometry if analysis else [],
+        "geometry": [dataclasses.asdict(one) for one in analysis.geometry] if analysis else [],
         "error": error,
     }
 

@@ -1,23 +1,185 @@
-"""The file results.json of a comparison, from which its report is made."""
+"""What a comparison came to, as results.json keeps it and a report reads it.
+
+A number that could not be had is nan here and null in the file, and a run that is not finished has
+none. What a file of an earlier version lacks has its default.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from graphormer_sepnorm.compare.arm_comparisons import ArmComparison
 from graphormer_sepnorm.compare.comparison import other_format
+from graphormer_sepnorm.compare.model_geometry import CloudGeometry
+from graphormer_sepnorm.compare.typed import typed
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json
+from graphormer_sepnorm.graphs.task import Task
 
 FORMAT_VERSION = 1
 RESULTS = "results.json"
 
 
+@dataclass(frozen=True)
+class CurvePoint:
+    """What is known at the end of an epoch, counted from 1."""
+
+    epoch: int
+    step: int
+    train_loss: float = math.nan
+    validation: float = math.nan
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One arm with one seed; its status is finished, failed, unfinished or missing."""
+
+    seed: int
+    status: str
+    error: str | None = None
+    steps: float = math.nan
+    epochs: float = math.nan
+    validation: float = math.nan
+    test: float = math.nan
+    seconds: float = math.nan
+    training_seconds: float = math.nan
+    graphs_per_second: float = math.nan
+    ms_per_step: float = math.nan
+    curve: tuple[CurvePoint, ...] = ()
+    geometry: tuple[CloudGeometry, ...] = ()
+
+    def cloud(self, layer: str, what: str) -> CloudGeometry | None:
+        """The geometry at a layer, of [CLS] or of the atoms."""
+        return next((one for one in self.geometry if (one.layer, one.what) == (layer, what)), None)
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """An arm with all its runs."""
+
+    name: str
+    options: dict[str, str]
+    parameters: float
+    runs: tuple[RunResult, ...]
+
+    @property
+    def finished(self) -> list[RunResult]:
+        """The runs that are trained and tested."""
+        return [run for run in self.runs if run.status == "finished"]
+
+    @property
+    def analysed(self) -> list[RunResult]:
+        """The finished runs whose embeddings have been measured."""
+        return [run for run in self.finished if run.geometry]
+
+    @property
+    def tests(self) -> dict[int, float]:
+        """The test metric by seed, of the finished runs that have it."""
+        return {run.seed: run.test for run in self.finished if not math.isnan(run.test)}
+
+    def values(self, name: str) -> np.ndarray:
+        """A number of the finished runs, where they have it: float64 ``[n]``."""
+        column = np.array([getattr(run, name) for run in self.finished], dtype=np.float64)
+        return column[~np.isnan(column)]
+
+
+@dataclass(frozen=True)
+class SimpleModel:
+    """A simple model on the same split; `comparable` if it is a mean over the same targets."""
+
+    name: str
+    validation: float
+    test: float
+    comparable: bool
+
+
+@dataclass(frozen=True)
+class Results:
+    """What results.json holds; `arms` has the baseline first.
+
+    Attributes:
+        molecules: Number of each split.
+        selected_on: What chose the tested checkpoints, as ``validation_mae``.
+        better: ``lower`` or ``higher``.
+        unit: Of the metric; empty if it has none.
+        command: One that does all of this.
+        configuration: Of ``fit``, before an arm's options.
+        complete: Whether all runs are finished.
+        baselines: Simple models beside the arms, and what they leave out.
+        environment: ``packages``, ``commit``, ``machine`` and ``python`` of the first run.
+        environments_differ: Values of those of them that other runs do not share.
+    """
+
+    dataset: str
+    dataset_fingerprint: str
+    molecules: dict[str, int | None]
+    task: Task
+    metric: str
+    better: str
+    unit: str
+    command: tuple[str, ...]
+    seeds: tuple[int, ...]
+    baseline: str
+    complete: bool
+    arms: tuple[ArmResult, ...]
+    comparisons: tuple[ArmComparison, ...]
+    configuration: dict[str, Any] = field(default_factory=dict)
+    selected_on: str | None = None
+    baselines: tuple[SimpleModel, ...] = ()
+    baselines_left_out: str | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    environments_differ: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Results:
+        """Make them of what the file holds."""
+        arms = sorted(plain["arms"], key=lambda arm: arm["name"] != plain["baseline"])
+        return typed(cls, {**plain, "arms": arms})
+
+    @classmethod
+    def read(cls, directory: Path) -> Results:
+        """Read the results in a directory.
+
+        Raises:
+            DataError: There are none that can be read, or they are of another version.
+        """
+        plain = read_results(directory)
+        if plain is None:
+            raise DataError(
+                f"{directory} has no {RESULTS} that can be read: compare the arms first"
+            )
+        return cls.from_plain(plain)
+
+    def arm(self, name: str) -> ArmResult:
+        """The arm of this name."""
+        return next(arm for arm in self.arms if arm.name == name)
+
+    @property
+    def made(self) -> list[ArmComparison]:
+        """The comparisons for which there was at least one pair of runs."""
+        return [one for one in self.comparisons if one.test is not None]
+
+    @property
+    def layers(self) -> list[str]:
+        """Names of the layers in order, of the arm that has most."""
+        runs = (run for arm in self.arms for run in arm.analysed)
+        return max(
+            (list(dict.fromkeys(one.layer for one in run.geometry)) for run in runs),
+            key=len,
+            default=[],
+        )
+
+
 def read_results(directory: Path) -> dict[str, Any] | None:
-    """Read the results in a directory; None if there are none, or they are not whole.
+    """Read the file as it is; None if there is none, or it is not whole.
 
     Raises:
-        DataError: They are of another version.
+        DataError: It is of another version.
     """
     path = directory / RESULTS
     results = read_json(path)

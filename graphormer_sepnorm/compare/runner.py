@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from graphormer_sepnorm.compare.comparison import Comparison
-from graphormer_sepnorm.compare.leash import LEASH
+from graphormer_sepnorm.compare.process_lifetime import ENDS_WITH_STDIN
 from graphormer_sepnorm.inference.checkpoint import LAST, PREVIOUS
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
@@ -284,7 +284,7 @@ class Runner:
         with runs[0].log.open("ab") as log:
             popen = subprocess.Popen(
                 words,
-                stdin=subprocess.PIPE,  # never written to, see leash.py
+                stdin=subprocess.PIPE,  # never written to, see process_lifetime.py
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=_environment() | dict(self._environments[place]),
@@ -351,7 +351,7 @@ def _environment() -> dict[str, str]:
     package = Path(__file__).resolve().parents[2]
     path = os.pathsep.join(part for part in (str(package), os.environ.get("PYTHONPATH")) if part)
     return os.environ | {
-        LEASH: "1",
+        ENDS_WITH_STDIN: "1",
         "PYTHONPATH": path,
         "PYTHONSAFEPATH": "1",  # or another checkout in the working directory would come first
         "PYTHONUNBUFFERED": "1",  # so that what is said last stands last in the log

@@ -2,7 +2,8 @@
 
 Every difference is treatment minus baseline, so for an error a negative one is an improvement.
 Comparisons of floats allow for rounding: two runs that give the same metric but for the order of
-a sum are a tie.
+a sum are a tie. (`scipy.stats.permutation_test` misses ties that rounding hides, and takes half a
+minute where the signs of four thousand molecules are sampled.)
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-
-# scipy.stats has all of it too, but takes more than a second to import.
 from scipy.special import stdtrit
 
+CONFIDENCE = 0.95  # of all intervals
 EXACT_UP_TO = 20
 DRAWS = 99_999
 
@@ -36,7 +36,7 @@ class PairedDifference:
         sd: Their standard deviation (n - 1); nan with one seed.
         low: Lower end of the t interval of the mean difference; nan with one seed.
         high: Its upper end.
-        confidence: Its confidence, 0.95 for 95 %.
+        confidence: Its confidence.
         p_value: Two-sided sign-flip p-value of the mean difference.
         smallest_p: The smallest value that ``p_value`` can take with so many seeds.
         relative_percent: Mean difference in percent of the baseline mean's magnitude; nan if that
@@ -75,7 +75,7 @@ class PairedErrors:
         standard_error: Of that mean, over molecules; nan with one molecule.
         low: Lower end of the t interval of the mean difference; nan with one molecule.
         high: Its upper end.
-        confidence: Its confidence, 0.95 for 95 %.
+        confidence: Its confidence.
         p_value: Two-sided sign-flip p-value of the mean difference.
         improved: Share of the molecules whose error is smaller under the treatment, 0 to 1.
         worsened: Share of those whose error is larger; the rest are ties.
@@ -93,20 +93,12 @@ class PairedErrors:
 
 
 def mean_sd(values: ArrayLike) -> tuple[float, float]:
-    """Return the mean and the sample standard deviation (n - 1) of ``[n]`` values.
-
-    The standard deviation of one value is nan.
-
-    Raises:
-        ValueError: There is no value, or one is not finite.
-    """
-    column = finite_column(values, "values")
-    return float(column.mean()), _sd(column)
+    """Return the mean of ``[n]`` values and their standard deviation (n - 1), nan of one value."""
+    column = np.asarray(values, dtype=np.float64)
+    return float(column.mean()), float(column.std(ddof=1)) if len(column) > 1 else math.nan
 
 
-def paired_difference(
-    baseline: ArrayLike, treatment: ArrayLike, confidence: float = 0.95
-) -> PairedDifference:
+def paired_difference(baseline: ArrayLike, treatment: ArrayLike) -> PairedDifference:
     """Compare a metric of two arms, trained with the same seeds.
 
     The interval is Student's, so it takes the differences to be normal; the p-value takes only
@@ -114,21 +106,15 @@ def paired_difference(
     or fewer it cannot go below 0.05, whatever the interval says.
 
     Args:
-        baseline: The metric per seed, ``[n]``.
+        baseline: The metric per seed, ``[n]``, all finite.
         treatment: The same seeds in the same order, ``[n]``.
-        confidence: Of the interval, between 0 and 1.
-
-    Raises:
-        ValueError: The lengths differ, there is no seed, a value is not finite, or the confidence
-            is not between 0 and 1.
     """
-    before, after, differences = _pairs(baseline, treatment)
+    before, after, differences, scale = _pairs(baseline, treatment)
     n = len(differences)
-    mean, sd = float(differences.mean()), _sd(differences)
-    scale = _scale(before, after)
+    mean, sd = mean_sd(differences)
     if sd <= _ROUNDING * float(scale.max()):
         sd = 0.0
-    low, high = _t_interval(mean, sd / math.sqrt(n), n, confidence)
+    low, high = t_interval(mean, sd / math.sqrt(n), n)
     reference = abs(float(before.mean()))
     return PairedDifference(
         seeds=n,
@@ -138,16 +124,14 @@ def paired_difference(
         sd=sd,
         low=low,
         high=high,
-        confidence=confidence,
+        confidence=CONFIDENCE,
         p_value=sign_flip_p(differences, tolerance=_ROUNDING * float(scale.sum())),
         smallest_p=smallest_sign_flip_p(n),
         relative_percent=100 * mean / reference if reference > 0 else math.nan,
     )
 
 
-def paired_errors(
-    baseline: ArrayLike, treatment: ArrayLike, confidence: float = 0.95
-) -> PairedErrors:
+def paired_errors(baseline: ArrayLike, treatment: ArrayLike) -> PairedErrors:
     """Compare the absolute errors of two arms molecule by molecule.
 
     It says whether *these* models differ on molecules like these, not whether the next training
@@ -161,28 +145,21 @@ def paired_errors(
     Pauly 2014, Statistics and Computing 24:283-296); a t-test has only the latter.
 
     Args:
-        baseline: Absolute error per molecule, averaged over the seeds, ``[n]``.
+        baseline: Absolute error per molecule, averaged over the seeds, ``[n]``, all finite.
         treatment: The same molecules in the same order, ``[n]``.
-        confidence: Of the interval, between 0 and 1.
-
-    Raises:
-        ValueError: The lengths differ, there is no molecule, an error is negative or not finite,
-            or the confidence is not between 0 and 1.
     """
-    before, after, differences = _pairs(baseline, treatment)
-    if min(before.min(), after.min()) < 0:
-        raise ValueError("absolute errors cannot be negative")
+    _, _, differences, scale = _pairs(baseline, treatment)
     n = len(differences)
-    mean, standard_error = float(differences.mean()), _sd(differences) / math.sqrt(n)
-    low, high = _t_interval(mean, standard_error, n, confidence)
+    mean, sd = mean_sd(differences)
+    low, high = t_interval(mean, sd / math.sqrt(n), n)
     return PairedErrors(
         molecules=n,
         mean=mean,
-        standard_error=standard_error,
+        standard_error=sd / math.sqrt(n),
         low=low,
         high=high,
-        confidence=confidence,
-        p_value=sign_flip_p(differences, tolerance=_ROUNDING * float(_scale(before, after).sum())),
+        confidence=CONFIDENCE,
+        p_value=sign_flip_p(differences, tolerance=_ROUNDING * float(scale.sum())),
         improved=float((differences < 0).mean()),
         worsened=float((differences > 0).mean()),
     )
@@ -204,11 +181,8 @@ def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
     Args:
         differences: ``[n]``, in any unit.
         tolerance: Sums that differ by no more than this, in the same unit, are ties.
-
-    Raises:
-        ValueError: There is no difference, or one is not finite.
     """
-    column = finite_column(differences, "differences")
+    column = np.asarray(differences, dtype=np.float64)
     threshold = abs(float(column.sum())) - tolerance - _ROUNDING * float(np.abs(column).sum())
     if len(column) <= EXACT_UP_TO:
         # The other half of the assignments are these with every sign reversed.
@@ -216,8 +190,15 @@ def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
         for difference in column[1:]:
             sums = np.concatenate((sums + difference, sums - difference))
         return float((np.abs(sums) >= threshold).mean())
-    reached = int((np.abs(_flipped_sums(column)) >= threshold).sum())
-    return (reached + 1) / (DRAWS + 1)
+    # Eight signs are one random byte, and the 256 sums it can stand for are in a table.
+    generator = np.random.default_rng(0)
+    signs = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
+    sums = np.zeros(DRAWS)
+    for start in range(0, len(column), 8):
+        block = column[start : start + 8]
+        table = signs[:, : len(block)] @ block
+        sums += table[generator.integers(0, 256, DRAWS, dtype=np.uint8)]
+    return (int((np.abs(sums) >= threshold).sum()) + 1) / (DRAWS + 1)
 
 
 def smallest_sign_flip_p(seeds: int) -> float:
@@ -238,16 +219,9 @@ def holm(p_values: ArrayLike) -> np.ndarray:
 
     Returns:
         float64 ``[m]`` in the same order, at most 1; nan where it was nan.
-
-    Raises:
-        ValueError: A p-value is outside [0, 1], or they are not a list.
     """
     raw = np.asarray(p_values, dtype=np.float64)
-    if raw.ndim != 1:
-        raise ValueError(f"p-values are a list of numbers, not an array of shape {raw.shape}")
     made = np.flatnonzero(~np.isnan(raw))
-    if ((raw[made] < 0) | (raw[made] > 1)).any():
-        raise ValueError("a p-value lies between 0 and 1")
     ascending = made[np.argsort(raw[made], kind="stable")]
     steps = raw[ascending] * np.arange(len(made), 0, -1)
     adjusted = np.full(len(raw), np.nan)
@@ -255,88 +229,20 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     return adjusted
 
 
-def wilson(share: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Wilson's 95 % interval of a share; that of 0 of n does not shrink to a point.
-
-    Args:
-        share: Of successes, ``[k]``, 0 to 1.
-        counts: Of trials, ``[k]``, at least 1.
-
-    Returns:
-        Lower and upper ends, each ``[k]``.
-    """
-    z2 = 1.96**2
-    centre = (share + z2 / (2 * counts)) / (1 + z2 / counts)
-    half = np.sqrt(share * (1 - share) * z2 / counts + (z2 / (2 * counts)) ** 2) / (1 + z2 / counts)
-    return centre - half, centre + half
-
-
-def finite_column(values: ArrayLike, name: str) -> np.ndarray:
-    """Return values as float64 ``[n]``.
-
-    Args:
-        values: The numbers.
-        name: What they are called in the message of an error.
-
-    Raises:
-        ValueError: They are not one-dimensional, there is none, or one is not finite.
-    """
-    column = np.asarray(values, dtype=np.float64)
-    if column.ndim != 1 or len(column) == 0:
-        raise ValueError(f"{name}: a list of numbers is needed, not an array {column.shape}")
-    finite = np.isfinite(column)
-    if not finite.all():
-        first = int(np.argmin(finite))
-        raise ValueError(f"{name}: the value at position {first} is {column[first]}")
-    return column
-
-
-def check_confidence(confidence: float) -> None:
-    """Raise a ValueError unless the confidence is between 0 and 1."""
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence is between 0 and 1 (0.95 for 95 %), not {confidence}")
-
-
-def _pairs(baseline: ArrayLike, treatment: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return both columns and their differences, 0 where they are equal but for rounding."""
-    before, after = finite_column(baseline, "baseline"), finite_column(treatment, "treatment")
-    if len(before) != len(after):
-        raise ValueError(
-            f"pairs are needed: {len(before)} values of the baseline, {len(after)} of the treatment"
-        )
-    differences = after - before
-    differences[np.abs(differences) <= _ROUNDING * _scale(before, after)] = 0.0
-    return before, after, differences
-
-
-def _scale(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    return np.maximum(np.abs(before), np.abs(after))
-
-
-def _sd(column: np.ndarray) -> float:
-    return float(column.std(ddof=1)) if len(column) > 1 else math.nan
-
-
-def _t_interval(
-    mean: float, standard_error: float, n: int, confidence: float
-) -> tuple[float, float]:
-    check_confidence(confidence)
+def t_interval(mean: float, standard_error: float, n: int) -> tuple[float, float]:
+    """Return both ends of Student's interval of a mean of n values, nan of one value."""
     if n < 2:
         return math.nan, math.nan
-    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * standard_error
+    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * standard_error
     return mean - half, mean + half
 
 
-def _flipped_sums(differences: np.ndarray) -> np.ndarray:
-    """Return sums of the differences with random signs, ``[DRAWS]``.
-
-    Eight signs are one random byte, and the 256 sums it can stand for are in a table.
-    """
-    generator = np.random.default_rng(0)
-    signs = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
-    sums = np.zeros(DRAWS)
-    for start in range(0, len(differences), 8):
-        block = differences[start : start + 8]
-        table = signs[:, : len(block)] @ block
-        sums += table[generator.integers(0, 256, DRAWS, dtype=np.uint8)]
-    return sums
+def _pairs(
+    baseline: ArrayLike, treatment: ArrayLike
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return both columns, their differences, 0 where only rounding differs, and magnitudes."""
+    before, after = (np.asarray(side, dtype=np.float64) for side in (baseline, treatment))
+    scale = np.maximum(np.abs(before), np.abs(after))
+    differences = after - before
+    differences[np.abs(differences) <= _ROUNDING * scale] = 0.0
+    return before, after, differences, scale

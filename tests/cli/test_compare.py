@@ -30,7 +30,7 @@ from graphormer_sepnorm.cli import fit_check
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.analysis import analyse
 from graphormer_sepnorm.compare.arms import parse_arms
-from graphormer_sepnorm.compare.report.text import plain
+from graphormer_sepnorm.compare.report.numbers import plain
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import sample_path

@@ -41,15 +41,15 @@ def test_differences_are_treatment_minus_baseline_over_the_seeds_that_both_have(
     targets = column(1, math.nan, 3, 5)
     arms = comparison("ln+ln", "bn+bn", "bn+ln")
     (found,) = compare_arms(arms, runs, targets, REGRESSION, "mine")
-    assert (found["arm"], found["baseline"], found["seeds"]) == ("bn+ln", "ln+ln", [0, 1])
-    assert found["validation"]["mean"] == pytest.approx(0.2)
-    assert found["test"]["mean"] == pytest.approx(-0.2)
-    assert found["test"]["baseline_mean"] == pytest.approx(0.6)
+    assert (found.arm, found.baseline, found.seeds) == ("bn+ln", "ln+ln", (0, 1))
+    assert found.validation.mean == pytest.approx(0.2)
+    assert found.test.mean == pytest.approx(-0.2)
+    assert found.test.baseline_mean == pytest.approx(0.6)
     # Errors are averaged over the seeds, not those of the average: 1, 0, 2 become 0, 1, 1/2.
-    errors = found["per_molecule"]
-    assert errors["molecules"] == 3
-    assert errors["mean"] == pytest.approx((-1 + 1 - 1.5) / 3)
-    assert (errors["improved"], errors["worsened"]) == pytest.approx((2 / 3, 1 / 3))
+    errors = found.per_molecule
+    assert errors.molecules == 3
+    assert errors.mean == pytest.approx((-1 + 1 - 1.5) / 3)
+    assert (errors.improved, errors.worsened) == pytest.approx((2 / 3, 1 / 3))
 
 
 def test_areas_are_those_of_the_scores_averaged_over_the_seeds() -> None:
@@ -62,9 +62,9 @@ def test_areas_are_those_of_the_scores_averaged_over_the_seeds() -> None:
     targets = column(0, 1, 0, 1)
     (found,) = compare_arms(comparison("ln+ln", "bn+ln"), runs, targets, BINARY, "mine")
     for kind in ("delong", "bootstrap"):
-        areas = found["per_molecule"][kind]
-        assert (areas["auc_a"], areas["auc_b"], areas["difference"]) == (0.75, 1.0, 0.25)
-    assert found["per_molecule"]["positives"] == 2
+        areas = getattr(found.per_molecule, kind)
+        assert (areas.auc_a, areas.auc_b, areas.difference) == (0.75, 1.0, 0.25)
+    assert found.per_molecule.positives == 2
 
 
 def test_a_metric_that_is_undefined_is_no_difference_and_no_test_to_adjust_for() -> None:
@@ -81,9 +81,9 @@ def test_a_metric_that_is_undefined_is_no_difference_and_no_test_to_adjust_for()
     }
     arms = comparison("ln+ln", "bn+ln", "bn+bn", "ln+bn")
     better, undefined, worse = compare_arms(arms, runs, column(0, 1, 2), REGRESSION, "mine")
-    assert undefined["test"] is None
-    assert math.isnan(undefined["holm_p"])
-    assert undefined["validation"]["mean"] == 0
-    assert better["test"]["p_value"] == better["smallest_holm_p"] / 2 == 0.25
-    assert better["holm_p"] == 0.5  # the smaller of two p-values, not of three
-    assert worse["holm_p"] == max(0.5, worse["test"]["p_value"])
+    assert undefined.test is None
+    assert math.isnan(undefined.holm_p)
+    assert undefined.validation.mean == 0
+    assert better.test.p_value == better.smallest_holm_p / 2 == 0.25
+    assert better.holm_p == 0.5  # the smaller of two p-values, not of three
+    assert worse.holm_p == max(0.5, worse.test.p_value)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
-import tracemalloc
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -75,7 +72,7 @@ def test_two_directions_at_any_angle():
 
 @pytest.mark.parametrize("width", [1, 2, 10, 700])
 def test_axes_and_their_antipodes(width):
-    """Of the d (2 d - 1) pairs d are antipodes, the others orthogonal; 700 fills two blocks."""
+    """Of the d (2 d - 1) pairs d are antipodes, the others orthogonal."""
     axes = np.concatenate([np.eye(width), -np.eye(width)])
     truth = (math.exp(-8) + (2 * width - 2) * math.exp(-4)) / (2 * width - 1)
     assert uniformity(axes) == pytest.approx(math.log(truth), rel=EXACT)
@@ -88,9 +85,8 @@ def test_uniformity_as_printed(n, width, seed):
     assert uniformity(rows) == pytest.approx(literal_uniformity(rows), rel=1e-11, abs=1e-12)
 
 
-@pytest.mark.parametrize("n", [1023, 1024, 1025, 2500])
-def test_uniformity_of_several_blocks(n):
-    rows = cloud(n, 5) + 0.5
+def test_uniformity_of_many():
+    rows = cloud(2500, 5) + 0.5
     directions = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     truth = math.log(np.exp(-2 * pdist(directions, "sqeuclidean")).mean())
     assert uniformity(rows) == pytest.approx(truth, rel=1e-11)
@@ -160,8 +156,6 @@ def test_floor_of_wide_clouds():
     for width in (80, 768, 10_000):
         assert uniformity_floor(width) == pytest.approx(-4 + 8 / width, abs=10 / width**2)
     assert -3.91 < uniformity_floor(80) < -3.90
-    with pytest.raises(ValueError, match="at least one channel"):
-        uniformity_floor(0)
 
 
 @few
@@ -175,28 +169,6 @@ def test_no_cloud_lies_below_its_bound(seed, n, width):
     assert math.exp(uniformity(rows)) >= bound - 1e-12
 
 
-def test_ten_thousand_in_bounded_memory():
-    """All pairs at once would take 800 MB."""
-    rows = cloud(10_000, 16).astype(np.float32)
-    tracemalloc.start()
-    start = time.perf_counter()
-    value = uniformity(rows)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 40e6
-    assert time.perf_counter() - start < 30
-    assert value == pytest.approx(uniformity_floor(16), abs=1e-3)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_tensors_are_taken_as_they_are(dtype):
-    tensor = torch.from_numpy(cloud(20, 6)).to(dtype).requires_grad_()
-    array = tensor.detach().double().numpy()
-    assert uniformity(tensor) == uniformity(array)
-    assert np.array_equal(singular_values(tensor), singular_values(array))
-    assert tensor.requires_grad
-
-
 def test_a_cloud_is_left_as_it_is():
     rows = cloud(30, 4)
     before = rows.copy()
@@ -208,20 +180,14 @@ def test_a_cloud_is_left_as_it_is():
     assert np.array_equal(rows, before)
 
 
-def test_what_has_no_uniformity():
+@pytest.mark.parametrize("wrong", [0, math.nan, math.inf])
+def test_without_directions_or_pairs_there_is_no_uniformity(wrong):
     rows = cloud(5, 3)
-    with pytest.raises(ValueError, match="pairs"):
-        uniformity(rows[:1])
-    with pytest.raises(ValueError, match=r"\[n, d\]"):
-        uniformity(rows[0])
-    with pytest.raises(ValueError, match=r"\[n, d\]"):
-        uniformity(rows[:0])
-    rows[3] = 0
-    with pytest.raises(ValueError, match="1 of 5 embeddings, the first in row 3: all zero"):
-        uniformity(rows)
-    rows[2:, 1] = math.nan
-    with pytest.raises(ValueError, match="3 of 5 embeddings, the first in row 2: not finite"):
-        uniformity(rows)
+    assert math.isnan(uniformity(rows[:1]))
+    assert not len(cosine_to(np.full((5, 3), wrong), rows, np.arange(5)))
+    rows[3] = wrong
+    assert math.isnan(uniformity(rows))
+    assert not len(cosine_to(cloud(5, 3), rows, np.arange(5)))
 
 
 # Spectrum
@@ -299,12 +265,6 @@ def test_ranks_know_neither_rotation_nor_scale():
         assert effective_rank(singular_values(other, centred=True)) == pytest.approx(truth)
 
 
-@pytest.mark.parametrize("wrong", [np.eye(2), [], [1.0, -1.0], [math.inf]])
-def test_what_is_no_spectrum(wrong):
-    with pytest.raises(ValueError, match="a spectrum is a vector"):
-        effective_rank(np.array(wrong))
-
-
 # Histograms
 
 
@@ -319,26 +279,10 @@ def test_histograms_are_those_of_numpy(n, width, bins):
         assert np.array_equal(row, np.histogram(rows[:, feature], edges)[0])
 
 
-def test_histograms_with_edges_of_another_cloud():
-    """What lies outside is not lost."""
-    rows = np.array([[-9.0, 0.5], [0.0, 1.0], [1.0, 2.0], [7.0, 1.999]])
-    counts, edges = feature_histograms(rows, bins=np.array([0.0, 1.0, 2.0]))
-    assert counts.tolist() == [[2, 2], [1, 3]]
-    assert edges.tolist() == [0, 1, 2]
-
-
 def test_histograms_of_a_constant():
     counts, edges = feature_histograms(np.ones((5, 2)), bins=3)
     assert (counts.sum(1) == 5).all()
     assert (np.diff(edges) > 0).all()
-
-
-@pytest.mark.parametrize("bins", [0, np.array([1.0]), np.array([0.0, 0.0]), np.eye(2)])
-def test_wrong_bins(bins):
-    with pytest.raises(ValueError, match="bins"):
-        feature_histograms(cloud(3, 2), bins=bins)
-    with pytest.raises(ValueError, match="features"):
-        feature_histograms(cloud(3, 2), features=0)
 
 
 # Cosines
@@ -362,29 +306,12 @@ def test_cosine_by_loop():
 
 
 def test_cosine_of_known_directions():
-    token = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    atoms = torch.tensor([[3.0, 0.0], [-1.0, 0.0], [0.0, 9.0], [5.0, 0.0]])
-    values = cosine_to(token, atoms, torch.tensor([0, 0, 1, 2]))
+    token = [[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+    atoms = [[3.0, 0.0], [-1.0, 0.0], [0.0, 9.0], [5.0, 0.0]]
+    values = cosine_to(token, atoms, np.array([0, 0, 1, 2]))
     assert values == pytest.approx([0, 1, math.sqrt(0.5)])
     assert cosine_to(cloud(4, 9), cloud(4, 9) * -7, np.arange(4)) == pytest.approx(-1)
     assert (np.abs(cosine_to(cloud(4, 9), cloud(4, 9), np.arange(4))) <= 1).all()
-
-
-def test_wrong_cosines():
-    token, atoms = cloud(2, 3), cloud(4, 3)
-    for graph, message in (
-        ([0, 0, 1], r"must be \[G, d\]"),
-        ([0, 0, 1, 2], "from 0 to 2"),
-        ([0, 0, -1, 1], "from -1 to 1"),
-        ([0.0, 0.0, 1.0, 1.0], "instead of integers"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            cosine_to(token, atoms, np.array(graph))
-    with pytest.raises(ValueError, match=r"must be \[G, d\]"):
-        cosine_to(token, cloud(4, 5), np.zeros(4, int))
-    atoms[2] = 0
-    with pytest.raises(ValueError, match="row 2: all zero"):
-        cosine_to(token, atoms, np.zeros(4, int))
 
 
 # Probes
@@ -442,7 +369,7 @@ def test_probe_knows_no_units():
     y += x @ np.arange(5)
     truth = linear_probe(x[:120], y[:120], x[120:], y[120:])
     scaled, shifted = x * np.geomspace(1e-6, 1e6, 5) - 3e-6, 1000 - 7 * y
-    for features, labels in ((scaled, y), (x, shifted), (torch.from_numpy(x), torch.from_numpy(y))):
+    for features, labels in ((scaled, y), (x, shifted)):
         again = linear_probe(features[:120], labels[:120], features[120:], labels[120:])
         assert again == pytest.approx(truth, rel=1e-6)
 
@@ -465,13 +392,8 @@ def test_probe_with_constants():
     assert linear_probe(x[:20], np.ones(20), x[20:], y[20:]) < 0
 
 
-def test_wrong_probes():
+def test_what_has_no_probe():
     x, y = cloud(10, 3), np.arange(10.0)
-    for arguments, message in (
-        ((x, y[:9], x, y), "must be"),
-        ((x, y, cloud(10, 4), y), "3 channels in training, 4"),
-        ((x[:1], y[:1], x, y), "at least 2 rows"),
-        ((x, np.where(y > 7, math.nan, y), x, y), "2 labels are not finite"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            linear_probe(*arguments)
+    assert math.isnan(linear_probe(x[:1], y[:1], x, y))
+    assert math.isnan(linear_probe(x, y, x[:1], y[:1]))
+    assert math.isnan(linear_probe(np.where(x > 0, math.inf, x), y, cloud(10, 3, 1), y))

@@ -6,13 +6,13 @@ import fcntl
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,8 +20,8 @@ from rich.console import Console
 
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.compare.comparison import Comparison
-from graphormer_sepnorm.compare.leash import locked
-from graphormer_sepnorm.compare.live_table import Lines, LiveTable, Progress, ProgressReader
+from graphormer_sepnorm.compare.process_lifetime import locked
+from graphormer_sepnorm.compare.progress import Bars, Lines, Reached, reached
 from graphormer_sepnorm.compare.runner import (
     Run,
     Runner,
@@ -38,7 +38,7 @@ REPOSITORY = Path(__file__).parents[2]
 # What it does is told by --do, which a run that is continued finds in its directory.
 PROGRAM = """
 import json, os, pathlib, signal, sys, time
-from graphormer_sepnorm.compare.leash import end_with_the_command
+from graphormer_sepnorm.compare.process_lifetime import end_with_the_command
 end_with_the_command()
 words = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
 resumed = sys.argv[1] == "--resume"
@@ -374,51 +374,65 @@ def test_lock_is_held_by_the_processes_too(tmp_path: Path) -> None:
 
 @pytest.fixture
 def half_way(workplace: Workplace) -> Run:
-    """A run of 100 steps that took 30 of them in 60 seconds, after 10 of an earlier session."""
+    """A run that has taken 40 of its 100 steps, 10 of them in an earlier session."""
     run = workplace.run("a")
     run.directory.mkdir(parents=True)
     rows = ["epoch,step,train_loss_step,validation_mae", "0,9,1.0,", "0,9,,0.8", "1,24,,0.6"]
-    now = time.time()
     (run.directory / "metrics.csv").write_text("\n".join([*rows, "2,39,,0.7"]))
-    began = datetime.fromtimestamp(now - 60, UTC).isoformat()
-    session = {"started": began, "from_step": 10, "to_step": 35}
+    session = {"from_step": 10, "to_step": 35}
     (run.directory / "run.json").write_text(json.dumps({"sessions": [{}, session]}))
-    for name in ("metrics.csv", "run.json"):
-        os.utime(run.directory / name, (now, now))
     return run
 
 
 def test_progress_is_read_from_the_run(half_way: Run, tmp_path: Path) -> None:
-    now = (half_way.directory / "metrics.csv").stat().st_mtime
-    reader = ProgressReader(half_way.directory, "mae", 100)
-    assert reader.read(now + 5) == Progress(40, 0.7, 0.6, pytest.approx(115, abs=0.1))
-    assert reader.read(now + 500).left == 0
-    assert ProgressReader(half_way.directory, "auroc", 100).read(now).step == 40
-    nothing = ProgressReader(tmp_path / "nowhere", "mae", 100).read()
-    assert repr(nothing) == repr(Progress())
+    assert reached(half_way.directory, "mae") == Reached(40, 0.7, 0.6)
+    assert reached(half_way.directory, "auroc").step == 40
+    assert repr(reached(tmp_path / "nowhere", "mae")) == repr(Reached())
     # A file that is being written is not an error.
-    (half_way.directory / "metrics.csv").write_text("epoch,step\n0,")
-    assert reader.read().step == 35
+    metrics = half_way.directory / "metrics.csv"
+    metrics.write_text("epoch,step\n0,")
+    os.utime(metrics, (0, 0))  # another time, however coarse the clock of the disk is
+    assert reached(half_way.directory, "mae").step == 35
 
 
-def test_table_in_a_terminal(workplace: Workplace, half_way: Run) -> None:
-    runs = [half_way, *(workplace.run(arm, seed) for arm in ("b", "c") for seed in range(4))]
+def test_bars_in_a_terminal(workplace: Workplace, half_way: Run) -> None:
+    waiting = [workplace.run(arm, seed) for arm in ("b", "c") for seed in range(4)]
+    done = workplace.run("d")
+    done.directory.mkdir(parents=True)
+    (done.directory / "summary.json").write_text("{}")
     out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=90, height=9, color_system=None)
-    table = LiveTable(runs, "mae", dict.fromkeys("abc", 100), 2, console)
-    table.started(half_way)
-    table.started(runs[1])
-    table.failed(runs[1], "it cannot be done")
+    console = Console(file=out, force_terminal=True, width=100, height=9, color_system=None)
+    bars = Bars([half_way, *waiting, done], "mae", dict.fromkeys("abcd", 100), console)
+    bars.started(half_way)
+    for run in waiting[:2]:
+        bars.started(run)
+    bars.stopped(waiting[1])
+    bars.failed(waiting[0], "it cannot be\x1b[1m done")
     out.truncate(out.seek(0))
-    table.close()
-    said = out.getvalue()
-    (row,) = {line.strip() for line in said.splitlines() if line.startswith("a ")}
-    assert row.split()[:6] == ["a", "0", "runs", "40/100", "0.7000", "0.6000"]
-    assert "validation MAE" in said
-    assert "0 of 9 runs finished, about " in said
-    assert "b seed 0 failed: it cannot be done" in said
-    # What does not fit is what waits longest.
-    assert "c        1" not in said
+    metrics = half_way.directory / "metrics.csv"
+    for number, row in enumerate(["3,49,,0.65", "4,59,,0.5"]):
+        metrics.write_text(f"{metrics.read_text()}\n{row}")
+        os.utime(metrics, (number, number))
+        bars.refresh()
+    bars.close()
+    said = re.sub("\x1b[^a-zA-Z]*[a-zA-Z]", "", out.getvalue())
+    *_, of_all, of_run = (line.strip() for line in re.split("[\r\n]+", said.strip()))
+    left = r"\d:\d\d:\d\d"
+    # What failed and what was finished earlier is not waited for; what was stopped goes on later.
+    assert re.fullmatch(rf"1 of 10 runs finished +\S+ +260/1000 +{left}", of_all)
+    values = r"validation MAE 0\.5000, best 0\.5000"
+    assert re.fullmatch(rf"a seed 0 +\S+ +60/100 +{values} +{left}", of_run)
+
+
+def test_lines_stand_above_the_bars(workplace: Workplace) -> None:
+    run = workplace.run("a")
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=60, color_system=None)
+    bars = Bars([run], "mae", {"a": 100}, console)
+    bars.started(run)
+    bars.failed(run, f"a\x1b[1mline [of] {'many ' * 30}words")
+    bars.close()
+    assert f"a seed 0: failed, a [1mline [of] {'many ' * 30}words ({run.log})\n" in out.getvalue()
 
 
 def test_lines_elsewhere(workplace: Workplace, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,13 +70,12 @@ def test_mean_and_sd_of_seeds() -> None:
     assert math.isnan(sd)
 
 
-@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
-def test_the_interval_is_that_of_scipys_paired_t_test(confidence: float) -> None:
-    result = paired_difference(BASELINE, TREATMENT, confidence)
-    expected = stats.ttest_rel(TREATMENT, BASELINE).confidence_interval(confidence)
+def test_the_interval_is_that_of_scipys_paired_t_test() -> None:
+    result = paired_difference(BASELINE, TREATMENT)
+    expected = stats.ttest_rel(TREATMENT, BASELINE).confidence_interval(0.95)
     assert result.low == pytest.approx(expected.low, rel=1e-9)
     assert result.high == pytest.approx(expected.high, rel=1e-9)
-    assert result.confidence == confidence
+    assert result.confidence == 0.95
 
 
 def test_the_p_value_is_that_of_scipys_permutation_test() -> None:
@@ -144,31 +143,6 @@ def test_ties_between_sums_are_seen_through_rounding(offset: float) -> None:
 def test_relative_change_of_a_negative_metric_has_the_sign_of_the_difference() -> None:
     assert paired_difference([-2.0, -2.0], [-1.0, -2.0]).relative_percent == 25.0
     assert math.isnan(paired_difference([-1.0, 1.0], [0.0, 1.0]).relative_percent)
-
-
-@pytest.mark.parametrize(
-    ("baseline", "treatment", "message"),
-    [
-        ([0.3, math.nan], [0.2, 0.2], "baseline: the value at position 1 is nan"),
-        ([0.3, 0.3], [math.inf, 0.2], "treatment: the value at position 0 is inf"),
-        ([0.3], [0.2, 0.2], "pairs are needed: 1 values of the baseline, 2 of the treatment"),
-        ([], [], "baseline: a list of numbers is needed"),
-        ([[0.3]], [[0.2]], "baseline: a list of numbers is needed"),
-    ],
-)
-@pytest.mark.parametrize("compare", [paired_difference, paired_errors])
-def test_values_that_are_no_pairs_are_refused_in_one_line(
-    compare, baseline: list, treatment: list, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
-        compare(baseline, treatment)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0, math.nan])
-def test_a_confidence_is_a_share(confidence: float) -> None:
-    with pytest.raises(ValueError, match="confidence is between 0 and 1"):
-        paired_difference([0.3], [0.2], confidence)
 
 
 @settings(deadline=None, max_examples=60)
@@ -253,12 +227,6 @@ def test_a_test_that_was_not_made_does_not_count() -> None:
     assert np.isnan(holm([math.nan])).all()
 
 
-@pytest.mark.parametrize("p_values", [[0.5, 1.5], [-0.1], [[0.5]], 0.5])
-def test_what_is_no_list_of_p_values_is_refused(p_values) -> None:
-    with pytest.raises(ValueError, match="p-value"):
-        holm(p_values)
-
-
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 64).map(lambda number: number / 64), min_size=1, max_size=8))
 def test_holm_is_its_statement(p_values: list[float]) -> None:
@@ -297,8 +265,3 @@ def test_one_molecule_has_no_interval() -> None:
     assert (result.mean, result.improved, result.p_value) == (-0.25, 1.0, 1.0)
     assert math.isnan(result.standard_error)
     assert math.isnan(result.low)
-
-
-def test_residuals_are_not_absolute_errors() -> None:
-    with pytest.raises(ValueError, match="absolute errors cannot be negative"):
-        paired_errors([0.1, -0.1], [0.1, 0.1])

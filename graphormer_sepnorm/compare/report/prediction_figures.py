@@ -7,23 +7,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
+from scipy.stats import binomtest
 from sklearn.metrics import precision_recall_curve, roc_curve
 
 from graphormer_sepnorm.chem.drawing import molecules_png
 from graphormer_sepnorm.compare.predictions import Predictions
-from graphormer_sepnorm.compare.report.data import Results
 from graphormer_sepnorm.compare.report.figures import (
     Style,
     add_legend,
-    label_y,
+    label_panels,
     new_axes,
-    new_figure,
     panel_grid,
     set_panel_title,
     styles,
-    without_marker,
 )
-from graphormer_sepnorm.compare.statistics import wilson
+from graphormer_sepnorm.compare.report.numbers import in_unit
+from graphormer_sepnorm.compare.results_file import Results
 
 _BINS = 10
 MOLECULES = 12
@@ -37,75 +36,76 @@ def predicted_against_true(results: Results, predictions: Predictions) -> Figure
     both = np.concatenate([predictions.target, *predictions.arms.values()])
     low, high = float(both.min()), float(both.max())
     margin = 0.03 * (high - low or 1)
-    for name, predicted in predictions.arms.items():
-        axes = panels[name]
+    for name, axes in panels.items():
         axes.plot([low, high], [low, high], color="0.3", linewidth=0.9)
-        _cloud(axes, predictions.target, predicted, styles(results)[name])
+        _cloud(axes, predictions.target, predictions.arms[name], styles(results)[name])
         axes.set(xlim=(low - margin, high + margin), ylim=(low - margin, high + margin))
         axes.set_box_aspect(1)
-        error = predictions.errors(name).mean()
-        set_panel_title(axes, f"{name}: MAE {error:.4g}")
-        axes.set_xlabel(f"true{_unit(results)}")
-    label_y(panels, f"predicted{_unit(results)}")
+        set_panel_title(axes, f"{name}: MAE {predictions.errors(name).mean():.4g}")
+    unit = in_unit(results.task.units[0])
+    label_panels(panels, f"true{unit}", f"predicted{unit}")
     return figure
 
 
 def residuals(results: Results, predictions: Predictions) -> Figure:
     """Predicted minus true of each arm against the number of atoms and against the target."""
     figure, kinds = panel_grid(list(predictions.arms), 2, 2.4)
-    all_residuals = np.abs([column - predictions.target for column in predictions.arms.values()])
-    edge = 1.1 * float(np.quantile(all_residuals, _WITHIN)) or 1.0
-    quantities = (predictions.atoms, "number of atoms"), (predictions.target, "target")
+    of_arms = {name: column - predictions.target for name, column in predictions.arms.items()}
+    largest = np.quantile(np.abs(list(of_arms.values())), _WITHIN)
+    edge = 1.1 * float(largest) or 1.0
+    unit = in_unit(results.task.units[0])
+    quantities = (predictions.atoms, "number of atoms"), (predictions.target, f"target{unit}")
     for panels, (x, label) in zip(kinds, quantities, strict=True):
-        for name, predicted in predictions.arms.items():
-            axes = panels[name]
-            residual = predicted - predictions.target
-            style = styles(results)[name]
+        for name, axes in panels.items():
+            residual, style = of_arms[name], styles(results)[name]
             inside = np.abs(residual) <= edge
             _cloud(axes, x[inside], residual[inside], style)
             for sign, marker in ((1, "^"), (-1, "v")):
-                beyond = ~inside & (residual * sign > 0)
-                axes.scatter(
-                    x[beyond],
-                    np.full(beyond.sum(), sign * edge),
-                    16,
-                    color=style.colour,
-                    marker=marker,
-                )
+                beyond = x[~inside & (residual * sign > 0)]
+                y = np.full(len(beyond), sign * edge)
+                axes.scatter(beyond, y, 16, color=style.colour, marker=marker)
             axes.axhline(0, color="0.3", linewidth=0.9)
-            axes.plot(*_binned_mean(x, residual), color="black", linewidth=1.6)
-            axes.set_xlabel(f"{label}{_unit(results)}" if x is predictions.target else label)
+            # The means of x and of the residual in each tenth by x.
+            group = _tenths(x)
+            means = (np.bincount(group, column) / np.bincount(group) for column in (x, residual))
+            axes.plot(*means, color="black", linewidth=1.6)
             axes.set_ylim(-1.07 * edge, 1.07 * edge)
             set_panel_title(axes, name)
-        label_y(panels, f"predicted minus true{_unit(results)}")
+        label_panels(panels, label, f"predicted minus true{unit}")
     return figure
 
 
 def error_by_size(results: Results, predictions: Predictions) -> Figure | None:
     """Mean absolute error in each tenth of the molecules by size, and its change."""
-    group, labels = _size_groups(predictions.atoms)
+    group = _tenths(predictions.atoms)
+    labels = []
+    for one in range(group.max() + 1):
+        sizes = predictions.atoms[group == one]
+        low, high = f"{sizes.min():.0f}", f"{sizes.max():.0f}"
+        labels.append(f"{low if low == high else f'{low} to {high}'}\n({len(sizes)})")
     if len(labels) < 2:
         return None
     shown = {name: styles(results)[name] for name in predictions.arms}
-    baseline = results["baseline"]
+    baseline, unit = results.baseline, in_unit(results.task.units[0])
     others = [name for name in shown if name != baseline] if baseline in shown else []
-    figure = new_figure(5.0 if others else 3.0)
-    grid = new_axes(figure, 2 if others else 1, 1, sharex=True)[:, 0]
+    rows = 2 if others else 1
+    figure, grid = new_axes(5.0 if others else 3.0, rows, 1, sharex=True)
+    upper, *lower = grid[:, 0]
     places = np.arange(len(labels))
     shift = min(0.17, 0.8 / len(shown))
     for number, (name, style) in enumerate(shown.items()):
-        offset = (number - (len(shown) - 1) / 2) * shift
-        _draw_groups(grid[0], places + offset, style, predictions.errors(name), group)
+        x = places + (number - (len(shown) - 1) / 2) * shift
+        _draw_groups(upper, x, style, predictions.errors(name), group)
         if name in others:
             change = predictions.errors(name) - predictions.errors(baseline)
-            _draw_groups(grid[1], places + offset, style, change, group)
-    grid[0].set_ylabel(f"mean |error|{_unit(results)}")
-    grid[0].set_ylim(bottom=0)
-    if others:
-        grid[1].axhline(0, color="0.3", linewidth=1)
-        grid[1].set_ylabel(f"change from {baseline}{_unit(results)}")
-    grid[-1].set_xticks(places, labels)
-    grid[-1].set_xlabel("number of atoms (in brackets: how many molecules)")
+            _draw_groups(lower[0], x, style, change, group)
+    upper.set_ylabel(f"mean |error|{unit}")
+    upper.set_ylim(bottom=0)
+    for axes in lower:
+        axes.axhline(0, color="0.3", linewidth=1)
+        axes.set_ylabel(f"change from {baseline}{unit}")
+    grid[-1, 0].set_xticks(places, labels)
+    grid[-1, 0].set_xlabel("number of atoms (in brackets: how many molecules)")
     add_legend(figure, shown, lines=False)
     return figure
 
@@ -115,9 +115,8 @@ def roc_and_precision(results: Results, predictions: Predictions) -> Figure | No
     positive = predictions.target == 1
     if positive.all() or not positive.any():
         return None
-    shown = {name: styles(results)[name] for name in predictions.arms}
-    figure = new_figure(4.2)
-    left, right = new_axes(figure, 1, 2)[0]
+    shown = {name: styles(results)[name].curve for name in predictions.arms}
+    figure, ((left, right),) = new_axes(4.2, 1, 2)
     left.plot([0, 1], [0, 1], color="0.6", linewidth=0.9)
     right.axhline(positive.mean(), color="0.6", linewidth=0.9)
     for name, style in shown.items():
@@ -133,8 +132,7 @@ def roc_and_precision(results: Results, predictions: Predictions) -> Figure | No
     for axes in (left, right):
         axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         axes.set_box_aspect(1)
-    chance = Line2D([], [], color="0.6", linewidth=0.9, label="chance")
-    add_legend(figure, {name: without_marker(style) for name, style in shown.items()}, [chance])
+    add_legend(figure, shown, [Line2D([], [], color="0.6", linewidth=0.9, label="chance")])
     return figure
 
 
@@ -142,28 +140,31 @@ def calibration(results: Results, predictions: Predictions) -> Figure:
     """Share of positives against the predicted probability, in ten groups of equal size."""
     figure, (panels,) = panel_grid(list(predictions.arms), 1, 3.2)
     largest = 0.0
-    for name, predicted in predictions.arms.items():
-        axes = panels[name]
-        style = styles(results)[name]
+    for name, axes in panels.items():
+        predicted = predictions.arms[name]
         order = np.argsort(predicted, kind="stable")
         groups = [part for part in np.array_split(order, _BINS) if len(part)]
         expected = np.array([predicted[part].mean() for part in groups])
-        counts = np.array([len(part) for part in groups])
         share = np.array([predictions.target[part].mean() for part in groups])
-        low, high = wilson(share, counts)
+        low, high = np.transpose([_wilson(predictions.target[part]) for part in groups])
         # Rounding may leave a limit on the wrong side of the share by 1e-17.
         errors = [np.maximum(share - low, 0), np.maximum(high - share, 0)]
-        _intervals(axes, style, expected, share, errors)
+        _intervals(axes, styles(results)[name], expected, share, errors)
         largest = max(largest, float(expected.max()), float(high.max()))
         score = ((predicted - predictions.target) ** 2).mean()
         set_panel_title(axes, f"{name}: Brier score {score:.4g}")
-        axes.set_xlabel("predicted probability")
     for axes in panels.values():
         axes.plot([0, 1], [0, 1], color="0.3", linewidth=0.9)
         axes.set(xlim=(-0.03 * largest, 1.05 * largest), ylim=(-0.03 * largest, 1.05 * largest))
         axes.set_box_aspect(1)
-    label_y(panels, "share of positives")
+    label_panels(panels, "predicted probability", "share of positives")
     return figure
+
+
+def _wilson(labels: np.ndarray) -> tuple[float, float]:
+    """Wilson's 95 % interval of the share of ones; that of 0 of n does not shrink to a point."""
+    interval = binomtest(int(labels.sum()), len(labels)).proportion_ci(method="wilson")
+    return interval.low, interval.high
 
 
 def largest_changes(results: Results, predictions: Predictions, arm: str) -> bytes | None:
@@ -171,7 +172,7 @@ def largest_changes(results: Results, predictions: Predictions, arm: str) -> byt
 
     None if neither has a SMILES, or if there is no baseline to differ from.
     """
-    baseline = results["baseline"]
+    baseline = results.baseline
     if not any(predictions.smiles) or not {arm, baseline} <= predictions.arms.keys():
         return None
     changes = predictions.errors(arm) - predictions.errors(baseline)
@@ -180,7 +181,7 @@ def largest_changes(results: Results, predictions: Predictions, arm: str) -> byt
     for place in order:
         columns = (changes, predictions.target, predictions.arms[baseline], predictions.arms[arm])
         change, true, before, after = (float(column[place]) for column in columns)
-        known = f"{true:g}" if results["task"]["kind"] == "binary" else _short(true)
+        known = f"{true:g}" if results.task.kind == "binary" else _short(true)
         legends.append(
             f"{predictions.numbers[place]}: true {known}, "
             f"{'better' if change < 0 else 'worse'} by {_short(abs(change))}\n"
@@ -203,26 +204,6 @@ def _tenths(x: np.ndarray) -> np.ndarray:
     return np.unique(np.searchsorted(edges, x, side="left"), return_inverse=True)[1]
 
 
-def _binned_mean(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of x and of y in each tenth by x."""
-    group = _tenths(x)
-    counts = np.bincount(group)
-    return np.bincount(group, x) / counts, np.bincount(group, y) / counts
-
-
-def _size_groups(atoms: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Tenths by size: group of each molecule, and labels."""
-    group = _tenths(atoms)
-    labels = []
-    for one in range(group.max() + 1):
-        sizes = atoms[group == one]
-        low, high = int(sizes.min()), int(sizes.max())
-        labels.append(
-            f"{low} to {high}\n({len(sizes)})" if high > low else f"{low}\n({len(sizes)})"
-        )
-    return group, labels
-
-
 def _draw_groups(
     axes: Axes, places: np.ndarray, style: Style, values: np.ndarray, group: np.ndarray
 ) -> None:
@@ -237,21 +218,9 @@ def _draw_groups(
 def _intervals(axes: Axes, style: Style, x: ArrayLike, y: ArrayLike, errors: ArrayLike) -> None:
     """Draw points with the distances to the ends of their intervals, of both or of each end."""
     axes.errorbar(
-        x,
-        y,
-        errors,
-        fmt=style.marker,
-        color=style.colour,
-        markersize=5,
-        capsize=2.5,
-        linewidth=1.1,
+        x, y, errors, fmt=style.marker, color=style.colour, markersize=5, capsize=2.5, linewidth=1.1
     )
 
 
 def _short(value: float) -> str:
     return f"{value:.2f}" if 0.01 <= abs(value) < 1000 or value == 0 else f"{value:.2g}"
-
-
-def _unit(results: Results) -> str:
-    unit = str(results["task"]["units"][0])
-    return f" ({unit})" if unit else ""

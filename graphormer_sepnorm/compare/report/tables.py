@@ -2,80 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import math
 
 import numpy as np
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, brier_score_loss
 
 from graphormer_sepnorm.compare.embeddings import OUTPUT
+from graphormer_sepnorm.compare.factors import factor_effects
 from graphormer_sepnorm.compare.model_geometry import ATOMS, GRAPH_TOKEN
 from graphormer_sepnorm.compare.paper import in_words
 from graphormer_sepnorm.compare.predictions import Predictions
 from graphormer_sepnorm.compare.report.blocks import Table
-from graphormer_sepnorm.compare.report.data import (
-    Results,
-    arm_names,
-    arm_of,
-    at_layer,
-    baselines_of,
-    geometry_of,
-    made_comparisons,
-    values_of,
-)
-from graphormer_sepnorm.compare.report.text import (
+from graphormer_sepnorm.compare.report.numbers import (
     NONE,
-    arm_label,
-    decimals_of,
+    Metric,
+    count,
+    in_unit,
     interval,
-    metric_name,
     number,
     p_value,
     percent,
-    sign_flip,
     signed,
     spread,
 )
+from graphormer_sepnorm.compare.report.text import arm_label, cautions, sign_flip
 from graphormer_sepnorm.compare.report.verdict import verdict
+from graphormer_sepnorm.compare.results_file import Results
+from graphormer_sepnorm.compare.roc_statistics import AreaTests
+from graphormer_sepnorm.compare.statistics import CONFIDENCE, PairedErrors
+
+_LEVEL = f"{100 * CONFIDENCE:g} % interval"
 
 
 def arms_table(results: Results) -> Table:
     """What each arm is, and its metric over the seeds."""
-    decimals, metric = decimals_of(results), f"{metric_name(results)}{_in_unit(results)}"
-    rows = []
-    for name in arm_names(results):
-        arm = arm_of(results, name)
-        options = ", ".join(f"{key}={value}" for key, value in arm["options"].items())
-        parameters = arm.get("parameters")
-        rows.append(
-            [
-                arm_label(results, name),
-                options or "as configured",
-                number(parameters, 0),
-                spread(values_of(results, name, "validation"), decimals),
-                spread(values_of(results, name, "test"), decimals),
-            ]
-        )
-    simple = baselines_of(results)
-    rows += [
+    metric = Metric.of(results)
+    rows = [
         [
-            one["name"],
-            NONE,
-            NONE,
-            number(one["validation"], decimals),
-            number(one["test"], decimals),
+            arm_label(results, arm),
+            ", ".join(f"{key}={value}" for key, value in arm.options.items()) or "as configured",
+            number(arm.parameters, 0),
+            *(spread(arm.values(part), metric.decimals) for part in ("validation", "test")),
         ]
-        for one in simple
+        for arm in results.arms
     ]
-    beside = ""
-    if simple:
-        beside = " Below the arms: simple models on the same split."
-        left_out = results.get("baselines_left_out")
-        beside += f" {left_out}" if left_out else ""
+    rows += [
+        [one.name, NONE, NONE, *(number(x, metric.decimals) for x in (one.validation, one.test))]
+        for one in results.baselines
+    ]
+    beside = " Below the arms: simple models on the same split." if results.baselines else ""
+    if results.baselines and results.baselines_left_out:
+        beside += f" {results.baselines_left_out}"
     return Table(
-        f"The arms. Mean ± standard deviation over the seeds; {results['better']} is better. "
-        f"{results['baseline']} is the baseline.{beside}",
-        ["arm", "options", "parameters", f"validation {metric}", f"test {metric}"],
+        f"The arms. Mean ± standard deviation over the seeds; {results.better} is better. "
+        f"{results.baseline} is the baseline.{beside}",
+        ["arm", "options", "parameters", f"validation {metric.label}", f"test {metric.label}"],
         rows,
         labels=2,
     )
@@ -83,111 +64,140 @@ def arms_table(results: Results) -> Table:
 
 def seeds_table(results: Results) -> Table:
     """The metric of each run; the state of one that is not finished."""
-    decimals = decimals_of(results)
+    metric = Metric.of(results)
     rows = []
-    for name in arm_names(results):
-        runs = {run["seed"]: run for run in arm_of(results, name)["runs"]}
+    for arm in results.arms:
+        runs = {run.seed: run for run in arm.runs}
         for part in ("validation", "test"):
-            cells = [_cell(runs.get(seed), part, decimals) for seed in results["seeds"]]
-            rows.append([f"{name}, {part}", *cells])
-    return Table(
-        f"{metric_name(results)}{_in_unit(results)} of each run.",
-        ["arm", *(f"seed {seed}" for seed in results["seeds"])],
-        rows,
-    )
-
-
-def _cell(run: dict[str, Any] | None, part: str, decimals: int) -> str:
-    if run is None:
-        return "missing"
-    return number(run[part], decimals) if run["status"] == "finished" else run["status"]
+            cells = [
+                number(getattr(runs[seed], part), metric.decimals)
+                if runs[seed].status == "finished"
+                else runs[seed].status
+                for seed in results.seeds
+            ]
+            rows.append([f"{arm.name}, {part}", *cells])
+    header = ["arm", *(f"seed {seed}" for seed in results.seeds)]
+    return Table(f"{metric.label} of each run.", header, rows)
 
 
 def differences_table(results: Results) -> Table | None:
     """The paired differences to the baseline."""
-    decimals, rows = decimals_of(results), []
-    for one in made_comparisons(results):
-        for part in ("test", "validation"):
-            difference = one.get(part)
-            if not difference:
+    metric, rows = Metric.of(results), []
+    for one in results.made:
+        for part, difference in (("test", one.test), ("validation", one.validation)):
+            if difference is None:
                 continue
-            test, seeds = part == "test", str(difference["seeds"])
-            paper = one.get("paper_relative_percent") if test else None
+            of_test, seeds = part == "test", str(difference.seeds)
+            adjusted = f"{p_value(one.holm_p)} ({p_value(one.smallest_holm_p)})"
             rows.append(
                 [
-                    f"{one['arm']}, {part}",
-                    seeds if len(results["seeds"]) == difference["seeds"] else f"{seeds} (partial)",
-                    signed(difference["mean"], decimals),
-                    interval(difference["low"], difference["high"], decimals),
-                    percent(difference["relative_percent"]),
-                    percent(paper),
-                    f"{p_value(difference['p_value'])} ({p_value(difference['smallest_p'])})",
-                    f"{p_value(one['holm_p'])} ({p_value(one['smallest_holm_p'])})"
-                    if test
-                    else NONE,
-                    verdict(results, one) if test else NONE,
+                    f"{one.arm}, {part}",
+                    seeds if len(results.seeds) == difference.seeds else f"{seeds} (partial)",
+                    signed(difference.mean, metric.decimals),
+                    interval(difference.low, difference.high, metric.decimals),
+                    percent(difference.relative_percent),
+                    percent(one.paper_relative_percent if of_test else math.nan),
+                    f"{p_value(difference.p_value)} ({p_value(difference.smallest_p)})",
+                    adjusted if of_test else NONE,
+                    verdict(results, one) if of_test else NONE,
                 ]
             )
     if not rows:
         return None
-    quotable = any(one.get("paper_relative_percent") for one in made_comparisons(results))
-    said = in_words(results["dataset"]) if quotable else None
-    quoted = (
-        f" The paper reports {said} for this data set: single numbers, of a variant of SepNorm "
-        "that it does not name."
-        if said
-        else ""
-    )
+    quoted = ""
+    if not all(math.isnan(one.paper_relative_percent) for one in results.made):
+        quoted = (
+            f" The paper reports {in_words(results.dataset)} for this data set: single numbers, of "
+            "a variant of SepNorm that it does not name."
+        )
     return Table(
-        f"Difference to {results['baseline']}, arm minus baseline, paired by seed: t interval over "
+        f"Difference to {results.baseline}, arm minus baseline, paired by seed: t interval over "
         f"the seeds and two-sided {sign_flip(results)} p; in brackets the smallest p that this "
         f"number of seeds allows.{quoted}",
         [
-            "arm",
-            "seeds",
-            f"difference{_in_unit(results)}",
-            _level(results),
-            "relative",
-            "paper",
-            "p (smallest)",
-            "Holm's p (smallest)",
-            "verdict",
+            *("arm", "seeds", f"difference{in_unit(metric.unit)}", _LEVEL, "relative", "paper"),
+            *("p (smallest)", "Holm's p (smallest)", "verdict"),
         ],
         rows,
     )
 
 
-def _in_unit(results: Results) -> str:
-    return f" ({results['unit']})" if results["unit"] else ""
+def factors_table(results: Results) -> Table | None:
+    """The effects of the norms' factors, where the arms form a factorial."""
+    metric = Metric.of(results)
+    rows = [
+        [
+            one.name,
+            str(difference.seeds),
+            signed(difference.mean, metric.decimals),
+            interval(difference.low, difference.high, metric.decimals),
+            f"{p_value(difference.p_value)} ({p_value(difference.smallest_p)})",
+            p_value(one.holm_p),
+        ]
+        for one in factor_effects(results)
+        for difference in (one.difference,)
+    ]
+    if not rows:
+        return None
+    return Table(
+        f"Effects on the test {metric.name}, paired by seed, {results.better} is better: t "
+        "interval over the seeds and two-sided sign-flip p, in brackets the smallest that this "
+        "number of seeds allows; Holm's p is over all effects.",
+        ["effect", "seeds", f"change{in_unit(metric.unit)}", _LEVEL, "p (smallest)", "Holm's p"],
+        rows,
+    )
 
 
-def _of_target(results: Results) -> str:
-    """Which target is meant, where there are several."""
-    targets = results["task"]["targets"]
-    return f" for {targets[0]}, the first of {len(targets)} targets" if len(targets) > 1 else ""
-
-
-def _level(results: Results) -> str:
-    return f"{100 * made_comparisons(results)[0]['test']['confidence']:g} % interval"
+def paper_table(results: Results) -> Table:
+    """Each arm with its metric, its difference to the baseline and the p-values, for a paper."""
+    metric, unit = Metric.of(results), in_unit(Metric.of(results).unit)
+    rows = []
+    for arm in results.arms:
+        difference, ps = NONE, (NONE, NONE)
+        for one in results.made:
+            if one.arm == arm.name and (test := one.test):
+                ends = interval(test.low, test.high, metric.decimals)
+                difference = f"{signed(test.mean, metric.decimals)} [{ends}]"
+                ps = p_value(test.p_value), p_value(one.holm_p)
+        values = (spread(arm.values(part), metric.decimals) for part in ("validation", "test"))
+        rows.append([arm_label(results, arm), number(arm.parameters, 0), *values, difference, *ps])
+    for simple in results.baselines:
+        values = (number(x, metric.decimals) for x in (simple.validation, simple.test))
+        rows.append([simple.name, NONE, *values, NONE, NONE, NONE])
+    finished = [len(arm.values("test")) for arm in results.arms]
+    most = count(max(finished), "seed")
+    seeds = most if len(set(finished)) == 1 else f"{min(finished)} to {most}"
+    partial = "" if results.complete else "PARTIAL RESULTS. "
+    text = (
+        f"{partial}{metric.name} on {results.dataset} ({results.better} is better), mean ± SD over "
+        f"{seeds}; difference to {results.baseline}, paired by seed, with its t interval; "
+        f"{sign_flip(results)} p, plain and with Holm's correction."
+    )
+    return Table(
+        " ".join([text, *cautions(results)]),
+        [
+            *("Arm", "Parameters", f"Validation{unit}", f"Test{unit}"),
+            *(f"Difference [95 %]{unit}", "p", "p (Holm)"),
+        ],
+        rows,
+    )
 
 
 def molecules_table(results: Results) -> Table | None:
     """The paired test over molecules of a regression."""
-    decimals, rows = decimals_of(results), []
-    for one in made_comparisons(results):
-        errors = one.get("per_molecule")
-        if errors and "improved" in errors:
-            rows.append(
-                [
-                    one["arm"],
-                    number(errors["molecules"], 0),
-                    signed(errors["mean"], decimals),
-                    interval(errors["low"], errors["high"], decimals),
-                    p_value(errors["p_value"]),
-                    number(100 * errors["improved"], 1) + " %",
-                    number(100 * errors["worsened"], 1) + " %",
-                ]
-            )
+    decimals = Metric.of(results).decimals
+    rows = [
+        [
+            one.arm,
+            number(errors.molecules, 0),
+            signed(errors.mean, decimals),
+            interval(errors.low, errors.high, decimals),
+            p_value(errors.p_value),
+            *(f"{number(100 * share, 1)} %" for share in (errors.improved, errors.worsened)),
+        ]
+        for one in results.made
+        if isinstance(errors := one.per_molecule, PairedErrors)
+    ]
     if not rows:
         return None
     return Table(
@@ -195,48 +205,52 @@ def molecules_table(results: Results) -> Table | None:
         "runs of an arm (not the error of their averaged predictions, which the figures show); "
         "sign-flip p over molecules. Conditional on these models: it says whether they differ on "
         "molecules like these, not whether the next training would.",
-        ["arm", "molecules", "mean change", _level(results), "p", "improved", "worsened"],
+        ["arm", "molecules", "mean change", _LEVEL, "p", "improved", "worsened"],
         rows,
     )
 
 
 def areas_table(results: Results) -> Table | None:
     """The paired tests over molecules of a classification."""
-    rows, known = [], []
-    for one in made_comparisons(results):
-        tests = one.get("per_molecule") or {}
-        for key, name in (("delong", "DeLong"), ("bootstrap", "stratified paired bootstrap")):
-            area = tests.get(key)
-            if area:
-                known.append(tests)
-                rows.append(
-                    [
-                        f"{one['arm']}, {name}",
-                        number(area["auc_a"], 4),
-                        number(area["auc_b"], 4),
-                        signed(100 * area["difference"], 2),
-                        interval(100 * area["low"], 100 * area["high"], 2)
-                        if area["low"] is not None
-                        else NONE,
-                        p_value(area["p_value"]),
-                    ]
-                )
-    if not rows:
+    tests = {
+        one.arm: one.per_molecule for one in results.made if isinstance(one.per_molecule, AreaTests)
+    }
+    if not tests:
         return None
-    positives = known[0]["positives"]
-    deviation = known[0]["standard_error"]  # undefined with one molecule in a class
-    spread = ""
-    if deviation is not None:
-        spread = f": one area has a standard error of {number(100 * deviation, 1)} points"
+    rows = [
+        [
+            f"{arm}, {name}",
+            number(area.auc_a, 4),
+            number(area.auc_b, 4),
+            signed(100 * area.difference, 2),
+            interval(100 * area.low, 100 * area.high, 2),
+            p_value(area.p_value),
+        ]
+        for arm, of_arm in tests.items()
+        for name, area in (
+            ("DeLong", of_arm.delong),
+            ("stratified paired bootstrap", of_arm.bootstrap),
+        )
+    ]
+    first = next(iter(tests.values()))
+    deviation = ""
+    if not math.isnan(first.standard_error):  # undefined with one molecule in a class
+        points = number(100 * first.standard_error, 1)
+        deviation = f": one area has a standard error of {points} points"
     return Table(
         f"ROC-AUC of the seed-averaged probabilities{_of_target(results)} (an ensemble, so not the "
-        "mean of the runs), "
-        "paired by molecule. Conditional on these models: it says whether they differ on molecules "
-        "like these, not whether the next training would. "
-        f"{positives:,} positive{'s' * (positives != 1)}{spread}.",
-        ["arm, test", results["baseline"], "arm", "points", _level(results), "p"],
+        "mean of the runs), paired by molecule. Conditional on these models: it says whether they "
+        "differ on molecules like these, not whether the next training would. "
+        f"{count(first.positives, 'positive')}{deviation}.",
+        ["arm, test", results.baseline, "arm", "points", _LEVEL, "p"],
         rows,
     )
+
+
+def _of_target(results: Results) -> str:
+    """Which target is meant, where there are several."""
+    targets = results.task.targets
+    return f" for {targets[0]}, the first of {len(targets)} targets" if len(targets) > 1 else ""
 
 
 def precision_table(predictions: Predictions) -> Table | None:
@@ -252,7 +266,7 @@ def precision_table(predictions: Predictions) -> Table | None:
             [
                 name,
                 number(float(average_precision_score(positive, scores)), 4),
-                number(float(((scores - predictions.target) ** 2).mean()), 4),
+                number(float(brier_score_loss(positive, scores)), 4),
             ]
             for name, scores in predictions.arms.items()
         ],
@@ -261,56 +275,57 @@ def precision_table(predictions: Predictions) -> Table | None:
 
 def cost_table(results: Results) -> Table:
     """What each arm costs: parameters, time, throughput; and its difference to the baseline."""
-    rows = []
-    baseline = results["baseline"]
-    base_step = values_of(results, baseline, "ms_per_step")
-    base_parameters = arm_of(results, baseline).get("parameters")
-    for name in arm_names(results):
-        step = values_of(results, name, "ms_per_step")
-        parameters = arm_of(results, name).get("parameters")
-        more_parameters, slower = NONE, NONE
-        if name != baseline and parameters is not None and base_parameters is not None:
-            more_parameters = signed(parameters - base_parameters, 0)
-        if name != baseline and len(step) and len(base_step):
-            slower = signed(float(step.mean() - base_step.mean()), 1)
+    baseline, rows = results.arms[0], []
+    for arm in results.arms:
+        step, more, slower = arm.values("ms_per_step"), math.nan, math.nan
+        if arm is not baseline:
+            more = arm.parameters - baseline.parameters
+            slower = _mean(step) - _mean(baseline.values("ms_per_step"))
         rows.append(
             [
-                arm_label(results, name),
-                more_parameters,
+                arm_label(results, arm),
+                signed(more, 0),
                 spread(step, 1),
-                slower,
-                spread(values_of(results, name, "graphs_per_second"), 1),
-                _mean(values_of(results, name, "training_seconds"), 60),
-                _mean(values_of(results, name, "seconds"), 60),
-                _mean(values_of(results, name, "epochs")),
-                _mean(values_of(results, name, "steps")),
+                signed(slower, 1),
+                spread(arm.values("graphs_per_second"), 1),
+                number(_mean(arm.values("training_seconds")) / 60, 1),
+                number(_mean(arm.values("seconds")) / 60, 1),
+                number(_mean(arm.values("epochs")), 0),
+                number(_mean(arm.values("steps")), 0),
             ]
         )
     return Table(
-        f"Cost per run, mean over the seeds (± standard deviation); differences are to {baseline}. "
-        "Runs that shared a machine slowed each other down.",
+        f"Cost per run, mean over the seeds (± standard deviation); differences are to "
+        f"{results.baseline}. Runs that shared a machine slowed each other down.",
         [
-            "arm",
-            "extra parameters",
-            "ms per step",
-            "extra ms",
-            "graphs per second",
-            "training, min",
-            "in all, min",
-            "epochs",
-            "steps",
+            *("arm", "extra parameters", "ms per step", "extra ms", "graphs per second"),
+            *("training, min", "in all, min", "epochs", "steps"),
         ],
         rows,
     )
 
 
-def _mean(values: np.ndarray, unit: float = 1) -> str:
-    return number(float(values.mean()) / unit, 1 if unit > 1 else 0) if len(values) else NONE
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else math.nan
 
 
 def geometry_table(results: Results) -> Table | None:
     """The geometry at the output."""
-    rows = list(_geometry_rows(results))
+    columns = (
+        *(("uniformity", 2), ("effective_rank", 1), ("effective_rank_centred", 1)),
+        ("cosine_to_atoms", 3),
+    )
+    rows = []
+    for arm in results.arms:
+        for what, title in ((GRAPH_TOKEN, "[CLS]"), (ATOMS, "atoms")):
+            found = (run.cloud(OUTPUT, what) for run in arm.analysed)
+            clouds = [cloud for cloud in found if cloud]
+            if clouds:
+                cells = (
+                    spread([x for one in clouds if not math.isnan(x := getattr(one, name))], digits)
+                    for name, digits in columns
+                )
+                rows.append([f"{arm.name}, {title}", *cells])
     if not rows:
         return None
     return Table(
@@ -318,18 +333,3 @@ def geometry_table(results: Results) -> Table | None:
         ["arm", "uniformity", "effective rank", "effective rank, centred", "cosine to atoms"],
         rows,
     )
-
-
-def _geometry_rows(results: Results) -> Iterator[list[str]]:
-    keys = ("uniformity", 2), ("effective_rank", 1), ("effective_rank_centred", 1)
-    for name in arm_names(results):
-        for what, title in ((GRAPH_TOKEN, "[CLS]"), (ATOMS, "atoms")):
-            entries = [at_layer(run, OUTPUT, what) for run in geometry_of(results, name)]
-            if any(entries):
-                yield [
-                    f"{name}, {title}",
-                    *(
-                        spread([one[key] for one in entries if one.get(key) is not None], decimals)
-                        for key, decimals in (*keys, ("cosine_to_atoms", 3))
-                    ),
-                ]

@@ -1,4 +1,4 @@
-"""The words of a report: the answer in one sentence, what to hold against it, and numbers as text.
+"""The words of a report: the answer in one sentence, and what to hold against it.
 
 A difference is always arm minus baseline, in the metric's unit.
 """
@@ -7,119 +7,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
-from graphormer_sepnorm.compare.report.data import (
-    Results,
-    arm_names,
-    baselines_of,
-    made_comparisons,
-    runs_of,
-    unfinished_runs,
-    values_of,
+from graphormer_sepnorm.compare.arm_comparisons import ArmComparison
+from graphormer_sepnorm.compare.factors import FactorEffect, factor_effects
+from graphormer_sepnorm.compare.report.numbers import (
+    Metric,
+    count,
+    interval,
+    p_value,
+    percent,
+    signed,
+    spread,
 )
-from graphormer_sepnorm.compare.report.verdict import (
-    SIGNIFICANT,
-    agreeing_seeds,
-    rule,
-    seeds_needed,
-    verdict,
-)
-from graphormer_sepnorm.compare.statistics import EXACT_UP_TO, mean_sd
-from graphormer_sepnorm.training.report import METRIC_NAMES, format_table
+from graphormer_sepnorm.compare.report.verdict import SIGNIFICANT, rule, seeds_needed, verdict
+from graphormer_sepnorm.compare.results_file import ArmResult, Results
+from graphormer_sepnorm.compare.statistics import EXACT_UP_TO
+from graphormer_sepnorm.training.report import format_table
 
-MINUS = "\N{MINUS SIGN}"
-NONE = "\N{EN DASH}"
 # With more, the arms whose effect is not resolved share one sentence.
 FEW_ARMS = 3
-
-Difference = dict[str, Any]
-
-
-def metric_name(results: Results) -> str:
-    """``MAE``, ``AUROC`` or whatever the metric is called."""
-    return METRIC_NAMES.get(results["metric"], str(results["metric"]))
-
-
-def unit_of(results: Results) -> str:
-    """The unit of the metric, to be put behind a number: a blank first, or nothing at all."""
-    return f" {results['unit']}" if results["unit"] else ""
-
-
-def decimals_of(results: Results) -> int:
-    """How many decimals show four digits of the largest value of the metric."""
-    values = [
-        abs(value)
-        for name in arm_names(results)
-        for key in ("validation", "test")
-        for value in values_of(results, name, key)
-        if value
-    ]
-    return min(8, max(0, 3 - math.floor(math.log10(max(values))))) if values else 4
-
-
-def number(value: float | None, decimals: int) -> str:
-    """A number with so many decimals; a dash if there is none."""
-    if value is None or not math.isfinite(value):
-        return NONE
-    text = f"{value:,.{decimals}f}"
-    negative = text.startswith("-") and text.strip("-0.,") != ""
-    return (MINUS if negative else "") + text.lstrip("-")
-
-
-def signed(value: float | None, decimals: int) -> str:
-    """A difference, with its sign."""
-    text = number(value, decimals)
-    return f"+{text}" if text[0].isdigit() and text.strip("0.,") else text
-
-
-def interval(low: float | None, high: float | None, decimals: int) -> str:
-    """Both ends with their signs; a dash if there is none."""
-    if low is None or high is None:
-        return NONE
-    return f"{signed(low, decimals)} to {signed(high, decimals)}"
-
-
-def p_value(value: float | None) -> str:
-    """A p-value with three decimals, a small one with its first digit, or ``< 0.0001``."""
-    if value is None:
-        return NONE
-    if value < 1e-4:
-        return "< 0.0001"
-    return f"{value:.3f}".rstrip("0").rstrip(".") if value >= 0.001 else f"{value:.4f}"
-
-
-def plain(text: str) -> str:
-    """Text for a terminal that shows ASCII only."""
-    for sign, ours in ((MINUS, "-"), (NONE, "-"), ("±", "+/-")):
-        text = text.replace(sign, ours)
-    return text.encode("ascii", "replace").decode()
-
-
-def percent(value: float | None, decimals: int = 1) -> str:
-    """A relative change."""
-    text = signed(value, decimals)
-    return text if text == NONE else f"{text} %"
-
-
-def spread(values: Any, decimals: int) -> str:
-    """Mean and standard deviation; one value has no standard deviation."""
-    if not len(values):
-        return NONE
-    mean, sd = mean_sd(values)
-    return f"{number(mean, decimals)} ± {number(sd, decimals)}"
-
-
-def count(items: int, what: str) -> str:
-    """``1 seed``, ``3 seeds``."""
-    return f"{items:,} {what}" if items == 1 else f"{items:,} {what}s"
 
 
 def title_of(results: Results) -> str:
     """What is compared with what, on which data."""
-    baseline, *others = arm_names(results)
+    others = [arm.name for arm in results.arms[1:]]
     arms = " and ".join(others) if len(others) <= FEW_ARMS else count(len(others), "arm")
-    return f"{f'{arms} against ' if others else ''}{baseline} on {results['dataset']}"
+    return f"{f'{arms} against ' if others else ''}{results.baseline} on {results.dataset}"
+
+
+def arm_label(results: Results, arm: ArmResult) -> str:
+    """The name of an arm; with what it lacks, if it is not complete."""
+    wanted, finished = len(results.seeds), len(arm.finished)
+    return arm.name if finished == wanted else f"{arm.name} (partial: {finished} of {wanted} seeds)"
 
 
 def answers(results: Results) -> list[str]:
@@ -127,29 +46,25 @@ def answers(results: Results) -> list[str]:
 
     Of many arms, those that are not resolved are named together.
     """
-    comparisons = made_comparisons(results)
-    if comparisons:
-        open_ones = [one for one in comparisons if verdict(results, one) == "not resolved"]
-        together = len(comparisons) > FEW_ARMS and len(open_ones) > 1
-        told = [one for one in comparisons if one not in open_ones or not together]
+    if results.made:
+        open_ones = [one for one in results.made if verdict(results, one) == "not resolved"]
+        together = len(results.made) > FEW_ARMS and len(open_ones) > 1
+        told = [one for one in results.made if one not in open_ones or not together]
         texts = [_answer(results, one) for one in told]
         if together:
             texts.append(
-                f"Not resolved for {len(open_ones)} of {count(len(comparisons), 'arm')} against "
-                f"{open_ones[0]['baseline']}: {', '.join(one['arm'] for one in open_ones)}. Their "
+                f"Not resolved for {len(open_ones)} of {count(len(results.made), 'arm')} against "
+                f"{results.baseline}: {', '.join(one.arm for one in open_ones)}. Their "
                 "differences, and their intervals if there are several seeds, are in Table 2."
             )
-        if results["complete"]:
-            return texts
-        return [f"So far: {_continued(text)}" for text in texts]
-    decimals, unit = decimals_of(results), unit_of(results)
-    finished = [name for name in arm_names(results) if len(values_of(results, name, "test"))]
-    if len(arm_names(results)) > 1 or not finished:
+        return texts if results.complete else [f"So far: {_continued(text)}" for text in texts]
+    tested = [arm for arm in results.arms if len(arm.values("test"))]
+    if len(results.arms) > 1 or not tested:
         return ["No answer yet: no seed is finished under both the baseline and another arm."]
-    values = values_of(results, finished[0], "test")
+    metric, values = Metric.of(results), tested[0].values("test")
     return [
-        f"Nothing to compare: {finished[0]} is the only arm. Its test {metric_name(results)} is "
-        f"{spread(values, decimals)}{unit} over {count(len(values), 'seed')}."
+        f"Nothing to compare: {tested[0].name} is the only arm. Its test {metric.name} is "
+        f"{spread(values, metric.decimals)}{metric.unit} over {count(len(values), 'seed')}."
     ]
 
 
@@ -158,152 +73,139 @@ def _continued(sentence: str) -> str:
     return f"not{sentence[3:]}" if sentence.startswith("Not ") else sentence
 
 
-def _answer(results: Results, comparison: dict[str, Any]) -> str:
-    decimals, unit = decimals_of(results), unit_of(results)
-    test, arm, baseline = comparison["test"], comparison["arm"], comparison["baseline"]
-    change = f"{signed(test['mean'], decimals)}{unit}"
-    if results["metric"] == "auroc":
-        change += f" ({signed(100 * test['mean'], decimals - 2)} points)"
-    values = f"{number(test['baseline_mean'], decimals)}{unit} to " + (
-        f"{number(test['treatment_mean'], decimals)}{unit}"
-    )
-    relative = percent(test["relative_percent"])
-    ends = interval(test["low"], test["high"], decimals) + unit
-    level = f"{100 * test['confidence']:g} % interval"
-    seeds = count(test["seeds"], "paired seed")
-    metric = f"test {metric_name(results)}"
-    better = f"{results['better']} is better"
-    several = len(made_comparisons(results)) > 1
-    p = (
-        f"Holm's p over the arms {p_value(comparison['holm_p'])}"
-        if several
-        else (f"p {p_value(comparison['holm_p'])}")
-    )
+def _answer(results: Results, comparison: ArmComparison) -> str:
+    metric, test = Metric.of(results), comparison.test
+    assert test is not None
+    arm, baseline = comparison.arm, comparison.baseline
+    change = metric.change(test.mean)
+    if results.metric == "auroc":
+        change += f" ({signed(100 * test.mean, metric.decimals - 2)} points)"
+    values = f"{metric.value(test.baseline_mean)} to {metric.value(test.treatment_mean)}"
+    level = f"{100 * test.confidence:g} % interval"
+    ends = f"{level} of {interval(test.low, test.high, metric.decimals)}{metric.unit}"
+    context = f"{percent(test.relative_percent)}; {results.better} is better"
+    over = "Holm's p over the arms" if len(results.made) > 1 else "p"
+    p = f"{over} {p_value(comparison.holm_p)}"
+    seeds = count(test.seeds, "paired seed")
     said = verdict(results, comparison)
     if said in ("better", "worse"):
         return (
-            f"{arm} is {said} than {baseline}: the {metric} goes "
-            f"from {values}, a change of {change} with a {level} of {ends} over {seeds} "
-            f"({relative}; {better}; {p})."
+            f"{arm} is {said} than {baseline}: the test {metric.name} goes from {values}, a change "
+            f"of {change} with a {ends} over {seeds} ({context}; {p})."
         )
     if said == "not significant":
-        direction = "lower" if test["mean"] < 0 else "higher"
-        smallest = p_value(comparison["smallest_holm_p"])
-        return (
-            f"Not significant: {arm} has a {direction} {metric} than {baseline} in "
-            f"{agreeing_seeds(results, comparison)} of {count(len(comparison['seeds']), 'seed')}, "
-            f"{values}, a change of {change} whose {level} of {ends} leaves out 0; but {p} is not "
-            f"below {SIGNIFICANT:g} (smallest possible here {smallest}; {relative}; {better})."
+        before, after = results.arm(baseline).tests, results.arm(arm).tests
+        agreeing = sum(
+            math.copysign(1, test.mean) * (after[seed] - before[seed]) > 0
+            for seed in comparison.seeds
         )
-    if test["low"] is None:
+        return (
+            f"Not significant: {arm} has a {'lower' if test.mean < 0 else 'higher'} test "
+            f"{metric.name} than {baseline} in {agreeing} of "
+            f"{count(len(comparison.seeds), 'seed')}, {values}, a change of {change} whose {ends} "
+            f"leaves out 0; but {p} is not below {SIGNIFICANT:g} (smallest possible here "
+            f"{p_value(comparison.smallest_holm_p)}; {context})."
+        )
+    if math.isnan(test.low):
         why = f"there is no {level} with one seed"
-    elif not test["sd"]:
+    elif not test.sd:
         why = "every seed gave the same difference, so that its spread has not been measured"
     else:
-        why = f"the {level} of {ends} includes 0"
+        why = f"the {ends} includes 0"
     return (
-        f"Not resolved: {arm} changes the {metric} of {baseline} by {change} over {seeds}, but "
-        f"{why} ({values}, {relative}; {better}; {p})."
+        f"Not resolved: {arm} changes the test {metric.name} of {baseline} by {change} over "
+        f"{seeds}, but {why} ({values}, {context}; {p})."
     )
 
 
 def beaten_by(results: Results) -> Iterator[str]:
     """What is said if arms do not reach the best of the simple models beside them."""
-    lower = results["better"] == "lower"
-    simple = [one for one in baselines_of(results) if one["comparable"] and one["test"] is not None]
-    means = {
-        name: float(values.mean())
-        for name in arm_names(results)
-        if len(values := values_of(results, name, "test"))
-    }
-    if not simple or not means:
+    sign = 1 if results.better == "lower" else -1
+    simple = [one for one in results.baselines if one.comparable and not math.isnan(one.test)]
+    means = {arm.name: float(arm.values("test").mean()) for arm in results.arms if arm.tests}
+    best = min(simple, key=lambda one: sign * one.test, default=None)
+    losing = [name for name, mean in means.items() if best and sign * mean >= sign * best.test]
+    if best is None or not losing:
         return
-    best = (min if lower else max)(simple, key=lambda one: one["test"])
-    losing = [
-        name
-        for name, mean in means.items()
-        if not (mean < best["test"] if lower else mean > best["test"])
-    ]
-    if not losing:
-        return
-    decimals, unit = decimals_of(results), unit_of(results)
-    several = len(losing) > 1
+    metric, several = Metric.of(results), len(losing) > 1
     if len(losing) == len(means) and several:
         who = "No arm is"
     else:
         who = f"{' and '.join(losing)} {'are' if several else 'is'} not"
-    values = ", ".join(f"{name} {number(means[name], decimals)}{unit}" for name in losing)
+    values = ", ".join(f"{name} {metric.value(means[name])}" for name in losing)
     yield (
-        f"{who} better than {best['name']}, whose test {metric_name(results)} is "
-        f"{number(best['test'], decimals)}{unit} on the same split: {values} (mean over the seeds)."
+        f"{who} better than {best.name}, whose test {metric.name} is {metric.value(best.test)} on "
+        f"the same split: {values} (mean over the seeds)."
     )
 
 
 def summary(results: Results) -> str:
     """What is said on a terminal: the test metric of all, and the answer."""
-    decimals, unit = decimals_of(results), unit_of(results)
-    rows = [
-        (f"  {one['name']}", f"{number(one['test'], decimals)}{unit}")
-        for one in baselines_of(results)
-    ]
-    rows += [
-        (
-            f"  {arm_label(results, name)}",
-            f"{spread(values_of(results, name, 'test'), decimals)}{unit}",
-        )
-        for name in arm_names(results)
-    ]
-    heading = f"test {metric_name(results)}, mean ± standard deviation over the seeds"
-    left_out = [text] if (text := results.get("baselines_left_out")) else []
+    metric = Metric.of(results)
+    rows = [(f"  {one.name}", metric.value(one.test)) for one in results.baselines]
+    for arm in results.arms:
+        values = f"{spread(arm.values('test'), metric.decimals)}{metric.unit}"
+        rows.append((f"  {arm_label(results, arm)}", values))
+    lines = [f"test {metric.name}, mean ± standard deviation over the seeds", format_table(rows)]
+    if results.baselines_left_out:
+        lines.append(results.baselines_left_out)
     said = [*unfinished(results), *answers(results), *beaten_by(results), *cautions(results)]
-    return "\n\n".join(["\n".join([heading, format_table(rows), *left_out]), *said])
+    if effects := factor_effects(results):
+        rows = [(f"  {one.name}", _effect(metric, one)) for one in effects]
+        said.append(f"Factor effects on the test {metric.name}\n{format_table(rows)}")
+    return "\n\n".join(["\n".join(lines), *said])
+
+
+def _effect(metric: Metric, effect: FactorEffect) -> str:
+    difference = effect.difference
+    ends = interval(difference.low, difference.high, metric.decimals)
+    ps = f"p {p_value(difference.p_value)}, Holm's {p_value(effect.holm_p)}"
+    return f"{metric.change(difference.mean)} [{ends}], {ps}"
 
 
 def unfinished(results: Results) -> Iterator[str]:
     """What is said if not all runs are finished."""
-    runs = sum(len(arm["runs"]) for arm in results["arms"])
-    lacking = list(unfinished_runs(results))
-    if lacking or not results["complete"]:
-        states = ", ".join(f"{name} seed {run['seed']} ({run['status']})" for name, run in lacking)
+    runs = [(arm.name, run) for arm in results.arms for run in arm.runs]
+    lacking = [(name, run) for name, run in runs if run.status != "finished"]
+    if lacking or not results.complete:
+        states = ", ".join(f"{name} seed {run.seed} ({run.status})" for name, run in lacking)
         yield (
-            f"Partial results: {runs - len(lacking)} of {runs} runs are finished. "
+            f"Partial results: {len(runs) - len(lacking)} of {len(runs)} runs are finished. "
             + (f"Not finished: {states}. " if states else "")
             + "The numbers will change."
         )
     for name, run in lacking:
-        if run.get("error"):
-            yield f"{name} seed {run['seed']} failed: {run['error']}"
+        if run.error:
+            yield f"{name} seed {run.seed} failed: {run.error}"
 
 
 def sign_flip(results: Results) -> str:
     """How the sign-flip p over seeds was computed."""
-    most = max((one["test"]["seeds"] for one in made_comparisons(results)), default=0)
+    most = max((len(one.seeds) for one in results.made), default=0)
     return "exact sign-flip" if most <= EXACT_UP_TO else "sign-flip (of sampled signs)"
 
 
 def cautions(results: Results) -> Iterator[str]:
     """What has to be known before an answer is quoted: with few seeds, what they cannot show."""
-    comparisons = made_comparisons(results)
-    for one in results["comparisons"]:
-        if one not in comparisons:
+    for one in results.comparisons:
+        if one.test is None:
             yield (
-                f"{one['arm']} is not compared: its {metric_name(results)}, or the baseline's, is "
+                f"{one.arm} is not compared: its {Metric.of(results).name}, or the baseline's, is "
                 "undefined for some seed."
             )
-    few = [one for one in comparisons if one["smallest_holm_p"] >= SIGNIFICANT]
+    few = [one for one in results.made if one.smallest_holm_p >= SIGNIFICANT]
     if few:
-        needed, several = seeds_needed(len(comparisons)), len(comparisons) > 1
-        fewest, most = (end(one["test"]["seeds"] for one in few) for end in (min, max))
+        comparisons = len(results.made)
+        fewest, most = (end(one.test.seeds for one in few if one.test) for end in (min, max))
         seeds = count(most, "seed")
         text = (
-            f"Only {seeds if fewest == most else f'{fewest} to {seeds}'}, fewer than {needed}: "
-            f"whatever the effect, the {sign_flip(results)} p cannot be below "
-            f"{p_value(min(one['test']['smallest_p'] for one in few))}"
+            f"Only {seeds if fewest == most else f'{fewest} to {seeds}'}, fewer than "
+            f"{seeds_needed(comparisons)}: whatever the effect, the {sign_flip(results)} p cannot "
+            f"be below {p_value(min(one.test.smallest_p for one in few if one.test))}"
         )
-        if several:
-            text += f", nor Holm's for {len(comparisons)} arms below " + p_value(
-                min(one["smallest_holm_p"] for one in few)
-            )
+        if comparisons > 1:
+            smallest = p_value(min(one.smallest_holm_p for one in few))
+            text += f", nor Holm's for {comparisons} arms below {smallest}"
         yield (
             f"{text}, so no arm can be called better or worse. The interval takes the differences "
             "to be normal, which so few cannot show."
@@ -312,30 +214,15 @@ def cautions(results: Results) -> Iterator[str]:
 
 def method(results: Results) -> str:
     """How the comparison was made."""
-    several = len(made_comparisons(results))
+    several, targets = len(results.made), len(results.task.targets)
+    name = Metric.of(results).name
+    mean = f"The {name} is the mean over {targets} targets. " if targets > 1 else ""
+    chosen = "loss" if results.selected_on == "validation_loss" else name
+    adjusted = " The intervals are not adjusted for the number of arms, Holm's p-values are."
     return (
         "All arms have the same data, the same seeds and the same options but for those named in "
-        f"the first table. {_tested(results)} Differences are paired: the same seed gives all "
-        "arms the same initial values of the parameters they share and the same order of the data. "
-        f"{rule(several)}"
-        + (
-            " The intervals are not adjusted for the number of arms, Holm's p-values are."
-            if several > 1
-            else ""
-        )
+        f"the first table. {mean}Tested is the checkpoint of each run whose validation {chosen} is "
+        "best. Differences are paired: the same seed gives all arms the same initial values of the "
+        "parameters they share and the same order of the data. "
+        f"{rule(several)}{adjusted if several > 1 else ''}"
     )
-
-
-def _tested(results: Results) -> str:
-    targets = len(results["task"]["targets"])
-    metric = metric_name(results)
-    chosen = "loss" if results.get("selected_on") == "validation_loss" else metric
-    mean = f"The {metric} is the mean over {targets} targets. " if targets > 1 else ""
-    return f"{mean}Tested is the checkpoint of each run whose validation {chosen} is best."
-
-
-def arm_label(results: Results, name: str) -> str:
-    """The name of an arm; with what it lacks, if it is not complete."""
-    wanted = len(results["seeds"])
-    finished = len(runs_of(results, name))
-    return name if finished == wanted else f"{name} (partial: {finished} of {wanted} seeds)"

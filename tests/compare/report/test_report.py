@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import math
 import re
 import statistics
 from html.parser import HTMLParser
@@ -16,26 +17,25 @@ from graphormer_sepnorm.cli.compare import make_report
 from graphormer_sepnorm.compare.report import document
 from graphormer_sepnorm.compare.report.blocks import Heading, Paragraph, Table, to_html, to_markdown
 from graphormer_sepnorm.compare.report.document import write_report
-from graphormer_sepnorm.compare.report.latex import latex, to_latex
-from graphormer_sepnorm.compare.report.tables import arms_table, differences_table
+from graphormer_sepnorm.compare.report.latex import to_latex
+from graphormer_sepnorm.compare.report.numbers import number, p_value, plain, signed
+from graphormer_sepnorm.compare.report.tables import arms_table, differences_table, paper_table
 from graphormer_sepnorm.compare.report.text import (
     answers,
     beaten_by,
     cautions,
     method,
-    number,
-    p_value,
-    plain,
-    signed,
     summary,
     title_of,
 )
 from graphormer_sepnorm.compare.report.verdict import seeds_needed, verdict
 from graphormer_sepnorm.compare.results import runs_are_gone
+from graphormer_sepnorm.compare.results_file import Results
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, write_json
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
+made = Results.from_plain
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +55,18 @@ def values(tmp_path_factory):
     return regression(tmp_path_factory.mktemp("values"), molecules=50)
 
 
-def with_test(results: dict, holm_p: float = 1 / 32, **changes: object) -> dict:
-    """Results with one comparison only, as of six seeds, some of it changed."""
+def with_test(
+    results: dict, holm_p: float = 1 / 32, resolved: bool | None = None, **changes: object
+) -> dict:
+    """Results with one comparison only, as of six seeds, some of it changed.
+
+    Where it is said whether the difference is resolved, an interval about 0.1 goes with it.
+    """
     results = copy.deepcopy(results)
     results["comparisons"] = results["comparisons"][:1]
     results["comparisons"][0] |= {"holm_p": holm_p, "smallest_holm_p": 1 / 32}
-    results["comparisons"][0]["test"] |= changes
+    interval = {} if resolved is None else {"low": 0.05 if resolved else -0.05, "high": 0.15}
+    results["comparisons"][0]["test"] |= interval | changes
     return results
 
 
@@ -92,9 +98,8 @@ def test_the_answer_when_it_is_resolved(values):
         treatment_mean=0.4543,
         seeds=3,
         relative_percent=-4.479,
-        resolved=True,
     )
-    (text,) = answers(results)
+    (text,) = answers(made(results))
     assert text == (
         f"sepnorm is better than sharenorm: the test MAE goes from 0.4756 to 0.4543, a change of "
         f"{MINUS}0.0213 with a 95 % interval of {MINUS}0.0325 to {MINUS}0.0101 over 3 paired seeds "
@@ -105,9 +110,9 @@ def test_the_answer_when_it_is_resolved(values):
 def test_the_answer_when_it_is_not_significant(values):
     """The interval leaves out 0, and so few seeds cannot make Holm's p small."""
     changes = {"mean": -0.0213, "low": -0.0325, "high": -0.0101, "relative_percent": -4.479}
-    changes |= {"baseline_mean": 0.4756, "treatment_mean": 0.4543, "resolved": True}
+    changes |= {"baseline_mean": 0.4756, "treatment_mean": 0.4543}
     results = with_test(values, holm_p=0.0625, **changes)
-    (text,) = answers(results)
+    (text,) = answers(made(results))
     assert text == (
         "Not significant: sepnorm has a lower test MAE than sharenorm in 3 of 3 seeds, 0.4756 to "
         f"0.4543, a change of {MINUS}0.0213 whose 95 % interval of {MINUS}0.0325 to {MINUS}0.0101 "
@@ -116,8 +121,9 @@ def test_the_answer_when_it_is_not_significant(values):
     )
     runs = results["arms"][1]["runs"]
     runs[0]["test"] = results["arms"][0]["runs"][0]["test"] + 0.1
-    assert "in 2 of 3 seeds" in answers(results)[0]
-    assert answers({**results, "complete": False})[0].startswith("So far: not significant: sepnorm")
+    assert "in 2 of 3 seeds" in answers(made(results))[0]
+    (text,) = answers(made({**results, "complete": False}))
+    assert text.startswith("So far: not significant: sepnorm")
 
 
 @pytest.mark.parametrize(
@@ -134,16 +140,15 @@ def test_the_answer_when_it_is_not_significant(values):
 )
 def test_one_rule_decides_what_is_said(values, resolved, holm_p, mean, said):
     results = with_test(values, holm_p, mean=mean, resolved=resolved)
-    (one,) = results["comparisons"]
-    assert verdict(results, one) == said
-    (text,) = answers(results)
+    assert verdict(made(results), made(results).made[0]) == said
+    (text,) = answers(made(results))
     assert (" is better than" in text) is (said == "better")
     assert (" is worse than" in text) is (said == "worse")
     assert text.startswith("Not significant: ") is (said == "not significant")
     assert text.startswith("Not resolved: ") is (said == "not resolved")
-    cells = next(row for row in differences_table(results).rows if row[0] == "sepnorm, test")
+    cells = next(row for row in differences_table(made(results)).rows if row[0] == "sepnorm, test")
     assert cells[-1] == said
-    assert "below 0.05 and the t interval over the seeds leaves out 0" in method(results)
+    assert "below 0.05 and the t interval over the seeds leaves out 0" in method(made(results))
 
 
 def test_seeds_that_are_needed():
@@ -162,17 +167,19 @@ def test_simple_models_stand_beside_the_arms(values):
         "baselines": SIMPLE,
         "baselines_left_out": "The baselines are of the first 2 of 3 targets.",
     }
-    markdown = to_markdown([*document._answer(results), arms_table(results)])
+    markdown = to_markdown([*document._answer(made(results)), arms_table(made(results))])
     arms = table_in(markdown, "The arms.")
     assert list(arms)[4:] == [one["name"] for one in SIMPLE]
     assert arms["ridge on Morgan fingerprints"] == [DASH, DASH, "0.3000", "0.4600"]
     assert "simple models on the same split. The baselines are of the first 2 of 3" in markdown
     said = "are not better than ridge on Morgan fingerprints, whose test MAE is 0.4600 on the same"
     assert f"sharenorm and bn+bn {said}" in markdown
-    assert "ridge on Morgan fingerprints & -- & 0.3000 & 0.4600 & -- & -- & --" in to_latex(results)
-    on_terminal = summary(results)
+    assert "ridge on Morgan fingerprints & -- & 0.3000 & 0.4600 & -- & -- & --" in to_latex(
+        paper_table(made(results))
+    )
+    on_terminal = summary(made(results))
     assert on_terminal.splitlines()[2].split() == [*SIMPLE[1]["name"].split(), "0.4600"]
-    assert answers(results)[0] in on_terminal
+    assert answers(made(results))[0] in on_terminal
     assert said in on_terminal
     assert "first 2 of 3 targets" in on_terminal
     assert plain(f"{MINUS}1 ± 2 {DASH} \N{GREEK SMALL LETTER MU}") == "-1 +/- 2 - ?"
@@ -181,7 +188,7 @@ def test_simple_models_stand_beside_the_arms(values):
 def test_which_arms_do_not_reach_a_simple_model(values):
     def said(better: str, test: float, comparable: bool = True) -> list[str]:
         simple = [SIMPLE[1] | {"test": test, "comparable": comparable}]
-        return list(beaten_by({**values, "better": better, "baselines": simple}))
+        return list(beaten_by(made({**values, "better": better, "baselines": simple})))
 
     assert said("lower", 0.1)[0].startswith("No arm is better than ridge on Morgan fingerprints")
     assert said("lower", 0.9) == []
@@ -192,8 +199,8 @@ def test_which_arms_do_not_reach_a_simple_model(values):
     assert text.startswith("sharenorm and bn+bn are not better than ridge")
     assert text.count("sepnorm") == 0
     # Results of before there were any.
-    assert list(beaten_by(values)) == []
-    assert "ridge" not in summary(values)
+    assert list(beaten_by(made(values))) == []
+    assert "ridge" not in summary(made(values))
 
 
 def test_results_of_another_version_are_one_line(tmp_path):
@@ -209,10 +216,8 @@ def test_results_of_another_version_are_one_line(tmp_path):
 
 
 def test_the_answer_when_it_is_not_resolved(values):
-    results = with_test(
-        values, mean=-0.0041, low=-0.015, high=0.0068, relative_percent=-0.9, resolved=False
-    )
-    (text,) = answers(results)
+    results = with_test(values, mean=-0.0041, low=-0.015, high=0.0068, relative_percent=-0.9)
+    (text,) = answers(made(results))
     assert text.startswith("Not resolved: sepnorm changes the test MAE of sharenorm by ")
     assert f"{MINUS}0.0041 over 3 paired seeds" in text
     assert f"the 95 % interval of {MINUS}0.0150 to +0.0068 includes 0" in text
@@ -231,9 +236,9 @@ def test_the_answer_when_it_is_not_resolved(values):
 )
 def test_which_direction_is_the_better_one(values, better, mean, word):
     low, high = sorted((0.5 * mean, 1.5 * mean))
-    results = with_test(values, mean=mean, low=low, high=high, resolved=True)
+    results = with_test(values, mean=mean, low=low, high=high)
     results["better"] = better
-    (text,) = answers(results)
+    (text,) = answers(made(results))
     assert text.startswith(f"sepnorm is {word} than sharenorm")
     assert f"{better} is better" in text
 
@@ -241,25 +246,25 @@ def test_which_direction_is_the_better_one(values, better, mean, word):
 def test_an_area_is_also_given_in_points(values):
     results = with_test(values, mean=0.0228, resolved=True)
     results |= {"metric": "auroc", "better": "higher"}
-    assert "+0.0228 (+2.28 points)" in answers(results)[0]
+    assert "+0.0228 (+2.28 points)" in answers(made(results))[0]
 
 
 def test_a_unit_stands_behind_every_number_that_has_one(values):
-    results = with_test(values, mean=-0.02, low=-0.03, high=-0.01, resolved=True) | {"unit": "eV"}
-    text = answers(results)[0]
+    results = with_test(values, mean=-0.02, low=-0.03, high=-0.01) | {"unit": "eV"}
+    text = answers(made(results))[0]
     assert f"{MINUS}0.0200 eV with a 95 % interval of {MINUS}0.0300 to {MINUS}0.0100 eV" in text
 
 
 def test_one_seed_has_no_interval(values):
-    changes = {"seeds": 1, "low": None, "high": None, "sd": None, "resolved": False}
-    (text,) = answers(with_test(values, **changes))
+    changes = {"seeds": 1, "low": None, "high": None, "sd": None}
+    (text,) = answers(made(with_test(values, **changes)))
     assert text.startswith("Not resolved: ")
     assert "there is no 95 % interval with one seed" in text
 
 
 def test_equal_differences_are_not_an_answer(values):
-    changes = {"sd": 0.0, "mean": -0.01, "low": -0.01, "high": -0.01, "resolved": False}
-    assert "spread has not been measured" in answers(with_test(values, **changes))[0]
+    changes = {"sd": 0.0, "mean": -0.01, "low": -0.01, "high": -0.01}
+    assert "spread has not been measured" in answers(made(with_test(values, **changes)))[0]
 
 
 def with_many_arms(values: dict, resolved: int) -> dict:
@@ -268,7 +273,7 @@ def with_many_arms(values: dict, resolved: int) -> dict:
     (first,) = results["comparisons"]
     results["comparisons"] = [copy.deepcopy(first) | {"arm": f"arm {place}"} for place in range(5)]
     for place, one in enumerate(results["comparisons"]):
-        one["test"]["resolved"] = place < resolved
+        one["test"] |= {"low": 0.05 if place < resolved else -0.05, "high": 0.15}
     results["arms"] = [results["arms"][0]] + [
         results["arms"][1] | {"name": f"arm {place}"} for place in range(5)
     ]
@@ -277,38 +282,37 @@ def with_many_arms(values: dict, resolved: int) -> dict:
 
 def test_many_arms_that_are_not_resolved_share_a_sentence(values):
     results = with_many_arms(values, resolved=2)
-    assert title_of(results) == "5 arms against sharenorm on zinc-subset"
-    *resolved, rest = answers(results)
+    assert title_of(made(results)) == "5 arms against sharenorm on zinc-subset"
+    *resolved, rest = answers(made(results))
     assert [text.split(" is ")[0] for text in resolved] == ["arm 0", "arm 1"]
     assert rest.startswith("Not resolved for 3 of 5 arms against sharenorm: arm 2, arm 3, arm 4. ")
     results["complete"] = False
-    assert answers(results)[-1].startswith("So far: not resolved for 3 of 5 arms")
+    assert answers(made(results))[-1].startswith("So far: not resolved for 3 of 5 arms")
 
 
 @pytest.mark.parametrize("resolved", [4, 5])
 def test_of_many_arms_at_most_one_is_not_resolved(values, resolved):
-    assert len(answers(with_many_arms(values, resolved))) == 5
+    assert len(answers(made(with_many_arms(values, resolved)))) == 5
 
 
 @pytest.mark.parametrize(
-    ("selected", "chosen"),
-    [("validation_mae", "MAE"), ("validation_loss", "loss"), (None, "MAE")],
+    ("selected", "chosen"), [("validation_mae", "MAE"), ("validation_loss", "loss"), (None, "MAE")]
 )
 def test_what_chose_the_checkpoints(selected, chosen, values):
     said = f"Tested is the checkpoint of each run whose validation {chosen} is best."
-    assert f". {said}" in method({**values, "selected_on": selected})
+    assert f". {said}" in method(made({**values, "selected_on": selected}))
     task = {**values["task"], "targets": ["a", "b"]}
-    several = method({**values, "task": task, "selected_on": selected})
+    several = method(made({**values, "task": task, "selected_on": selected}))
     assert f"The MAE is the mean over 2 targets. {said}" in several
 
 
 def test_few_seeds_are_said_aloud(values):
-    (text,) = cautions(values)
+    (text,) = cautions(made(values))
     assert "Only 3 seeds, fewer than 7" in text
     assert "p cannot be below 0.25, nor Holm's for 2 arms below 0.5, so" in text
     assert "so no arm can be called better or worse" in text
     enough = with_test(values, seeds=6, smallest_p=1 / 32)
-    assert list(cautions(enough)) == []
+    assert list(cautions(made(enough))) == []
 
 
 @pytest.mark.parametrize(
@@ -320,7 +324,7 @@ def test_few_seeds_are_said_aloud(values):
         (1.0, "1"),
         (0.0004, "0.0004"),
         (1e-5, "< 0.0001"),
-        (None, DASH),
+        (math.nan, DASH),
     ],
 )
 def test_p_values_as_text(value, text):
@@ -332,7 +336,7 @@ def test_numbers_as_text():
     assert number(-0.00001, 4) == signed(0.00001, 4) == "0.0000"
     assert signed(-1.5, 2) == f"{MINUS}1.50"
     assert signed(1.5, 2) == "+1.50"
-    assert number(None, 2) == signed(None, 2) == DASH
+    assert number(math.nan, 2) == signed(math.nan, 2) == DASH
 
 
 @pytest.mark.parametrize("name", ["regression", "binary", "incomplete"])
@@ -362,7 +366,7 @@ def test_numbers_in_tables_are_those_of_the_results(written, name):
                     assert cell == run["status"]
     assert "**Table 2.** Difference to sharenorm" in markdown  # `answers` names it so
     differences = table_in(markdown, "Difference to sharenorm")
-    for one in results["comparisons"]:
+    for one, typed in zip(results["comparisons"], made(results).made, strict=True):
         test = one["test"]
         cells = differences[f"{one['arm']}, test"]
         assert floats(cells[0])[0] == test["seeds"]
@@ -373,7 +377,7 @@ def test_numbers_in_tables_are_those_of_the_results(written, name):
         assert floats(cells[4]) == [one["paper_relative_percent"]]
         assert floats(cells[5]) == pytest.approx([test["p_value"], test["smallest_p"]], abs=5e-4)
         assert floats(cells[6]) == pytest.approx([one["holm_p"], one["smallest_holm_p"]], abs=5e-4)
-        assert cells[7] == verdict(results, one)
+        assert cells[7] == verdict(made(results), typed)
 
 
 def test_the_tests_over_molecules_are_said_to_be_conditional(written):
@@ -546,7 +550,7 @@ def test_latex_balances_and_escapes(values):
     results["dataset"] = "50%_of {zinc}"
     for entries, name in ((results["arms"], "name"), (results["comparisons"], "arm")):
         next(one for one in entries if one[name] == "sepnorm")[name] = r"[a]_b & c\d #1 ~^$"
-    text = to_latex(results)
+    text = to_latex(paper_table(made(results)))
     assert r"{[}a{]}\_b \& c\textbackslash{}d \#1 \textasciitilde{}\textasciicircum{}\$" in text
     assert r"50\%\_of \{zinc\}" in text
     plain = re.sub(r"\\[{}]", "", text)
@@ -565,7 +569,9 @@ def test_latex_balances_and_escapes(values):
 
 
 def test_latex_leaves_no_sign_that_it_could_not_set():
-    assert latex(f"{MINUS}1 ± 2 < 3 {DASH}") == r"$-$1 $\pm$ 2 \textless{} 3 --"
+    text = to_latex(Table(f"{MINUS}1 ± 2 < 3 {DASH}", ["Arm", "p"], [["a", "< 0.1"]]))
+    assert r"\caption{$-$1 $\pm$ 2 \textless{} 3 --}" in text
+    assert "    Arm & $p$ \\\\\n    \\midrule\n    a & \\textless{} 0.1 \\\\\n" in text
 
 
 def test_markup_in_names_stays_text(tmp_path):

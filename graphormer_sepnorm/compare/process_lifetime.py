@@ -18,7 +18,7 @@ from pathlib import Path
 from graphormer_sepnorm.errors import ConfigError
 
 # Tells a process that its standard input ends with the one that started it.
-LEASH = "GRAPHORMER_ENDS_WITH_STDIN"
+ENDS_WITH_STDIN = "GRAPHORMER_ENDS_WITH_STDIN"
 TRAINING_LOCK, REPORT_LOCK = ".lock", ".report.lock"
 _PATIENCE = 20.0  # seconds; runs whose command was killed are gone much sooner
 
@@ -30,7 +30,7 @@ def end_with_the_command() -> None:
     whole at any moment.
     """
     # Taken away, so that processes started from here (for other devices) do not read it too.
-    if os.environ.pop(LEASH, None) is None:
+    if os.environ.pop(ENDS_WITH_STDIN, None) is None:
         return
 
     def wait() -> None:

@@ -1,0 +1,231 @@
+"""How runs are doing: a line per event, and in a terminal a bar for each run at work."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from graphormer_sepnorm.compare.runner import Display, Run
+from graphormer_sepnorm.files import read_json
+from graphormer_sepnorm.training.report import METRIC_NAMES
+from graphormer_sepnorm.wording import clock
+
+_SPEED_OVER = 600.0  # seconds; metrics are written down every so many steps only
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far a run is, as far as it has written that down.
+
+    Attributes:
+        step: Optimiser steps taken.
+        newest: Newest validation metric; nan before the first.
+        best: Best validation metric so far.
+    """
+
+    step: int = 0
+    newest: float = math.nan
+    best: float = math.nan
+
+
+def reached(directory: Path, metric: str) -> Reached:
+    """Read how far a run is from what it keeps in its directory.
+
+    Args:
+        directory: Of the run.
+        metric: ``mae`` or ``auroc``.
+    """
+    files = directory / "metrics.csv", directory / "run.json"
+    times = tuple(path.stat().st_mtime if path.is_file() else 0.0 for path in files)
+    return _read(*files, metric, times)
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(metrics: Path, record: Path, metric: str, times: tuple[float, ...]) -> Reached:
+    """Read the files as they were at these times: anew when one has changed."""
+    step, values = 0, []
+    try:
+        with metrics.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                step = max(step, int(row["step"]) + 1)
+                if row.get(f"validation_{metric}"):
+                    values.append(float(row[f"validation_{metric}"]))
+    except (OSError, ValueError, KeyError, TypeError, csv.Error):
+        pass  # not there yet, or being written: the next look will do
+    session = ((read_json(record) or {}).get("sessions") or [{}])[-1]
+    numbers = [value for value in values if not math.isnan(value)]
+    return Reached(
+        max(step, session.get("to_step", 0)),
+        values[-1] if values else math.nan,
+        (min if metric == "mae" else max)(numbers, default=math.nan),
+    )
+
+
+def outcome(run: Run) -> str:
+    """Say what a finished run came to."""
+    summary = read_json(run.directory / "summary.json") or {}
+    parts = []
+    for metric, name in METRIC_NAMES.items():
+        best, test = summary.get(f"best_validation_{metric}"), summary.get(f"test_{metric}")
+        if best is not None:
+            parts.append(f"validation {name} {best:.4f}")
+        if test is not None:
+            parts.append(f"test {name} {test:.4f}")
+    return ", ".join(parts)
+
+
+class Lines:
+    """A line on stderr for each event.
+
+    Args:
+        runs: All runs, those finished earlier too.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._total, self._done = len(runs), sum(run.finished for run in runs)
+        if self._done:
+            self._say(f"{self._done} of {self._total} runs are finished already")
+
+    def _say(self, line: str) -> None:
+        print(_printable(line), file=sys.stderr, flush=True)
+
+    def started(self, run: Run) -> None:
+        """Say so."""
+        self._say(f"{run.name}: {'continued' if run.begun else 'started'}")
+
+    def finished(self, run: Run, seconds: float) -> None:
+        """Say with which result."""
+        self._ended(run)
+        self._done += 1
+        count = f"{self._done} of {self._total}"
+        self._say(f"{run.name}: finished ({count}), {outcome(run)}, {clock(seconds)}")
+
+    def failed(self, run: Run, why: str) -> None:
+        """Say why."""
+        self._ended(run)
+        self._say(f"{run.name}: failed, {why} ({run.log})")
+
+    def stopping(self, running: Sequence[Run]) -> None:
+        """Say what is waited for."""
+        names = ", ".join(run.name for run in running)
+        self._say(f"stopping, when these are saved: {names}; a second time stops at once")
+
+    def stopped(self, run: Run) -> None:
+        """Say so."""
+        self._ended(run, over=False)
+        self._say(f"{run.name}: stopped")
+
+    def _ended(self, run: Run, over: bool = True) -> None:
+        """Its process is gone; is nothing more to be done either?"""
+
+    def refresh(self) -> None:
+        """Nothing: a line per event is enough."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def _printable(line: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in line)
+
+
+class Bars(Lines):
+    """The same lines, and below them a bar for each run at work and one for all runs.
+
+    Args:
+        runs: All runs, those finished earlier too.
+        metric: ``mae`` or ``auroc``.
+        steps: Optimiser steps of a run of each arm.
+        console: Where; the terminal of stderr if None.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        metric: str,
+        steps: Mapping[str, int],
+        console: Console | None = None,
+    ) -> None:
+        self._runs, self._metric, self._steps = runs, metric, steps
+        self._over = {run for run in runs if run.finished}
+        self._bars: dict[Run, TaskID] = {}
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[values]}"),
+            TimeRemainingColumn(),
+            console=console or Console(stderr=True),
+            auto_refresh=False,
+            speed_estimate_period=_SPEED_OVER,
+            # Nothing else prints to the terminal.
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        super().__init__(runs)
+        total = sum(steps[run.arm] for run in runs)
+        self._all = self._progress.add_task("", total=total, completed=self._taken(), values="")
+        self.refresh()
+        self._progress.start()
+
+    def _say(self, line: str) -> None:
+        console = self._progress.console
+        console.print(_printable(line), markup=False, highlight=False, soft_wrap=True)
+
+    def started(self, run: Run) -> None:
+        """Show its bar."""
+        # What was taken earlier is of no speed.
+        step, total = reached(run.directory, self._metric).step, self._steps[run.arm]
+        bar = self._progress.add_task(run.name, total=total, completed=step, values="")
+        self._bars[run] = bar
+        self.refresh()
+
+    def _ended(self, run: Run, over: bool = True) -> None:
+        if over:
+            self._over.add(run)
+        self._progress.remove_task(self._bars.pop(run))
+
+    def refresh(self) -> None:
+        """Draw."""
+        for run, bar in self._bars.items():
+            now, values = reached(run.directory, self._metric), ""
+            if not math.isnan(now.newest):
+                name = METRIC_NAMES[self._metric]
+                values = f"validation {name} {now.newest:.4f}, best {now.best:.4f}"
+            self._progress.update(bar, completed=now.step, values=values)
+        said = f"{self._done} of {self._total} runs finished"
+        self._progress.update(self._all, completed=self._taken(), description=said)
+        self._progress.refresh()
+
+    def close(self) -> None:
+        """Leave the last state standing."""
+        self.refresh()
+        self._progress.stop()
+
+    def _taken(self) -> int:
+        """Steps of all runs that are not to be taken any more."""
+        return sum(
+            self._steps[run.arm] if run in self._over else reached(run.directory, self._metric).step
+            for run in self._runs
+        )
+
+
+def choose_display(runs: Sequence[Run], metric: str, steps: Mapping[str, int]) -> Display:
+    """Bars if stderr is a terminal, else lines."""
+    terminal = sys.stderr.isatty() and not Console(stderr=True).is_dumb_terminal
+    return Bars(runs, metric, steps) if terminal else Lines(runs)
