@@ -23,8 +23,8 @@ from typing import Any, TextIO
 
 from graphormer_sepnorm.cli import train
 from graphormer_sepnorm.cli.foreign_code import OPTION, without_option
-from graphormer_sepnorm.cli.main import EXIT_INTERRUPTED
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
+from graphormer_sepnorm.cli.main import EXIT_INTERRUPTED
 from graphormer_sepnorm.compare.process_lifetime import end_with_the_command
 
 _EXIT_DEFECT = 1

@@ -22,8 +22,8 @@ from rich.progress import (
 
 from graphormer_sepnorm.compare.runner import Display, Run
 from graphormer_sepnorm.files import read_json
+from graphormer_sepnorm.formatting import clock
 from graphormer_sepnorm.training.report import METRIC_NAMES
-from graphormer_sepnorm.wording import clock
 
 _SPEED_OVER = 600.0  # seconds; metrics are written down every so many steps only
 
