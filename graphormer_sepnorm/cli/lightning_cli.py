@@ -43,6 +43,7 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
 from graphormer_sepnorm.files import is_full, replacing
 from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_checkpoint
+from graphormer_sepnorm.metrics import METRICS, Metric
 from graphormer_sepnorm.program import command, is_first_process
 from graphormer_sepnorm.resources import config_names
 from graphormer_sepnorm.training.averaging import AveragedWeights
@@ -68,7 +69,7 @@ from graphormer_sepnorm.wording import listed
 log = logging.getLogger(__name__)
 
 # Options that loggers are given, beside those of the model, the data and the trainer.
-_LOGGED = ("seed_everything", "ema_decay", "early_stopping", "engine")
+_LOGGED = ("seed_everything", "ema_decay", "early_stopping", "metric", "engine")
 
 TRAINER_DEFAULTS = {
     "enable_model_summary": False,  # our table says more
@@ -202,10 +203,12 @@ class TrainCLI(LightningCLI):
 
     Attributes:
         run_directory: Where a run is kept; set by `fit` before training.
+        selected_by: What decides on the best checkpoint; set with it.
         tested: Whether the result of a run is written.
     """
 
     run_directory: Path
+    selected_by: Metric
 
     def __init__(
         self,
@@ -297,6 +300,14 @@ class TrainCLI(LightningCLI):
             help="Stop after this many validations without improvement (fit); 0 never stops.",
         )
         parser.add_argument(
+            "--metric",
+            type=str | None,
+            default=None,
+            help="What decides on the validation split which checkpoint is the best, and when to "
+            f"stop early (fit): {', '.join(METRICS)}. Default: mae or auroc; with real values of "
+            "several targets the loss.",
+        )
+        parser.add_argument(
             "--baselines",
             type=bool,
             default=False,
@@ -378,18 +389,19 @@ class TrainCLI(LightningCLI):
             )
         require_data(self.arguments)  # last, so that other mistakes are said first
         task = self.datamodule.splits.task
-        metric = task.metric
         store = self.datamodule.store
         validation = store.targets[self.datamodule.indices("validation")]
-        monitored = monitored_metric(task, validation)
-        if undefined := undefined_targets(task, validation):
-            names, all_of_them = listed(undefined), monitored == "loss"
+        selected = monitored_metric(task, validation, self.config["fit"].metric)
+        self.selected_by = selected
+        # The loss is drawn anyway.
+        shown = task.main if selected.kind is None else selected
+        if undefined := undefined_targets(task, validation, shown):
+            names, all_of_them = listed(undefined), selected is not shown
             decides = "the loss decides" if all_of_them else "the other targets decide"
             log.warning(
-                "validation AUROC is undefined for %s, which has not both classes there: %s on the "
-                "best checkpoint",
-                names,
-                decides,
+                "validation %s is undefined for %s, which has not %s there: %s on the best "
+                "checkpoint",
+                *(shown.label, names, shown.lacking.removesuffix(" among its labels"), decides),
             )
         options = self.config["fit"]
         self.run_directory = self._make_run_directory()
@@ -405,15 +417,18 @@ class TrainCLI(LightningCLI):
             ValidateAtTheEnd(),
             Throughput(),
             *checkpoint_callbacks(
-                self.run_directory, monitored, options.early_stopping, options.checkpoint_minutes
+                self.run_directory,
+                selected.name,
+                options.early_stopping,
+                options.checkpoint_minutes,
             ),
-            LearningCurve(self.run_directory / "learning_curve.png", metric, monitored),
+            LearningCurve(self.run_directory / "learning_curve.png", shown.name, selected.name),
             ModelTable(),
             RunRecord(self.run_directory, [Path(sys.argv[0]).name, *sys.argv[1:]]),
             StopBetweenSteps(),
         ]
         if given["enable_progress_bar"] is not False:
-            callbacks.append(TrainingProgress(metric))
+            callbacks.append(TrainingProgress(shown.name))
         loggers = {}
         if given["logger"] is not False:
             metrics_file = MetricsFile(self.run_directory)

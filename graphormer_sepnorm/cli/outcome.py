@@ -7,10 +7,11 @@ import logging
 import math
 import shlex
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.predictions_file import write_test_predictions
@@ -20,10 +21,10 @@ from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, read_checkpoint
+from graphormer_sepnorm.metrics import Metric, metrics_of
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.program import command
-from graphormer_sepnorm.training.metrics import evaluate
-from graphormer_sepnorm.training.report import METRIC_NAMES, format_table, units
+from graphormer_sepnorm.training.report import format_table
 from graphormer_sepnorm.training.run_record import RunRecord
 from graphormer_sepnorm.training.throughput import Throughput
 
@@ -107,10 +108,16 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     if best is None:
         print("no checkpoint was written: training took no step")
         return
-    metric = module.task.metric
+    task = module.task
+    main, selected = task.main, cli.selected_by
     epochs, steps = trainer.current_epoch, trainer.global_step
     checkpoint = read_checkpoint(best)
-    best_value = checkpoint[KEY]["validation"].get(f"validation_{metric}", math.nan)
+    validation = checkpoint[KEY]["validation"]
+    best_values = {
+        metric: validation.get(f"validation_{metric.name}", math.nan)
+        for metric in (main, selected)
+        if metric.kind is not None
+    }
     # Not by `ckpt_path`: Lightning would set the callbacks back too, and with them metrics.csv and
     # the time that was measured.
     module.load_state_dict(checkpoint["state_dict"])
@@ -125,7 +132,7 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
         "seed": module.hparams["seed"],
         "dataset_fingerprint": cli.datamodule.splits.fingerprint,
         **{name: float(value) for name, value in values.items()},
-        f"best_validation_{metric}": best_value,
+        **{f"best_validation_{metric.name}": value for metric, value in best_values.items()},
         "epochs": epochs,
         "steps": steps,
         "parameters": count_parameters(module.model),
@@ -134,33 +141,39 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
         "graphs_per_second": round(throughput.graphs_per_second * trainer.world_size, 1),
         "checkpoint": str(best),
     }
-    predictions = module.test_predictions()
-    found, new_line = _without_new_elements(cli, "test", values[f"test_{metric}"])
+    predictions = module.evaluated("test")
+    found, new_line = _without_new_elements(cli, "test", values[f"test_{main.name}"])
     # Of a part of the split (--trainer.limit_test_batches) there is no table.
     if len(predictions) == len(cli.datamodule.indices("test")):
         write_test_predictions(run_directory, cli.datamodule, predictions, found)
     write_json(run_directory / "summary.json", result, indent=None)
     cli.tested = True
-    name, unit = METRIC_NAMES[metric], units(module)
-    label = f"Graphormer, {module.model.config.norm}"
-    rows = [(label, _shown(values[f"test_{metric}"], unit))]
+    label, unit = f"Graphormer, {module.model.config.norm}", task.unit_of(main)
     baselines, left_out, interrupted = _baselines(cli)
-    rows = [*((one.name, _shown(one.test, unit)) for one in baselines), *rows]
-    if len(module.task.targets) > 1:
+    rows = [(one.name, main.shown(one.test, unit)) for one in baselines]
+    rows.append((label, main.shown(values[f"test_{main.name}"], unit)))
+    others = [one for one in metrics_of(task.kind) if f"test_{one.name}" in values]
+    rows.append(("", _in_a_line(values, [one for one in others if one is not main], task.unit_of)))
+    if len(task.targets) > 1:
         rows += [
-            (f"  {target}", _shown(values[f"test_{metric}_{target}"], f" {unit}" * bool(unit)))
-            for target, unit in zip(module.task.targets, module.task.units, strict=True)
+            (f"  {name}", _in_a_line(values, metrics_of(task.kind), lambda _, of=unit: of, name))
+            for name, unit in zip(task.targets, task.units, strict=True)
         ]
-    print(f"\ntest {name}")
+    print(f"\ntest {main.label}")
     print(format_table([(f"  {label}", value) for label, value in rows]))
     if left_out:
         print(f"  {left_out}")
     if new_line:
         print(f"\n{new_line}")
-    best_line = f"best validation {name} {best_value:.4f}"
-    if math.isnan(best_value):
-        loss = checkpoint[KEY]["validation"].get("validation_loss", math.nan)
-        best_line = f"validation {name} undefined, best validation loss {loss:.4f}"
+    best_line = f"best validation {main.label} {best_values[main]:.4f}"
+    if selected in best_values and selected is not main:
+        best_line = (
+            f"best validation {selected.label} {best_values[selected]:.4f}, with it "
+            f"{main.label} {main.shown(best_values[main])}"
+        )
+    elif math.isnan(best_values[main]):
+        loss = validation.get("validation_loss", math.nan)
+        best_line = f"validation {main.label} undefined, best validation loss {loss:.4f}"
     print(
         f"\n{best_line}; "
         f"{epochs} epochs, {steps:,} steps, {result['parameters']:,} parameters, "
@@ -191,8 +204,17 @@ def _baselines(cli: TrainCLI) -> tuple[list[Baseline], str, bool]:
     return [], "", False
 
 
-def _shown(value: float, unit: str) -> str:
-    return "undefined" if math.isnan(value) else f"{value:.4f}{unit}"
+def _in_a_line(
+    values: Mapping[str, float],
+    metrics: Iterable[Metric],
+    unit_of: Callable[[Metric], str],
+    target: str = "",
+) -> str:
+    """The test metrics of a target, or their means over all of them, as ``RMSE 0.5 eV, R2 0.7``."""
+    end = f"_{target}" * bool(target)
+    return ", ".join(
+        f"{one.label} {one.shown(values[f'test_{one.name}{end}'], unit_of(one))}" for one in metrics
+    )
 
 
 def _without_new_elements(cli: TrainCLI, split: str, value: float) -> tuple[dict[int, str], str]:
@@ -214,11 +236,11 @@ def _without_new_elements(cli: TrainCLI, split: str, value: float) -> tuple[dict
     if not found or len(predictions) != count:
         return found, ""
     known = [molecule for molecule in range(count) if molecule not in found]
-    targets = torch.from_numpy(data.store.targets[data.indices(split)])
-    metric, unit = module.task.metric, units(module)
-    without = evaluate(module.task, predictions[known], targets[known])[metric]
-    name = METRIC_NAMES[metric]
+    targets = np.asarray(data.store.targets[data.indices(split)], dtype=np.float64)
+    task, main = module.task, module.task.main
+    without = task.evaluate(targets[known], predictions[known], [main])[main.name]
     return found, (
-        f"{in_words(found, split, count)}: {split} {name} with them {_shown(value, unit)}, without "
-        f"{_shown(without, unit)}"
+        f"{in_words(found, split, count)}: {split} {main.label} with them "
+        f"{main.shown(value, task.unit_of(main))}, without "
+        f"{main.shown(without, task.unit_of(main))}"
     )

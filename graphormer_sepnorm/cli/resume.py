@@ -56,7 +56,7 @@ def find_resumed(arguments: list[str], place: RunDirectory) -> ResumedRun | None
             f"{directory} is no run directory: there is no config.yaml in it; --resume takes a "
             "directory that train.py fit has made"
         )
-    for option in ("-c", "--config", "--ckpt_path", "--output"):
+    for option in ("-c", "--config", "--ckpt_path", "--output", "--metric"):
         if any(word.partition("=")[0] == option for word in rest):
             raise ConfigError(f"--resume and {option}: leave {option} out, the run has its own")
     place.go_on_in(directory)

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from graphormer_sepnorm.compare.runner import Display, Run
 from graphormer_sepnorm.files import read_json
-from graphormer_sepnorm.training.report import METRIC_NAMES
+from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.wording import clock
 
 
@@ -45,14 +45,14 @@ class ProgressReader:
 
     Args:
         directory: Of the run.
-        metric: ``mae`` or ``auroc``.
+        metric: Name of the main metric.
         steps: Optimiser steps of the whole run.
     """
 
     def __init__(self, directory: Path, metric: str, steps: int) -> None:
         self._metrics, self._record = directory / "metrics.csv", directory / "run.json"
         self._column = f"validation_{metric}"
-        self._best = min if metric == "mae" else max
+        self._best = METRICS[metric].best
         self._steps = steps
         self._seen: tuple[float, float] | None = None
         self._progress, self._end = Progress(), math.nan
@@ -104,12 +104,14 @@ def outcome(run: Run) -> str:
     """Say what a finished run came to."""
     summary = read_json(run.directory / "summary.json") or {}
     parts = []
-    for metric, name in METRIC_NAMES.items():
-        best, test = summary.get(f"best_validation_{metric}"), summary.get(f"test_{metric}")
+    for metric in METRICS.values():
+        best, test = (summary.get(f"{of}_{metric.name}") for of in ("best_validation", "test"))
+        if f"best_validation_{metric.name}" not in summary:
+            continue  # beside the main metric
         if best is not None:
-            parts.append(f"validation {name} {best:.4f}")
+            parts.append(f"validation {metric.label} {best:.4f}")
         if test is not None:
-            parts.append(f"test {name} {test:.4f}")
+            parts.append(f"test {metric.label} {test:.4f}")
     return ", ".join(parts)
 
 
@@ -163,7 +165,7 @@ class LiveTable:
 
     Args:
         runs: All runs, those finished earlier too.
-        metric: ``mae`` or ``auroc``.
+        metric: Name of the main metric.
         steps: Optimiser steps of a run of each arm.
         jobs: Processes side by side.
         console: Where; the terminal of stderr if None.
@@ -230,7 +232,7 @@ class LiveTable:
 
     def _draw(self, height: int) -> Group:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        name = METRIC_NAMES[self._metric]
+        name = METRICS[self._metric].label
         for heading in ("arm", "seed", "", "step", f"validation {name}", "best", "left"):
             # Numbers stand below each other by their last digit.
             justify = "left" if heading in ("arm", "") else "right"

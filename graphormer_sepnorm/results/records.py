@@ -63,7 +63,7 @@ class Experiment:
         split: How a user's table was split, in words; None: the data set's own split.
         molecules: Numbers in training, validation and test, where they are known.
         data_note: What has to be said about the data beside any result; None: not recorded.
-        metric: ``mae`` or ``auroc``.
+        metric: Name of the main metric.
         unit: Of the metric.
         selected_on: What decided on the checkpoint, as ``validation_mae``.
         options: All options of ``fit`` that differ from the program's defaults and can change a

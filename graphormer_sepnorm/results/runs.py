@@ -14,6 +14,7 @@ import yaml
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.comparison import Comparison, flat
 from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.metrics import METRICS, monitored
 from graphormer_sepnorm.model.norm_arms import norm_name
 from graphormer_sepnorm.results.commands import NO_DIFFERENCE, name_and_commands
 from graphormer_sepnorm.results.records import Experiment, SeedRun, require_json
@@ -170,7 +171,7 @@ def _metric(directory: Path, summary: Mapping[str, Any]) -> str:
     """The main metric of a run whose record does not name it."""
     path = directory / "metrics.csv"
     columns = path.read_text(encoding="utf-8").partition("\n")[0] if path.is_file() else ""
-    for metric in ("mae", "auroc"):
+    for metric in METRICS:
         if f"best_validation_{metric}" in summary or f"validation_{metric}" in columns.split(","):
             return metric
     raise ValueError("it names no metric")
@@ -186,9 +187,8 @@ def _best_so_far(directory: Path, metric: str, selected_on: str) -> float | None
             for row in csv.DictReader(file)
             if row.get(selected_on) and row.get(f"validation_{metric}")
         ]
-    best = max if selected_on == "validation_auroc" else min
     rows = [row for row in rows if math.isfinite(row[0])]
-    return best(rows)[1] if rows else None
+    return monitored(selected_on).best(rows)[1] if rows else None
 
 
 def _device(machine: Mapping[str, Any] | None) -> str | None:

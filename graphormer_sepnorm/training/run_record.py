@@ -19,7 +19,6 @@ from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.program import cores
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.report import units
 
 FORMAT_VERSION = 1
 
@@ -55,6 +54,7 @@ class RunRecord(Callback):
         splits = trainer.datamodule.splits  # type: ignore[attr-defined]
         earlier = read_json(self._path) or {}
         assert isinstance(pl_module, GraphormerModule)
+        task = pl_module.task
         self._record = {
             "format_version": FORMAT_VERSION,
             "dataset": splits.name,
@@ -63,8 +63,8 @@ class RunRecord(Callback):
             "molecules": {name: len(part) for name, part in splits.parts.items()},
             "split": splits.report.split if splits.report else None,
             "data_note": splits.note,
-            "metric": pl_module.task.metric,
-            "unit": units(pl_module).strip(),
+            "metric": task.metric,
+            "unit": task.unit_of(task.main),
             "selected_on": getattr(trainer.checkpoint_callback, "monitor", None),
             "parameters": count_parameters(pl_module.model),
             "planned_steps": _planned_steps(trainer),

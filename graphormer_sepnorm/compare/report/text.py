@@ -26,7 +26,8 @@ from graphormer_sepnorm.compare.report.verdict import (
     verdict,
 )
 from graphormer_sepnorm.compare.statistics import EXACT_UP_TO, mean_sd
-from graphormer_sepnorm.training.report import METRIC_NAMES, format_table
+from graphormer_sepnorm.metrics import METRICS, monitored
+from graphormer_sepnorm.training.report import format_table
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
@@ -37,8 +38,8 @@ Difference = dict[str, Any]
 
 
 def metric_name(results: Results) -> str:
-    """``MAE``, ``AUROC`` or whatever the metric is called."""
-    return METRIC_NAMES.get(results["metric"], str(results["metric"]))
+    """What the metric is called, as ``MAE``."""
+    return METRICS[results["metric"]].label
 
 
 def unit_of(results: Results) -> str:
@@ -162,7 +163,7 @@ def _answer(results: Results, comparison: dict[str, Any]) -> str:
     decimals, unit = decimals_of(results), unit_of(results)
     test, arm, baseline = comparison["test"], comparison["arm"], comparison["baseline"]
     change = f"{signed(test['mean'], decimals)}{unit}"
-    if results["metric"] == "auroc":
+    if METRICS[results["metric"]].in_percent:
         change += f" ({signed(100 * test['mean'], decimals - 2)} points)"
     values = f"{number(test['baseline_mean'], decimals)}{unit} to " + (
         f"{number(test['treatment_mean'], decimals)}{unit}"
@@ -329,7 +330,7 @@ def method(results: Results) -> str:
 def _tested(results: Results) -> str:
     targets = len(results["task"]["targets"])
     metric = metric_name(results)
-    chosen = "loss" if results.get("selected_on") == "validation_loss" else metric
+    chosen = monitored(results.get("selected_on") or results["metric"]).label
     mean = f"The {metric} is the mean over {targets} targets. " if targets > 1 else ""
     return f"{mean}Tested is the checkpoint of each run whose validation {chosen} is best."
 
