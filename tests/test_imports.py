@@ -18,7 +18,7 @@ PACKAGE = ROOT / "graphormer_sepnorm"
 # All may import `errors`, `files`, `metrics`, `program` and `wording`.
 ALL_ROOMS = {
     *("chem", "tables", "graphs", "datasets", "model"),
-    *("training", "inference", "compare", "results"),
+    *("training", "inference", "compare", "runs"),
 }
 ROOMS = {
     "chem": {"graphs"},
@@ -27,10 +27,19 @@ ROOMS = {
     "kernels": set(),
     "datasets": {"chem", "graphs", "tables", "resources"},
     "model": {"graphs", "kernels"},
-    "training": {"datasets", "graphs", "model", "inference", "kernels"},
-    "inference": {"model", "chem", "graphs", "tables", "resources"},
-    "compare": {"training", "inference", "datasets", "graphs", "model", "chem", "resources"},
-    "results": {"compare", "model"},
+    "training": {"datasets", "graphs", "model", "inference", "kernels", "runs"},
+    "inference": {"model", "chem", "graphs", "tables", "resources", "runs"},
+    "compare": {
+        "training",
+        "inference",
+        "datasets",
+        "graphs",
+        "model",
+        "chem",
+        "resources",
+        "runs",
+    },
+    "runs": {"model"},
     "cli": ALL_ROOMS | {"cli", "resources"},
     "errors": set(),
     "files": set(),
@@ -49,11 +58,10 @@ ONLY_MODULES = {
         "graphormer_sepnorm.graphs.molecular_graph",
         "graphormer_sepnorm.graphs.packed_graphs",
     },
-    ("results", "compare"): {
-        "graphormer_sepnorm.compare.arms",
-        "graphormer_sepnorm.compare.comparison",
-    },
-    ("results", "model"): {"graphormer_sepnorm.model.norm_arms"},
+    ("inference", "runs"): {"graphormer_sepnorm.runs.directory"},
+    ("training", "runs"): {"graphormer_sepnorm.runs.directory"},
+    ("compare", "runs"): {"graphormer_sepnorm.runs.directory"},
+    ("runs", "model"): {"graphormer_sepnorm.model.norm_arms"},
     ("model", "graphs"): {
         "graphormer_sepnorm.graphs.batch",
         "graphormer_sepnorm.graphs.vocabulary",
@@ -79,6 +87,7 @@ ONLY_LIBRARIES = {
     "kernels": {"numpy"},
     "model": {"torch", "triton"},
     "tables": {"pyarrow"},
+    "runs": {"yaml"},
     "errors": set(),
     "files": set(),
     "metrics": {"numpy", "scipy", "sklearn"},
@@ -93,8 +102,6 @@ LAZY = {
     "cli/compare.py": {"torch", "lightning", "numpy", "rich"},
     "cli/geometry.py": {"torch", "lightning", "numpy", "rdkit"},
     "cli/results.py": {"torch", "lightning", "numpy"},
-    "results/records.py": {"torch", "lightning", "numpy"},
-    "results/table.py": {"torch", "lightning", "numpy"},
     "compare/leash.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "tables/parquet.py": {"pyarrow"},
@@ -249,6 +256,14 @@ def test_importing_the_package_loads_nothing_heavy():
     heavy = {"lightning", "ogb", "rdkit", "torch_geometric", "torch", "pandas", "numpy"}
     assert loaded & heavy == set()
     assert "graphormer_sepnorm.errors" in loaded
+
+
+def test_a_run_is_read_with_nothing_but_the_standard_library():
+    files = ("directory", "place", "records", "results_table")
+    loaded = loaded_by(f"from graphormer_sepnorm.runs import {', '.join(files)}")
+    others = {name.partition(".")[0] for name in loaded} & {"torch", "lightning", "numpy", "yaml"}
+    assert others == set()
+    assert "graphormer_sepnorm.runs.lock" in loaded
 
 
 def test_the_model_needs_torch_and_no_more():

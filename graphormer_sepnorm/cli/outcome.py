@@ -8,7 +8,6 @@ import math
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +19,11 @@ from graphormer_sepnorm.datasets.data_report import DataReport
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.metrics import Metric, metrics_of
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.program import command
+from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.report import format_table
 from graphormer_sepnorm.training.run_record import RunRecord
 from graphormer_sepnorm.training.throughput import Throughput
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def report_data(report: DataReport, data: MoleculeDataModule, directory: Path) -> None:
+def report_data(report: DataReport, data: MoleculeDataModule, run: RunDirectory) -> None:
     """Print the report on a user's table and keep it in the run directory.
 
     Beside it go the split of every row and the rows that cannot be used, with reasons.
@@ -43,7 +43,7 @@ def report_data(report: DataReport, data: MoleculeDataModule, directory: Path) -
     Args:
         report: What is known before there are graphs.
         data: The data set.
-        directory: Of the run.
+        run: Its directory.
     """
     vocabulary = data.fit_vocabulary()
     found = {split: new_elements(data, split, vocabulary) for split in SPLITS[1:]}
@@ -55,10 +55,10 @@ def report_data(report: DataReport, data: MoleculeDataModule, directory: Path) -
     report = dataclasses.replace(report, warnings=(*lines, *report.warnings))
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     print(f"\n{report.text(unicode=unicode)}", flush=True)
-    write_json(directory / "data_report.json", report.to_plain())
-    report.write_splits(directory / "splits.csv")
+    write_json(run.data_report_file, report.to_plain())
+    report.write_splits(run.splits_file)
     if report.invalid:
-        path = directory / "invalid_rows.csv"
+        path = run.invalid_rows_file
         report.write_invalid(path)
         print(f"rows that are left out, with reasons: {path}", flush=True)
     print()
@@ -91,7 +91,7 @@ def report_evaluation(cli: TrainCLI, split: str, checkpoint: str) -> None:
             print(line)
 
 
-def report_fit(cli: TrainCLI, run_directory: Path) -> None:
+def report_fit(cli: TrainCLI, run: RunDirectory) -> None:
     """Test the best checkpoint of a finished run; print the table and keep what came out.
 
     ``summary.json`` has the numbers, ``test_predictions.csv`` each molecule.
@@ -103,8 +103,7 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     module = cli.model
     if trainer.fast_dev_run:
         return
-    folder = run_directory / "checkpoints"
-    best = next((folder / name for name in (BEST, LAST) if (folder / name).is_file()), None)
+    best = run.tested
     if best is None:
         print("no checkpoint was written: training took no step")
         return
@@ -145,8 +144,8 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     found, new_line = _without_new_elements(cli, "test", values[f"test_{main.name}"])
     # Of a part of the split (--trainer.limit_test_batches) there is no table.
     if len(predictions) == len(cli.datamodule.indices("test")):
-        write_test_predictions(run_directory, cli.datamodule, predictions, found)
-    write_json(run_directory / "summary.json", result, indent=None)
+        write_test_predictions(run, cli.datamodule, predictions, found)
+    run.write_summary(result)
     cli.tested = True
     label, unit = f"Graphormer, {module.model.config.norm}", task.unit_of(main)
     baselines, left_out, interrupted = _baselines(cli)
@@ -181,9 +180,9 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     )
     print(f"checkpoint  {best}")
     if module.facts["featuriser"] is not None:
-        print(f'try         {command("predict")} {shlex.quote(str(run_directory))} "CCO"')
+        print(f'try         {command("predict")} {shlex.quote(str(run.path))} "CCO"')
     if interrupted:
-        raise Interrupted(f"baselines interrupted; the run is whole: {run_directory}")
+        raise Interrupted(f"baselines interrupted; the run is whole: {run.path}")
 
 
 def _baselines(cli: TrainCLI) -> tuple[list[Baseline], str, bool]:

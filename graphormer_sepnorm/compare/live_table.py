@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,8 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from graphormer_sepnorm.compare.runner import Display, Run
-from graphormer_sepnorm.files import read_json
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.wording import clock
 
 
@@ -50,7 +51,7 @@ class ProgressReader:
     """
 
     def __init__(self, directory: Path, metric: str, steps: int) -> None:
-        self._metrics, self._record = directory / "metrics.csv", directory / "run.json"
+        self._run = RunDirectory(directory)
         self._column = f"validation_{metric}"
         self._best = METRICS[metric].best
         self._steps = steps
@@ -59,33 +60,30 @@ class ProgressReader:
 
     def read(self, now: float | None = None) -> Progress:
         """Return how far it is at a time (now, if None)."""
-        seen = (_changed(self._metrics), _changed(self._record))
+        seen = (_changed(self._run.metrics_file), _changed(self._run.record_file))
         if seen != self._seen:
             self._seen = seen
-            self._progress = self._read()
+            self._progress = self._read(seen)
         left = self._end - (time.time() if now is None else now)
         return dataclasses.replace(
             self._progress, left=left if math.isnan(left) else max(0.0, left)
         )
 
-    def _read(self) -> Progress:
-        step, values = 0, []
-        try:
-            with self._metrics.open(newline="", encoding="utf-8") as file:
-                for row in csv.DictReader(file):
-                    step = max(step, int(row["step"]) + 1)
-                    if row.get(self._column):
-                        values.append(float(row[self._column]))
-        except (OSError, ValueError, KeyError, TypeError, csv.Error):
-            pass  # not there yet, or being written: the next look will do
-        session = ((read_json(self._record) or {}).get("sessions") or [{}])[-1]
-        step = min(max(step, session.get("to_step", 0)), self._steps)
+    def _read(self, seen: tuple[float, float]) -> Progress:
+        rows = self._run.metrics()
+        values = [row[self._column] for row in rows if self._column in row]
+        step = max((int(row.get("step", -1)) + 1 for row in rows), default=0)
+        record = None
+        with suppress(DataError):  # the run itself will say so
+            record = self._run.record()
+        session = record.sessions[-1] if record and record.sessions else None
+        step = min(max(step, session.to_step if session else 0), self._steps)
         self._end = math.nan
-        taken = step - session.get("from_step", step)
-        if taken > 0:
-            started = datetime.fromisoformat(session["started"]).timestamp()
+        taken = step - (session.from_step if session else step)
+        if session and taken > 0:
+            started = datetime.fromisoformat(session.started).timestamp()
             # The newest file tells when the newest step was.
-            newest = max(_changed(self._metrics), _changed(self._record))
+            newest = max(seen)
             self._end = newest + (self._steps - step) * (newest - started) / taken
         numbers = [value for value in values if not math.isnan(value)]
         return Progress(
@@ -102,7 +100,7 @@ def _changed(path: Path) -> float:
 
 def outcome(run: Run) -> str:
     """Say what a finished run came to."""
-    summary = read_json(run.directory / "summary.json") or {}
+    summary = run.files.summary() or {}
     parts = []
     for metric in METRICS.values():
         best, test = (summary.get(f"{of}_{metric.name}") for of in ("best_validation", "test"))

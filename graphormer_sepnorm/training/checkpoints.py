@@ -16,8 +16,8 @@ from lightning.pytorch.utilities import rank_zero_only
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import BEST, LAST, PREVIOUS
 from graphormer_sepnorm.metrics import METRICS, Metric, chosen_metric
+from graphormer_sepnorm.runs.directory import BEST, PREVIOUS, RunDirectory
 from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
 from graphormer_sepnorm.training.stopping import StopAtOnce
 from graphormer_sepnorm.wording import listed
@@ -93,10 +93,11 @@ def checkpoint_callbacks(
         minutes: Time between two checkpoints, see `LastCheckpoint`.
     """
     monitor, mode = f"validation_{metric}", "max" if METRICS[metric].higher_is_better else "min"
+    run = RunDirectory(run_directory)
     callbacks: list[Callback] = [
         BestCheckpoint(
-            dirpath=run_directory / "checkpoints",
-            filename=Path(BEST).stem,
+            dirpath=run.checkpoints,
+            filename=run.best.stem,
             monitor=monitor,
             mode=mode,
             # Fixed names: a run directory then needs no index to find its best checkpoint.
@@ -104,7 +105,7 @@ def checkpoint_callbacks(
             # At once after the validation: a Ctrl-C at the end of the epoch must not lose it.
             save_on_train_epoch_end=False,
         ),
-        LastCheckpoint(run_directory / "checkpoints" / LAST, minutes),
+        LastCheckpoint(run.last, minutes),
     ]
     if patience > 0:
         callbacks.append(

@@ -31,6 +31,7 @@ from graphormer_sepnorm.compare.runner import (
     planned_runs,
 )
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.runs.directory import Record, Session
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -330,10 +331,12 @@ def half_way(workplace: Workplace) -> Run:
     now = time.time()
     (run.directory / "metrics.csv").write_text("\n".join([*rows, "2,39,,0.7"]))
     began = datetime.fromtimestamp(now - 60, UTC).isoformat()
-    session = {"started": began, "from_step": 10, "to_step": 35}
-    (run.directory / "run.json").write_text(json.dumps({"sessions": [{}, session]}))
-    for name in ("metrics.csv", "run.json"):
-        os.utime(run.directory / name, (now, now))
+    earlier = Session(started="2026-01-01T00:00:00+00:00", to_step=10, command=[])
+    session = Session(started=began, from_step=10, to_step=35, command=[])
+    files, sessions = run.files, [earlier, session]
+    files.write_record(Record(dataset="a", dataset_fingerprint="b", seed=0, sessions=sessions))
+    for path in (files.metrics_file, files.record_file):
+        os.utime(path, (now, now))
     return run
 
 

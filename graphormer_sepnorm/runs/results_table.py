@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from graphormer_sepnorm.metrics import METRICS, monitored
-from graphormer_sepnorm.results.records import Experiment, SeedRun
+from graphormer_sepnorm.runs.records import Experiment, SeedRun
 
 _T = TypeVar("_T")
 SINGLE, UNFINISHED = "†", "‡"
