@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from graphormer_sepnorm.errors import DataError
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -65,6 +67,35 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
+
+
+def require_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object that has to be there.
+
+    Raises:
+        DataError: The file cannot be read or holds something else.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is damaged ({error}): remove it or put it back") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} is damaged (no JSON object): remove it or put it back")
+    return content
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that is whole or not there, with the folders that it needs.
+
+    Raises:
+        DataError: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as partial:
+            partial.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write {path} ({error.strerror})") from error
 
 
 def _plain(value: Any) -> Any:

@@ -15,10 +15,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "graphormer_sepnorm"
 
 # Room -> what of the package it may import, anywhere in its files.
-# All may import `errors`, `files`, `formatting` and `process`.
+# All may import `errors`, `files`, `metrics`, `formatting` and `process`.
 ALL_ROOMS = {
     *("chem", "tables", "graphs", "datasets", "model"),
-    *("training", "inference", "compare", "results"),
+    *("training", "inference", "compare", "runs"),
 }
 ROOMS = {
     "chem": {"graphs"},
@@ -27,16 +27,17 @@ ROOMS = {
     "kernels": set(),
     "datasets": {"chem", "graphs", "tables", "resources"},
     "model": {"graphs", "kernels"},
-    "training": {"datasets", "graphs", "model", "inference", "kernels"},
-    "inference": {"model", "chem", "graphs", "tables", "resources", "old_names"},
+    "training": {"datasets", "graphs", "model", "inference", "kernels", "runs"},
+    "inference": {"model", "chem", "graphs", "tables", "resources", "runs", "old_names"},
     "compare": {
         *("training", "inference", "datasets", "graphs", "model", "chem"),
-        *("resources", "old_names"),
+        *("resources", "runs", "old_names"),
     },
-    "results": {"compare", "model", "old_names"},
+    "runs": {"model", "old_names"},
     "cli": ALL_ROOMS | {"cli", "resources", "old_names"},
     "errors": set(),
     "files": set(),
+    "metrics": set(),
     "process": set(),
     "formatting": set(),
     "old_names": set(),
@@ -52,11 +53,10 @@ ONLY_MODULES = {
         "graphormer_sepnorm.graphs.molecular_graph",
         "graphormer_sepnorm.graphs.packed_graphs",
     },
-    ("results", "compare"): {
-        "graphormer_sepnorm.compare.arms",
-        "graphormer_sepnorm.compare.comparison",
-    },
-    ("results", "model"): {"graphormer_sepnorm.model.norm_arms"},
+    ("inference", "runs"): {"graphormer_sepnorm.runs.directory"},
+    ("training", "runs"): {"graphormer_sepnorm.runs.directory"},
+    ("compare", "runs"): {"graphormer_sepnorm.runs.directory"},
+    ("runs", "model"): {"graphormer_sepnorm.model.norm_arms"},
     ("model", "graphs"): {
         "graphormer_sepnorm.graphs.batch",
         "graphormer_sepnorm.graphs.vocabulary",
@@ -70,7 +70,7 @@ LIBRARIES = {
     "torch_geometric": {"datasets/"},
     "pandas": {"datasets/"},
     "pyarrow": {"tables/parquet.py"},
-    "sklearn": {"chem/baselines.py", "inference/evaluation.py", "compare/"},
+    "sklearn": {"chem/baselines.py", "metrics.py", "compare/"},
     "matplotlib": {"training/", "compare/", "inference/", "chem/"},
     "jinja2": {"compare/report/"},
     "torchmetrics": {"training/"},
@@ -83,8 +83,10 @@ ONLY_LIBRARIES = {
     "kernels": {"numpy"},
     "model": {"torch", "triton"},
     "tables": {"pyarrow"},
+    "runs": {"yaml"},
     "errors": set(),
     "files": set(),
+    "metrics": {"numpy", "scipy", "sklearn"},
     "process": set(),
     "formatting": set(),
     "old_names": {"yaml"},
@@ -97,12 +99,10 @@ LAZY = {
     "cli/compare.py": {"torch", "lightning", "numpy", "rich"},
     "cli/geometry.py": {"torch", "lightning", "numpy", "rdkit"},
     "cli/results.py": {"torch", "lightning", "numpy"},
-    "results/records.py": {"torch", "lightning", "numpy"},
-    "results/table.py": {"torch", "lightning", "numpy"},
     "compare/process_lifetime.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "tables/parquet.py": {"pyarrow"},
-    "inference/evaluation.py": {"sklearn"},
+    "metrics.py": {"numpy", "scipy", "sklearn"},
 }
 
 
@@ -196,7 +196,10 @@ def test_rooms_import_along_the_arrows():
             continue
         parts = one.module.split(".")
         other = parts[1] if len(parts) > 1 else ""
-        if other in ("errors", "files", "process", "formatting", "__version__") or other == room:
+        if (
+            other in ("errors", "files", "metrics", "process", "formatting", "__version__")
+            or other == room
+        ):
             continue
         allowed = ONLY_MODULES.get((room, other))
         if other not in ROOMS[room] or (allowed is not None and one.module not in allowed):
@@ -250,6 +253,14 @@ def test_importing_the_package_loads_nothing_heavy():
     heavy = {"lightning", "ogb", "rdkit", "torch_geometric", "torch", "pandas", "numpy"}
     assert loaded & heavy == set()
     assert "graphormer_sepnorm.errors" in loaded
+
+
+def test_a_run_is_read_with_nothing_but_the_standard_library():
+    files = ("directory", "place", "records", "results_table")
+    loaded = loaded_by(f"from graphormer_sepnorm.runs import {', '.join(files)}")
+    others = {name.partition(".")[0] for name in loaded} & {"torch", "lightning", "numpy", "yaml"}
+    assert others == set()
+    assert "graphormer_sepnorm.runs.lock" in loaded
 
 
 def test_the_model_needs_torch_and_no_more():

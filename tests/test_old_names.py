@@ -24,10 +24,10 @@ from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.old_names import ARMS, OPTIONS, current_yaml
 from graphormer_sepnorm.resources import arms_names
-from graphormer_sepnorm.results.commands import name_and_commands
-from graphormer_sepnorm.results.records import Experiment, SeedRun, read_records
-from graphormer_sepnorm.results.runs import differing
-from graphormer_sepnorm.results.table import render
+from graphormer_sepnorm.runs.commands import name_and_commands
+from graphormer_sepnorm.runs.experiments import differing
+from graphormer_sepnorm.runs.records import Experiment, SeedRun, read_records
+from graphormer_sepnorm.runs.results_table import render
 from graphormer_sepnorm.training.module import GraphormerModule
 
 # A value that is not the default, for each.

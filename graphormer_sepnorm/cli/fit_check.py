@@ -14,6 +14,7 @@ from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.graphs.loading import EpochBatches
+from graphormer_sepnorm.training.checkpoints import monitored_metric
 
 # They belong to a run and not to what is compared.
 _OF_A_RUN = ("seed_everything", "output", "resume", "ckpt_path")
@@ -106,7 +107,9 @@ def check_fit(base: Sequence[str], arms: Sequence[Arm], prepare: bool) -> Checke
         for name, (config, data) in _prepared(checked).items():
             batches = len(EpochBatches(data.indices("train"), config.data.batch_size, 0))
             steps[name] = planned_steps(config.trainer, batches)
-            metric, fingerprint = data.splits.task.metric, data.splits.fingerprint
+            task, fingerprint = data.splits.task, data.splits.fingerprint
+            metric = task.metric
+            monitored_metric(task, data.store.targets[data.indices("validation")], config.metric)
     devices = (str(trainer.accelerator), str(trainer.devices))
     return CheckedFit(options.configuration(), metric, fingerprint, steps, devices)
 

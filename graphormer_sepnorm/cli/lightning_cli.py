@@ -39,14 +39,16 @@ from graphormer_sepnorm.cli.options import (
 )
 from graphormer_sepnorm.cli.outcome import report_data, report_evaluation, report_fit
 from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed
-from graphormer_sepnorm.cli.run_directory import RunDirectory
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
 from graphormer_sepnorm.files import is_full, replacing
 from graphormer_sepnorm.formatting import listed
-from graphormer_sepnorm.inference.checkpoint import LAST, find_checkpoint, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
+from graphormer_sepnorm.metrics import METRICS, Metric
 from graphormer_sepnorm.process import command, is_first_process
 from graphormer_sepnorm.resources import config_names
+from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.runs.place import RunPlace
 from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.checkpoints import (
     LastCheckpoint,
@@ -69,7 +71,7 @@ from graphormer_sepnorm.training.throughput import Throughput
 log = logging.getLogger(__name__)
 
 # Options that loggers are given, beside those of the model, the data and the trainer.
-_LOGGED = ("seed_everything", "ema_decay", "early_stopping", "engine")
+_LOGGED = ("seed_everything", "ema_decay", "early_stopping", "metric", "engine")
 
 TRAINER_DEFAULTS = {
     "enable_model_summary": False,  # our table says more
@@ -86,15 +88,15 @@ def run_verb(arguments: list[str]) -> None:
     arguments, any_code = without_option(arguments)
     fit = arguments[0] == "fit"
     with (
-        RunDirectory() as place,
+        RunPlace() as place,
         _explaining(place),
-        ending_with(place.nothing_trained) if fit else nullcontext(),
+        ending_with(lambda: _nothing_trained(place)) if fit else nullcontext(),
     ):
         resumed = find_resumed(arguments, place)
         if resumed is not None:
             arguments = resumed.arguments
         arguments, config_name = resolve_in_arguments(arguments)
-        config = "" if resumed is None else str(resumed.directory / "config.yaml")
+        config = "" if resumed is None else str(RunDirectory(resumed.directory).configuration_file)
         with known_classes_only(config, allowed=any_code or resumed is None):
             TrainCLI(arguments, config_name, resumed, place)
     # Gloo's threads, if they are still there when Python ends, can abort a run that has succeeded.
@@ -103,7 +105,7 @@ def run_verb(arguments: list[str]) -> None:
 
 
 @contextmanager
-def _explaining(place: RunDirectory) -> Iterator[None]:
+def _explaining(place: RunPlace) -> Iterator[None]:
     """Turn what Lightning and the system say of a user's mistake, or a full disk, into one line."""
     try:
         yield
@@ -117,6 +119,12 @@ def _explaining(place: RunDirectory) -> Iterator[None]:
         else:
             then = "make room, or choose another place with --output; nothing was trained"
         raise DataError(f"there is no room on the disk of {place.path}: {then}") from error
+
+
+def _nothing_trained(place: RunPlace) -> str:
+    """Give the place of a run that has taken no step back; return what is said about it."""
+    place.discard()
+    return "interrupted before the first step; nothing was saved"
 
 
 def resuming(directory: Path) -> str:
@@ -203,22 +211,24 @@ class TrainCLI(LightningCLI):
 
     Attributes:
         run_directory: Where a run is kept; set by `fit` before training.
+        selected_by: What decides on the best checkpoint; set with it.
         tested: Whether the result of a run is written.
     """
 
-    run_directory: Path
+    run_directory: RunDirectory
+    selected_by: Metric
 
     def __init__(
         self,
         arguments: list[str],
         config_name: str | None,
         resumed: ResumedRun | None = None,
-        place: RunDirectory | None = None,
+        place: RunPlace | None = None,
     ) -> None:
         self.arguments = arguments
         self.config_name = config_name
         self.resumed = resumed
-        self.place = place or RunDirectory()
+        self.place = place or RunPlace()
         self.tested = False
         # Optimiser steps of the checkpoint that training begins with.
         self._first_step = 0
@@ -300,6 +310,14 @@ class TrainCLI(LightningCLI):
             help="Stop after this many validations without improvement (fit); 0 never stops.",
         )
         parser.add_argument(
+            "--metric",
+            type=str | None,
+            default=None,
+            help="What decides on the validation split which checkpoint is the best, and when to "
+            f"stop early (fit): {', '.join(METRICS)}. Default: mae or auroc; with real values of "
+            "several targets the loss.",
+        )
+        parser.add_argument(
             "--baselines",
             type=bool,
             default=False,
@@ -332,8 +350,9 @@ class TrainCLI(LightningCLI):
                 raise ConfigError(f"{verb} needs --ckpt_path: a checkpoint or a run directory")
             return
         file = find_checkpoint(options.ckpt_path)
-        if verb == "fit" and Path(options.ckpt_path).is_dir() and file.with_name(LAST).is_file():
-            file = file.with_name(LAST)  # training goes on where it was, not where it was best
+        run = RunDirectory(Path(options.ckpt_path).expanduser())
+        if verb == "fit" and run.last.is_file():
+            file = run.last  # training goes on where it was, not where it was best
         checkpoint = read_checkpoint(file)
         if verb == "fit" and "optimizer_states" not in checkpoint:
             raise ConfigError(
@@ -381,21 +400,22 @@ class TrainCLI(LightningCLI):
             )
         require_data(self.arguments)  # last, so that other mistakes are said first
         task = self.datamodule.splits.task
-        metric = task.metric
         store = self.datamodule.store
         validation = store.targets[self.datamodule.indices("validation")]
-        monitored = monitored_metric(task, validation)
-        if undefined := undefined_targets(task, validation):
-            names, all_of_them = listed(undefined), monitored == "loss"
+        selected = monitored_metric(task, validation, self.config["fit"].metric)
+        self.selected_by = selected
+        # The loss is drawn anyway.
+        shown = task.main if selected.kind is None else selected
+        if undefined := undefined_targets(task, validation, shown):
+            names, all_of_them = listed(undefined), selected is not shown
             decides = "the loss decides" if all_of_them else "the other targets decide"
             log.warning(
-                "validation AUROC is undefined for %s, which has not both classes there: %s on the "
-                "best checkpoint",
-                names,
-                decides,
+                "validation %s is undefined for %s, which has not %s there: %s on the best "
+                "checkpoint",
+                *(shown.label, names, shown.lacking.removesuffix(" among its labels"), decides),
             )
         options = self.config["fit"]
-        self.run_directory = self._make_run_directory()
+        self.run_directory = run = RunDirectory(self._make_run_directory())
         given = self._get(self.config_init, "trainer")
         callbacks = [
             *(given["callbacks"] or []),
@@ -404,34 +424,34 @@ class TrainCLI(LightningCLI):
             *([AveragedWeights(options.ema_decay)] if options.ema_decay else []),
             *_captured(options.engine),
             LogTraining(),
-            StopWhenDiverged(self.run_directory),
+            StopWhenDiverged(run.path),
             ValidateAtTheEnd(),
             Throughput(),
             *checkpoint_callbacks(
-                self.run_directory, monitored, options.early_stopping, options.checkpoint_minutes
+                run.path, selected.name, options.early_stopping, options.checkpoint_minutes
             ),
-            LearningCurve(self.run_directory / "learning_curve.png", metric, monitored),
+            LearningCurve(run.learning_curve_file, shown.name, selected.name),
             ModelTable(),
-            RunRecord(self.run_directory, [Path(sys.argv[0]).name, *sys.argv[1:]]),
+            RunRecord(run, [Path(sys.argv[0]).name, *sys.argv[1:]]),
             StopBetweenSteps(),
         ]
         if given["enable_progress_bar"] is not False:
-            callbacks.append(TrainingProgress(metric))
+            callbacks.append(TrainingProgress(shown.name))
         loggers = {}
         if given["logger"] is not False:
-            metrics_file = MetricsFile(self.run_directory)
+            metrics_file = MetricsFile(run.path)
             callbacks.append(ContinueMetrics(metrics_file))
             if self.resumed and options.ckpt_path is None:
                 metrics_file.begin_again()
                 if rank_zero_only.rank == 0:
-                    shutil.rmtree(self.run_directory / Board.FOLDER, ignore_errors=True)
+                    shutil.rmtree(run.tensorboard, ignore_errors=True)
             # What TensorBoard has from after the checkpoint is not shown. The file first, so that
             # Lightning's log directory is the run directory.
-            board = Board(self.run_directory, self.resumed.step if self.resumed else 0)
+            board = Board(run.path, self.resumed.step if self.resumed else 0)
             loggers["logger"] = [metrics_file, board, *_listed(given["logger"])]
         return super().instantiate_trainer(
             **{
-                "default_root_dir": self.run_directory,
+                "default_root_dir": run.path,
                 "callbacks": callbacks,
                 "plugins": [*(given["plugins"] or []), DurableCheckpointIO()],
                 **loggers,
@@ -455,7 +475,7 @@ class TrainCLI(LightningCLI):
         print(f"run    {directory}", flush=True)
         report = self.datamodule.splits.report
         if report is not None:
-            report_data(report, self.datamodule, directory)
+            report_data(report, self.datamodule, RunDirectory(directory))
         return directory
 
     def _save_config(self, directory: Path) -> None:
@@ -466,7 +486,7 @@ class TrainCLI(LightningCLI):
                 config.data[name] = str(Path(config.data[name]).expanduser().resolve())
         if self.resumed is not None:
             config.ckpt_path = None  # a resumed run finds its own
-        with replacing(directory / "config.yaml") as partial:
+        with replacing(RunDirectory(directory).configuration_file) as partial:
             self._parser("fit").save(config, partial, skip_none=False, overwrite=True)
 
     def _wanted_directory(self) -> Path:
@@ -492,7 +512,8 @@ class TrainCLI(LightningCLI):
                 self.place.worth_keeping |= self.trainer.global_step > self._first_step
         with interruptible(self.trainer, self._what_is_done):
             # Processes that Lightning did not start have not been told it.
-            report_fit(self, self.trainer.strategy.broadcast(self.run_directory))
+            path = self.trainer.strategy.broadcast(self.run_directory.path)
+            report_fit(self, RunDirectory(path))
 
     def _log_options(self) -> None:
         """Give the loggers the options of the run, but for their own: those can hold passwords."""
@@ -505,11 +526,11 @@ class TrainCLI(LightningCLI):
             logger.log_hyperparams(json.loads(json.dumps(kept, default=str)))
 
     def _what_was_saved(self) -> str:
-        last = self.run_directory / "checkpoints" / LAST
+        last = self.run_directory.last
         if not last.is_file():
             if self.trainer.global_step > self._first_step:
                 return f"interrupted at step {self.trainer.global_step:,}; nothing was saved"
-            return self.place.nothing_trained()
+            return _nothing_trained(self.place)
         callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
         saving = next(call for call in callbacks if isinstance(call, LastCheckpoint))
         step = f" of step {saving.saved_step:,}" if saving.saved_step >= 0 else ""
@@ -520,12 +541,12 @@ class TrainCLI(LightningCLI):
 
     def _what_is_done(self) -> str:
         if self.tested:
-            return f"trained and tested, what came out is in {self.run_directory / 'summary.json'}"
-        return f"trained, but not tested: {self.run_directory}; test with: {self._resuming()}"
+            return f"trained and tested, what came out is in {self.run_directory.summary_file}"
+        return f"trained, but not tested: {self.run_directory.path}; test with: {self._resuming()}"
 
     def _resuming(self) -> str:
         foreign = names_foreign_code(self.config["fit"].trainer.as_dict())
-        return resuming(self.run_directory) + f" {OPTION}" * foreign
+        return resuming(self.run_directory.path) + f" {OPTION}" * foreign
 
     def validate(self, **options: Any) -> None:
         """Evaluate a checkpoint on the validation split."""

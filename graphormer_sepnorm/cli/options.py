@@ -214,6 +214,8 @@ def _differ(name: str, given: Any, kept: Any) -> bool:
         return norm_name(given) != norm_name(kept)
     if name in ("data.table", "data.validation_table", "data.test_table") and given and kept:
         return Path(given).expanduser().resolve() != Path(kept)
+    if name == "data.dataset" and given is None:
+        return False  # not said: a table, which is compared itself
     if isinstance(given, list | tuple) and isinstance(kept, list | tuple):
         return list(given) != list(kept)
     return given != kept

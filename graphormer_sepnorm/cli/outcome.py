@@ -7,10 +7,10 @@ import logging
 import math
 import shlex
 import sys
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.predictions_file import write_test_predictions
@@ -19,11 +19,12 @@ from graphormer_sepnorm.datasets.data_report import DataReport
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
+from graphormer_sepnorm.metrics import Metric, metrics_of
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.process import command
-from graphormer_sepnorm.training.metrics import evaluate
-from graphormer_sepnorm.training.report import METRIC_NAMES, format_table, units
+from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.training.report import format_table
 from graphormer_sepnorm.training.run_record import RunRecord
 from graphormer_sepnorm.training.throughput import Throughput
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def report_data(report: DataReport, data: MoleculeDataModule, directory: Path) -> None:
+def report_data(report: DataReport, data: MoleculeDataModule, run: RunDirectory) -> None:
     """Print the report on a user's table and keep it in the run directory.
 
     Beside it go the split of every row and the rows that cannot be used, with reasons.
@@ -42,7 +43,7 @@ def report_data(report: DataReport, data: MoleculeDataModule, directory: Path) -
     Args:
         report: What is known before there are graphs.
         data: The data set.
-        directory: Of the run.
+        run: Its directory.
     """
     vocabulary = data.fit_vocabulary()
     found = {split: new_elements(data, split, vocabulary) for split in SPLITS[1:]}
@@ -54,10 +55,10 @@ def report_data(report: DataReport, data: MoleculeDataModule, directory: Path) -
     report = dataclasses.replace(report, warnings=(*lines, *report.warnings))
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     print(f"\n{report.text(unicode=unicode)}", flush=True)
-    write_json(directory / "data_report.json", report.to_plain())
-    report.write_splits(directory / "splits.csv")
+    write_json(run.data_report_file, report.to_plain())
+    report.write_splits(run.splits_file)
     if report.invalid:
-        path = directory / "invalid_rows.csv"
+        path = run.invalid_rows_file
         report.write_invalid(path)
         print(f"rows that are left out, with reasons: {path}", flush=True)
     print()
@@ -90,7 +91,7 @@ def report_evaluation(cli: TrainCLI, split: str, checkpoint: str) -> None:
             print(line)
 
 
-def report_fit(cli: TrainCLI, run_directory: Path) -> None:
+def report_fit(cli: TrainCLI, run: RunDirectory) -> None:
     """Test the best checkpoint of a finished run; print the table and keep what came out.
 
     ``summary.json`` has the numbers, ``test_predictions.csv`` each molecule.
@@ -102,15 +103,20 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     module = cli.model
     if trainer.fast_dev_run:
         return
-    folder = run_directory / "checkpoints"
-    best = next((folder / name for name in (BEST, LAST) if (folder / name).is_file()), None)
+    best = run.tested
     if best is None:
         print("no checkpoint was written: training took no step")
         return
-    metric = module.task.metric
+    task = module.task
+    main, selected = task.main, cli.selected_by
     epochs, steps = trainer.current_epoch, trainer.global_step
     checkpoint = read_checkpoint(best)
-    best_value = checkpoint[KEY]["validation"].get(f"validation_{metric}", math.nan)
+    validation = checkpoint[KEY]["validation"]
+    best_values = {
+        metric: validation.get(f"validation_{metric.name}", math.nan)
+        for metric in (main, selected)
+        if metric.kind is not None
+    }
     # Not by `ckpt_path`: Lightning would set the callbacks back too, and with them metrics.csv and
     # the time that was measured.
     module.load_state_dict(checkpoint["state_dict"])
@@ -125,7 +131,7 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
         "seed": module.hparams["seed"],
         "dataset_fingerprint": cli.datamodule.splits.fingerprint,
         **{name: float(value) for name, value in values.items()},
-        f"best_validation_{metric}": best_value,
+        **{f"best_validation_{metric.name}": value for metric, value in best_values.items()},
         "epochs": epochs,
         "steps": steps,
         "parameters": count_parameters(module.model),
@@ -134,33 +140,39 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
         "graphs_per_second": round(throughput.graphs_per_second * trainer.world_size, 1),
         "checkpoint": str(best),
     }
-    predictions = module.test_predictions()
-    found, new_line = _without_new_elements(cli, "test", values[f"test_{metric}"])
+    predictions = module.evaluated("test")
+    found, new_line = _without_new_elements(cli, "test", values[f"test_{main.name}"])
     # Of a part of the split (--trainer.limit_test_batches) there is no table.
     if len(predictions) == len(cli.datamodule.indices("test")):
-        write_test_predictions(run_directory, cli.datamodule, predictions, found)
-    write_json(run_directory / "summary.json", result, indent=None)
+        write_test_predictions(run, cli.datamodule, predictions, found)
+    run.write_summary(result)
     cli.tested = True
-    name, unit = METRIC_NAMES[metric], units(module)
-    label = f"Graphormer, {module.model.config.norm}"
-    rows = [(label, _shown(values[f"test_{metric}"], unit))]
+    label, unit = f"Graphormer, {module.model.config.norm}", task.unit_of(main)
     baselines, left_out, interrupted = _baselines(cli)
-    rows = [*((one.name, _shown(one.test, unit)) for one in baselines), *rows]
-    if len(module.task.targets) > 1:
+    rows = [(one.name, main.shown(one.test, unit)) for one in baselines]
+    rows.append((label, main.shown(values[f"test_{main.name}"], unit)))
+    others = [one for one in metrics_of(task.kind) if f"test_{one.name}" in values]
+    rows.append(("", _in_a_line(values, [one for one in others if one is not main], task.unit_of)))
+    if len(task.targets) > 1:
         rows += [
-            (f"  {target}", _shown(values[f"test_{metric}_{target}"], f" {unit}" * bool(unit)))
-            for target, unit in zip(module.task.targets, module.task.units, strict=True)
+            (f"  {name}", _in_a_line(values, metrics_of(task.kind), lambda _, of=unit: of, name))
+            for name, unit in zip(task.targets, task.units, strict=True)
         ]
-    print(f"\ntest {name}")
+    print(f"\ntest {main.label}")
     print(format_table([(f"  {label}", value) for label, value in rows]))
     if left_out:
         print(f"  {left_out}")
     if new_line:
         print(f"\n{new_line}")
-    best_line = f"best validation {name} {best_value:.4f}"
-    if math.isnan(best_value):
-        loss = checkpoint[KEY]["validation"].get("validation_loss", math.nan)
-        best_line = f"validation {name} undefined, best validation loss {loss:.4f}"
+    best_line = f"best validation {main.label} {best_values[main]:.4f}"
+    if selected in best_values and selected is not main:
+        best_line = (
+            f"best validation {selected.label} {best_values[selected]:.4f}, with it "
+            f"{main.label} {main.shown(best_values[main])}"
+        )
+    elif math.isnan(best_values[main]):
+        loss = validation.get("validation_loss", math.nan)
+        best_line = f"validation {main.label} undefined, best validation loss {loss:.4f}"
     print(
         f"\n{best_line}; "
         f"{epochs} epochs, {steps:,} steps, {result['parameters']:,} parameters, "
@@ -168,9 +180,9 @@ def report_fit(cli: TrainCLI, run_directory: Path) -> None:
     )
     print(f"checkpoint  {best}")
     if module.facts["featuriser"] is not None:
-        print(f'try         {command("predict")} {shlex.quote(str(run_directory))} "CCO"')
+        print(f'try         {command("predict")} {shlex.quote(str(run.path))} "CCO"')
     if interrupted:
-        raise Interrupted(f"baselines interrupted; the run is whole: {run_directory}")
+        raise Interrupted(f"baselines interrupted; the run is whole: {run.path}")
 
 
 def _baselines(cli: TrainCLI) -> tuple[list[Baseline], str, bool]:
@@ -191,8 +203,17 @@ def _baselines(cli: TrainCLI) -> tuple[list[Baseline], str, bool]:
     return [], "", False
 
 
-def _shown(value: float, unit: str) -> str:
-    return "undefined" if math.isnan(value) else f"{value:.4f}{unit}"
+def _in_a_line(
+    values: Mapping[str, float],
+    metrics: Iterable[Metric],
+    unit_of: Callable[[Metric], str],
+    target: str = "",
+) -> str:
+    """The test metrics of a target, or their means over all of them, as ``RMSE 0.5 eV, R2 0.7``."""
+    end = f"_{target}" * bool(target)
+    return ", ".join(
+        f"{one.label} {one.shown(values[f'test_{one.name}{end}'], unit_of(one))}" for one in metrics
+    )
 
 
 def _without_new_elements(cli: TrainCLI, split: str, value: float) -> tuple[dict[int, str], str]:
@@ -214,11 +235,11 @@ def _without_new_elements(cli: TrainCLI, split: str, value: float) -> tuple[dict
     if not found or len(predictions) != count:
         return found, ""
     known = [molecule for molecule in range(count) if molecule not in found]
-    targets = torch.from_numpy(data.store.targets[data.indices(split)])
-    metric, unit = module.task.metric, units(module)
-    without = evaluate(module.task, predictions[known], targets[known])[metric]
-    name = METRIC_NAMES[metric]
+    targets = np.asarray(data.store.targets[data.indices(split)], dtype=np.float64)
+    task, main = module.task, module.task.main
+    without = task.evaluate(targets[known], predictions[known], [main])[main.name]
     return found, (
-        f"{in_words(found, split, count)}: {split} {name} with them {_shown(value, unit)}, without "
-        f"{_shown(without, unit)}"
+        f"{in_words(found, split, count)}: {split} {main.label} with them "
+        f"{main.shown(value, task.unit_of(main))}, without "
+        f"{main.shown(without, task.unit_of(main))}"
     )

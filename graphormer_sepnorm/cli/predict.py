@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from graphormer_sepnorm.cli.main import Interrupted, run
 from graphormer_sepnorm.cli.parser import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
+from graphormer_sepnorm.metrics import Kind, metrics_of
 from graphormer_sepnorm.process import command, name_and_version
 
 if TYPE_CHECKING:
@@ -108,13 +109,17 @@ def _parser() -> OneLineParser:
             choices=formats,
             help=f"{', '.join(formats)}; default: by the name of the file",
         )
+
+    def labels(kind: Kind) -> str:
+        return ", ".join(metric.label for metric in metrics_of(kind))
+
     table.add_argument(
         "--evaluate",
         metavar="COLUMN",
         action="append",
         default=[],
-        help="compare with the labels in this column: MAE, RMSE, R2, or AUROC and average "
-        "precision; once for each target of the model, in its order",
+        help=f"compare with the labels in this column: {labels('regression')}, or "
+        f"{labels('binary')}; once for each target of the model, in its order",
     )
     table.add_argument(
         "--resume", action="store_true", help="continue an interrupted job, to the identical file"

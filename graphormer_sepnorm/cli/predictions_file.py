@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.files import replacing
-
-FILE = "test_predictions.csv"
+from graphormer_sepnorm.runs.directory import RunDirectory
 
 
 def write_test_predictions(
-    directory: Path,
+    run: RunDirectory,
     data: MoleculeDataModule,
     predictions: np.ndarray,
     new_elements: Mapping[int, str],
@@ -30,7 +26,7 @@ def write_test_predictions(
     where it is not `predict.py` gives no value.
 
     Args:
-        directory: Of the run.
+        run: Its directory.
         data: That it was tested on.
         predictions: ``[test molecules, T]``.
         new_elements: By the number of the molecule; others have none.
@@ -47,13 +43,7 @@ def write_test_predictions(
     for name, column in zip(splits.task.targets, predictions.T, strict=True):
         columns[f"pred_{name}"] = _cells(column)
     columns["new_elements"] = [new_elements.get(number, "") for number in columns["number"]]
-    with (
-        replacing(directory / FILE) as partial,
-        partial.open("w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+    run.write_test_predictions(columns)
 
 
 def _cells(values: np.ndarray) -> list[str]:

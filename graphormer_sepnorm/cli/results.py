@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.cli.parser import OneLineParser
-from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.files import write_text
 from graphormer_sepnorm.resources import config_names
-from graphormer_sepnorm.results.records import Experiment, add_to_records, write_text
-from graphormer_sepnorm.results.table import configuration_file, render
+from graphormer_sepnorm.runs.records import Experiment, add_to_records
+from graphormer_sepnorm.runs.results_table import configuration_file, render
 
 DESCRIPTION = """\
 Make the table of a project's results from run directories.
@@ -66,16 +67,29 @@ def _read(directories: list[Path]) -> list[Experiment]:
     if not directories:
         return []
     from graphormer_sepnorm.cli.fit_check import FitOptions
-    from graphormer_sepnorm.results.runs import read_experiments
+    from graphormer_sepnorm.runs.experiments import read_experiments
 
-    return list(read_experiments(directories, FitOptions([]).configuration()))
+    return list(read_experiments(directories, FitOptions([]).configuration(), arm_of))
+
+
+def arm_of(directory: Path) -> tuple[str, dict[str, str]] | None:
+    """Return the arm that a run is of, if it lies in the directory of a comparison."""
+    from graphormer_sepnorm.compare.comparison import Comparison
+
+    try:
+        comparison = Comparison.read(directory.parent.parent)
+    except ConfigError:  # of another version; the run itself says what it did
+        return None
+    arms = {arm.name: arm.options for arm in comparison.arms} if comparison else {}
+    name = directory.parent.name
+    return (name, arms[name]) if name in arms else None
 
 
 def _files(experiments: list[Experiment]) -> dict[str, dict[str, Any]]:
     """What the configuration files that come with the package say today."""
     from graphormer_sepnorm.cli.fit_check import FitOptions
     from graphormer_sepnorm.cli.options import LINKED
-    from graphormer_sepnorm.results.runs import differing
+    from graphormer_sepnorm.runs.experiments import differing
 
     defaults = FitOptions([]).configuration()
     said = {}

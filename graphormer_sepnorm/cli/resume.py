@@ -6,9 +6,10 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphormer_sepnorm.cli.run_directory import RunDirectory
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
-from graphormer_sepnorm.inference.checkpoint import LAST, PREVIOUS, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.runs.place import RunPlace
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class ResumedRun:
     message: str
 
 
-def find_resumed(arguments: list[str], place: RunDirectory) -> ResumedRun | None:
+def find_resumed(arguments: list[str], place: RunPlace) -> ResumedRun | None:
     """Take the directory of the run that ``--resume`` names; None without this option.
 
     The newest checkpoint that is whole is taken. A run that was stopped before its first one begins
@@ -50,17 +51,18 @@ def find_resumed(arguments: list[str], place: RunDirectory) -> ResumedRun | None
     if named is None:
         return None
     rest, directory = named
-    config = directory / "config.yaml"
+    run = RunDirectory(directory)
+    config = run.configuration_file
     if not config.is_file():
         raise ConfigError(
-            f"{directory} is no run directory: there is no config.yaml in it; --resume takes a "
+            f"{directory} is no run directory: there is no {config.name} in it; --resume takes a "
             "directory that train.py fit has made"
         )
-    for option in ("-c", "--config", "--ckpt_path", "--output"):
+    for option in ("-c", "--config", "--ckpt_path", "--output", "--metric"):
         if any(word.partition("=")[0] == option for word in rest):
             raise ConfigError(f"--resume and {option}: leave {option} out, the run has its own")
     place.go_on_in(directory)
-    checkpoint, step, message = _newest_checkpoint(directory)
+    checkpoint, step, message = _newest_checkpoint(run)
     found = [] if checkpoint is None else ["--ckpt_path", str(checkpoint)]
     words = [rest[0], "-c", str(config), *found, *rest[1:]]
     return ResumedRun(directory, words, len(rest) > 1, step, message)
@@ -82,11 +84,10 @@ def _named(arguments: list[str]) -> tuple[list[str], Path] | None:
     return None
 
 
-def _newest_checkpoint(directory: Path) -> tuple[Path | None, int, str]:
+def _newest_checkpoint(run: RunDirectory) -> tuple[Path | None, int, str]:
     """Return the newest checkpoint that is whole, its step, and what to say."""
     damaged = []
-    for name in (LAST, PREVIOUS):
-        path = directory / "checkpoints" / name
+    for path in (run.last, run.previous):
         if not path.is_file():
             continue
         try:
@@ -96,9 +97,9 @@ def _newest_checkpoint(directory: Path) -> tuple[Path | None, int, str]:
             continue
         if damaged:
             log.warning("%s; going on from %s, the one before it", damaged[0], path)
-        return path, step, f"run    {directory}, continued from step {step:,}"
+        return path, step, f"run    {run.path}, continued from step {step:,}"
     if damaged:
         raise CheckpointError(
             f"{damaged[0]}, and there is no whole one before it: begin the run again"
         )
-    return None, 0, f"run    {directory}, from the beginning: there is no checkpoint in it"
+    return None, 0, f"run    {run.path}, from the beginning: there is no checkpoint in it"

@@ -6,7 +6,6 @@ Both are computed once per run and kept in its directory, so that a report can b
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,10 @@ from graphormer_sepnorm.files import read_json, replacing, write_json
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-from graphormer_sepnorm.inference.checkpoint import BEST, KEY, LAST, model_weights, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
 from graphormer_sepnorm.inference.network import build_network
 from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.runs.directory import RunDirectory
 
 VERSION = 2
 # At most so many test molecules, whose embeddings are measured, and training molecules, from which
@@ -64,12 +64,14 @@ def device_of(accelerator: str | None, devices: int | str | list[int] | None) ->
 
 
 def analyse(
-    run: Path, data: MoleculeDataModule, *, histograms: bool, device: str = "cpu"
+    run: RunDirectory, data: MoleculeDataModule, *, histograms: bool, device: str = "cpu"
 ) -> RunAnalysis:
-    """Predict the test split with the best checkpoint of a run and measure its embeddings.
+    """Measure the embeddings of the best checkpoint of a run, and find what it predicts.
+
+    A run has its predictions of the test split, but for one of an earlier version.
 
     Args:
-        run: The run directory. The result is kept in it and taken from there the next time.
+        run: Its directory. The result is kept in it and taken from there the next time.
         data: What the run was trained on.
         histograms: Whether histograms of the features at the output are wanted.
         device: Where the model is computed.
@@ -77,29 +79,38 @@ def analyse(
     Raises:
         CheckpointError: The run has no readable checkpoint.
     """
-    kept, table = run / "geometry.json", run / "test_predictions.npy"
-    # What `fit` tested: the best checkpoint, or the last if nothing was validated.
-    tested = [path for name in (BEST, LAST) if (path := run / "checkpoints" / name).is_file()]
-    file = next(iter(tested), run / "checkpoints" / BEST)
+    kept, table = run.geometry_file, run.computed_predictions_file
+    file = run.tested or run.best
     wanted = {
         "version": VERSION,
         "histograms": histograms,
         "dataset_fingerprint": data.splits.fingerprint,
-        "checkpoint": f"{file.name} {file.stat().st_mtime_ns}" if tested else None,
+        "checkpoint": f"{file.name} {file.stat().st_mtime_ns}" if file.is_file() else None,
     }
+    predictions = _kept_predictions(run, data)
     earlier = read_json(kept)
-    if earlier is not None and wanted.items() <= earlier.items() and table.is_file():
-        return RunAnalysis(np.load(table), typed(tuple[CloudGeometry, ...], earlier["clouds"]))
+    if earlier is not None and wanted.items() <= earlier.items():
+        if predictions is None and table.is_file():
+            predictions = np.load(table)
+        if predictions is not None:
+            return RunAnalysis(predictions, typed(tuple[CloudGeometry, ...], earlier["clouds"]))
     checkpoint = read_checkpoint(file, device)
     model = build_network(checkpoint[KEY]["model"], model_weights(checkpoint))
     model.to(device).eval()
     vocabulary = GraphVocabulary.from_plain(checkpoint[KEY]["vocabulary"])
-    predictions = _predict(model, checkpoint[KEY], data, vocabulary)
+    if predictions is None:
+        predictions = _predict(model, checkpoint[KEY], data, vocabulary)
+        with replacing(table) as partial, partial.open("wb") as file:
+            np.save(file, predictions)
     clouds = _measure(model, data, vocabulary, histograms)
-    with replacing(table) as partial, partial.open("wb") as file:
-        np.save(file, predictions)
     write_json(kept, {**wanted, "clouds": [asdict(cloud) for cloud in clouds]}, indent=None)
     return RunAnalysis(predictions, tuple(clouds))
+
+
+def _kept_predictions(run: RunDirectory, data: MoleculeDataModule) -> np.ndarray | None:
+    """What ``fit`` has written of the test split, if it is whole: float64 ``[G, T]``."""
+    rows = run.test_predictions(data.splits.task.targets)
+    return np.array(rows) if rows and len(rows) == len(data.indices("test")) else None
 
 
 def _predict(

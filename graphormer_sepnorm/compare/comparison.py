@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from graphormer_sepnorm.compare.arms import NORM, Arm, check_arms
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.old_names import current_options
+from graphormer_sepnorm.runs.directory import flat
 
 FILE = "compare.yaml"
 _FORMAT_VERSION = 1
@@ -138,15 +139,6 @@ def other_format(path: Path, found: Any, known: int) -> str:
         f"{path} is of format {found}, and this version of graphormer_sepnorm knows format {known} "
         "only: use the version that wrote it, or begin in another directory"
     )
-
-
-def flat(options: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
-    """Give the options that stand in sections as ``section.name`` and value."""
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{section}{name}.")
-        else:
-            yield section + name, value
 
 
 def _plain(value: Any) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +21,10 @@ from rich.progress import (
 )
 
 from graphormer_sepnorm.compare.runner import Display, Run
-from graphormer_sepnorm.files import read_json
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import clock
-from graphormer_sepnorm.training.report import METRIC_NAMES
+from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.runs.directory import RunDirectory
 
 _SPEED_OVER = 600.0  # seconds; metrics are written down every so many steps only
 
@@ -48,44 +49,43 @@ def reached(directory: Path, metric: str) -> Reached:
 
     Args:
         directory: Of the run.
-        metric: ``mae`` or ``auroc``.
+        metric: Name of the main metric.
     """
-    files = directory / "metrics.csv", directory / "run.json"
+    run = RunDirectory(directory)
+    files = run.metrics_file, run.record_file
     times = tuple(path.stat().st_mtime if path.is_file() else 0.0 for path in files)
-    return _read(*files, metric, times)
+    return _read(directory, metric, times)
 
 
 @functools.lru_cache(maxsize=1024)
-def _read(metrics: Path, record: Path, metric: str, times: tuple[float, ...]) -> Reached:
+def _read(directory: Path, metric: str, times: tuple[float, ...]) -> Reached:
     """Read the files as they were at these times: anew when one has changed."""
-    step, values = 0, []
-    try:
-        with metrics.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                step = max(step, int(row["step"]) + 1)
-                if row.get(f"validation_{metric}"):
-                    values.append(float(row[f"validation_{metric}"]))
-    except (OSError, ValueError, KeyError, TypeError, csv.Error):
-        pass  # not there yet, or being written: the next look will do
-    session = ((read_json(record) or {}).get("sessions") or [{}])[-1]
+    run = RunDirectory(directory)
+    rows, column = run.metrics(), f"validation_{metric}"
+    values = [row[column] for row in rows if column in row]
+    step = max((int(row.get("step", -1)) + 1 for row in rows), default=0)
+    record = None
+    with suppress(DataError):  # the run itself will say so
+        record = run.record()
+    if record and record.sessions:
+        step = max(step, record.sessions[-1].to_step)
     numbers = [value for value in values if not math.isnan(value)]
-    return Reached(
-        max(step, session.get("to_step", 0)),
-        values[-1] if values else math.nan,
-        (min if metric == "mae" else max)(numbers, default=math.nan),
-    )
+    newest = values[-1] if values else math.nan
+    return Reached(step, newest, METRICS[metric].best(numbers, default=math.nan))
 
 
 def outcome(run: Run) -> str:
     """Say what a finished run came to."""
-    summary = read_json(run.directory / "summary.json") or {}
+    summary = run.files.summary() or {}
     parts = []
-    for metric, name in METRIC_NAMES.items():
-        best, test = summary.get(f"best_validation_{metric}"), summary.get(f"test_{metric}")
+    for metric in METRICS.values():
+        best, test = (summary.get(f"{of}_{metric.name}") for of in ("best_validation", "test"))
+        if f"best_validation_{metric.name}" not in summary:
+            continue  # beside the main metric
         if best is not None:
-            parts.append(f"validation {name} {best:.4f}")
+            parts.append(f"validation {metric.label} {best:.4f}")
         if test is not None:
-            parts.append(f"test {name} {test:.4f}")
+            parts.append(f"test {metric.label} {test:.4f}")
     return ", ".join(parts)
 
 
@@ -205,7 +205,7 @@ class Bars(Lines):
         for run, bar in self._bars.items():
             now, values = reached(run.directory, self._metric), ""
             if not math.isnan(now.newest):
-                name = METRIC_NAMES[self._metric]
+                name = METRICS[self._metric].label
                 values = f"validation {name} {now.newest:.4f}, best {now.best:.4f}"
             self._progress.update(bar, completed=now.step, values=values)
         said = f"{self._done} of {self._total} runs finished"

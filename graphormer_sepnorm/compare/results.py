@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import logging
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.compare.analysis import RunAnalysis, analyse, device_of
@@ -24,15 +22,16 @@ from graphormer_sepnorm.compare.runner import Run, planned_runs
 from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import read_json, write_json
+from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.graphs.packed_graphs import checked_graph
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.runs.directory import RunDirectory, Summary
 
 log = logging.getLogger(__name__)
 
 PREDICTIONS = "predictions.csv"
 
-Summaries = Mapping[Run, dict[str, Any] | None]
+Summaries = Mapping[Run, Summary | None]
 
 
 def collect(directory: Path, baseline: str | None = None) -> dict[str, Any]:
@@ -57,7 +56,7 @@ def collect(directory: Path, baseline: str | None = None) -> dict[str, Any]:
         comparison = dataclasses.replace(comparison, baseline=baseline)
     earlier = read_results(directory) or {}
     runs = planned_runs(comparison, directory)
-    summaries = {run: read_json(run.directory / "summary.json") for run in runs}
+    summaries = {run: run.files.summary() for run in runs}
     finished = [run for run in runs if summaries[run] is not None]
     if not finished:
         raise DataError(f"{directory}: no run has finished, there is nothing to report yet")
@@ -67,8 +66,8 @@ def collect(directory: Path, baseline: str | None = None) -> dict[str, Any]:
     metric = task.metric
     found = {
         (run.arm, run.seed): FinishedRun(
-            _number(summaries[run], f"best_validation_{metric}"),
-            _number(summaries[run], f"test_{metric}"),
+            _number((summaries[run] or Summary()).validation(metric)),
+            _number((summaries[run] or Summary()).test(metric)),
             analyses[run].predictions,
         )
         for run in finished
@@ -80,9 +79,9 @@ def collect(directory: Path, baseline: str | None = None) -> dict[str, Any]:
         "molecules": {name: len(part) for name, part in data.splits.parts.items()},
         "task": task.to_plain(),
         "metric": metric,
-        "selected_on": (read_json(finished[0].directory / "run.json") or {}).get("selected_on"),
-        "better": "lower" if metric == "mae" else "higher",
-        "unit": task.units[0] if len(set(task.units)) == 1 and metric == "mae" else "",
+        "selected_on": record.selected_on if (record := finished[0].files.record()) else None,
+        "better": task.main.better,
+        "unit": task.unit_of(task.main),
         "command": comparison.command_line(),
         "base_options": list(comparison.base_options),
         "configuration": dict(comparison.configuration),
@@ -124,7 +123,7 @@ def runs_are_gone(directory: Path) -> bool:
     """
     earlier = read_results(directory) or {}
     found = [
-        (directory / run["directory"] / "summary.json").is_file()
+        RunDirectory(directory / run["directory"]).finished
         for arm in earlier.get("arms", [])
         for run in arm["runs"]
         if run["status"] == "finished"
@@ -171,8 +170,7 @@ def _test_smiles(data: MoleculeDataModule) -> Sequence[str]:
     return [way_back(checked_graph(graph, f"test {n}")[0]) for n, graph in enumerate(graphs)]
 
 
-def _number(summary: dict[str, Any] | None, key: str) -> float:
-    value = (summary or {}).get(key)
+def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
@@ -196,19 +194,15 @@ def _analyse_all(
         # Histograms of one run per arm say enough, and are the largest part of the results.
         first = run.arm not in with_histograms
         with_histograms.add(run.arm)
-        trainer = _configuration(run).get("trainer") or {}
+        trainer = run.files.configuration().get("trainer") or {}
         device = device_of(trainer.get("accelerator"), trainer.get("devices"))
-        analyses[run] = analyse(run.directory, data, histograms=first, device=device)
+        analyses[run] = analyse(run.files, data, histograms=first, device=device)
     return _data_of(finished[0], loaded), analyses
-
-
-def _configuration(run: Run) -> dict[str, Any]:
-    return yaml.safe_load((run.directory / "config.yaml").read_text(encoding="utf-8"))
 
 
 def _data_of(run: Run, loaded: dict[str, MoleculeDataModule]) -> MoleculeDataModule:
     """The data of a run, as its configuration loads them; most runs have the same."""
-    config = _configuration(run)
+    config = run.files.configuration()
     options = config["data"] | {
         "max_path_length": config["model"]["max_path_length"],
         "num_workers": 0,
@@ -238,7 +232,7 @@ def _arm(
 
 
 def _run(
-    run: Run, summary: dict[str, Any] | None, analysis: RunAnalysis | None, metric: str
+    run: Run, summary: Summary | None, analysis: RunAnalysis | None, metric: str
 ) -> dict[str, Any]:
     error = None
     if summary is not None:
@@ -247,7 +241,7 @@ def _run(
         status, error = "failed", run.failure.read_text(encoding="utf-8").strip()
     else:
         status = "unfinished" if run.directory.is_dir() else "missing"
-    summary = summary or {}
+    summary = summary or Summary()
     steps, seconds = summary.get("steps"), summary.get("training_seconds")
     return {
         "seed": run.seed,
@@ -255,38 +249,33 @@ def _run(
         "directory": f"{run.arm}/{run.directory.name}",
         "steps": steps,
         "epochs": summary.get("epochs"),
-        "validation": summary.get(f"best_validation_{metric}"),
-        "test": summary.get(f"test_{metric}"),
+        "validation": summary.validation(metric),
+        "test": summary.test(metric),
         "seconds": summary.get("seconds"),
         "training_seconds": seconds,
         "graphs_per_second": summary.get("graphs_per_second"),
         "ms_per_step": 1000 * seconds / steps if steps and seconds else None,
-        "curve": learning_curve(run.directory / "metrics.csv", metric),
+        "curve": learning_curve(run.files, metric),
         "geometry": [dataclasses.asdict(one) for one in analysis.geometry] if analysis else [],
         "error": error,
     }
 
 
-def learning_curve(path: Path, metric: str) -> list[dict[str, float]]:
-    """Read the loss and the validation metric of each epoch from ``metrics.csv``.
+def learning_curve(run: RunDirectory, metric: str) -> list[dict[str, float]]:
+    """Return the loss and the validation metric of each epoch of a run.
 
     Returns:
         Entries with ``epoch`` and ``step`` (from 1) and, where they are known, ``train_loss`` and
-        ``validation``; empty if there is no file.
+        ``validation``.
     """
-    if not path.is_file():
-        return []
     columns = {"train_loss": "train_loss_epoch", "validation": f"validation_{metric}"}
     points: dict[int, dict[str, float]] = {}
-    with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            values = {ours: row[theirs] for ours, theirs in columns.items() if row.get(theirs)}
-            if not values or not row.get("epoch"):
-                continue
+    for row in run.metrics():
+        values = {ours: row[theirs] for ours, theirs in columns.items() if theirs in row}
+        if values and "epoch" in row:
             # A step is counted from 0 in the log, by the number that was taken last.
             epoch, step = int(row["epoch"]) + 1, int(row["step"]) + 1
-            point = points.setdefault(step, {"epoch": epoch, "step": step})
-            point.update({name: float(value) for name, value in values.items()})
+            points.setdefault(step, {"epoch": epoch, "step": step}).update(values)
     return [points[step] for step in sorted(points)]
 
 
@@ -297,9 +286,10 @@ def _environments(finished: Iterable[Run]) -> dict[str, Any]:
     """
     names = ("packages", "commit", "machine", "python")
     sessions = [
-        {name: session.get(name) for name in names}
+        {name: getattr(session, name) for name in names}
         for run in finished
-        for session in (read_json(run.directory / "run.json") or {}).get("sessions") or [{}]
+        if (record := run.files.record())
+        for session in record.sessions
     ]
     differing = {
         name: [json.loads(text) for text in texts]
@@ -307,4 +297,7 @@ def _environments(finished: Iterable[Run]) -> dict[str, Any]:
         if len(texts := sorted({json.dumps(session[name], sort_keys=True) for session in sessions}))
         > 1
     }
-    return {"environment": sessions[0], "environments_differ": differing}
+    return {
+        "environment": sessions[0] if sessions else dict.fromkeys(names),
+        "environments_differ": differing,
+    }

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.process_lifetime import ENDS_WITH_STDIN
-from graphormer_sepnorm.inference.checkpoint import LAST, PREVIOUS
+from graphormer_sepnorm.runs.directory import RunDirectory
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
 FIT_TOGETHER = (sys.executable, "-m", "graphormer_sepnorm.cli.fit_together")
@@ -52,6 +52,11 @@ class Run:
         return f"{self.arm} seed {self.seed}"
 
     @property
+    def files(self) -> RunDirectory:
+        """What it leaves."""
+        return RunDirectory(self.directory)
+
+    @property
     def log(self) -> Path:
         """What its processes print, one after the other."""
         return self.directory.with_name(f"{self.directory.name}.log")
@@ -64,13 +69,12 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether it is trained and tested."""
-        return (self.directory / "summary.json").is_file()
+        return self.files.finished
 
     @property
     def begun(self) -> bool:
         """Whether there is a checkpoint to continue from."""
-        folder = self.directory / "checkpoints"
-        return any((folder / name).is_file() for name in (LAST, PREVIOUS))
+        return self.files.resumable
 
 
 def planned_runs(comparison: Comparison, directory: Path) -> list[Run]:

@@ -132,6 +132,7 @@ def load_molhiv(root: Path) -> DatasetSplits:
         feature_version="ogb-1.3.6",
         featuriser="molecule-1",
         smiles={name: [smiles[i] for i in index] for name, index in positions.items()},
+        evaluators={TASK.metric: ogb_rocauc},
     )
 
 

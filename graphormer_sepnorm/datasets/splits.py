@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import numpy as np
 
 from graphormer_sepnorm.datasets.data_report import DataReport
 from graphormer_sepnorm.graphs.task import Task
+
+# Labels and predictions, each ``[n, targets]``, to the value of a metric.
+Evaluator = Callable[[np.ndarray, np.ndarray], float]
 
 
 class Graphs(Protocol):
@@ -50,6 +55,8 @@ class DatasetSplits:
         report: What is in a user's table and which of its rows are left out; None for the data
             sets that are known by name.
         note: What has to be said beside any result on these data; mostly nothing.
+        evaluators: Official ones of a benchmark, by the name of the metric whose reported value,
+            where it is defined, is theirs in place of our own.
     """
 
     name: str
@@ -63,6 +70,7 @@ class DatasetSplits:
     smiles: dict[str, list[str]] | None = None
     report: DataReport | None = None
     note: str = ""
+    evaluators: Mapping[str, Evaluator] = field(default_factory=dict)
 
     @property
     def parts(self) -> dict[str, Graphs]:

@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from graphormer_sepnorm.datasets.table_rows import TableContents, ValidRow, read
 from graphormer_sepnorm.datasets.table_splits import SPLITS, random_split
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import Kind, metrics_of
 
 FEATURISER = "molecule-1"
 # Changes whenever the same file and options come to other molecules, labels or splits than before.
@@ -183,7 +183,7 @@ def _task(options: TableOptions, names: tuple[str, ...], labels: dict[str, np.nd
             f"({', '.join(names)}): give one for each, '' where there is none"
         )
     units = options.units or ("",) * len(names)
-    kind: Literal["regression", "binary"]
+    kind: Kind
     if options.kind == "auto":
         present = [values[~np.isnan(values)] for values in labels.values()]
         binary = all(bool(np.isin(values, (0, 1)).all()) for values in present)
@@ -191,7 +191,7 @@ def _task(options: TableOptions, names: tuple[str, ...], labels: dict[str, np.nd
     else:
         kind = options.kind
     readable = tuple(_readable(name) for name in names)
-    return Task(kind, readable, units, "auroc" if kind == "binary" else "mae")
+    return Task(kind, readable, units, metrics_of(kind)[0].name)
 
 
 def _readable(name: str) -> str:
@@ -216,9 +216,7 @@ def _graphs(
     )
 
 
-def _fingerprint(
-    options: TableOptions, tables: Sequence[TableContents], kind: Literal["regression", "binary"]
-) -> str:
+def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: Kind) -> str:
     """Hash the files' contents and what decides about graphs, labels and splits.
 
     Neither where a file lies nor whether a column was named or found makes a difference.

@@ -41,9 +41,9 @@ from graphormer_sepnorm.inference.checkpoint_contents import KEY, check_contents
 from graphormer_sepnorm.inference.network import check_network
 from graphormer_sepnorm.old_names import current_options
 from graphormer_sepnorm.resources import model_names, model_path
+from graphormer_sepnorm.runs.directory import BEST, LAST, RunDirectory
 
 FORMAT_VERSION = 2
-BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
 
 _REQUIRED = (
     "model",
@@ -83,12 +83,13 @@ def find_checkpoint(path: str | Path) -> Path:
             f"no such checkpoint or run directory: {path}{did_you_mean(name, known)}; with the "
             f"package come: {', '.join(known)}"
         )
-    for folder in (path / "checkpoints", path):
-        for name in (BEST, LAST):
-            if (folder / name).is_file():
-                return folder / name
+    run, loose = RunDirectory(path), (path / name for name in (BEST, LAST))
+    found = run.tested or next((file for file in loose if file.is_file()), None)
+    if found is not None:
+        return found
     raise CheckpointError(
-        f"no checkpoint in {path}: expected checkpoints/{BEST}, as a training run leaves it"
+        f"no checkpoint in {path}: expected {run.best.relative_to(path)}, as a training run "
+        "leaves it"
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.model.config import GraphormerConfig
 
 KEY = "graphormer_sepnorm"
@@ -84,6 +85,13 @@ def check_contents(checkpoint: dict[str, Any]) -> None:
     ):
         if count != len(targets):
             raise CheckpointError(f"{name} is of {count} targets, task.targets of {len(targets)}")
+    task = facts["task"]
+    metrics = [metric.name for metric in metrics_of(task["kind"])]
+    if task["metric"] not in metrics:
+        raise CheckpointError(
+            f"task.metric is {task['metric']!r}, of {task['kind']} targets it is one of "
+            f"{', '.join(metrics)}"
+        )
     labels = (facts.get("training_summary") or {}).get("targets")
     if labels and len(labels) != len(targets):
         raise CheckpointError(
@@ -269,7 +277,7 @@ _FACTS = _record(
                 "kind": _among("regression", "binary"),
                 "targets": _names,
                 "units": _list_of(_TEXT),
-                "metric": _among("mae", "auroc"),
+                "metric": _TEXT,
             }
         ),
         "target_mean": _list_of(_FINITE),

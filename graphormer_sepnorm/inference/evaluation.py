@@ -8,6 +8,7 @@ from array import array
 import numpy as np
 
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import METRICS, metrics_of
 from graphormer_sepnorm.tables.columns import parse_number
 
 
@@ -52,31 +53,10 @@ class Evaluation:
         self._predictions[target].append(prediction)
 
     def metrics(self, target: int) -> dict[str, float]:
-        """Return the metrics of one target, in its unit.
-
-        Regression: ``MAE``, ``RMSE``, ``R2``. Binary: ``AUROC`` and ``AP`` (average precision); nan
-        where they are undefined.
-        """
+        """Return the metrics of one target by their names, in its unit; nan where undefined."""
         labels = np.frombuffer(self._labels[target])
         predictions = np.frombuffer(self._predictions[target])
-        from sklearn import metrics
-
-        if self.task.kind == "binary":
-            if len(set(labels.tolist())) < 2:
-                return {"AUROC": math.nan, "AP": math.nan}
-            return {
-                "AUROC": float(metrics.roc_auc_score(labels, predictions)),
-                "AP": float(metrics.average_precision_score(labels, predictions)),
-            }
-        if not len(labels):
-            return {"MAE": math.nan, "RMSE": math.nan, "R2": math.nan}
-        errors = predictions - labels
-        varied = len(labels) > 1 and labels.std() > 0
-        return {
-            "MAE": float(np.abs(errors).mean()),
-            "RMSE": float(np.sqrt(np.square(errors).mean())),
-            "R2": float(metrics.r2_score(labels, predictions)) if varied else math.nan,
-        }
+        return {one.name: one.of(labels, predictions) for one in metrics_of(self.task.kind)}
 
     def text(self) -> str:
         """Return a line or two per target."""
@@ -84,8 +64,7 @@ class Evaluation:
         for number, (name, unit) in enumerate(zip(self.task.targets, self.task.units, strict=True)):
             labels = np.frombuffer(self._labels[number])
             scores = [
-                f"{metric} {'undefined' if math.isnan(value) else f'{value:.4f}'}"
-                + (f" {unit}" if unit and metric in ("MAE", "RMSE") else "")
+                f"{METRICS[metric].label} {METRICS[metric].shown(value, unit)}"
                 for metric, value in self.metrics(number).items()
             ]
             counts = [f"{len(labels):,} rows"]

@@ -13,48 +13,72 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_only
 
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import BEST, LAST, PREVIOUS
+from graphormer_sepnorm.metrics import METRICS, Metric, chosen_metric
+from graphormer_sepnorm.runs.directory import BEST, PREVIOUS, RunDirectory
 from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
 from graphormer_sepnorm.training.stopping import StopAtOnce
 
 # An epoch's end need not be kept where the state of so many seconds ago is.
 _SECONDS_BETWEEN_EPOCHS = 60.0
 
-# How the main metric (`Task.metric`) is compared, or the loss.
-MODES = {"mae": "min", "auroc": "max", "loss": "min"}
 
-
-def monitored_metric(task: Task, validation_targets: np.ndarray) -> str:
+def monitored_metric(
+    task: Task, validation_targets: np.ndarray, chosen: str | None = None
+) -> Metric:
     """Return what decides which checkpoint is the best.
 
-    The main metric, unless it is a mean of errors in several units, or an AUROC that no target's
-    labels define (its nan would be beaten by nothing, and the first epoch would stay the best):
-    then the loss, which is of standardised values or of probabilities.
+    If nothing is chosen, the main metric, unless it is a mean of errors of several targets, or one
+    that no target's labels define (its nan would be beaten by nothing, and the first epoch would
+    stay the best): then the loss, which is of standardised values or of probabilities.
 
     Args:
         task: What is predicted.
         validation_targets: Labels of the validation split, ``[n, T]``; nan = missing.
+        chosen: Name of a metric, or ``loss``.
+
+    Raises:
+        ConfigError: What is chosen does not exist, or is not defined for these targets.
     """
-    if task.metric == "auroc":
-        undefined = undefined_targets(task, validation_targets)
-        return "auroc" if len(undefined) < len(task.targets) else "loss"
-    return task.metric if len(task.targets) == 1 else "loss"
+    loss = METRICS["loss"]
+    metric = task.main if chosen is None else chosen_metric(chosen, task.kind)
+    if metric is loss:
+        return loss
+    undefined = len(undefined_targets(task, validation_targets, metric)) == len(task.targets)
+    if chosen is None:
+        return loss if undefined or (metric.in_unit and len(task.targets) > 1) else metric
+    if not task.has_mean(metric):
+        units = listed(sorted({unit or "none" for unit in task.units}))
+        raise ConfigError(
+            f"--metric {chosen}: the targets have several units ({units}), in which it has no "
+            "mean: choose one without a unit, or loss"
+        )
+    if undefined:
+        raise ConfigError(
+            f"--metric {chosen} is undefined on the validation split: no target has "
+            f"{metric.lacking} there; choose another one, or loss"
+        )
+    return metric
 
 
-def undefined_targets(task: Task, targets: np.ndarray) -> list[str]:
-    """Return the targets whose labels define no AUROC, since one class or none is among them.
+def undefined_targets(task: Task, targets: np.ndarray, metric: Metric) -> list[str]:
+    """Return the targets whose labels do not define a metric, though one label would.
 
     Args:
-        task: What is predicted; of a regression none is undefined.
+        task: What is predicted.
         targets: Labels of a split, ``[n, T]``; nan = missing.
+        metric: Which.
     """
-    if task.metric != "auroc":
+    if not metric.needs_contrast:
         return []
-    low, high = np.fmin.reduce(targets), np.fmax.reduce(targets)
-    defined = (low < high).tolist()
-    return [name for name, both in zip(task.targets, defined, strict=True) if not both]
+    return [
+        name
+        for name, labels in zip(task.targets, targets.T, strict=True)
+        if not metric.is_defined(labels)
+    ]
 
 
 def checkpoint_callbacks(
@@ -64,15 +88,16 @@ def checkpoint_callbacks(
 
     Args:
         run_directory: Checkpoints go to ``checkpoints/`` in it.
-        metric: What decides on the validation split: ``mae``, ``auroc`` or ``loss``.
+        metric: Name of what decides on the validation split, see `monitored_metric`.
         patience: Validations without improvement after which training stops; 0 never stops.
         minutes: Time between two checkpoints, see `LastCheckpoint`.
     """
-    monitor, mode = f"validation_{metric}", MODES[metric]
+    monitor, mode = f"validation_{metric}", "max" if METRICS[metric].higher_is_better else "min"
+    run = RunDirectory(run_directory)
     callbacks: list[Callback] = [
         BestCheckpoint(
-            dirpath=run_directory / "checkpoints",
-            filename=Path(BEST).stem,
+            dirpath=run.checkpoints,
+            filename=run.best.stem,
             monitor=monitor,
             mode=mode,
             # Fixed names: a run directory then needs no index to find its best checkpoint.
@@ -80,7 +105,7 @@ def checkpoint_callbacks(
             # At once after the validation: a Ctrl-C at the end of the epoch must not lose it.
             save_on_train_epoch_end=False,
         ),
-        LastCheckpoint(run_directory / "checkpoints" / LAST, minutes),
+        LastCheckpoint(run.last, minutes),
     ]
     if patience > 0:
         callbacks.append(

@@ -16,6 +16,7 @@ from torch import Tensor
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.process import command
+from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 # Looking at a loss makes a GPU, or the other processes, wait for it; so it is done for several.
@@ -101,7 +102,7 @@ class StopWhenDiverged(Callback):
         lower = f"--model.learning_rate {module.hparams['learning_rate'] / 2:g}"
         if self._directory is None:
             return f"{what}; lower --model.learning_rate or clip gradients"
-        path = self._directory / "diverged.json"
+        path = RunDirectory(self._directory).diverged_file
         if trainer.is_global_zero:
             record = {**asdict(at), "found": found, "molecules": _molecules(at, trainer)}
             write_json(path, record)

@@ -10,7 +10,7 @@ import numpy as np
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from graphormer_sepnorm.files import replacing
-from graphormer_sepnorm.training.report import METRIC_NAMES
+from graphormer_sepnorm.metrics import METRICS, monitored
 
 
 class LearningCurve(Callback):
@@ -18,7 +18,7 @@ class LearningCurve(Callback):
 
     Args:
         path: PNG file to write.
-        metric: Main metric of the task, ``mae`` or ``auroc``.
+        metric: Name of the metric to draw.
         monitored: What decides on the best epoch: the metric (if None), or ``loss``.
     """
 
@@ -78,7 +78,7 @@ def draw_learning_curve(
     Args:
         history: Points with ``epoch``, ``step`` and, where there are, ``train_loss_epoch``,
             ``validation_loss`` and ``validation_<metric>``.
-        metric: ``mae`` or ``auroc``.
+        metric: Name of the metric to draw.
         path: PNG file to write.
         monitor: What decides on the best epoch, ``validation_loss`` or ``validation_<metric>`` (if
             None).
@@ -90,7 +90,7 @@ def draw_learning_curve(
     figure = Figure(figsize=(7, 5.6), layout="constrained")
     FigureCanvasAgg(figure)
     losses, metrics = figure.subplots(2, sharex=True)
-    name = f"validation {METRIC_NAMES[metric]}"
+    name = f"validation {METRICS[metric].label}"
     for axes, key, label, colour in (
         (losses, "train_loss_epoch", "training", "tab:grey"),
         (losses, "validation_loss", "validation", "tab:orange"),
@@ -133,5 +133,6 @@ def best_epoch(history: list[dict[str, float]], monitor: str) -> dict[str, float
         monitor: What decides, as ``validation_mae``.
     """
     known = [point for point in history if math.isfinite(point.get(monitor, math.nan))]
-    choose = max if monitor == "validation_auroc" else min
-    return choose(known, key=lambda point: point[monitor], default=None)  # the first of equals
+    return monitored(monitor).best(
+        known, key=lambda point: point[monitor], default=None
+    )  # the first of equals

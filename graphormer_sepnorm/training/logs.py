@@ -13,6 +13,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 
@@ -78,7 +79,7 @@ class MetricsFile(CSVLogger):
     def begin_again(self) -> None:
         """Take the file of an earlier attempt away; the first process does, whose file it is."""
         if rank_zero_only.rank == 0:
-            Path(self.root_dir, "metrics.csv").unlink(missing_ok=True)
+            RunDirectory(Path(self.root_dir)).metrics_file.unlink(missing_ok=True)
 
     @property
     def experiment(self) -> Any:
@@ -97,13 +98,11 @@ class Board(TensorBoardLogger):
         purge_step: From where on earlier logs are not shown; 0 shows all.
     """
 
-    FOLDER = "tensorboard"
-
     def __init__(self, directory: Path, purge_step: int = 0) -> None:
         super().__init__(
             directory,
             name="",
-            version=self.FOLDER,
+            version=RunDirectory(directory).tensorboard.name,
             purge_step=purge_step or None,
             default_hp_metric=False,
         )

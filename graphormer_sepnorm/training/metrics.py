@@ -1,67 +1,18 @@
-"""Metrics over a whole split, in real units.
+"""What is collected over a whole split: its predictions, its loss.
 
 An average of per-batch metrics is not the metric: the last batch is smaller, and an AUROC has no
 meaning per batch at all. So predictions and targets are collected and evaluated once, one row per
-graph.
+graph (`Task.evaluate`).
 
 G graphs · T targets.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torchmetrics
 from torch import Tensor
-from torchmetrics.functional.classification import binary_auroc
-
-from graphormer_sepnorm.graphs.task import Task
-
-
-def mean_absolute_errors(predictions: Tensor, targets: Tensor) -> Tensor:
-    """MAE per target over the labels present; nan for a target without a label.
-
-    A prediction that is not a number makes its target's error nan: it is not left out.
-
-    Args:
-        predictions: Real units, ``[G, T]``.
-        targets: Real units, ``[G, T]``; nan where missing.
-
-    Returns:
-        float64 ``[T]``.
-    """
-    present = ~targets.isnan()
-    errors = (predictions.double() - targets.double()).abs().where(present, 0.0)
-    return errors.sum(dim=0) / present.sum(dim=0)
-
-
-def area_under_roc(scores: Tensor, targets: Tensor) -> Tensor:
-    """AUROC per target over the labels present; nan where it is undefined.
-
-    torchmetrics' functions are silent where they should not be: a nan among the targets and a
-    column with one class give 0.0, a column without labels raises an IndexError, and scores
-    outside [0, 1] go through a sigmoid whose rounding makes ties. So labels are masked here, an
-    undefined value is nan, and the scores are replaced by their ranks, which changes no AUROC.
-
-    Args:
-        scores: Logits or probabilities, larger for class 1, ``[G, T]``.
-        targets: 0 or 1, ``[G, T]``; nan where missing.
-
-    Returns:
-        float64 ``[T]``, with the rounding of torchmetrics' float32.
-    """
-    areas = torch.full((targets.shape[1],), torch.nan, dtype=torch.float64)
-    for column in torch.nonzero(_has_both_classes(targets)).flatten().tolist():
-        present = ~targets[:, column].isnan()
-        if scores[present, column].isnan().any():
-            continue
-        ranks = scores[present, column].unique(return_inverse=True)[1].double()
-        labels = targets[present, column].long()
-        areas[column] = binary_auroc(ranks / ranks.max().clamp(min=1), labels)
-    return areas
-
-
-def _has_both_classes(targets: Tensor) -> Tensor:
-    return (targets == 0).any(dim=0) & (targets == 1).any(dim=0)
 
 
 class MeanLoss(torchmetrics.Metric):
@@ -92,28 +43,20 @@ class MeanLoss(torchmetrics.Metric):
         return self.total / self.labels.clamp(min=1)
 
 
-class SplitMetrics(torchmetrics.Metric):
-    """Collects the predictions of one split and evaluates them once at its end.
+class SplitPredictions(torchmetrics.Metric):
+    """Collects what is predicted for one split.
 
     Under several processes the rows of all of them are gathered; a graph that several of them
     evaluated counts once.
-
-    Args:
-        task: What is predicted, and so which metric.
-
-    Attributes:
-        evaluated: Predictions ``[G, T]`` of the last evaluation, by graph id; real units or logits.
     """
 
     full_state_update = False
-    evaluated: Tensor
     predictions: list[Tensor]
     targets: list[Tensor]
     graph_ids: list[Tensor]
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.task = task
         for name in ("predictions", "targets", "graph_ids"):
             self.add_state(name, default=[], dist_reduce_fx="cat")
 
@@ -121,7 +64,7 @@ class SplitMetrics(torchmetrics.Metric):
         """Add a batch.
 
         Args:
-            predictions: Real units or logits, ``[B, T]``.
+            predictions: Real units or probabilities, ``[B, T]``.
             targets: Real units or 0/1, ``[B, T]``; nan where missing.
             graph_ids: Position of each graph in its data set, int64 ``[B]``.
         """
@@ -129,58 +72,15 @@ class SplitMetrics(torchmetrics.Metric):
         self.targets.append(targets.double())
         self.graph_ids.append(graph_ids)
 
-    def rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return predictions ``[G, T]``, targets ``[G, T]`` and graph ids ``[G]``, by graph id."""
-        ids = torch.cat(_as_list(self.graph_ids)).cpu()
+    def compute(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return targets and predictions, each float64 ``[G, T]``, by graph id."""
+        ids = _joined(self.graph_ids)
         unique, inverse = ids.unique(return_inverse=True)
         first = torch.empty_like(unique)
         first[inverse] = torch.arange(len(ids))
-        predictions = torch.cat(_as_list(self.predictions)).cpu()[first]
-        targets = torch.cat(_as_list(self.targets)).cpu()[first]
-        return predictions, targets, unique
-
-    def compute(self) -> dict[str, float]:
-        """Return the main metric under its name and, with several targets, one entry for each.
-
-        The main metric is the mean over the targets whose labels define it, as in OGB; nan if none
-        does.
-        """
-        predictions, targets, _ = self.rows()
-        self.evaluated = predictions
-        return evaluate(self.task, predictions, targets)
+        return _joined(self.targets)[first].numpy(), _joined(self.predictions)[first].numpy()
 
 
-def evaluate(task: Task, predictions: Tensor, targets: Tensor) -> dict[str, float]:
-    """Return what `SplitMetrics.compute` does of these predictions.
-
-    Args:
-        task: What is predicted.
-        predictions: Real units or logits, ``[G, T]``.
-        targets: Real units or 0/1, ``[G, T]``; nan where missing.
-    """
-    if task.metric == "mae":
-        values = mean_absolute_errors(predictions, targets)
-        defined = (~targets.isnan()).any(dim=0)
-    else:
-        values = area_under_roc(predictions, targets)
-        defined = _has_both_classes(targets)
-    metrics = {task.metric: values[defined].mean().item()}
-    if len(task.targets) > 1:
-        for target, value in zip(task.targets, values.tolist(), strict=True):
-            metrics[f"{task.metric}_{target}"] = value
-    return metrics
-
-
-def why_undefined(task: Task, split: str) -> str:
-    """Say in one line why the main metric of a split came out as nan."""
-    if task.metric == "auroc":
-        return (
-            f"{split} AUROC is undefined: no target has both classes among its labels there, "
-            "or a prediction is not a number"
-        )
-    return f"{split} MAE is undefined: there is no label, or a prediction is not a number"
-
-
-def _as_list(state: list[Tensor] | Tensor) -> list[Tensor]:
+def _joined(state: list[Tensor] | Tensor) -> Tensor:
     # After a gather torchmetrics leaves one tensor where there was a list.
-    return state if isinstance(state, list) else [state]
+    return torch.cat(state if isinstance(state, list) else [state]).cpu()

@@ -19,6 +19,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.splits import Evaluator
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.task import Task
@@ -32,6 +33,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     with_current_options,
 )
 from graphormer_sepnorm.inference.network import load_weights
+from graphormer_sepnorm.metrics import Metric, metrics_of
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.batch_statistics import (
@@ -41,7 +43,7 @@ from graphormer_sepnorm.training.batch_statistics import (
 )
 from graphormer_sepnorm.training.launches import Launch
 from graphormer_sepnorm.training.loss import LOSSES, LossChoice, LossName, choose_loss, summed_loss
-from graphormer_sepnorm.training.metrics import MeanLoss, SplitMetrics, why_undefined
+from graphormer_sepnorm.training.metrics import MeanLoss, SplitPredictions
 from graphormer_sepnorm.training.optimizer import (
     DECAYED,
     OPTIMIZERS,
@@ -137,6 +139,7 @@ class GraphormerModule(LightningModule):
         _check_options(self.hparams)
         self.facts: dict[str, Any] = {}
         self.metrics: torch.nn.ModuleDict = torch.nn.ModuleDict()
+        self._evaluated: dict[str, np.ndarray] = {}
         self.epoch_loss = MeanLoss()
         self.losses = torch.nn.ModuleDict({split: MeanLoss() for split in ("validation", "test")})
         # The loss of the newest optimiser step, as far as this process contributes to it.
@@ -259,7 +262,7 @@ class GraphormerModule(LightningModule):
             scale = torch.tensor(plain, dtype=torch.float32, device=self.device)
             self.register_buffer(name, scale, persistent=False)
         self.metrics = torch.nn.ModuleDict(
-            {split: SplitMetrics(self.task) for split in ("validation", "test")}
+            {split: SplitPredictions() for split in ("validation", "test")}
         ).to(self.device)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -481,36 +484,63 @@ class GraphormerModule(LightningModule):
 
     def _collect(self, split: str, batch: GraphBatch) -> None:
         outputs = self.model(batch)
-        self._metrics_of(split).update(
-            outputs.double() * self.target_std + self.target_mean, batch.targets, batch.graph_ids
-        )
+        values = outputs.double() * self.target_std + self.target_mean
+        values = values.sigmoid() if self.task.kind == "binary" else values
+        cast(SplitPredictions, self.metrics[split]).update(values, batch.targets, batch.graph_ids)
         total, labels = self._summed_loss(outputs, batch.targets, None)
         mean = cast(MeanLoss, self.losses[split])
         mean.update(total, labels)
         self.log(f"{split}_loss", mean, on_step=False, on_epoch=True)
 
-    def _metrics_of(self, split: str) -> SplitMetrics:
-        return cast(SplitMetrics, self.metrics[split])
-
     def _evaluate(self, split: str) -> None:
-        collected = self._metrics_of(split)
-        metrics = collected.compute()
+        collected = cast(SplitPredictions, self.metrics[split])
+        targets, predictions = collected.compute()
         collected.reset()
-        if math.isnan(metrics[self.task.metric]) and split not in self._undefined:
+        self._evaluated[split] = predictions
+        values = self.task.evaluate(targets, predictions, self._wanted_metrics(split))
+        main = self.task.main
+        if math.isnan(values[main.name]) and split not in self._undefined:
             self._undefined.add(split)  # once, and not after every epoch
-            log.warning(why_undefined(self.task, split))
-        values = {f"{split}_{name}": value for name, value in metrics.items()}
-        # The same in every process already; a mean over them would round.
-        self.log_dict(values, sync_dist=True, reduce_fx="max")
+            log.warning(
+                "%s %s is undefined: no target has %s there, or a prediction is not a number",
+                *(split, main.label, main.lacking),
+            )
+        for name, evaluator in self._official_evaluators().items():
+            if not math.isnan(values[name]):
+                values[name] = evaluator(targets, predictions)
+        # float64, or Lightning would round. The same in every process already; a mean over them
+        # would round too.
+        named = {
+            f"{split}_{name}": torch.tensor(value, dtype=torch.float64, device=self.device)
+            for name, value in values.items()
+        }
+        self.log_dict(named, sync_dist=True, reduce_fx="max")
 
-    def evaluated(self, split: str) -> Tensor:
-        """Return what the last evaluation of a split gave: real units or logits, ``[n, T]``."""
-        return self._metrics_of(split).evaluated
+    def _wanted_metrics(self, split: str) -> list[Metric]:
+        """All of the task; while training the main one and those that callbacks go by."""
+        everything = metrics_of(self.task.kind)
+        if self.trainer.state.fn != "fit":
+            return everything
+        callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
+        watched = {getattr(callback, "monitor", None) for callback in callbacks}
+        return [
+            metric
+            for metric in everything
+            if metric is self.task.main or f"{split}_{metric.name}" in watched
+        ]
 
-    def test_predictions(self) -> np.ndarray:
-        """Return what the last test gave: real units, or probabilities of class 1, ``[n, T]``."""
-        values = self.evaluated("test")
-        return (values.sigmoid() if self.task.kind == "binary" else values).numpy()
+    def _official_evaluators(self) -> Mapping[str, Evaluator]:
+        """Those of the data set, for what is reported; while training our own are quicker."""
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        reported = self.trainer.state.fn != "fit" and isinstance(data, MoleculeDataModule)
+        return data.splits.evaluators if reported else {}
+
+    def evaluated(self, split: str) -> np.ndarray:
+        """Return what the last evaluation of a split gave, float64 ``[n, T]``.
+
+        Real units, or probabilities of class 1.
+        """
+        return self._evaluated[split]
 
     def configure_optimizers(self) -> Any:
         """Return the optimiser and its schedule, stepped after every optimiser step.

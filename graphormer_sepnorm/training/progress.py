@@ -11,6 +11,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 
 from graphormer_sepnorm.formatting import clock
+from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 _SECONDS_BETWEEN_LINES = 20.0
@@ -23,7 +24,7 @@ class TrainingProgress(ProgressBar):
     most every 20 seconds, so that ten thousand epochs do not make ten thousand lines.
 
     Args:
-        metric: Main metric of the task, ``mae`` or ``auroc``.
+        metric: Name of the metric to show.
     """
 
     def __init__(self, metric: str) -> None:
@@ -80,9 +81,8 @@ class TrainingProgress(ProgressBar):
         if value is None or trainer.state.fn != "fit":
             return
         self._newest = float(value)
-        choose = min if self.metric == "mae" else max
         known = [number for number in (self._best, self._newest) if not math.isnan(number)]
-        self._best = choose(known, default=math.nan)
+        self._best = METRICS[self.metric].best(known, default=math.nan)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave the last state standing."""
@@ -115,7 +115,7 @@ class TrainingProgress(ProgressBar):
         parts = [f"epoch {self._epoch}", f"step {trainer.global_step:,}/{total:,}"]
         for label, value in (
             ("loss", self._loss),
-            (f"validation {self.metric.upper()}", self._newest),
+            (f"validation {METRICS[self.metric].label}", self._newest),
             ("best", self._best),
         ):
             if not math.isnan(value):

@@ -8,8 +8,6 @@ from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.summary import parameter_table
 from graphormer_sepnorm.training.module import GraphormerModule
 
-METRIC_NAMES = {"mae": "MAE", "auroc": "AUROC"}
-
 
 class ModelTable(Callback):
     """Prints what is trained, on what, and how many parameters each part has."""
@@ -29,13 +27,6 @@ class ModelTable(Callback):
             f"model  {pl_module.model.config.norm}, on {pl_module.device}{slow if plain else ''}\n"
         )
         print(parameter_table(pl_module.model), end="\n\n", flush=True)
-
-
-def units(module: GraphormerModule) -> str:
-    """Unit of the main metric, as ``' eV'``, or nothing if it has none or targets differ."""
-    task = module.task
-    unit = task.units[0] if len(set(task.units)) == 1 else ""
-    return f" {unit}" if unit and task.metric == "mae" else ""
 
 
 def format_table(rows: list[tuple[str, str]]) -> str:

@@ -13,15 +13,12 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from graphormer_sepnorm.files import read_json, write_json
 from graphormer_sepnorm.inference.checkpoint import package_versions
 from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.process import cores
+from graphormer_sepnorm.runs.directory import Record, RunDirectory, Session
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.report import units
-
-FORMAT_VERSION = 1
 
 
 class RunRecord(Callback):
@@ -31,15 +28,15 @@ class RunRecord(Callback):
     time are those of its last checkpoint.
 
     Args:
-        directory: The run directory.
+        run: Its directory.
         command: What started this session, as a list of words.
     """
 
-    def __init__(self, directory: Path, command: list[str]) -> None:
-        self._path = directory / "run.json"
+    def __init__(self, run: RunDirectory, command: list[str]) -> None:
+        self._run = run
         self._command = command
         self._started = time.perf_counter()
-        self._record: dict[str, Any] = {}
+        self._record: Record | None = None
 
     @property
     def seconds(self) -> float:
@@ -47,45 +44,39 @@ class RunRecord(Callback):
         if self._record:
             self._note_time()
         # A run that was finished when it was resumed has no new session.
-        record = self._record or read_json(self._path) or {}
-        return round(sum(session["seconds"] for session in record.get("sessions", [])), 1)
+        record = self._record or self._run.record()
+        return record.seconds if record else 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin a session."""
         splits = trainer.datamodule.splits  # type: ignore[attr-defined]
-        earlier = read_json(self._path) or {}
+        earlier = self._run.record()
         assert isinstance(pl_module, GraphormerModule)
-        self._record = {
-            "format_version": FORMAT_VERSION,
-            "dataset": splits.name,
-            "dataset_fingerprint": splits.fingerprint,
-            "feature_version": splits.feature_version,
-            "molecules": {name: len(part) for name, part in splits.parts.items()},
-            "split": splits.report.split if splits.report else None,
-            "data_note": splits.note,
-            "metric": pl_module.task.metric,
-            "unit": units(pl_module).strip(),
-            "selected_on": getattr(trainer.checkpoint_callback, "monitor", None),
-            "parameters": count_parameters(pl_module.model),
-            "planned_steps": _planned_steps(trainer),
-            "seed": pl_module.hparams["seed"],
-            "sessions": [
-                *earlier.get("sessions", []),
-                {
-                    "started": _now(),
-                    "ended": None,
-                    "from_step": trainer.global_step,
-                    "to_step": trainer.global_step,
-                    "seconds": 0.0,
-                    "end": None,
-                    "command": self._command,
-                    "commit": _commit(),
-                    "python": platform.python_version(),
-                    "packages": package_versions(),
-                    "machine": _machine(trainer, pl_module),
-                },
-            ],
-        }
+        task = pl_module.task
+        session = Session(
+            started=_now(),
+            from_step=trainer.global_step,
+            command=self._command,
+            commit=_commit(),
+            python=platform.python_version(),
+            packages=package_versions(),
+            machine=_machine(trainer, pl_module),
+        )
+        self._record = Record(
+            dataset=splits.name,
+            dataset_fingerprint=splits.fingerprint,
+            feature_version=splits.feature_version,
+            molecules={name: len(part) for name, part in splits.parts.items()},
+            split=splits.report.split if splits.report else None,
+            data_note=splits.note,
+            metric=task.metric,
+            unit=task.unit_of(task.main),
+            selected_on=getattr(trainer.checkpoint_callback, "monitor", None),
+            parameters=count_parameters(pl_module.model),
+            planned_steps=_planned_steps(trainer),
+            seed=pl_module.hparams["seed"],
+            sessions=[*(earlier.sessions if earlier else []), session],
+        )
         self._write(trainer)
 
     def on_save_checkpoint(
@@ -107,19 +98,20 @@ class RunRecord(Callback):
 
     def _end(self, trainer: Trainer, how: str) -> None:
         if self._record:
-            self._record["sessions"][-1] |= {"ended": _now(), "end": how}
+            session = self._record.sessions[-1]
+            session.ended, session.end = _now(), how
             self._write(trainer)
 
     def _note_time(self) -> None:
-        seconds = round(time.perf_counter() - self._started, 1)
-        self._record["sessions"][-1]["seconds"] = seconds
+        assert self._record is not None
+        self._record.sessions[-1].seconds = round(time.perf_counter() - self._started, 1)
 
     def _write(self, trainer: Trainer) -> None:
-        if not self._record or trainer.state.fn != "fit" or not trainer.is_global_zero:
+        if self._record is None or trainer.state.fn != "fit" or not trainer.is_global_zero:
             return
         self._note_time()
-        self._record["sessions"][-1]["to_step"] = trainer.global_step
-        write_json(self._path, self._record)
+        self._record.sessions[-1].to_step = trainer.global_step
+        self._run.write_record(self._record)
 
 
 def _planned_steps(trainer: Trainer) -> int | None:

@@ -35,6 +35,7 @@ OPTIONS = {
     "ema_decay",
     "engine",
     "help",
+    "help-all",
     "output",
     "print_config",
     "resume",

@@ -21,10 +21,10 @@ import torch
 import yaml
 from tiny_run import TINY
 
-from graphormer_sepnorm.cli.run_lock import RunLock
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.resources import sample_path
+from graphormer_sepnorm.runs.lock import RunLock
 
 REPOSITORY = Path(__file__).parents[2]
 STEPS = 42

@@ -91,6 +91,7 @@ def test_result_and_final_table(run: Run) -> None:
     assert result["graphs_per_second"] > 0
     assert result["checkpoint"] == str(run.directory / "checkpoints" / "best.ckpt")
     assert f"Graphormer, bn+ln  {result['test_mae']:.4f}" in run.out
+    assert f"{' ' * 21}RMSE {result['test_rmse']:.4f}, R2 {result['test_r2']:.4f}" in run.out
     assert f"{result['parameters']:,} parameters" in run.out
     assert f"checkpoint  {result['checkpoint']}" in run.out
     assert f'python predict.py {run.directory} "CCO"' in run.out
@@ -165,7 +166,7 @@ def test_test_reproduces_the_number_of_the_fit(
     assert main(["test", *arguments]) == 0
     result = json.loads((run.directory / "summary.json").read_text())
     captured = capsys.readouterr()
-    assert f"test_mae   {result['test_mae']:.6g}" in captured.out
+    assert f"test_mae       {result['test_mae']:.6g}\n" in captured.out
     assert captured.err == ""
 
 
@@ -174,7 +175,7 @@ def test_validate_reproduces_the_best_validation(
 ) -> None:
     assert main(["validate", "--ckpt_path", str(run.directory), "--data.root", str(run.root)]) == 0
     result = json.loads((run.directory / "summary.json").read_text())
-    assert f"validation_mae   {result['best_validation_mae']:.6g}" in capsys.readouterr().out
+    assert f"validation_mae       {result['best_validation_mae']:.6g}\n" in capsys.readouterr().out
 
 
 def test_value_that_contradicts_the_checkpoint_is_an_error_naming_both(

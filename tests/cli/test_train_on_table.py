@@ -219,11 +219,29 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
     options += ["--data.target_columns", "[active,long]", "--data.split", "random"]
     arguments = ["fit", "-c", "table_classification", *TINY, *options, "--baselines=true"]
+    assert train([*arguments, "--metric", "breir", "--output", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert "--metric breir is not for binary targets (did you mean 'brier'?): use auroc," in said
+    arguments += ["--metric", "brier", "--early_stopping=3"]
     assert train([*arguments, "--output", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().out
     assert "logistic regression on Morgan fingerprints" in said
     result = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert 0 <= result["test_auroc"] <= 1
+    assert f"best validation Brier {result['best_validation_brier']:.4f}, with it AUROC" in said
+    assert "best_validation_auroc" in result
+    names = ("auroc", "average_precision", "brier", "log_loss")
+    assert {f"test_{name}" for name in names} <= result.keys()
+    kept = read_checkpoint(tmp_path / "run")["callbacks"]
+    (best,) = (value for key, value in kept.items() if "BestCheckpoint" in key)
+    assert best["monitor"] == "validation_brier"
+    assert best["best_model_score"] == result["best_validation_brier"]
+    stopping = next(key for key in kept if "StopEarly" in key)
+    assert "'monitor': 'validation_brier', 'mode': 'min'" in stopping
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (record["metric"], record["selected_on"]) == ("auroc", "validation_brier")
+    assert train(["fit", "--resume", str(tmp_path / "run"), "--metric", "auroc"]) == 2
+    assert "--resume and --metric: leave --metric out" in capsys.readouterr().err
     source = write(tmp_path / "new.csv", [["smiles"], ["CCO"], ["c1ccccc1"]])
     assert predict([str(tmp_path / "run"), "-i", str(source), "--quiet"]) == 0
     header, *rows = csv.reader(capsys.readouterr().out.splitlines())
@@ -319,8 +337,9 @@ def test_several_targets_of_different_scale(tmp_path, capsys) -> None:
     result = json.loads((tmp_path / "run" / "summary.json").read_text())
     errors = [result[f"test_mae_{name}"] for name in ("720", "721")]
     assert result["test_mae"] == pytest.approx(sum(errors) / 2)
-    assert re.search(rf"^ +720 +{errors[0]:.4f} eV$", said, re.MULTILINE)
-    assert re.search(rf"^ +721 +{errors[1]:.4f}$", said, re.MULTILINE)
+    assert "test_rmse" not in result  # of errors in two units
+    assert re.search(rf"^ +720 +MAE {errors[0]:.4f} eV, RMSE [\d.]+ eV, R2 ", said, re.MULTILINE)
+    assert re.search(rf"^ +721 +MAE {errors[1]:.4f}, RMSE [\d.]+, R2 ", said, re.MULTILINE)
     best = read_checkpoint(tmp_path / "run")
     kept = next(value for key, value in best["callbacks"].items() if "BestCheckpoint" in key)
     # The small target would have no say in a mean of raw errors.
@@ -435,7 +454,7 @@ def test_target_without_both_classes_is_undefined_beside_others(
     assert "validation AUROC is undefined for a, which has not both" in caplog.text
     assert "the other targets decide" in caplog.text
     out = capsys.readouterr().out
-    assert re.search(r"^ +a +undefined$", out, re.MULTILINE)
+    assert re.search(r"^ +a +AUROC undefined, AP undefined, Brier 0\.\d+, ", out, re.MULTILINE)
     assert re.search(r"^best validation AUROC [01]\.\d{4};", out, re.MULTILINE)
     assert not re.search(r"\bnan\b", out)
 

@@ -32,6 +32,7 @@ from graphormer_sepnorm.compare.runner import (
     together,
 )
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.runs.directory import Record, Session
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -379,8 +380,12 @@ def half_way(workplace: Workplace) -> Run:
     run.directory.mkdir(parents=True)
     rows = ["epoch,step,train_loss_step,validation_mae", "0,9,1.0,", "0,9,,0.8", "1,24,,0.6"]
     (run.directory / "metrics.csv").write_text("\n".join([*rows, "2,39,,0.7"]))
-    session = {"from_step": 10, "to_step": 35}
-    (run.directory / "run.json").write_text(json.dumps({"sessions": [{}, session]}))
+    started = "2026-01-01T00:00:00+00:00"
+    sessions = [
+        Session(started=started, to_step=10, command=[]),
+        Session(started=started, from_step=10, to_step=35, command=[]),
+    ]
+    run.files.write_record(Record(dataset="a", dataset_fingerprint="b", seed=0, sessions=sessions))
     return run
 
 

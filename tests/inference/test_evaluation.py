@@ -21,17 +21,17 @@ def test_regression_by_its_definitions():
     labels, predictions = [1.0, 2.0, 4.0, 9.0], [1.5, 2.0, 3.0, 7.0]
     metrics = evaluation("regression", [str(label) for label in labels], predictions).metrics(0)
     errors = np.subtract(predictions, labels)
-    assert metrics["MAE"] == pytest.approx((0.5 + 0 + 1 + 2) / 4)
-    assert metrics["RMSE"] == pytest.approx(math.sqrt((0.25 + 0 + 1 + 4) / 4))
+    assert metrics["mae"] == pytest.approx((0.5 + 0 + 1 + 2) / 4)
+    assert metrics["rmse"] == pytest.approx(math.sqrt((0.25 + 0 + 1 + 4) / 4))
     spread = np.square(np.subtract(labels, 4.0)).sum()
-    assert metrics["R2"] == pytest.approx(1 - np.square(errors).sum() / spread)
+    assert metrics["r2"] == pytest.approx(1 - np.square(errors).sum() / spread)
 
 
 def test_auroc_is_the_share_of_pairs_in_order():
     cells, predictions = ["1", "0", "true", "0.0", "False"], [0.9, 0.2, 0.4, 0.4, 0.6]
     metrics = evaluation("binary", cells, predictions).metrics(0)
     # Of the pairs (0.9, 0.4) x (0.2, 0.4, 0.6): five in order, one of them a tie, one not.
-    assert metrics["AUROC"] == pytest.approx((3 + 1 + 0.5 + 0) / 6)
+    assert metrics["auroc"] == pytest.approx((3 + 1 + 0.5 + 0) / 6)
 
 
 @pytest.mark.parametrize("cells", [["3"], ["3", "3"], []])

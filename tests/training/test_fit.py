@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
@@ -203,7 +204,44 @@ def test_binary_targets_train_and_are_not_scaled(
     with torch.no_grad():
         logits = torch.cat([module.eval()(batch) for batch in data.test_dataloader()])
     # What is kept of a test are probabilities.
-    assert module.test_predictions() == pytest.approx(logits.sigmoid().numpy(), rel=1e-5)
+    assert module.evaluated("test") == pytest.approx(logits.sigmoid().numpy(), rel=1e-5)
+
+
+def test_official_evaluator_gives_the_reported_value_and_our_own_the_others(
+    make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer, splits: DatasetSplits
+) -> None:
+    asked = []
+
+    def official(labels: np.ndarray, predictions: np.ndarray) -> float:
+        asked.append((labels, predictions))
+        return 0.125 + 1e-12
+
+    own = dataclasses.replace(splits, evaluators={"mae": official})
+    data, module, trainer = make_data(own), make_module(), make_trainer(max_epochs=2)
+    trainer.fit(module, data)
+    assert asked == []  # ours are quicker, and the same number
+    found = trainer.test(module, data, verbose=False)[0]
+    assert found["test_mae"] == 0.125 + 1e-12  # not rounded to float32
+    assert found["test_rmse"] > 0.2
+    ((labels, predictions),) = asked
+    assert labels.shape == predictions.shape == (len(splits.test), 1)
+    assert found["test_rmse"] == pytest.approx(np.sqrt(np.square(labels - predictions).mean()))
+
+
+def test_only_metrics_that_something_goes_by_are_computed_while_training(
+    tmp_path: Path, make_module: MakeModule, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    trainer = make_trainer(
+        max_epochs=2,
+        callbacks=checkpoint_callbacks(tmp_path, "r2", 0),
+        enable_checkpointing=True,
+    )
+    trainer.fit(make_module(), make_data())
+    names = {"validation_loss", "validation_mae", "validation_r2"}
+    assert {name for name in trainer.callback_metrics if name.startswith("val")} == names
+    saved = read_checkpoint(tmp_path / "checkpoints" / "best.ckpt")[KEY]["validation"]
+    assert saved.keys() == names
+    assert trainer.checkpoint_callback.mode == "max"
 
 
 def test_undefined_metric_is_nan_with_a_message(

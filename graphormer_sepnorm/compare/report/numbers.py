@@ -9,7 +9,7 @@ import numpy as np
 
 from graphormer_sepnorm.compare.results_file import Results
 from graphormer_sepnorm.compare.statistics import mean_sd
-from graphormer_sepnorm.training.report import METRIC_NAMES
+from graphormer_sepnorm.metrics import METRICS
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
@@ -95,7 +95,7 @@ class Metric:
         largest = values.max(initial=0)
         decimals = min(8, max(0, 3 - math.floor(math.log10(largest)))) if largest else 4
         unit = f" {results.unit}" if results.unit else ""
-        return cls(METRIC_NAMES.get(results.metric, results.metric), decimals, unit)
+        return cls(METRICS[results.metric].label, decimals, unit)
 
     @property
     def label(self) -> str:

@@ -22,6 +22,7 @@ from graphormer_sepnorm.compare.report.numbers import (
 from graphormer_sepnorm.compare.report.verdict import SIGNIFICANT, rule, seeds_needed, verdict
 from graphormer_sepnorm.compare.results_file import ArmResult, Results
 from graphormer_sepnorm.compare.statistics import EXACT_UP_TO
+from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.training.report import format_table
 
 # With more, the arms whose effect is not resolved share one sentence.
@@ -78,7 +79,7 @@ def _answer(results: Results, comparison: ArmComparison) -> str:
     assert test is not None
     arm, baseline = comparison.arm, comparison.baseline
     change = metric.change(test.mean)
-    if results.metric == "auroc":
+    if METRICS[results.metric].in_percent:
         change += f" ({signed(100 * test.mean, metric.decimals - 2)} points)"
     values = f"{metric.value(test.baseline_mean)} to {metric.value(test.treatment_mean)}"
     level = f"{100 * test.confidence:g} % interval"

@@ -14,26 +14,26 @@ from pathlib import Path
 import pytest
 
 from graphormer_sepnorm.cli.main import Interrupted
-from graphormer_sepnorm.cli.run_directory import RunDirectory
-from graphormer_sepnorm.cli.run_lock import LOCK, RunLock
+from graphormer_sepnorm.runs.place import RunPlace
+from graphormer_sepnorm.runs.lock import LOCK, RunLock
 from graphormer_sepnorm.errors import ConfigError
 
 REPOSITORY = Path(__file__).parents[2]
 HOLDER = """
 import sys, time
 from pathlib import Path
-from graphormer_sepnorm.cli.run_directory import RunDirectory
-with RunDirectory() as place:
+from graphormer_sepnorm.runs.place import RunPlace
+with RunPlace() as place:
     print(place.new(Path(sys.argv[1])), flush=True)
     time.sleep(60)
 """
 RACER = """
 import sys, time
 from pathlib import Path
-from graphormer_sepnorm.cli.run_directory import RunDirectory
+from graphormer_sepnorm.runs.place import RunPlace
 while time.time() < float(sys.argv[2]):
     pass
-with RunDirectory() as place:
+with RunPlace() as place:
     path = place.new(Path(sys.argv[1]))
     (path / "summary.json").write_text("{}")
     print(path)
@@ -50,7 +50,7 @@ def started(program: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def made(wanted: Path, *files: str) -> Path:
-    with RunDirectory() as place:
+    with RunPlace() as place:
         path = place.new(wanted)
         assert (path / LOCK).is_file()
         for name in files:
@@ -79,7 +79,7 @@ def test_run_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for parent in ("file", "link"):
         with (
-            RunDirectory() as place,
+            RunPlace() as place,
             pytest.raises(ConfigError, match=r"cannot make the run directory .* --output"),
         ):
             place.new(tmp_path / parent / "run")
@@ -90,15 +90,15 @@ def test_a_directory_at_work_is_taken_until_its_process_is_killed(tmp_path: Path
     assert process.stdout is not None
     assert process.stdout.readline() == f"{tmp_path / 'a'}\n"
     assert made(tmp_path / "a", "summary.json") == tmp_path / "a-2"
-    with RunDirectory() as place, pytest.raises(ConfigError) as refused:
+    with RunPlace() as place, pytest.raises(ConfigError) as refused:
         place.go_on_in(tmp_path / "a")
     assert f"{tmp_path / 'a'} is being trained by process {process.pid} on " in str(refused.value)
     assert " since 20" in str(refused.value)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    with RunDirectory() as place:
+    with RunPlace() as place:
         place.go_on_in(tmp_path / "a")
-        with RunDirectory() as other, pytest.raises(ConfigError, match="is being trained by"):
+        with RunPlace() as other, pytest.raises(ConfigError, match="is being trained by"):
             other.go_on_in(tmp_path / "a")
     process.stdout.close()
 
@@ -139,10 +139,10 @@ def test_a_forked_process_does_not_keep_the_lock(tmp_path: Path) -> None:
 def test_of_several_processes_the_first_one_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with RunDirectory() as first:
+    with RunPlace() as first:
         first.go_on_in(tmp_path)
         monkeypatch.setenv("RANK", "1")
-        with RunDirectory() as second:
+        with RunPlace() as second:
             second.go_on_in(tmp_path)
         assert (tmp_path / LOCK).exists()
 
@@ -150,7 +150,7 @@ def test_of_several_processes_the_first_one_locks(
 @pytest.mark.parametrize("error", [ConfigError, RuntimeError, KeyboardInterrupt, Interrupted])
 def test_nothing_is_left_of_a_start_that_failed(error: type[BaseException], tmp_path: Path) -> None:
     def fail(wanted: Path) -> None:
-        with RunDirectory() as place:
+        with RunPlace() as place:
             path = place.new(wanted)
             (path / "config.yaml").write_text("{}")
             (path / "run.json").write_text("{}")
@@ -172,7 +172,7 @@ def test_what_is_worth_something_is_kept(what: str, tmp_path: Path) -> None:
     wanted.mkdir(parents=True)
 
     def fail() -> None:
-        with RunDirectory() as place:
+        with RunPlace() as place:
             if what == "resumed":
                 place.go_on_in(wanted)
             else:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.model.norm_arms import norm_name
 from graphormer_sepnorm.old_names import current_option
+from graphormer_sepnorm.runs.directory import Record
+
+# The name of an arm of a comparison, and the options of ``fit`` that it overrides.
+ArmOf = tuple[str, Collection[str]]
 
 # Options that make no other experiment: seed, places, what is shown and kept. Which data a run had
 # says the fingerprint of the data.
@@ -28,12 +31,12 @@ _FILES = {
 
 
 def name_and_commands(
-    record: Mapping[str, Any], options: Mapping[str, Any], arm: Arm | None = None
+    record: Record, options: Mapping[str, Any], arm: ArmOf | None = None
 ) -> tuple[str, tuple[str, ...]]:
     """Return the name of an experiment, and what was typed, without places of that machine.
 
     Args:
-        record: What ``run.json`` holds.
+        record: What the run was made with.
         options: Those that differ from the defaults.
         arm: Of the comparison that the run belongs to.
 
@@ -42,25 +45,26 @@ def name_and_commands(
         several options by its name; and the command of the training, then those that continued it
         with other options.
     """
-    first, *later = (_words(session["command"]) for session in record["sessions"])
+    first, *later = (_words(session.command) for session in record.sessions)
     if not first or "--resume" in dict(first):
         # Stopped before its first step, or not started by the command: as the options say.
-        first = [("--data.dataset", record["dataset"])]
+        first = [("--data.dataset", record.dataset)]
         first += [(f"--{name}", str(value)) for name, value in options.items()]
     # Other options than before count from there on.
     later = [words for words in later if "--resume" in dict(words) and len(_counting(words)) > 0]
     commands = [_command([*first, ("--seed_everything", "SEED")])]
     commands += [_command(words) for words in later]
     given = dict(word for words in (first, *later) for word in _counting(words))
-    if arm and len(arm.options) > 1:
-        given = {name: value for name, value in given.items() if name not in arm.options}
+    arm_name, own = arm or ("", ())
+    if len(own) > 1:
+        given = {name: value for name, value in given.items() if name not in own}
     if "model.norm" in given:  # comes first, by its one name
         given = {"model.norm": norm_name(given["model.norm"])} | {
             name: value for name, value in given.items() if name != "model.norm"
         }
     files = [value for name, value in first if name in ("-c", "--config")]
-    title = Path(files[-1]).stem if files else record["dataset"]
-    parts = [title, arm.name if arm and len(arm.options) > 1 else ""]
+    title = Path(files[-1]).stem if files else record.dataset
+    parts = [title, arm_name if len(own) > 1 else ""]
     parts += [", ".join(f"{name}={value}" for name, value in given.items())]
     return " · ".join(part for part in parts if part), tuple(dict.fromkeys(commands))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from graphormer_sepnorm.results.records import Experiment, SeedRun
+from graphormer_sepnorm.runs.records import Experiment, SeedRun
 
 DEFAULTS = {"trainer": {"max_steps": -1}, "model": {"norm": "bn+ln", "width": 80}}
 

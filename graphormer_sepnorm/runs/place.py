@@ -1,4 +1,4 @@
-"""Where a training run is kept. A run never writes into the directory of another one."""
+"""A place for a run: a directory that no other process takes, and never that of another run."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ import shutil
 from pathlib import Path
 from types import TracebackType
 
-from graphormer_sepnorm.cli.run_lock import LOCK, RunLock, holder
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.process import is_first_process
-
-# What a run may have written when it has taken no step; without one it is of no use.
-_BEFORE_THE_FIRST_STEP = {
-    *("config.yaml", "data_report.json", "splits.csv", "invalid_rows.csv", "run.json"),
-    *("metrics.csv", "tensorboard", "checkpoints", LOCK),
-}
+from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.runs.lock import LOCK, RunLock, holder
 
 
-class RunDirectory:
-    """The directory of a run, which no other process takes until this context ends.
+class RunPlace:
+    """The directory of one run, which no other process takes until this context ends.
 
     If it ends with an error before anything was trained, a new directory is taken away again, so
     that the next attempt has the same name.
@@ -96,18 +91,14 @@ class RunDirectory:
             )
         self._lock = lock
 
-    def nothing_trained(self) -> str:
-        """Take a new directory away again; return what there is to say about it."""
-        if self._lock is not None and not self.worth_keeping:
-            self._take_away()
-        return "interrupted before the first step; nothing was saved"
-
-    def _take_away(self) -> None:
-        """Remove the directory, if nothing is in it that is not known."""
+    def discard(self) -> None:
+        """Take a new directory away again, if nothing is in it that is worth anything."""
+        if self._lock is None or self.worth_keeping:
+            return
         assert self.path is not None
-        names = {entry.name for entry in self.path.iterdir()}
-        if names <= _BEFORE_THE_FIRST_STEP:
-            for entry in [self.path / name for name in names - {LOCK}]:
+        entries, known = set(self.path.iterdir()), RunDirectory(self.path).before_the_first_step
+        if entries <= known:
+            for entry in entries - {self.path / LOCK}:
                 if entry.is_dir() and not entry.is_symlink():
                     shutil.rmtree(entry, ignore_errors=True)
                 else:
@@ -122,7 +113,7 @@ class RunDirectory:
             self._lock.release()
         self._lock = None
 
-    def __enter__(self) -> RunDirectory:
+    def __enter__(self) -> RunPlace:
         return self
 
     def __exit__(
@@ -132,7 +123,7 @@ class RunDirectory:
         traceback: TracebackType | None,
     ) -> None:
         if error is not None:
-            self.nothing_trained()
+            self.discard()
         self._release()
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from graphormer_sepnorm.old_names import current_option
-from graphormer_sepnorm.results.records import Experiment, SeedRun
+from graphormer_sepnorm.metrics import METRICS, monitored
+from graphormer_sepnorm.runs.records import Experiment, SeedRun
 
 _T = TypeVar("_T")
 SINGLE, UNFINISHED = "†", "‡"
@@ -61,7 +62,7 @@ def _group(one: Experiment) -> tuple[str, str]:
 def _rank(one: Experiment) -> tuple[bool, float, str, str]:
     """Finished before unfinished, then by validation."""
     validation = _mean(_known(one.shown_runs, lambda run: run.validation))
-    worst_first = -1 if one.metric == "auroc" else 1
+    worst_first = -1 if METRICS[one.metric].higher_is_better else 1
     value = math.inf if validation is None else worst_first * validation
     return not one.shown_runs[0].finished, value, one.name, one.fingerprint
 
@@ -73,8 +74,9 @@ def _section(experiments: Sequence[Experiment], files: Mapping[str, Mapping[str,
         next((said for one in experiments if (said := getattr(one, name))), None)
         for name in ("unit", "split", "molecules")
     )
-    metric = first.metric.upper() + (f", {unit}" if unit else "")
-    facts = [f"Metric: {metric} ({'higher' if first.metric == 'auroc' else 'lower'} is better)."]
+    metric = METRICS[first.metric]
+    label = metric.label + (f", {unit}" if unit else "")
+    facts = [f"Metric: {label} ({metric.better} is better)."]
     if molecules:
         sizes = " / ".join(f"{size:,}" for size in molecules)
         facts.append(f"{sizes} molecules in training / validation / test.")
@@ -149,7 +151,6 @@ def _details(number: int, one: Experiment) -> str:
     commands = ", then ".join(f"`{command}`" for command in one.commands)
     average = one.options.get("ema_decay")
     weights = f"moving average of the weights ({average})" if average else "weights as trained"
-    selected = one.selected_on.replace("_", " ").replace("mae", "MAE").replace("auroc", "AUROC")
     commits = [
         commit[:10] + ("+changes" if commit.endswith("+changes") else "")
         for run in one.shown_runs
@@ -158,7 +159,7 @@ def _details(number: int, one: Experiment) -> str:
     ]
     return (
         f"{number}. {commands}  \n"
-        f"   selected on {selected}; {weights}; "
+        f"   selected on validation {monitored(one.selected_on).label}; {weights}; "
         f"torch {_different(one.shown_runs, lambda run: run.torch)}; "
         f"commit {', '.join(dict.fromkeys(commits)) or _NOTHING}"
     )
@@ -196,7 +197,7 @@ def _score(one: Experiment, value: Callable[[SeedRun], float | None]) -> str:
     values = _known(one.shown_runs, value)
     if not values:
         return _NOTHING
-    scale, digits, sign = (100, 2, " %") if one.metric == "auroc" else (1, 4, "")
+    scale, digits, sign = (100, 2, " %") if METRICS[one.metric].in_percent else (1, 4, "")
     text = f"{scale * statistics.fmean(values):.{digits}f}"
     if len(values) > 1:
         text += f" ± {scale * statistics.stdev(values):.{digits}f}"

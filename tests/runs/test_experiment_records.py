@@ -8,7 +8,7 @@ import pytest
 from experiments import experiment, seed_run
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.results.records import add_to_records, merge, read_records
+from graphormer_sepnorm.runs.records import add_to_records, merge, read_records
 
 
 def test_records_come_back_as_they_were(tmp_path: Path) -> None:

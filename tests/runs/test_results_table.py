@@ -6,8 +6,8 @@ import statistics
 
 from experiments import experiment, seed_run
 
-from graphormer_sepnorm.results.records import Experiment
-from graphormer_sepnorm.results.table import render
+from graphormer_sepnorm.runs.records import Experiment
+from graphormer_sepnorm.runs.results_table import render
 
 
 def rows(*experiments: Experiment, files: dict | None = None) -> list[list[str]]:

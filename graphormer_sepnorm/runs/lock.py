@@ -15,10 +15,10 @@ from datetime import datetime
 from pathlib import Path
 
 from graphormer_sepnorm.files import read_json
+from graphormer_sepnorm.runs.directory import LOCK
 
 log = logging.getLogger(__name__)
 
-LOCK = ".lock"
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 # Of this process. Processes that it forks, to load data, must not keep what it has let go of.

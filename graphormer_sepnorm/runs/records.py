@@ -14,6 +14,7 @@ from typing import Any
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.old_names import current_options, current_text
+from graphormer_sepnorm.files import require_json, write_text
 
 FORMAT_VERSION = 1
 
@@ -64,7 +65,7 @@ class Experiment:
         split: How a user's table was split, in words; None: the data set's own split.
         molecules: Numbers in training, validation and test, where they are known.
         data_note: What has to be said about the data beside any result; None: not recorded.
-        metric: ``mae`` or ``auroc``.
+        metric: Name of the main metric.
         unit: Of the metric.
         selected_on: What decided on the checkpoint, as ``validation_mae``.
         options: All options of ``fit`` that differ from the program's defaults and can change a
@@ -170,32 +171,3 @@ def _read(path: Path) -> Experiment:
 def _write(path: Path, experiment: Experiment) -> None:
     content = {"format_version": FORMAT_VERSION, **dataclasses.asdict(experiment)}
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file that is whole or not there.
-
-    Raises:
-        DataError: It cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as partial:
-            partial.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"cannot write {path} ({error.strerror})") from error
-
-
-def require_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        DataError: The file cannot be read or holds something else.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is damaged ({error}): remove it or put it back") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path} is damaged (no JSON object): remove it or put it back")
-    return content

@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 from experiments import DEFAULTS, FINISHED, session, write_run
 
+from graphormer_sepnorm.cli.results import arm_of
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.results.records import Experiment, merge
-from graphormer_sepnorm.results.runs import read_experiments
+from graphormer_sepnorm.runs.records import Experiment, merge
+from graphormer_sepnorm.runs.experiments import read_experiments
 
 
 def read(*directories: Path) -> list[Experiment]:
-    return list(merge(read_experiments(directories, DEFAULTS)).values())
+    return list(merge(read_experiments(directories, DEFAULTS, arm_of)).values())
 
 
 def test_finished_run(tmp_path: Path) -> None:

@@ -1,1 +1,0 @@
-"""The results of a project: one small record per experiment, and a table of them."""

@@ -1,0 +1,1 @@
+"""What a run is on disk, and the table of results made from runs."""

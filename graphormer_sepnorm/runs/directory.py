@@ -1,0 +1,282 @@
+"""A run on disk: the files of its directory, and what stands in them."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import replacing, require_json, write_json
+
+BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
+CHECKPOINTS = "checkpoints"
+LOCK = ".lock"
+_RECORD_FORMAT = 1
+
+
+@dataclass(kw_only=True)
+class Session:
+    """One process that trained the run, from its start or from a checkpoint.
+
+    Attributes:
+        started: When, ISO 8601.
+        ended: When; None: it was killed, and step and time are those of its last checkpoint.
+        from_step: Optimiser steps that were taken when it began.
+        to_step: Optimiser steps that were taken when it ended.
+        seconds: Wall-clock time.
+        end: ``trained``, ``interrupted``, ``failed: ...``; None: it was killed.
+        command: What was typed, as words.
+        commit: Of this code, with ``+changes`` if files differ from it.
+        python: Version.
+        packages: Versions by name.
+        machine: Processor, device, threads and so on.
+    """
+
+    started: str
+    ended: str | None = None
+    from_step: int = 0
+    to_step: int = 0
+    seconds: float = 0.0
+    end: str | None = None
+    command: list[str]
+    commit: str | None = None
+    python: str | None = None
+    packages: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, Any] | None = None
+
+
+@dataclass(kw_only=True)
+class Record:
+    """What a run was made with and where, as ``run.json`` keeps it.
+
+    Attributes:
+        dataset: Name.
+        dataset_fingerprint: Which data these are.
+        feature_version: The atom and bond codes.
+        molecules: Numbers in ``train``, ``validation`` and ``test``.
+        split: How a user's table was split, in words; None: the data set's own split.
+        data_note: What has to be said about the data beside any result; None: not recorded.
+        metric: Name of the main metric; None: a record that is older than the entry.
+        unit: Of the main metric.
+        selected_on: What decides on the best checkpoint, as ``validation_mae``.
+        parameters: That are trained.
+        planned_steps: Of the whole run; None where only time or a person ends it.
+        seed: Of initial values, order and dropout.
+        sessions: One; more if it was resumed.
+    """
+
+    dataset: str
+    dataset_fingerprint: str
+    feature_version: str | None = None
+    molecules: dict[str, int] | None = None
+    split: str | None = None
+    data_note: str | None = None
+    metric: str | None = None
+    unit: str = ""
+    selected_on: str | None = None
+    parameters: int | None = None
+    planned_steps: int | None = None
+    seed: int
+    sessions: list[Session]
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time of all sessions."""
+        return round(sum(session.seconds for session in self.sessions), 1)
+
+
+class Summary(dict[str, Any]):
+    """What a finished run came to, as ``summary.json`` keeps it: flat names and values."""
+
+    def validation(self, metric: str) -> float | None:
+        """Of the checkpoint that was selected; None where it is undefined."""
+        return self.get(f"best_validation_{metric}")
+
+    def test(self, metric: str) -> float | None:
+        """Of the same checkpoint."""
+        return self.get(f"test_{metric}")
+
+
+class RunDirectory:
+    """The files of a run, whether they are there or not.
+
+    Args:
+        path: Of the directory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.configuration_file = path / "config.yaml"
+        self.record_file = path / "run.json"
+        self.summary_file = path / "summary.json"
+        self.metrics_file = path / "metrics.csv"
+        self.test_predictions_file = path / "test_predictions.csv"
+        self.learning_curve_file = path / "learning_curve.png"
+        self.data_report_file = path / "data_report.json"
+        self.splits_file = path / "splits.csv"
+        self.invalid_rows_file = path / "invalid_rows.csv"
+        self.diverged_file = path / "diverged.json"
+        self.tensorboard = path / "tensorboard"
+        self.checkpoints = path / CHECKPOINTS
+        self.best, self.last, self.previous = (
+            self.checkpoints / name for name in (BEST, LAST, PREVIOUS)
+        )
+        self.lock = path / LOCK
+        # Kept by a comparison: the geometry of [CLS], and what runs without predictions predict.
+        self.geometry_file = path / "geometry.json"
+        self.computed_predictions_file = path / "test_predictions.npy"
+
+    @property
+    def before_the_first_step(self) -> set[Path]:
+        """What it may hold when nothing is trained; without a step it is of no use."""
+        return {
+            *(self.configuration_file, self.data_report_file, self.splits_file),
+            *(self.invalid_rows_file, self.record_file, self.metrics_file),
+            *(self.tensorboard, self.checkpoints, self.lock),
+        }
+
+    @property
+    def tested(self) -> Path | None:
+        """The checkpoint that counts: the best, or the last if nothing was validated."""
+        return next((path for path in (self.best, self.last) if path.is_file()), None)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether there is a checkpoint to continue from."""
+        return self.last.is_file() or self.previous.is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is trained and tested."""
+        return self.summary_file.is_file()
+
+    def configuration(self) -> dict[str, Any]:
+        """Read the options of ``fit``, in sections.
+
+        Raises:
+            DataError: They are not there or cannot be read.
+        """
+        import yaml
+
+        path = self.configuration_file
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            reason = " ".join(str(error).split())
+            raise DataError(f"{path} cannot be read ({reason}): leave this run out") from error
+        if not isinstance(content, dict):
+            raise DataError(f"{path} is damaged (it holds no options): leave this run out")
+        return content
+
+    def record(self) -> Record | None:
+        """Read what the run was made with; None if it has not begun.
+
+        Raises:
+            DataError: It is damaged or of another version.
+        """
+        path = self.record_file
+        if not path.is_file():
+            return None
+        plain = require_json(path)
+        version = plain.get("format_version", _RECORD_FORMAT)
+        if version != _RECORD_FORMAT:
+            raise DataError(
+                f"{path} was written by another version of this program (format {version}, here "
+                f"{_RECORD_FORMAT}): take its results with that version"
+            )
+        try:
+            sessions = [Session(**_known(Session, one)) for one in plain["sessions"]]
+            fields: dict[str, Any] = _known(Record, plain)
+            return Record(**{**fields, "sessions": sessions})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DataError(
+                f"{path} was written by another version of this program: "
+                f"{type(error).__name__} {error}"
+            ) from error
+
+    def write_record(self, record: Record) -> None:
+        """Write what the run is made with."""
+        plain = {"format_version": _RECORD_FORMAT, **dataclasses.asdict(record)}
+        write_json(self.record_file, plain)
+
+    def summary(self) -> Summary | None:
+        """Read what it came to; None if it is not finished.
+
+        Raises:
+            DataError: It is damaged.
+        """
+        return Summary(require_json(self.summary_file)) if self.finished else None
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write what it came to, in a single line: with it the run is finished."""
+        write_json(self.summary_file, dict(summary), indent=None)
+
+    def metrics(self) -> list[dict[str, float]]:
+        """Read what was logged: rows of the columns that have a value; none if there is no file.
+
+        A run may be at work: a row that is just being written is left out. ``step`` and ``epoch``
+        are counted from 0.
+        """
+        return [row for row in self._metrics() if row]
+
+    def _metrics(self) -> Iterator[dict[str, float]]:
+        for row in _rows(self.metrics_file):
+            try:
+                yield {name: float(value) for name, value in row.items() if value}
+            except (TypeError, ValueError):
+                continue
+
+    def test_predictions(self, targets: Sequence[str]) -> list[list[float]] | None:
+        """Read what the best checkpoint says of each test molecule, in their order.
+
+        Args:
+            targets: Names of the targets.
+
+        Returns:
+            A row of the targets for each: real units, or probabilities; None if there is no such
+            file, or it is not of these targets.
+        """
+        try:
+            return [
+                [float(row[f"pred_{target}"] or math.nan) for target in targets]
+                for row in _rows(self.test_predictions_file)
+            ] or None
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def write_test_predictions(self, columns: Mapping[str, Iterable[object]]) -> None:
+        """Write columns of the test molecules; those of predictions are ``pred_<target>``."""
+        with (
+            replacing(self.test_predictions_file) as partial,
+            partial.open("w", newline="", encoding="utf-8") as file,
+        ):
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+
+
+def flat(options: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
+    """Give the options that stand in sections as ``section.name`` and value."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{section}{name}.")
+        else:
+            yield section + name, value
+
+
+def _known(kind: type, plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries that this version knows."""
+    return {one.name: plain[one.name] for one in dataclasses.fields(kind) if one.name in plain}
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+    except (OSError, ValueError, csv.Error):
+        return []

@@ -1,0 +1,170 @@
+"""Metrics of a task by their definitions, with missing labels, several targets and units."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import METRICS, chosen_metric, metrics_of, monitored
+from graphormer_sepnorm.training.checkpoints import monitored_metric
+
+BINARY = Task("binary", ("a", "b"), ("", ""), "auroc")
+VALUES = Task("regression", ("a", "b"), ("eV", "eV"), "mae")
+MIXED = Task("regression", ("a", "b"), ("eV", "K"), "mae")
+
+
+def test_every_metric_stands_under_its_name_and_has_a_kind_and_a_label() -> None:
+    assert all(name == one.name and one.label for name, one in METRICS.items())
+    names = {kind: [one.name for one in metrics_of(kind)] for kind in ("regression", "binary")}
+    assert names == {
+        "regression": ["mae", "rmse", "r2", "spearman"],
+        "binary": ["auroc", "average_precision", "brier", "log_loss"],
+    }
+
+
+def test_regression_by_its_definitions_over_the_labels_that_are_there() -> None:
+    rng = np.random.default_rng(0)
+    labels, predictions = rng.normal(size=(23, 2)), rng.normal(size=(23, 2))
+    labels[3, 0] = labels[20:, 1] = np.nan
+    found = VALUES.evaluate(labels, predictions)
+    for column, name in enumerate("ab"):
+        present = ~np.isnan(labels[:, column])
+        truth, said = labels[present, column], predictions[present, column]
+        errors = said - truth
+        assert found[f"mae_{name}"] == pytest.approx(np.abs(errors).mean())
+        assert found[f"rmse_{name}"] == pytest.approx(math.sqrt((errors**2).mean()))
+        spread = ((truth - truth.mean()) ** 2).sum()
+        assert found[f"r2_{name}"] == pytest.approx(1 - (errors**2).sum() / spread)
+        ranks = [np.argsort(np.argsort(values)) for values in (truth, said)]
+        assert found[f"spearman_{name}"] == pytest.approx(np.corrcoef(*ranks)[0, 1])
+    for name in ("mae", "rmse", "r2", "spearman"):
+        assert found[name] == pytest.approx((found[f"{name}_a"] + found[f"{name}_b"]) / 2)
+
+
+def test_classification_by_its_definitions_with_ties_and_missing_labels() -> None:
+    rng = np.random.default_rng(0)
+    labels = (rng.random((41, 2)) < 0.4).astype(float)
+    labels[::5, 1] = np.nan
+    said = rng.integers(1, 10, (41, 2)) / 10
+    found = BINARY.evaluate(labels, said)
+    for column, name in enumerate("ab"):
+        present = ~np.isnan(labels[:, column])
+        truth, p = labels[present, column], said[present, column]
+        difference = p[truth == 1][:, None] - p[truth == 0]
+        pairs = ((difference > 0) + 0.5 * (difference == 0)).mean()
+        assert found[f"auroc_{name}"] == pytest.approx(pairs)
+        assert found[f"brier_{name}"] == pytest.approx(((p - truth) ** 2).mean())
+        likelihood = np.log(np.where(truth == 1, p, 1 - p)).mean()
+        assert found[f"log_loss_{name}"] == pytest.approx(-likelihood)
+        cuts = sorted(set(p), reverse=True)
+        recalls = [0.0, *((truth * (p >= cut)).sum() / truth.sum() for cut in cuts)]
+        precisions = [truth[p >= cut].mean() for cut in cuts]
+        area = (np.diff(recalls) * precisions).sum()
+        assert found[f"average_precision_{name}"] == pytest.approx(area)
+
+
+def test_auroc_is_not_rounded_and_sure_probabilities_make_no_ties() -> None:
+    said = 1 / (1 + np.exp(-np.array([[30.0], [36.0], [35.0]])))
+    auroc = Task("binary", ("a",), ("",), "auroc").evaluate(np.array([[0.0], [1], [0]]), said)
+    assert auroc["auroc"] == 1.0
+    labels = np.arange(300)[:, None] % 3 == 0
+    found = METRICS["auroc"].of(labels[:, 0].astype(float), np.arange(300.0))
+    assert found == 0.495  # 99 of 200 pairs of each class 1; of float32 it would be 0.49500000477
+
+
+def test_metric_that_labels_do_not_define_is_nan_and_left_out_of_the_mean() -> None:
+    labels = np.array([[0.0, 1.0], [1.0, 1.0], [0.0, math.nan]])
+    said = np.array([[0.1, 0.5], [0.9, 0.2], [0.4, 0.3]])
+    found = BINARY.evaluate(labels, said)
+    assert found["auroc"] == found["auroc_a"] == 1.0
+    assert math.isnan(found["auroc_b"])
+    assert math.isnan(found["average_precision_b"])
+    assert found["brier_b"] == pytest.approx((0.25 + 0.64) / 2)  # one class is enough
+    assert found["log_loss_b"] == pytest.approx(-(math.log(0.5) + math.log(0.2)) / 2)
+    nothing = np.full((3, 2), math.nan)
+    for task in (BINARY, VALUES):
+        assert all(math.isnan(value) for value in task.evaluate(nothing, said).values())
+    same = VALUES.evaluate(np.ones((3, 2)), said)
+    assert same["mae"] > 0
+    assert math.isnan(same["r2"])
+    assert math.isnan(VALUES.evaluate(said, np.ones((3, 2)))["spearman"])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_prediction_that_is_no_number_is_not_hidden(value: float) -> None:
+    labels, said = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[0.2, value], [0.7, 0.1]])
+    for task in (VALUES, BINARY):
+        found = task.evaluate(labels, said)
+        assert math.isnan(found[task.metric])
+        assert not math.isnan(found[f"{task.metric}_a"])
+
+
+def test_errors_in_several_units_have_no_mean_but_the_main_metric_stays() -> None:
+    labels, said = np.array([[0.0, 1.0], [1.0, 3.0]]), np.zeros((2, 2))
+    found = MIXED.evaluate(labels, said)
+    assert "rmse" not in found
+    assert {"mae", "rmse_a", "rmse_b", "r2"} <= found.keys()
+    assert (VALUES.unit_of(METRICS["rmse"]), MIXED.unit_of(METRICS["rmse"])) == ("eV", "")
+    assert VALUES.unit_of(METRICS["r2"]) == ""
+
+
+def test_direction_and_words() -> None:
+    assert monitored("validation_rmse").best(2.0, 1.0) == 1.0
+    assert monitored("validation_r2").best(2.0, 1.0) == 2.0
+    assert [METRICS[name].better for name in ("brier", "auroc", "loss")] == [
+        *("lower", "higher", "lower")
+    ]
+    assert METRICS["rmse"].shown(0.5, "eV") == "0.5000 eV"
+    assert METRICS["r2"].shown(0.5, "eV") == "0.5000"
+    assert METRICS["r2"].shown(math.nan, "eV") == "undefined"
+
+
+LABELS = np.array([[0.0, 1.0], [1.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("task", "chosen", "expected"),
+    [
+        (Task("regression", ("y",), ("",), "mae"), None, "mae"),
+        (VALUES, None, "loss"),  # a mean of errors, as ever
+        (VALUES, "rmse", "rmse"),
+        (MIXED, "spearman", "spearman"),
+        (BINARY, None, "auroc"),
+        (BINARY, "brier", "brier"),
+        (BINARY, "loss", "loss"),
+    ],
+)
+def test_what_decides_on_the_best_checkpoint(task: Task, chosen: str | None, expected: str) -> None:
+    labels = LABELS[:, : len(task.targets)]
+    assert monitored_metric(task, labels, chosen).name == expected
+
+
+def test_labels_of_one_class_let_the_loss_decide() -> None:
+    assert monitored_metric(BINARY, np.ones((2, 2))).name == "loss"
+    with pytest.raises(ConfigError, match="no target has both classes among its labels there"):
+        monitored_metric(BINARY, np.ones((2, 2)), "auroc")
+
+
+def test_choice_that_cannot_be_is_refused_in_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"--metric rsme .*did you mean 'rmse'.* or loss") as one:
+        monitored_metric(VALUES, LABELS, "rsme")
+    assert "auroc" not in str(one.value)
+    with pytest.raises(ConfigError, match="is not for binary targets"):
+        chosen_metric("rmse", "binary")
+    with pytest.raises(ConfigError, match=r"several units \(K, eV\)"):
+        monitored_metric(MIXED, LABELS, "rmse")
+
+
+def test_auroc_equals_ogbs_evaluator(real_data_root: object) -> None:
+    from graphormer_sepnorm.datasets.molhiv import load_molhiv
+
+    splits = load_molhiv(real_data_root)
+    labels = np.array([[float(graph.y)] for graph in splits.test])
+    assert labels.shape == (4113, 1)
+    said = np.random.default_rng(0).normal(size=labels.shape) + labels
+    ours = splits.task.evaluate(labels, said, [splits.task.main])["auroc"]
+    assert ours == splits.evaluators["auroc"](labels, said)
