@@ -340,7 +340,7 @@ def test_full_disk_of_the_logs_is_one_line(
 def test_full_disk_of_the_result_is_one_line(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    from graphormer_sepnorm.cli import outcome
+    from graphormer_sepnorm.runs import directory
 
     run = tmp_path / "run"
     shutil.copytree(finished, run)
@@ -348,7 +348,7 @@ def test_full_disk_of_the_result_is_one_line(
     def full(*arguments: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(outcome, "write_json", full)
+    monkeypatch.setattr(directory, "write_json", full)
     assert main(["fit", "--resume", str(run)]) == 2
     error = capsys.readouterr().err
     assert error == (
