@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from graphormer_sepnorm.cli.predict import main as predict
-from graphormer_sepnorm.cli.quiet import silence_known_noise
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.compare import analysis
-from graphormer_sepnorm.compare.live_table import ProgressReader
+from graphormer_sepnorm.compare.progress import reached
 from graphormer_sepnorm.compare.results import learning_curve
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.runs.directory import RunDirectory
@@ -113,7 +113,7 @@ def test_a_comparison_takes_its_predictions_and_computes_those_of_an_older_run(
     old: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert learning_curve(old, "mae")[-1]["validation"] == 1.5495855808258057
-    progress = ProgressReader(old.path, "mae", 6).read()
+    progress = reached(old.path, "mae")
     assert (progress.step, progress.best) == (6, 1.5495855808258057)
     config = old.configuration()
     options = config["data"] | {"max_path_length": config["model"]["max_path_length"]}
