@@ -48,8 +48,8 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
 from graphormer_sepnorm.resources import config_path
-from graphormer_sepnorm.training.captured import CapturedTraining
-from graphormer_sepnorm.training.captured_step import CapturedSteps, TrainingStep
+from graphormer_sepnorm.training.captured.engine import CapturedTraining
+from graphormer_sepnorm.training.captured.recording import CapturedSteps, TrainingStep
 from graphormer_sepnorm.training.module import GraphormerModule
 
 PARTS = ("agreement", "ceilings", "trainer", "step", "together", "fit", "sharing")

@@ -14,7 +14,7 @@ from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.graphs.loading import EpochBatches
-from graphormer_sepnorm.training.checkpoints import monitored_metric
+from graphormer_sepnorm.training.callbacks.checkpoints import monitored_metric
 
 # They belong to a run and not to what is compared.
 _OF_A_RUN = ("seed_everything", "output", "resume", "ckpt_path")

@@ -4,7 +4,7 @@
 
 OPTIONS are the words after ``fit``, as a JSON list. Each run is a thread, prints to its log, and
 ends as it would in a process of its own; their captured steps are taken together
-(training/captured_together.py).
+(training/captured/together.py).
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def main(arguments: list[str] | None = None) -> int:
     with _routed() as streams:
         # Lightning is loaded here: its loggers keep the stream that they find.
         silence_known_noise()
-        from graphormer_sepnorm.training.captured_together import Together
-        from graphormer_sepnorm.training.stopping import STOP_ALL
+        from graphormer_sepnorm.training.callbacks.stopping import STOP_ALL
+        from graphormer_sepnorm.training.captured.together import Together
 
         together = Together(len(runs))
 
@@ -120,7 +120,7 @@ def _stopped_together() -> Iterator[None]:
     """
     from lightning.pytorch.trainer import call
 
-    from graphormer_sepnorm.training.stopping import STOP_ALL
+    from graphormer_sepnorm.training.callbacks.stopping import STOP_ALL
 
     def stop(number: int, frame: FrameType | None) -> None:
         if STOP_ALL.is_set():

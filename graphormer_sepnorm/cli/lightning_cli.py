@@ -49,24 +49,29 @@ from graphormer_sepnorm.process import command, is_first_process
 from graphormer_sepnorm.resources import config_names
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.place import RunPlace
-from graphormer_sepnorm.training.averaging import AveragedWeights
-from graphormer_sepnorm.training.checkpoints import (
+from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
+from graphormer_sepnorm.training.callbacks.checkpoints import (
     LastCheckpoint,
     ValidateAtTheEnd,
     checkpoint_callbacks,
     monitored_metric,
     undefined_targets,
 )
-from graphormer_sepnorm.training.divergence import StopWhenDiverged
-from graphormer_sepnorm.training.learning_curve import LearningCurve
-from graphormer_sepnorm.training.logs import Board, ContinueMetrics, LogTraining, MetricsFile
+from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
+from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
+from graphormer_sepnorm.training.callbacks.logs import (
+    Board,
+    ContinueMetrics,
+    LogTraining,
+    MetricsFile,
+)
+from graphormer_sepnorm.training.callbacks.progress import TrainingProgress
+from graphormer_sepnorm.training.callbacks.run_record import RunRecord
+from graphormer_sepnorm.training.callbacks.stopping import StopBetweenSteps
+from graphormer_sepnorm.training.callbacks.throughput import Throughput
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
-from graphormer_sepnorm.training.progress import TrainingProgress
 from graphormer_sepnorm.training.report import ModelTable
-from graphormer_sepnorm.training.run_record import RunRecord
 from graphormer_sepnorm.training.saving import DurableCheckpointIO
-from graphormer_sepnorm.training.stopping import StopBetweenSteps
-from graphormer_sepnorm.training.throughput import Throughput
 
 log = logging.getLogger(__name__)
 
@@ -570,6 +575,6 @@ def _captured(engine: str) -> list[Callback]:
     """The callback of an engine; loaded for its users only, since it needs Lightning's insides."""
     if engine == "eager":
         return []
-    from graphormer_sepnorm.training.captured import CapturedTraining
+    from graphormer_sepnorm.training.captured.engine import CapturedTraining
 
     return [CapturedTraining(engine == "compiled")]

@@ -24,9 +24,9 @@ from graphormer_sepnorm.metrics import Metric, metrics_of
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.training.callbacks.run_record import RunRecord
+from graphormer_sepnorm.training.callbacks.throughput import Throughput
 from graphormer_sepnorm.training.report import format_table
-from graphormer_sepnorm.training.run_record import RunRecord
-from graphormer_sepnorm.training.throughput import Throughput
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.cli.lightning_cli import TrainCLI

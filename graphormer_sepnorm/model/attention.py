@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
-from graphormer_sepnorm.model import fused_attention
-from graphormer_sepnorm.model.compiled import PackedBias, attend
-from graphormer_sepnorm.model.compiled_linear import Linear, linear
 from graphormer_sepnorm.model.encodings import BlockBias
+from graphormer_sepnorm.model.fused import gpu_attention
+from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, attend
+from graphormer_sepnorm.model.fused.cpu_linear import Linear, linear
 
 
 class GraphAttention(nn.Module):
@@ -56,10 +56,10 @@ class GraphAttention(nn.Module):
             return self.output(
                 attend(projected, cast(list[PackedBias], biases), self.heads, dropout)
             )
-        if fused_attention.usable(projected, batch.blocks, self.heads):
+        if gpu_attention.usable(projected, batch.blocks, self.heads):
             padded = cast(list[Tensor], biases)
             return self.output(
-                fused_attention.attend(projected, batch.blocks, padded, self.heads, dropout)
+                gpu_attention.attend(projected, batch.blocks, padded, self.heads, dropout)
             )
         mixed = [
             self._attend_padded(projected, block, cast(Tensor, bias), dropout)

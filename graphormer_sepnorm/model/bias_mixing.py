@@ -10,8 +10,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from graphormer_sepnorm.model.compiled import PackedBias
 from graphormer_sepnorm.model.encodings import BlockBias
+from graphormer_sepnorm.model.fused.cpu_attention import PackedBias
 
 
 class BiasMixing(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.graphs.batch import GraphBatch
-from graphormer_sepnorm.model.compiled_residual import add_scaled
+from graphormer_sepnorm.model.fused.cpu_residual import add_scaled
 from graphormer_sepnorm.model.readout import sum_over_atoms
 
 

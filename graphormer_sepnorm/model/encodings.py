@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, PADDING_PAIR, TOKEN_PAIR, GraphBatch
-from graphormer_sepnorm.model.compiled import PackedBias, gather_bias, usable
+from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, gather_bias, usable
 from graphormer_sepnorm.model.rings import SharedRing
 
 BlockBias = Tensor | PackedBias

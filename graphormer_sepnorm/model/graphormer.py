@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.attention import GraphAttention
 from graphormer_sepnorm.model.bias_mixing import BiasMixing
-from graphormer_sepnorm.model.compiled import PackedBias, share_bias, usable
-from graphormer_sepnorm.model.compiled_linear import Linear
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.degree_scaler import DegreeScaler, log_degrees
 from graphormer_sepnorm.model.drop_path import branch_scales
 from graphormer_sepnorm.model.dropout import dropout, dropout_add
 from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias, BlockBias
+from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, share_bias, usable
+from graphormer_sepnorm.model.fused.cpu_linear import Linear
 from graphormer_sepnorm.model.initialization import initialize
 from graphormer_sepnorm.model.local_mpnn import BondMessages
 from graphormer_sepnorm.model.norm_arms import NormArm, make_norm

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.graphs.batch import RING_KINDS, GraphBatch
-from graphormer_sepnorm.model.compiled import usable
-from graphormer_sepnorm.model.compiled_linear import Linear
-from graphormer_sepnorm.model.compiled_messages import message_sums
+from graphormer_sepnorm.model.fused.cpu_attention import usable
+from graphormer_sepnorm.model.fused.cpu_linear import Linear
+from graphormer_sepnorm.model.fused.cpu_messages import message_sums
 from graphormer_sepnorm.model.rings import SharedRing
 
 LocalName = Literal["none", "gine", "gine+rings"]

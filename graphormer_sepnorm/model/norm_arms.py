@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.model import compiled, compiled_norm, fused_norm
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm, several_processes
+from graphormer_sepnorm.model.fused import cpu_attention, cpu_norm, gpu_norm
 
 NORM_ALIASES = {"sharenorm": "shared-ln", "sepnorm": "bn+ln"}
 
@@ -115,10 +115,10 @@ def _normalise(
     if not all(_in_one(norm, rows) for norm in norms):
         return None
     known = cast(Sequence[LayerNorm | MaskedBatchNorm], norms)
-    if real_atoms is None and compiled.usable(rows):
-        return compiled_norm.normalise(rows, known, lengths)
-    if fused_norm.usable(rows, known):
-        return fused_norm.normalise(rows, known, lengths, num_graphs, real_atoms)
+    if real_atoms is None and cpu_attention.usable(rows):
+        return cpu_norm.normalise(rows, known, lengths)
+    if gpu_norm.usable(rows, known):
+        return gpu_norm.normalise(rows, known, lengths, num_graphs, real_atoms)
     return None
 
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, AttentionBlock, GraphBatch
-from graphormer_sepnorm.model.compiled import PackedBias
-from graphormer_sepnorm.model.compiled_walks import add_walk_bias
 from graphormer_sepnorm.model.encodings import BlockBias
+from graphormer_sepnorm.model.fused.cpu_attention import PackedBias
+from graphormer_sepnorm.model.fused.cpu_walks import add_walk_bias
 
 
 class RandomWalkEncoding(nn.Module):

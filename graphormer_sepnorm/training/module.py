@@ -41,7 +41,7 @@ from graphormer_sepnorm.training.batch_statistics import (
     fix_batch_norm,
     measure_batch_norm,
 )
-from graphormer_sepnorm.training.launches import Launch
+from graphormer_sepnorm.training.captured.launches import Launch
 from graphormer_sepnorm.training.loss import LOSSES, LossChoice, LossName, choose_loss, summed_loss
 from graphormer_sepnorm.training.metrics import MeanLoss, SplitPredictions
 from graphormer_sepnorm.training.optimizer import (

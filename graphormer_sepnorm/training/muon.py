@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphormer_sepnorm.model.compiled_linear import products_usable
+from graphormer_sepnorm.model.fused.cpu_linear import products_usable
 from graphormer_sepnorm.training.compiled_muon import newton_schulz
 
 # Of the odd polynomial a s + b s³ + c s⁵ (Jordan et al.): its iteration brings singular values from

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.gpu import Traffic, fitted, main, optimizer_for, parsed
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-from graphormer_sepnorm.training.captured import CapturedTraining
+from graphormer_sepnorm.training.captured.engine import CapturedTraining
 from graphormer_sepnorm.training.muon import MuonAdamW
 
 QUICK = ("--device", "cpu", "--quick", "--seconds", "0.01", "--batch_sizes", "4")

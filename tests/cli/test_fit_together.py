@@ -18,8 +18,8 @@ from graphormer_sepnorm.cli import fit_together, lightning_cli
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.resources import sample_path
-from graphormer_sepnorm.training.captured import CapturedTraining
-from graphormer_sepnorm.training.stopping import STOP_ALL
+from graphormer_sepnorm.training.callbacks.stopping import STOP_ALL
+from graphormer_sepnorm.training.captured.engine import CapturedTraining
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 from tiny_run import TINY, Run
 
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.training.stopping import StopBetweenSteps
+from graphormer_sepnorm.training.callbacks.stopping import StopBetweenSteps
 
 
 def fit(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

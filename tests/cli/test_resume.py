@@ -320,7 +320,7 @@ def test_full_disk_keeps_the_old_checkpoint(
 def test_full_disk_of_the_logs_is_one_line(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    from graphormer_sepnorm.training.logs import _ContinuedWriter
+    from graphormer_sepnorm.training.callbacks.logs import _ContinuedWriter
 
     run = tmp_path / "my run"
     shutil.copytree(finished, run)

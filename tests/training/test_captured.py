@@ -17,14 +17,15 @@ from lightning.pytorch import Callback, Trainer
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.resident import BatchShape
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.training.averaging import AveragedWeights
-from graphormer_sepnorm.training.captured import CapturedTraining, batch_size_advice
-from graphormer_sepnorm.training.checkpoints import checkpoint_callbacks
-from graphormer_sepnorm.training.divergence import StopWhenDiverged
-from graphormer_sepnorm.training.launches import Launch
-from graphormer_sepnorm.training.logs import ContinueMetrics, LogTraining, MetricsFile
+from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
+from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
+from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
+from graphormer_sepnorm.training.callbacks.logs import ContinueMetrics, LogTraining, MetricsFile
+from graphormer_sepnorm.training.callbacks.throughput import Throughput
+from graphormer_sepnorm.training.captured import engine
+from graphormer_sepnorm.training.captured.engine import CapturedTraining, batch_size_advice
+from graphormer_sepnorm.training.captured.launches import Launch
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.throughput import Throughput
 
 Fit = Callable[..., tuple[GraphormerModule, Trainer]]
 
@@ -234,12 +235,9 @@ def test_divergence_within_a_launch_is_found(size: int, tmp_path: Path, fit: Fit
 def test_batches_that_do_not_fit_are_trained_and_counted(
     fit: Fit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from graphormer_sepnorm.training import captured
 
     expected, _ = fit("planned", 4, **STEADY)
-    monkeypatch.setattr(
-        captured, "plan_shape", lambda sizes, graphs: BatchShape(22, ((graphs, 10),))
-    )
+    monkeypatch.setattr(engine, "plan_shape", lambda sizes, graphs: BatchShape(22, ((graphs, 10),)))
     counter = CapturedTraining(steps_per_launch=4, on_cpu=True)
     caplog.set_level("INFO", logger="graphormer_sepnorm")
     module, _ = fit("tight", None, counter, **STEADY)

@@ -11,8 +11,7 @@ import torch
 from reference.models import EVERYTHING
 
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
-from graphormer_sepnorm.training import captured_step
-from graphormer_sepnorm.training.captured_step import TrainingStep
+from graphormer_sepnorm.training.captured.recording import TrainingStep
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.optimizer import (
     OPTIMIZERS,
@@ -167,7 +166,7 @@ def test_garbage_is_collected_before_a_recording_and_not_within(
     monkeypatch.setattr(torch.cuda, "graph", recording)
     step, module, _ = make_step()
     before = {name: value.clone() for name, value in module.model.state_dict().items()}
-    captured_step.CapturedSteps([step], [(GRAPHS, NUMBERS)], SHAPE, None)
+    recording.CapturedSteps([step], [(GRAPHS, NUMBERS)], SHAPE, None)
     assert order == ["collected", "recording", "recorded"]
     # The stand-in takes the step that a real recording would only write down; no other was kept.
     twin, other, _ = make_step()
@@ -230,7 +229,7 @@ def test_branches_of_a_recording_wait_for_its_beginning_and_not_for_each_other(
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: Ordered.current[-1])
     monkeypatch.setattr(torch.cuda, "stream", stream)
     monkeypatch.setattr(torch.cuda, "graph", recording)
-    monkeypatch.setattr(captured_step, "_drawing_from", drawing_from)
+    monkeypatch.setattr(recording, "_drawing_from", drawing_from)
     steps = {name: make_step()[0] for name in ("first", "second", "third")}
     for name, step in steps.items():
         loss = step._fixed_loss
@@ -242,7 +241,7 @@ def test_branches_of_a_recording_wait_for_its_beginning_and_not_for_each_other(
 
         step._fixed_loss = noting
     inputs = [(GRAPHS + place, NUMBERS) for place in range(3)]
-    replayed = captured_step.CapturedSteps(list(steps.values()), inputs, SHAPE, None)
+    replayed = recording.CapturedSteps(list(steps.values()), inputs, SHAPE, None)
     assert before == {name: {"beginning"} for name in steps}
     assert recorded == [{"beginning", *steps}]  # it ends when all have ended
     # Each has random numbers of its own, seeded for its step.

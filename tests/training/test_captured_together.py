@@ -17,10 +17,10 @@ from test_captured import Fit, Spoil, Turns, assert_equal, checkpoint, fit, weig
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.resident import BatchShape
-from graphormer_sepnorm.training import captured, captured_together
-from graphormer_sepnorm.training.captured import CapturedTraining
-from graphormer_sepnorm.training.captured_step import TrainingStep
-from graphormer_sepnorm.training.captured_together import DueStep, Together
+from graphormer_sepnorm.training.captured import engine, together
+from graphormer_sepnorm.training.captured.engine import CapturedTraining
+from graphormer_sepnorm.training.captured.recording import TrainingStep
+from graphormer_sepnorm.training.captured.together import DueStep, Together
 
 __all__ = ["fit"]  # a fixture
 
@@ -136,7 +136,7 @@ class Recorded:
 def recorded(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
     """Record steps on a CPU as on a GPU."""
     Recorded.made, Recorded.replayed, Recorded.fails = [], [], False
-    monkeypatch.setattr(captured_together, "CapturedSteps", Recorded)
+    monkeypatch.setattr(together, "CapturedSteps", Recorded)
     monkeypatch.setattr(DueStep, "recordable", property(lambda due: due.planned))
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
     return Recorded
@@ -176,9 +176,7 @@ def test_what_is_left_is_recorded_anew(fit: Fit, recorded: type[Recorded]) -> No
 def test_a_batch_that_does_not_fit_parts_them_for_a_step(
     tmp_path: Path, fit: Fit, recorded: type[Recorded], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        captured, "plan_shape", lambda sizes, graphs: BatchShape(22, ((graphs, 10),))
-    )
+    monkeypatch.setattr(engine, "plan_shape", lambda sizes, graphs: BatchShape(22, ((graphs, 10),)))
     counters = [CapturedTraining(steps_per_launch=4, on_cpu=True) for _ in range(4)]
     alone = [fit(f"alone{seed}", None, counters[seed], seed=seed) for seed in (0, 1)]
     recorded.replayed.clear()
@@ -211,13 +209,13 @@ def test_what_cannot_be_recorded_together_is_recorded_one_by_one(
 
 def test_graphs_lie_on_the_device_once(fit: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    kept = captured_together.ResidentGraphs
+    kept = together.ResidentGraphs
 
     def resident(*arguments: Any) -> Any:
         made.append(kept(*arguments))
         return made[-1]
 
-    monkeypatch.setattr(captured_together, "ResidentGraphs", resident)
+    monkeypatch.setattr(together, "ResidentGraphs", resident)
     one_epoch = {"max_epochs": 1}
     train(
         [lambda seed=seed: fit(f"seed{seed}", 4, seed=seed, trainer=one_epoch) for seed in (0, 1)]

@@ -14,8 +14,8 @@ from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.training.checkpoints import LastCheckpoint
-from graphormer_sepnorm.training.divergence import StopWhenDiverged
+from graphormer_sepnorm.training.callbacks.checkpoints import LastCheckpoint
+from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
 
 
 class Poison(Callback):

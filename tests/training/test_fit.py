@@ -22,8 +22,8 @@ from graphormer_sepnorm.graphs.loading import make_loader
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
 from graphormer_sepnorm.training.batch_statistics import batch_norms
-from graphormer_sepnorm.training.checkpoints import ValidateAtTheEnd, checkpoint_callbacks
-from graphormer_sepnorm.training.learning_curve import LearningCurve
+from graphormer_sepnorm.training.callbacks.checkpoints import ValidateAtTheEnd, checkpoint_callbacks
+from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
 from graphormer_sepnorm.training.module import GraphormerModule
 
 MakeModule = Callable[..., GraphormerModule]

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.kernels.library import switched_off
-from graphormer_sepnorm.model.compiled_linear import products_usable
+from graphormer_sepnorm.model.fused.cpu_linear import products_usable
 from graphormer_sepnorm.training.compiled_muon import newton_schulz
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.muon import MuonAdamW, orthogonalised

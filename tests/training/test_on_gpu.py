@@ -13,8 +13,8 @@ from test_captured_together import train
 from tiny_graphs import path_graphs
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.training.averaging import AveragedWeights
-from graphormer_sepnorm.training.captured import CapturedTraining
+from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
+from graphormer_sepnorm.training.captured.engine import CapturedTraining
 
 pytestmark = [
     pytest.mark.gpu,

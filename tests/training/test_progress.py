@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from lightning.pytorch import Callback, Trainer
 
-from graphormer_sepnorm.training import progress
-from graphormer_sepnorm.training.progress import TrainingProgress
+from graphormer_sepnorm.training.callbacks import progress
+from graphormer_sepnorm.training.callbacks.progress import TrainingProgress
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 

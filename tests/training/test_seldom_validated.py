@@ -12,9 +12,9 @@ from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
-from graphormer_sepnorm.training.averaging import AveragedWeights
-from graphormer_sepnorm.training.checkpoints import ValidateAtTheEnd, checkpoint_callbacks
-from graphormer_sepnorm.training.learning_curve import LearningCurve
+from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
+from graphormer_sepnorm.training.callbacks.checkpoints import ValidateAtTheEnd, checkpoint_callbacks
+from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
 from graphormer_sepnorm.training.module import GraphormerModule
 
 MakeModule = Callable[..., GraphormerModule]

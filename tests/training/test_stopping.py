@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lightning.pytorch import Callback, Trainer
 
-from graphormer_sepnorm.training.stopping import StopAtOnce, StopBetweenSteps
+from graphormer_sepnorm.training.callbacks.stopping import StopAtOnce, StopBetweenSteps
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -1,4 +1,4 @@
-"""The norms of packed rows as GPU programs; only `fused_norm` imports this.
+"""The norms of packed rows as GPU programs; only `gpu_norm` imports this.
 
 Rows lie in two stretches, each with a norm of its own. The programs of a stretch share its tiles of
 rows: the first pass sums over rows, the second joins what the programs of the stretch have summed,
@@ -16,7 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# Kinds of norms (`compiled_norm.kind_of`).
+# Kinds of norms (`cpu_norm.kind_of`).
 OF_ROWS, OF_BATCH = tl.constexpr(0), tl.constexpr(1)
 
 

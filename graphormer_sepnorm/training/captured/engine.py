@@ -19,10 +19,10 @@ from torch import Tensor
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
-from graphormer_sepnorm.training.averaging import AveragedWeights
-from graphormer_sepnorm.training.captured_step import TrainingStep
-from graphormer_sepnorm.training.captured_together import DueStep, Together
-from graphormer_sepnorm.training.launches import Launch, LaunchLoop, sent
+from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
+from graphormer_sepnorm.training.captured.launches import Launch, LaunchLoop, sent
+from graphormer_sepnorm.training.captured.recording import TrainingStep
+from graphormer_sepnorm.training.captured.together import DueStep, Together
 from graphormer_sepnorm.training.module import GraphormerModule
 
 log = logging.getLogger(__name__)

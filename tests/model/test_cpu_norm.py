@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.kernels.library import library, switched_off
-from graphormer_sepnorm.model import compiled_norm
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
+from graphormer_sepnorm.model.fused import cpu_norm
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.norm_arms import LayerNorm, NormArm, SeparateNorm, make_norm
 
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.skipif(library() is None, reason="the kernels are not c
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by the number of norms with each use of the compiled functions."""
     made: list[int] = []
-    normalise = compiled_norm.normalise
+    normalise = cpu_norm.normalise
 
     def noted(rows, norms, lengths):
         made.append(len(norms))
         return normalise(rows, norms, lengths)
 
-    monkeypatch.setattr(compiled_norm, "normalise", noted)
+    monkeypatch.setattr(cpu_norm, "normalise", noted)
     return made
 
 

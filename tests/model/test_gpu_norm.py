@@ -14,9 +14,10 @@ from reference.models import ARMS, randomise
 from torch import Tensor
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.model import fused_norm, norm_arms
+from graphormer_sepnorm.model import norm_arms
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
-from graphormer_sepnorm.model.compiled_norm import CONSTANT, OF_BATCH, OF_ROWS
+from graphormer_sepnorm.model.fused import gpu_norm
+from graphormer_sepnorm.model.fused.cpu_norm import CONSTANT, OF_BATCH, OF_ROWS
 from graphormer_sepnorm.model.norm_arms import NormArm, make_norm
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -30,7 +31,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
             pytest.skip("Triton was loaded to compile: start the tests with TRITON_INTERPRET=1")
         monkeypatch.setenv("TRITON_INTERPRET", "1")
     pytest.importorskip("triton")
-    fused_norm.agrees.cache_clear()
+    gpu_norm.agrees.cache_clear()
 
 
 def norm_of(arm: str, channels: int, state: str) -> NormArm:
@@ -69,15 +70,15 @@ def test_everything_is_as_on_the_plain_path(arm, state, masked, kernels, monkeyp
     real = (torch.rand(atoms) < 0.8).to(DEVICE) if masked else None
     if real is not None:
         real[0] = False  # not even the first atom need be real
-    monkeypatch.setattr(fused_norm, "_MOST_PROGRAMS", 4)
-    monkeypatch.setattr(fused_norm, "_TILE", 4 * 32)
+    monkeypatch.setattr(gpu_norm, "_MOST_PROGRAMS", 4)
+    monkeypatch.setattr(gpu_norm, "_TILE", 4 * 32)
     monkeypatch.setattr(norm_arms.compiled, "usable", lambda _: False)
-    monkeypatch.setattr(fused_norm, "usable", lambda *_: False)
+    monkeypatch.setattr(gpu_norm, "usable", lambda *_: False)
     truth = results(copy.deepcopy(norm).double(), rows.double(), graphs, real)
     calls = []
-    normalise = fused_norm.normalise
-    monkeypatch.setattr(fused_norm, "normalise", lambda *a: calls.append(1) or normalise(*a))
-    monkeypatch.setattr(fused_norm, "usable", lambda *_: True)
+    normalise = gpu_norm.normalise
+    monkeypatch.setattr(gpu_norm, "normalise", lambda *a: calls.append(1) or normalise(*a))
+    monkeypatch.setattr(gpu_norm, "usable", lambda *_: True)
     fast = results(norm, rows, graphs, real)
     assert calls == [1]
     assert fast.keys() == truth.keys()
@@ -91,37 +92,37 @@ def test_everything_is_as_on_the_plain_path(arm, state, masked, kernels, monkeyp
 @pytest.mark.parametrize("kinds", [(OF_BATCH, OF_BATCH), (OF_BATCH, OF_ROWS), (CONSTANT,)])
 def test_kernels_are_compared_with_the_plain_path_before_they_are_used(kinds, kernels):
     device = torch.device(DEVICE)
-    assert fused_norm.disagreement(device, 24, *kinds) < 1e-5
+    assert gpu_norm.disagreement(device, 24, *kinds) < 1e-5
     with torch.inference_mode():  # a validation may be the first to meet a size
-        assert fused_norm.agrees(device, 24, *kinds)
+        assert gpu_norm.agrees(device, 24, *kinds)
 
 
 def test_large_means_do_not_cancel(kernels):
     norm = MaskedBatchNorm(4).to(DEVICE)
     rows = (torch.randn(500, 4) + 1e4).to(DEVICE)
     truth = copy.deepcopy(norm).double()(rows.double())
-    found = fused_norm.normalise(rows, [norm], [500], 3, None)
+    found = gpu_norm.normalise(rows, [norm], [500], 3, None)
     torch.testing.assert_close(found.double(), truth, rtol=1e-4, atol=1e-4)
 
 
 def test_a_single_row_is_an_error_that_leaves_no_trace(kernels):
     norm = MaskedBatchNorm(4).to(DEVICE)
     with pytest.raises(DataError, match="met 1 graph or atom"):
-        fused_norm.normalise(torch.randn(1, 4, device=DEVICE), [norm], [1], 1, None)
+        gpu_norm.normalise(torch.randn(1, 4, device=DEVICE), [norm], [1], 1, None)
     assert norm.num_batches_tracked == 0
 
 
 COMPILED = """
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from graphormer_sepnorm.model import norm_kernels
+from graphormer_sepnorm.model.fused import gpu_norm_kernels
 
 constants = {"MASKED": True, "ROWS": 32, "PART": 16, "MOST": 64, "W": 128}
 numbers = dict.fromkeys(("split", "R", "first_programs", "tokens", "D"), "i32")
 numbers |= dict.fromkeys(("eps0", "eps1", "momentum0", "momentum1"), "fp32")
 numbers |= {"real": "*u8", "tracked0": "*i64", "tracked1": "*i64"}
 for name in ("norm_statistics", "norm_forward", "norm_sums", "norm_backward"):
-    kernel = getattr(norm_kernels, name)
+    kernel = getattr(gpu_norm_kernels, name)
     for kinds in ((1, 1), (1, 0), (2, 2)):
         sizes = constants | {"KIND0": kinds[0], "KIND1": kinds[1]}
         kinds_of = numbers | dict.fromkeys(sizes, "constexpr")
@@ -159,16 +160,16 @@ def test_kernels_that_do_not_agree_are_not_used(fault, monkeypatch, caplog):
             raise RuntimeError("no compiler\nmany lines")
         return rows * sum(parameter.sum() for norm in norms for parameter in norm.parameters())
 
-    fused_norm.agrees.cache_clear()
-    monkeypatch.setattr(fused_norm, "normalise", normalise)
+    gpu_norm.agrees.cache_clear()
+    monkeypatch.setattr(gpu_norm, "normalise", normalise)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            assert not fused_norm.agrees(torch.device("cpu"), 8, OF_BATCH, OF_ROWS)
+            assert not gpu_norm.agrees(torch.device("cpu"), 8, OF_BATCH, OF_ROWS)
     (line,) = caplog.messages
     assert "the norms take the plain path" in line
     assert "many lines" not in line
-    fused_norm.agrees.cache_clear()
+    gpu_norm.agrees.cache_clear()
 
 
 def test_a_cpu_takes_the_plain_path():
-    assert not fused_norm.usable(torch.zeros(3, 8), [MaskedBatchNorm(8)])
+    assert not gpu_norm.usable(torch.zeros(3, 8), [MaskedBatchNorm(8)])

@@ -1,4 +1,4 @@
-"""Attention of one head of one graph as one GPU program; only `fused_attention` imports this.
+"""Attention of one head of one graph as one GPU program; only `gpu_attention` imports this.
 
 Graphs of molecules are small: all logits of a head fit into the registers of a program, so nothing
 of their size but the bias is read, and nothing but its gradient written.

@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from graphormer_sepnorm.kernels.library import library, switched_off
-from graphormer_sepnorm.model import compiled_linear
-from graphormer_sepnorm.model.compiled_linear import Linear, linear
+from graphormer_sepnorm.model.fused import cpu_linear
+from graphormer_sepnorm.model.fused.cpu_linear import Linear, linear
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 pytestmark = pytest.mark.skipif(
-    not compiled_linear.products_usable(torch.zeros(1)), reason="not compiled, or no AVX-512"
+    not cpu_linear.products_usable(torch.zeros(1)), reason="not compiled, or no AVX-512"
 )
 
 
@@ -115,7 +115,7 @@ def test_what_is_not_a_number_stays_so_in_its_row_alone():
 
 
 def test_without_avx512_torch_is_faster(monkeypatch):
-    monkeypatch.setattr(compiled_linear._LinearFunction, "apply", None)
+    monkeypatch.setattr(cpu_linear._LinearFunction, "apply", None)
     monkeypatch.setattr(library(), "products_are_fast", lambda: 0)
     assert linear(torch.ones(2, 8), torch.ones(3, 8)).shape == (2, 3)
 
@@ -124,7 +124,7 @@ def test_large_matrices_and_other_precisions_are_for_torch(monkeypatch):
     def refuse(*_):
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(compiled_linear._LinearFunction, "apply", refuse)
+    monkeypatch.setattr(cpu_linear._LinearFunction, "apply", refuse)
     assert linear(torch.ones(2, 400), torch.ones(400, 400)).shape == (2, 400)
     assert linear(torch.ones(2, 8).double(), torch.ones(3, 8).double()).shape == (2, 3)
     with torch.autocast("cpu", torch.bfloat16):
@@ -143,9 +143,9 @@ def test_all_products_of_a_layer_go_this_way(monkeypatch):
     model = Graphormer(small_config(local_mpnn="gine").for_vocabulary(vocabulary))
     randomise(model)
     calls = []
-    plain = compiled_linear._LinearFunction.apply
+    plain = cpu_linear._LinearFunction.apply
     monkeypatch.setattr(
-        compiled_linear._LinearFunction, "apply", lambda *given: calls.append(0) or plain(*given)
+        cpu_linear._LinearFunction, "apply", lambda *given: calls.append(0) or plain(*given)
     )
     model(batch)
     assert len(calls) == 5 * model.config.layers

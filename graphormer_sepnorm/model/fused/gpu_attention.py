@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphormer_sepnorm.graphs.batch import PADDING_PAIR, TOKEN_PAIR, AttentionBlock
-from graphormer_sepnorm.model.gpu_kernels import agreement, possible
+from graphormer_sepnorm.model.fused.gpu import agreement, possible
 
 MOST_TOKENS, MOST_CHANNELS = 64, 64
 
@@ -68,7 +68,7 @@ class _Attend(torch.autograd.Function):
         dropout: float,
         *biases: Tensor,
     ) -> Tensor:
-        from graphormer_sepnorm.model.attention_kernels import attention_forward
+        from graphormer_sepnorm.model.fused.gpu_attention_kernels import attention_forward
 
         projected = projected.contiguous()
         biases = tuple(bias.contiguous() for bias in biases)
@@ -85,7 +85,7 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        from graphormer_sepnorm.model.attention_kernels import attention_backward
+        from graphormer_sepnorm.model.fused.gpu_attention_kernels import attention_backward
 
         projected, seeds, *biases = ctx.saved_tensors
         gradient = gradient.contiguous()

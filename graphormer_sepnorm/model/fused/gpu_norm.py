@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
-from graphormer_sepnorm.model.compiled_norm import CONSTANT, OF_BATCH, OF_ROWS, Norm, kind_of
-from graphormer_sepnorm.model.gpu_kernels import agreement, possible
+from graphormer_sepnorm.model.fused.cpu_norm import CONSTANT, OF_BATCH, OF_ROWS, Norm, kind_of
+from graphormer_sepnorm.model.fused.gpu import agreement, possible
 
 MOST_CHANNELS = 1024
 # Numbers of a tile, and programs of a stretch: what each of them sums, all of them read.
@@ -77,7 +77,7 @@ class _Normalise(torch.autograd.Function):
         real_atoms: Tensor | None,
         *parameters: Tensor,
     ) -> Tensor:
-        from graphormer_sepnorm.model.norm_kernels import norm_forward, norm_statistics
+        from graphormer_sepnorm.model.fused.gpu_norm_kernels import norm_forward, norm_statistics
 
         rows = rows.contiguous()
         parameters = tuple(parameter.contiguous() for parameter in parameters)
@@ -104,7 +104,7 @@ class _Normalise(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        from graphormer_sepnorm.model.norm_kernels import norm_backward, norm_sums
+        from graphormer_sepnorm.model.fused.gpu_norm_kernels import norm_backward, norm_sums
 
         rows, real, statistics, *parameters = ctx.saved_tensors
         gradient, of_rows = gradient.contiguous(), torch.empty_like(rows)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphormer_sepnorm.kernels.library import library, switched_off
 from graphormer_sepnorm.model import degree_scaler
-from graphormer_sepnorm.model.compiled_residual import add_scaled
+from graphormer_sepnorm.model.fused.cpu_residual import add_scaled
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")

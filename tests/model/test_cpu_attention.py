@@ -13,8 +13,8 @@ from torch import Tensor
 
 from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
 from graphormer_sepnorm.kernels.library import library, switched_off
-from graphormer_sepnorm.model import compiled
 from graphormer_sepnorm.model.dropout import dropout, dropout_add
+from graphormer_sepnorm.model.fused import cpu_attention
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 SMILES = ("CCO", "N", "c1ccccc1C(=O)O", "CC(C)(C)c1ccc2c(c1)[nH]c1ccccc12", "C1CC1.O", "C" * 30)
@@ -25,14 +25,14 @@ needs_kernels = pytest.mark.skipif(library() is None, reason="the kernels are no
 @needs_kernels
 def test_where_they_are_used():
     rows = torch.zeros(3, 8)
-    assert compiled.usable(rows, 10)
-    assert not compiled.usable(rows, 9)  # heads of nine channels are not compiled
-    assert not compiled.usable(rows.double())
+    assert cpu_attention.usable(rows, 10)
+    assert not cpu_attention.usable(rows, 9)  # heads of nine channels are not compiled
+    assert not cpu_attention.usable(rows.double())
     with torch.autocast("cpu", torch.bfloat16):
-        assert not compiled.usable(rows)
-    assert not compiled.usable(rows.to("meta"))
+        assert not cpu_attention.usable(rows)
+    assert not cpu_attention.usable(rows.to("meta"))
     with switched_off():
-        assert not compiled.usable(rows)
+        assert not cpu_attention.usable(rows)
 
 
 def molecules() -> tuple[list, GraphBatch]:
@@ -122,8 +122,8 @@ def test_the_number_of_threads_changes_nothing():
     def run(threads: int) -> list[Tensor]:
         torch.set_num_threads(threads)
         torch.manual_seed(0)
-        biases = [compiled.gather_bias(table, block) for block in batch.blocks]
-        output = compiled.attend(projected, biases, 3, 0.3)
+        biases = [cpu_attention.gather_bias(table, block) for block in batch.blocks]
+        output = cpu_attention.attend(projected, biases, 3, 0.3)
         return [output, *torch.autograd.grad(output.square().sum(), [projected, table])]
 
     before = torch.get_num_threads()
@@ -148,7 +148,7 @@ def test_saved_tensors_may_be_moved():
 
     def gradients(forward) -> list[Tensor]:
         inputs = [start.clone().requires_grad_(), table.clone().requires_grad_()]
-        biases = [compiled.gather_bias(inputs[1], block) for block in batch.blocks]
+        biases = [cpu_attention.gather_bias(inputs[1], block) for block in batch.blocks]
         output = forward(inputs[0] * 1, biases)
         total = output.square().sum()
         for tensor in moved:
@@ -156,11 +156,11 @@ def test_saved_tensors_may_be_moved():
         return list(torch.autograd.grad(total, inputs))
 
     moved: list[Tensor] = []
-    plain = gradients(lambda rows, biases: compiled.attend(rows, biases, 3, 0.0))
+    plain = gradients(lambda rows, biases: cpu_attention.attend(rows, biases, 3, 0.0))
 
     def offloaded(rows: Tensor, biases: list) -> Tensor:
         with torch.autograd.graph.saved_tensors_hooks(move, lambda tensor: tensor):
-            return compiled.attend(rows, biases, 3, 0.0) * 1
+            return cpu_attention.attend(rows, biases, 3, 0.0) * 1
 
     for expected, found in zip(plain, gradients(offloaded), strict=True):
         assert torch.equal(expected, found)
@@ -173,8 +173,8 @@ def test_rows_of_no_graph_are_zero_and_ask_for_nothing():
     rows = len(batch.unpad)
     projected = torch.randn(rows + 5, 3 * 24, requires_grad=True)
     table = torch.randn(2 + len(batch.type_distance), 3)
-    biases = [compiled.gather_bias(table, block) for block in batch.blocks]
-    output = compiled.attend(projected, biases, 3, 0.0)
+    biases = [cpu_attention.gather_bias(table, block) for block in batch.blocks]
+    output = cpu_attention.attend(projected, biases, 3, 0.0)
     assert output[:rows].abs().sum(1).min() > 0
     assert not output[rows:].any()
     [gradient] = torch.autograd.grad(output.square().sum(), projected)
@@ -186,11 +186,11 @@ def test_what_is_not_a_number_stays_it():
     _, batch = molecules()
     projected = torch.randn(len(batch.unpad), 3 * 24)
     biases = [
-        compiled.gather_bias(torch.zeros(2 + len(batch.type_distance), 3), block)
+        cpu_attention.gather_bias(torch.zeros(2 + len(batch.type_distance), 3), block)
         for block in batch.blocks
     ]
     projected[0, 24] = float("nan")  # in the first head's key of the first graph's token
-    output = compiled.attend(projected, biases, 3, 0.0)
+    output = cpu_attention.attend(projected, biases, 3, 0.0)
     assert output[0].isnan().tolist() == [True] * 8 + [False] * 16
     assert output[1].isfinite().all()  # another graph
 
@@ -213,19 +213,19 @@ def test_dropped_attention_weights():
     projected[block.rows.flatten(), 16:] = unit
     projected.requires_grad_()
     table = torch.randn(types, 1, requires_grad=True)
-    bias = compiled.gather_bias(table, block)
-    weights = compiled.attend(projected, [bias], 1, 0.0)[block.rows]  # [400, 8, 8]
+    bias = cpu_attention.gather_bias(table, block)
+    weights = cpu_attention.attend(projected, [bias], 1, 0.0)[block.rows]  # [400, 8, 8]
     torch.manual_seed(1)
-    dropped = compiled.attend(projected, [bias], 1, 0.2)[block.rows]
+    dropped = cpu_attention.attend(projected, [bias], 1, 0.2)[block.rows]
     mask = (dropped / weights).detach()
     kept = mask > 0.5
     assert torch.allclose(mask[kept], torch.tensor(1.25), rtol=1e-4)
     assert not dropped[~kept].any()
     assert abs(kept.float().mean() - 0.8) < 5 * (0.16 / kept.numel()) ** 0.5
     torch.manual_seed(1)
-    again = compiled.attend(projected, [bias], 1, 0.2)[block.rows]
+    again = cpu_attention.attend(projected, [bias], 1, 0.2)[block.rows]
     assert torch.equal(again, dropped)
-    other = compiled.attend(projected, [bias], 1, 0.2)[block.rows]
+    other = cpu_attention.attend(projected, [bias], 1, 0.2)[block.rows]
     assert abs(((other > 0) == kept).float().mean() - 0.68) < 0.01  # 0.8^2 + 0.2^2
 
     # Backward: the same mask.
@@ -338,12 +338,14 @@ def test_the_gradient_of_a_shared_bias_is_the_sum_of_its_uses(mixed):
     projected = torch.randn(len(batch.unpad), 3 * 24, requires_grad=True)
     table = torch.randn(2 + len(batch.type_distance), 3, requires_grad=True)
     mixing = torch.randn(3, 3) if mixed else None
-    gathered = [compiled.gather_bias(table, block) for block in batch.blocks]
-    shared = [compiled.share_bias(bias) for bias in gathered]
+    gathered = [cpu_attention.gather_bias(table, block) for block in batch.blocks]
+    shared = [cpu_attention.share_bias(bias) for bias in gathered]
 
     def uses(biases: list) -> Tensor:
         biases = [replace(bias, mixing=mixing) for bias in biases]
-        totals = [compiled.attend(projected * scale, biases, 3, 0.0).sum() for scale in (1, 2, 3)]
+        totals = [
+            cpu_attention.attend(projected * scale, biases, 3, 0.0).sum() for scale in (1, 2, 3)
+        ]
         # One more use, which knows nothing of the common place.
         squares = torch.cat([bias.values for bias in biases]).square().sum()
         return torch.stack([*totals, squares])

@@ -19,8 +19,8 @@ from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, Metric, chosen_metric
 from graphormer_sepnorm.runs.directory import BEST, PREVIOUS, RunDirectory
+from graphormer_sepnorm.training.callbacks.stopping import StopAtOnce
 from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
-from graphormer_sepnorm.training.stopping import StopAtOnce
 
 # An epoch's end need not be kept where the state of so many seconds ago is.
 _SECONDS_BETWEEN_EPOCHS = 60.0

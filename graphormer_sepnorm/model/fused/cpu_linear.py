@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from graphormer_sepnorm.kernels.library import library, run
-from graphormer_sepnorm.model.compiled import usable
+from graphormer_sepnorm.model.fused.cpu_attention import usable
 
 # What a thread takes at a time: rows, outputs of a weight's gradient.
 _SHARE_OF_ROWS, _SHARE_OF_OUTPUTS = 280, 48

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphormer_sepnorm.kernels.library import run
-from graphormer_sepnorm.model.compiled import PackedBias
+from graphormer_sepnorm.model.fused.cpu_attention import PackedBias
 
 # Graphs that a thread takes at a time.
 _SHARE = 4

@@ -22,7 +22,7 @@ from torch import Tensor
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-from graphormer_sepnorm.training.captured_step import CapturedSteps, TrainingStep
+from graphormer_sepnorm.training.captured.recording import CapturedSteps, TrainingStep
 
 log = logging.getLogger(__name__)
 

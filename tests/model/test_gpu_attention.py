@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from graphormer_sepnorm.graphs.batch import PADDING_PAIR, TOKEN_PAIR, AttentionBlock
-from graphormer_sepnorm.model import attention, fused_attention
+from graphormer_sepnorm.model import attention
 from graphormer_sepnorm.model.attention import GraphAttention
+from graphormer_sepnorm.model.fused import gpu_attention
 
 HEADS = 3
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -28,7 +29,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
             pytest.skip("Triton was loaded to compile: start the tests with TRITON_INTERPRET=1")
         monkeypatch.setenv("TRITON_INTERPRET", "1")
     pytest.importorskip("triton")
-    fused_attention.agrees.cache_clear()
+    gpu_attention.agrees.cache_clear()
 
 
 def block_of(sizes: list[int], tokens: int, first: int) -> AttentionBlock:
@@ -75,11 +76,11 @@ def test_fused_attention_is_the_plain_one(channels, kernels, monkeypatch):
     batch, biases, values = batch_and_biases(channels)
     layer = GraphAttention(HEADS * channels, HEADS, 0.0).to(DEVICE)
     calls = []
-    attend = fused_attention.attend
-    monkeypatch.setattr(fused_attention, "attend", lambda *a: calls.append(1) or attend(*a))
+    attend = gpu_attention.attend
+    monkeypatch.setattr(gpu_attention, "attend", lambda *a: calls.append(1) or attend(*a))
     results = []
     for fused in (False, True):
-        monkeypatch.setattr(fused_attention, "usable", lambda *_, fused=fused: fused)
+        monkeypatch.setattr(gpu_attention, "usable", lambda *_, fused=fused: fused)
         results.append(run(layer, batch, biases, values))
     assert calls == [1]
     for plain, fused in zip(*results, strict=True):
@@ -99,15 +100,15 @@ def test_dropout_drops_the_same_weights_backward(kernels):
     bias = torch.zeros(2, 1, tokens, tokens, device=DEVICE)
     bias[1, :, :, 11:] = float("-inf")
     bias.requires_grad_()
-    whole = fused_attention.attend(projected, [block], [bias], 1, 0.0)
+    whole = gpu_attention.attend(projected, [block], [bias], 1, 0.0)
     torch.manual_seed(1)
-    left = fused_attention.attend(projected, [block], [bias], 1, probability)
+    left = gpu_attention.attend(projected, [block], [bias], 1, probability)
     kept = left != 0
     torch.testing.assert_close(left[kept], whole[kept] / (1 - probability))
     possible = whole != 0
     assert 0.5 < kept.sum() / possible.sum() < 0.7
     torch.manual_seed(1)
-    again = fused_attention.attend(projected, [block], [bias], 1, probability)
+    again = gpu_attention.attend(projected, [block], [bias], 1, probability)
     assert torch.equal(left, again)
     slope = torch.randn_like(left)
     found = torch.autograd.grad(left, (projected, bias), slope)
@@ -127,20 +128,20 @@ def test_dropout_drops_the_same_weights_backward(kernels):
 @pytest.mark.parametrize("tokens", [5, 39, 64])
 def test_kernel_is_compared_with_the_plain_path_before_it_is_used(tokens, kernels):
     device = torch.device(DEVICE)
-    assert fused_attention.disagreement(device, tokens, 2, 12) < 1e-5
+    assert gpu_attention.disagreement(device, tokens, 2, 12) < 1e-5
     with torch.inference_mode():  # a validation may be the first to meet a size
-        assert fused_attention.agrees(device, tokens, 2, 12)
+        assert gpu_attention.agrees(device, tokens, 2, 12)
 
 
 COMPILED = """
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from graphormer_sepnorm.model.attention_kernels import attention_backward, attention_forward
+from graphormer_sepnorm.model.fused import gpu_attention_kernels as kernels
 
 sizes = {"HEADS": 6, "C": 12, "S": 64, "D": 16, "DROPPING": True}
 kinds = {"T": "i32", "scale": "fp32", "dropout": "fp32"}
 kinds |= dict.fromkeys(("rows", "pair_type", "seed"), "*i64") | dict.fromkeys(sizes, "constexpr")
-for kernel in (attention_forward, attention_backward):
+for kernel in (kernels.attention_forward, kernels.attention_backward):
     signature = {name: kinds.get(name, "*fp32") for name in kernel.arg_names}
     made = compile(
         ASTSource(fn=kernel, signature=signature, constexprs=sizes),
@@ -174,20 +175,20 @@ def test_a_kernel_that_does_not_agree_is_not_used(fault, monkeypatch, caplog):
             raise RuntimeError("no compiler\nmany lines")
         return projected[:, : projected.shape[1] // 3] + 0 * biases[0].nan_to_num().sum()
 
-    fused_attention.agrees.cache_clear()
-    monkeypatch.setattr(fused_attention, "attend", attend)
+    gpu_attention.agrees.cache_clear()
+    monkeypatch.setattr(gpu_attention, "attend", attend)
     state = torch.get_rng_state()
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            assert not fused_attention.agrees(torch.device("cpu"), 6, 2, 8)
+            assert not gpu_attention.agrees(torch.device("cpu"), 6, 2, 8)
     assert torch.equal(torch.get_rng_state(), state)
     (line,) = caplog.messages
     assert "attention takes the plain path" in line
     assert "many lines" not in line
-    fused_attention.agrees.cache_clear()
+    gpu_attention.agrees.cache_clear()
 
 
 def test_a_cpu_takes_the_plain_path():
     block = block_of([3], 3, 0)._map(lambda tensor: tensor.cpu())
-    assert not fused_attention.usable(torch.zeros(3, 24), [block], 2)
-    assert attention.fused_attention is fused_attention
+    assert not gpu_attention.usable(torch.zeros(3, 24), [block], 2)
+    assert attention.gpu_attention is gpu_attention

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphormer_sepnorm.kernels.library import library
-from graphormer_sepnorm.model.compiled_messages import message_sums
+from graphormer_sepnorm.model.fused.cpu_messages import message_sums
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
 
