@@ -68,10 +68,10 @@ def run_row(
         table_rows = options.streamed if row.streamed else options.many
         given = {
             **molecules.write(scratch, row.molecules, options.few, table_rows),
-            **row.options,
             "rows": table_rows,
             "batch_size": BATCH_SIZE,
             "max_path_length": MAX_PATH_LENGTH,
+            **row.options,
             "scratch": name,
             "data_root": options.data_root,
         }

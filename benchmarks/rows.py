@@ -68,6 +68,7 @@ def _memory(molecules: Which, title: str) -> Row:
 
 
 _PEAK = Side(MATRIX_PRODUCT, "plain", "matrix_product")
+_FAR = {"max_path_length": 20}  # hops, as in version 1 of Graphormer; else Hugging Face's 5
 
 ROWS = (
     Row(
@@ -100,11 +101,29 @@ ROWS = (
         )
         for dropout in (0.1, 0.0)
     ),
-    Row(
-        "forward",
-        "forward pass",
-        "few",
-        (Side("ours", "ours", "forward"), _huggingface("forward"), _PEAK),
+    *(
+        Row(
+            "train",
+            f"training step, {what}",
+            "few",
+            (Side("ours", "ours", work), _huggingface("train"), _PEAK),
+            options={"dropout": 0.1, **_FAR},
+        )
+        for what, work in (("20 hops", "train"), ("zinc_subset_best", "train_recipe"))
+    ),
+    *(
+        Row(
+            "forward",
+            f"forward pass{what}",
+            "few",
+            (Side("ours", "ours", work), _huggingface("forward"), _PEAK),
+            options=options,
+        )
+        for what, work, options in (
+            ("", "forward", {}),
+            (", 20 hops", "forward", _FAR),
+            (", zinc_subset_best", "forward_recipe", _FAR),
+        )
     ),
     Row(
         "predict",
@@ -117,6 +136,20 @@ ROWS = (
             _chemprop("predict", cuik=True),
         ),
         threads=(2,),
+    ),
+    *(
+        Row(
+            "predict",
+            f"the same, the bundled model {model}",
+            "many",
+            (
+                Side("ours", "ours", "predict", {"model": model}),
+                _huggingface("predict"),
+                _chemprop("predict", cuik=False),
+            ),
+            threads=(2,),
+        )
+        for model in ("zinc", "molhiv", "esol")
     ),
     Row(
         "startup",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+import yaml
 
 from benchmarks.sides.networks import prediction, training
 from benchmarks.sides.protocol import Options, Work, in_batches, read_smiles, serve
@@ -23,9 +26,12 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 from graphormer_sepnorm.inference.checkpoint import FORMAT_VERSION, KEY
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.resources import config_path
+from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.optimizer import make_optimizer
 
 FEATURISER = "molecule-1"
+RECIPE = "zinc_subset_best"
 ATTENTION_BLOCKS = 4  # as configs/zinc.yaml
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -91,36 +97,72 @@ def smiles_to_batches(options: Options) -> Work:
     return Work(run, facts={"molecules": len(smiles)})
 
 
-def _network(options: Options) -> tuple[Graphormer, list[GraphBatch], int]:
+def recipe(options: Options, vocabulary: GraphVocabulary, table_rows: int) -> Graphormer:
+    """Return the network of a configuration, with the sizes of tables that the others have."""
+    given = GraphormerModule(**_recipe_options()).architecture
+    config = dataclasses.replace(given, atom_rows=table_rows, bond_rows=table_rows)
+    return Graphormer(config.for_vocabulary(vocabulary))
+
+
+def _recipe_options() -> dict[str, Any]:
+    return yaml.safe_load(config_path(RECIPE).read_text())["model"]
+
+
+def _network(
+    options: Options, make: Callable[[Options, GraphVocabulary, int], Graphormer]
+) -> tuple[Graphormer, list[GraphBatch], int]:
     graphs = [MolecularGraph(*simple_graph(text)) for text in read_smiles(options)]
     store = GraphStore.from_graphs(graphs, options["max_path_length"])
     vocabulary = GraphVocabulary.fit(store, np.arange(len(graphs)))
     collate = Collator(store, vocabulary, ATTENTION_BLOCKS)
     batches = in_batches(list(range(len(graphs))), options["batch_size"])
-    model = slim(options, vocabulary, table_rows=64)
+    model = make(options, vocabulary, 64)
     return model, [collate(batch) for batch in batches], len(graphs)
 
 
 def train(options: Options) -> Work:
     """Training steps on random batches."""
-    model, batches, molecules = _network(options)
+    model, batches, molecules = _network(options, slim)
     optimizer = make_optimizer(model, 2e-4, 0.01, (0.9, 0.999), 1e-8)
+    return training(model, optimizer, model, batches, molecules)
+
+
+def train_recipe(options: Options) -> Work:
+    """The same with the network and the optimiser of a configuration."""
+    model, batches, molecules = _network(options, recipe)
+    chosen = _recipe_options()
+    optimizer = make_optimizer(
+        model,
+        chosen["learning_rate"],
+        chosen["weight_decay"],
+        tuple(chosen["betas"]),
+        chosen["eps"],
+        name=chosen["optimizer"],
+    )
     return training(model, optimizer, model, batches, molecules)
 
 
 def forward(options: Options) -> Work:
     """Forward passes over the same batches."""
-    model, batches, molecules = _network(options)
+    model, batches, molecules = _network(options, slim)
+    return prediction(model, model, batches, molecules)
+
+
+def forward_recipe(options: Options) -> Work:
+    """The same with the network of a configuration."""
+    model, batches, molecules = _network(options, recipe)
     return prediction(model, model, batches, molecules)
 
 
 def predict(options: Options) -> Work:
-    """``predict.py``: CSV in, CSV out."""
+    """``predict.py``: CSV in, CSV out; with an untrained slim model unless one is named."""
     scratch = Path(options["scratch"])
-    checkpoint = scratch / "slim.ckpt"
-    torch.save(slim_checkpoint(options), checkpoint)
+    model = options.get("model")
+    if model is None:
+        model = scratch / "slim.ckpt"
+        torch.save(slim_checkpoint(options), model)
     table = ["-i", options["table"], "-o", str(scratch / "ours.csv")]
-    command = [str(REPOSITORY / "predict.py"), str(checkpoint), *table, "--overwrite", "--quiet"]
+    command = [str(REPOSITORY / "predict.py"), str(model), *table, "--overwrite", "--quiet"]
     return Work(command=[sys.executable, *command], facts={"molecules": len(read_smiles(options))})
 
 
@@ -143,5 +185,8 @@ def first_prediction(options: Options) -> Work:
 
 
 if __name__ == "__main__":
-    works = (smiles_to_batches, train, forward, predict, stream, show_help, first_prediction)
+    works = (
+        *(smiles_to_batches, train, train_recipe, forward, forward_recipe),
+        *(predict, stream, show_help, first_prediction),
+    )
     serve({work.__name__: work for work in works})
