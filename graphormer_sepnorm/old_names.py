@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.errors import ConfigError
+
+if TYPE_CHECKING:
+    import yaml
 
 # Old name -> current name, in the same section.
 OPTIONS = {
@@ -59,6 +60,8 @@ def current_yaml(text: str, section: str = "") -> str:
         ConfigError: An option stands in it by both names.
         yaml.YAMLError: It is none.
     """
+    import yaml
+
     places: dict[tuple[int, int], str] = {}
     _find_old(yaml.compose(text, Loader=yaml.SafeLoader), f"{section}." if section else "", places)
     for (start, end), name in sorted(places.items(), reverse=True):
@@ -68,7 +71,9 @@ def current_yaml(text: str, section: str = "") -> str:
 
 def _find_old(node: yaml.Node | None, before: str, places: dict[tuple[int, int], str]) -> None:
     """Note where old names stand, and what stands there today."""
-    if not isinstance(node, yaml.MappingNode):
+    from yaml import MappingNode
+
+    if not isinstance(node, MappingNode):
         return
     names = {str(key.value) for key, _ in node.value}
     for key, value in node.value:

@@ -25,6 +25,7 @@ from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.old_names import ARMS, OPTIONS, current_yaml
 from graphormer_sepnorm.resources import arms_names
 from graphormer_sepnorm.runs.commands import name_and_commands
+from graphormer_sepnorm.runs.directory import Record, Session
 from graphormer_sepnorm.runs.experiments import differing
 from graphormer_sepnorm.runs.records import Experiment, SeedRun, read_records
 from graphormer_sepnorm.runs.results_table import render
@@ -163,7 +164,9 @@ def test_in_a_run_directory(old: str) -> None:
     assert differing({"model": {bare(old): value}}, {"model": {bare(new): "?"}}) == {new: value}
     assert differing({"model": {bare(old): value}}, {"model": {bare(new): value}}) == {}
     typed = ["train.py", "fit", "-c", "mine.yaml", f"--{old}", str(value)]
-    name, commands = name_and_commands({"sessions": [{"command": typed}]}, {})
+    session = Session(started="2026-01-01T00:00:00+00:00", command=typed)
+    record = Record(dataset="a", dataset_fingerprint="b", seed=0, sessions=[session])
+    name, commands = name_and_commands(record, {})
     assert name == f"mine · {new}={value}"
     assert commands == (f"python train.py fit -c mine.yaml --{old} {value} --seed_everything SEED",)
 

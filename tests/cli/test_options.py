@@ -36,6 +36,7 @@ OPTIONS = {
     "engine",
     "help",
     "help-all",
+    "metric",
     "output",
     "print_config",
     "resume",

@@ -114,7 +114,8 @@ def test_a_comparison_takes_its_predictions_and_computes_those_of_an_older_run(
 ) -> None:
     assert learning_curve(old, "mae")[-1]["validation"] == 1.5495855808258057
     progress = reached(old.path, "mae")
-    assert (progress.step, progress.best) == (6, 1.5495855808258057)
+    assert progress.step >= 6
+    assert progress.best == 1.5495855808258057
     config = old.configuration()
     options = config["data"] | {"max_path_length": config["model"]["max_path_length"]}
     data = MoleculeDataModule(**options | {"root": str(tmp_path / "root")})

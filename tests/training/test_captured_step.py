@@ -11,6 +11,7 @@ import torch
 from reference.models import EVERYTHING
 
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
+from graphormer_sepnorm.training.captured import recording
 from graphormer_sepnorm.training.captured.recording import TrainingStep
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.optimizer import (
@@ -153,7 +154,7 @@ def test_garbage_is_collected_before_a_recording_and_not_within(
     order: list[str] = []
 
     @contextmanager
-    def recording(graph: Recording, **options: object) -> Iterator[None]:
+    def recorder(graph: Recording, **options: object) -> Iterator[None]:
         order.append("recording")
         yield
         order.append("recorded")
@@ -163,7 +164,7 @@ def test_garbage_is_collected_before_a_recording_and_not_within(
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(torch.cuda, "current_stream", Stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
-    monkeypatch.setattr(torch.cuda, "graph", recording)
+    monkeypatch.setattr(torch.cuda, "graph", recorder)
     step, module, _ = make_step()
     before = {name: value.clone() for name, value in module.model.state_dict().items()}
     recording.CapturedSteps([step], [(GRAPHS, NUMBERS)], SHAPE, None)
@@ -205,7 +206,7 @@ def test_branches_of_a_recording_wait_for_its_beginning_and_not_for_each_other(
         Ordered.current.pop()
 
     @contextmanager
-    def recording(graph: Recording, stream: Ordered, **options: object) -> Iterator[None]:
+    def recorder(graph: Recording, stream: Ordered, **options: object) -> Iterator[None]:
         for other in Ordered.made:
             other.behind.clear()
         stream.behind.add("beginning")
@@ -228,7 +229,7 @@ def test_branches_of_a_recording_wait_for_its_beginning_and_not_for_each_other(
     monkeypatch.setattr(torch.cuda, "Stream", Ordered)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: Ordered.current[-1])
     monkeypatch.setattr(torch.cuda, "stream", stream)
-    monkeypatch.setattr(torch.cuda, "graph", recording)
+    monkeypatch.setattr(torch.cuda, "graph", recorder)
     monkeypatch.setattr(recording, "_drawing_from", drawing_from)
     steps = {name: make_step()[0] for name in ("first", "second", "third")}
     for name, step in steps.items():

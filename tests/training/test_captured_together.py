@@ -59,7 +59,7 @@ def assert_same_runs(tmp_path: Path, one: str, other: str) -> None:
 def test_each_training_is_what_it_is_alone(
     norm: str, ema: float, fixed: float, tmp_path: Path, fit: Fit
 ) -> None:
-    options: dict[str, Any] = {"norm": norm, "ema": ema, "batch_norm_fixed": fixed}
+    options: dict[str, Any] = {"norm": norm, "ema": ema, "frozen_bn_fraction": fixed}
     alone = [fit(f"alone{seed}", 4, seed=seed, **options) for seed in range(3)]
     # Launches need not end at the same steps.
     found = train(
@@ -166,7 +166,9 @@ def test_what_is_left_is_recorded_anew(fit: Fit, recorded: type[Recorded]) -> No
     recorded.made.clear()
     train(
         [
-            lambda seed=seed: fit(f"fixed{seed}", 4, norm="bn+bn", seed=seed, batch_norm_fixed=0.35)
+            lambda seed=seed: fit(
+                f"fixed{seed}", 4, norm="bn+bn", seed=seed, frozen_bn_fraction=0.35
+            )
             for seed in (0, 1)
         ]
     )
