@@ -15,8 +15,8 @@ import numpy as np
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.predictions_file import write_test_predictions
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
-from graphormer_sepnorm.datasets.data_report import DataReport
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
+from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint

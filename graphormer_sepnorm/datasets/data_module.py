@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from graphormer_sepnorm.datasets.catalogue import TABLE, canonical_name, load_dataset
 from graphormer_sepnorm.datasets.splits import DatasetSplits, Graphs
-from graphormer_sepnorm.datasets.table_options import TableOptions
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.loading import (
@@ -169,7 +169,7 @@ class MoleculeDataModule(LightningDataModule):
     def _load(self) -> DatasetSplits:
         if self.table_options is None:
             return load_dataset(self.dataset, self.root)
-        from graphormer_sepnorm.datasets.table import load_table
+        from graphormer_sepnorm.datasets.user_table.load import load_table
 
         return load_table(self.table_options)
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphormer_sepnorm.datasets.data_report import DataReport
+from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.graphs.task import Task
 
 # Labels and predictions, each ``[n, targets]``, to the value of a metric.

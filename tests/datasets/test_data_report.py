@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_files import RINGS, SPLIT, load, plain_rows, write_csv
 
-from graphormer_sepnorm.datasets.data_checks import (
+from graphormer_sepnorm.datasets.user_table.checks import (
     CheckedSplit,
     find_duplicates,
     find_leakage,
     report_target,
 )
-from graphormer_sepnorm.datasets.data_report import DataReport
+from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.errors import DataError
 
 NAN = float("nan")
@@ -152,7 +152,7 @@ def test_scaffolds_of_large_tables_are_left_alone(
 ) -> None:
     path = write_csv(tmp_path / "a.csv", plain_rows())
     assert {leak.scaffolds for leak in report_of(path).leakage} == {0}
-    monkeypatch.setattr("graphormer_sepnorm.datasets.table._REPORTED_SCAFFOLDS", 5)
+    monkeypatch.setattr("graphormer_sepnorm.datasets.user_table.load._REPORTED_SCAFFOLDS", 5)
     report = report_of(path)
     assert {leak.scaffolds for leak in report.leakage} == {None}
     assert "scaffold" not in report.text()

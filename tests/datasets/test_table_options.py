@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphormer_sepnorm.datasets.table_options import TableOptions
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import ConfigError
 
 ALL = {

@@ -10,10 +10,10 @@ import numpy as np
 
 from graphormer_sepnorm.chem.molecules import canonical_smiles, parse_molblock, parse_smiles
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
-from graphormer_sepnorm.datasets.data_report import InvalidRow
-from graphormer_sepnorm.datasets.table_columns import TableColumns, find_columns, refuse_words
-from graphormer_sepnorm.datasets.table_options import TableOptions
-from graphormer_sepnorm.datasets.table_splits import SPLIT_WORDS
+from graphormer_sepnorm.datasets.user_table.columns import TableColumns, find_columns, refuse_words
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
+from graphormer_sepnorm.datasets.user_table.report import InvalidRow
+from graphormer_sepnorm.datasets.user_table.splits import SPLIT_WORDS
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.tables.columns import is_truth, parse_number

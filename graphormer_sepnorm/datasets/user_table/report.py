@@ -199,7 +199,7 @@ class DataReport:
         Args:
             unicode: Whether bars are drawn with block characters; else with ``#``.
         """
-        from graphormer_sepnorm.datasets.report_text import report_text
+        from graphormer_sepnorm.datasets.user_table.report_text import report_text
 
         return report_text(self, unicode)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from graphormer_sepnorm.datasets.data_report import TargetReport
-from graphormer_sepnorm.datasets.table_options import TableOptions
-from graphormer_sepnorm.datasets.table_rows import NOT_A_CLASS, TableContents, ValidRow
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
+from graphormer_sepnorm.datasets.user_table.report import TargetReport
+from graphormer_sepnorm.datasets.user_table.rows import NOT_A_CLASS, TableContents, ValidRow
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.task import Task
 

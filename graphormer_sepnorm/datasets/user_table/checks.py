@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from graphormer_sepnorm.datasets.data_report import (
+from graphormer_sepnorm.datasets.user_table.report import (
     Duplicates,
     LabelSummary,
     Leakage,

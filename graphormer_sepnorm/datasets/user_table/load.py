@@ -17,7 +17,8 @@ import numpy as np
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_molblock, parse_smiles
 from graphormer_sepnorm.chem.scaffolds import split_by_scaffold
-from graphormer_sepnorm.datasets.data_checks import (
+from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.user_table.checks import (
     CheckedSplit,
     find_classes,
     find_duplicates,
@@ -25,13 +26,12 @@ from graphormer_sepnorm.datasets.data_checks import (
     find_warnings,
     report_target,
 )
-from graphormer_sepnorm.datasets.data_report import DataReport, SplitRows, TargetReport
-from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
-from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.datasets.table_labels import check_classes, check_labels
-from graphormer_sepnorm.datasets.table_options import TableOptions
-from graphormer_sepnorm.datasets.table_rows import TableContents, ValidRow, read_rows
-from graphormer_sepnorm.datasets.table_splits import SPLITS, random_split
+from graphormer_sepnorm.datasets.user_table.graphs import LazyGraphs
+from graphormer_sepnorm.datasets.user_table.labels import check_classes, check_labels
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
+from graphormer_sepnorm.datasets.user_table.report import DataReport, SplitRows, TargetReport
+from graphormer_sepnorm.datasets.user_table.rows import TableContents, ValidRow, read_rows
+from graphormer_sepnorm.datasets.user_table.splits import SPLITS, random_split
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind, metrics_of

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from graphormer_sepnorm.datasets.table_options import TableOptions
-from graphormer_sepnorm.datasets.table_splits import SPLIT_WORDS
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
+from graphormer_sepnorm.datasets.user_table.splits import SPLIT_WORDS
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.tables.columns import (

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from graphormer_sepnorm.datasets.data_report import (
+from graphormer_sepnorm.datasets.user_table.report import (
     DataReport,
     LabelSummary,
     SameMolecule,
