@@ -48,7 +48,7 @@ def plain_rows(count: int = len(RINGS)) -> list[tuple[str, float]]:
 
 
 def load(path: Path, **options: Any) -> DatasetSplits:
-    return load_table(TableOptions(path=path, **options))
+    return load_table(TableOptions(table=path, **options))
 
 
 def report_of(splits: DatasetSplits) -> DataReport:

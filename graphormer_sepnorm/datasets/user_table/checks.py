@@ -1,4 +1,4 @@
-"""The checks of a data report: labels, duplicates, and what splits have in common."""
+"""What is looked for in a table: labels, duplicates, and what splits have in common."""
 
 from __future__ import annotations
 
@@ -7,18 +7,11 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from graphormer_sepnorm.datasets.user_table.report import (
-    Duplicates,
-    LabelSummary,
-    Leakage,
-    SameMolecule,
-    TargetReport,
-)
-from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.datasets.user_table.rows import ValidRow
+from graphormer_sepnorm.metrics import Kind
 
 _BINS = 12
 _EXAMPLES = 10
@@ -26,33 +19,101 @@ _SAME = 1e-6  # relative difference up to which two labels are the same
 
 
 @dataclass(frozen=True)
-class CheckedSplit:
-    """What the checks need of a split.
+class LabelSummary:
+    """The labels of one target in one split; the statistics are None where there is no label.
 
     Attributes:
-        rows: Row of each molecule in its file.
-        molecules: Canonical SMILES of each.
-        scaffolds: Murcko scaffold of each, or None where they were not computed.
-        labels: float64 ``[n, targets]``; nan = missing.
+        labels: How many there are.
+        missing: Molecules without one.
+        mean: Their mean; for 0 and 1 the share of 1.
+        std: Standard deviation (of the labels as a population).
+        min: The smallest.
+        max: The largest.
+        positives: How many are 1, in binary classification; else None.
     """
 
-    rows: Sequence[int]
-    molecules: Sequence[str]
-    scaffolds: Sequence[str] | None
-    labels: np.ndarray
+    labels: int
+    missing: int
+    mean: float | None
+    std: float | None
+    min: float | None
+    max: float | None
+    positives: int | None
+
+
+@dataclass(frozen=True)
+class TargetReport:
+    """The labels of one target.
+
+    Attributes:
+        name: Its name.
+        unit: Its unit; may be empty.
+        splits: By split.
+        edges: Edges of the histogram's bins over all splits, one more than bins.
+        counts: Labels in each bin.
+    """
+
+    name: str
+    unit: str
+    splits: dict[str, LabelSummary]
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SameMolecule:
+    """Rows that hold the same molecule.
+
+    Attributes:
+        smiles: Canonical SMILES.
+        rows: Split and row of each.
+        labels: Labels of each, one per target; None = missing.
+    """
+
+    smiles: str
+    rows: tuple[tuple[str, int], ...]
+    labels: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Molecules in more than one row.
+
+    Attributes:
+        molecules: How many there are.
+        rows: Rows they stand in.
+        conflicting: Those of them whose labels differ.
+        examples: Some of them, conflicting ones first.
+    """
+
+    molecules: int
+    rows: int
+    conflicting: int
+    examples: tuple[SameMolecule, ...]
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """What two splits have in common.
+
+    Attributes:
+        splits: Their names.
+        molecules: Molecules that stand in both.
+        scaffolds: Scaffolds, of molecules with rings, that stand in both; None where scaffolds
+            were not computed.
+        examples: Some of the molecules.
+    """
+
+    splits: tuple[str, str]
+    molecules: int
+    scaffolds: int | None
+    examples: tuple[str, ...]
 
 
 def report_target(
-    name: str, unit: str, labels: Mapping[str, np.ndarray], kind: Literal["regression", "binary"]
+    name: str, unit: str, labels: Mapping[str, np.ndarray], kind: Kind
 ) -> TargetReport:
-    """Summarise the labels of a target.
-
-    Args:
-        name: Its name.
-        unit: Its unit.
-        labels: By split, ``[n]``; nan = missing.
-        kind: Whether labels are real numbers or 0 and 1.
-    """
+    """Summarise the labels of a target, which are given by split, ``[n]``; nan = missing."""
     everything = np.concatenate(list(labels.values()))
     present = everything[~np.isnan(everything)]
     edges = np.array([0.0, 0.5, 1.0]) if kind == "binary" else _round_edges(present)
@@ -94,32 +155,31 @@ def _round_edges(values: np.ndarray) -> np.ndarray:
     return edges
 
 
-def find_duplicates(
-    splits: Mapping[str, CheckedSplit], kind: Literal["regression", "binary"]
-) -> Duplicates:
+def find_duplicates(parts: Mapping[str, Sequence[ValidRow]], kind: Kind) -> Duplicates:
     """Find molecules that stand in more than one row, and those whose labels contradict."""
-    places: dict[str, list[tuple[str, int]]] = defaultdict(list)  # split, position in it
-    for name, split in splits.items():
-        for position, molecule in enumerate(split.molecules):
-            places[molecule].append((name, position))
+    places: dict[str, list[tuple[str, ValidRow]]] = defaultdict(list)
+    for split, rows in parts.items():
+        for row in rows:
+            places[row.canonical].append((split, row))
     repeated = {molecule: found for molecule, found in places.items() if len(found) > 1}
-
     tolerance = _SAME if kind == "regression" else 0.0
     conflicting, agreeing = [], []
     for molecule, found in repeated.items():
-        labels = np.array([splits[name].labels[position] for name, position in found])
+        labels = np.array([row.labels for _, row in found])
         (conflicting if _differ(labels, tolerance) else agreeing).append(molecule)
-    examples = []
-    for molecule in (conflicting + agreeing)[:_EXAMPLES]:
-        found = repeated[molecule]
-        rows = tuple((name, int(splits[name].rows[position])) for name, position in found)
-        labels = tuple(
-            tuple(None if math.isnan(v) else float(v) for v in splits[name].labels[position])
-            for name, position in found
+    examples = tuple(
+        SameMolecule(
+            molecule,
+            tuple((split, row.number) for split, row in repeated[molecule]),
+            tuple(
+                tuple(None if math.isnan(label) else label for label in row.labels)
+                for _, row in repeated[molecule]
+            ),
         )
-        examples.append(SameMolecule(molecule, rows, labels))
-    rows_taken = sum(len(found) for found in repeated.values())
-    return Duplicates(len(repeated), rows_taken, len(conflicting), tuple(examples))
+        for molecule in (conflicting + agreeing)[:_EXAMPLES]
+    )
+    rows_taken = sum(map(len, repeated.values()))
+    return Duplicates(len(repeated), rows_taken, len(conflicting), examples)
 
 
 def _differ(labels: np.ndarray, tolerance: float) -> bool:
@@ -128,46 +188,38 @@ def _differ(labels: np.ndarray, tolerance: float) -> bool:
     return bool(np.any(high - low > tolerance * np.maximum(np.abs(low), np.abs(high))))
 
 
-def find_leakage(splits: Mapping[str, CheckedSplit]) -> tuple[Leakage, ...]:
+def find_leakage(parts: Mapping[str, Sequence[ValidRow]]) -> tuple[Leakage, ...]:
     """Find what each pair of splits has in common."""
-    molecules = {name: set(split.molecules) for name, split in splits.items()}
-    scaffolds = {
-        name: None if split.scaffolds is None else set(split.scaffolds) - {""}
-        for name, split in splits.items()
-    }
+    molecules = {split: {row.canonical for row in rows} for split, rows in parts.items()}
+    scaffolds = {split: {row.scaffold for row in rows} for split, rows in parts.items()}
     found = []
-    for first, second in itertools.combinations(splits, 2):
-        both = sorted(molecules[first] & molecules[second])
-        ours, theirs = scaffolds[first], scaffolds[second]
-        shared = None if ours is None or theirs is None else len(ours & theirs)
-        found.append(Leakage((first, second), len(both), shared, tuple(both[:_EXAMPLES])))
+    for pair in itertools.combinations(parts, 2):
+        both = sorted(set.intersection(*(molecules[split] for split in pair)))
+        ours, theirs = (scaffolds[split] for split in pair)
+        # Without a ring there is no scaffold to share.
+        shared = None if None in ours | theirs else len((ours & theirs) - {""})
+        found.append(Leakage(pair, len(both), shared, tuple(both[:_EXAMPLES])))
     return tuple(found)
 
 
-def find_classes(labels: Mapping[str, np.ndarray], task: Task) -> list[str]:
-    """Say which targets of a regression look like two classes.
+def find_warnings(
+    targets: Sequence[TargetReport], labels: Mapping[str, np.ndarray], kind: Kind
+) -> tuple[str, ...]:
+    """Say which targets of a regression look like two classes, and which cannot be evaluated.
 
     Args:
-        labels: By split, ``[n, targets]``; nan = missing.
-        task: What they are.
+        targets: Summaries of the targets.
+        labels: Of each split, ``[n, targets]``; nan = missing.
+        kind: What they are learned as.
     """
+    warnings = []
     everything = np.concatenate(list(labels.values()))
-    warnings = []
-    for name, values in zip(task.targets, everything.T, strict=True):
-        different = set(values[~np.isnan(values)].tolist())
-        if task.kind == "regression" and different == {0.0, 1.0}:
+    for target, values in zip(targets, everything.T, strict=True):
+        if kind == "regression" and set(values[~np.isnan(values)].tolist()) == {0.0, 1.0}:
             warnings.append(
-                f"{name} has no labels but 0 and 1, which are learned as numbers here; as two "
-                "classes: -c table_classification, or --data.task binary"
+                f"{target.name} has no labels but 0 and 1, which are learned as numbers here; as "
+                "two classes: -c table_classification, or --data.task binary"
             )
-    return warnings
-
-
-def find_warnings(
-    targets: Sequence[TargetReport], kind: Literal["regression", "binary"]
-) -> list[str]:
-    """Say what will make the evaluation of a target meaningless."""
-    warnings = []
     for target in targets:
         for split in ("validation", "test"):
             summary = target.splits[split]
@@ -178,4 +230,4 @@ def find_warnings(
                 warnings.append(
                     f"{target.name} is {only} throughout the {split} split: AUROC is undefined"
                 )
-    return warnings
+    return tuple(warnings)

@@ -9,18 +9,69 @@ from fractions import Fraction
 
 import numpy as np
 
-SPLITS = ("train", "validation", "test")
+from graphormer_sepnorm.chem.scaffolds import split_by_scaffold
+from graphormer_sepnorm.datasets.splits import SPLITS
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
+from graphormer_sepnorm.datasets.user_table.rows import TableContents, ValidRow
+from graphormer_sepnorm.errors import DataError
 
-# What a split column may say, in any case.
-SPLIT_WORDS = {
-    "train": "train",
-    "training": "train",
-    "valid": "validation",
-    "validation": "validation",
-    "val": "validation",
-    "dev": "validation",
-    "test": "test",
-}
+
+def split_rows(options: TableOptions, tables: Sequence[TableContents]) -> dict[str, list[ValidRow]]:
+    """Return the rows of the three splits, in the order of the files.
+
+    Args:
+        options: What the user says; it names the split.
+        tables: The table, or those of training, validation and test.
+
+    Raises:
+        DataError: A split is empty.
+    """
+    split = options.resolved_split
+    rows = tables[0].valid
+    if split == "files":
+        return {name: table.valid for name, table in zip(SPLITS, tables, strict=True)}
+    if split == "column":
+        parts = {name: [row for row in rows if row.split == name] for name in SPLITS}
+        advice = f"mark rows for it in column {options.split_column!r}, or choose another split"
+    else:
+        if split == "random":
+            positions = random_split(
+                [row.canonical for row in rows], options.split_fractions, options.split_seed
+            )
+            advice = "give more molecules, or other --data.split_fractions"
+        else:
+            scaffolds = [row.scaffold or "" for row in rows]
+            positions = split_by_scaffold(scaffolds, options.split_fractions)
+            advice = (
+                f"the molecules have {len(set(scaffolds)):,} different scaffolds, which stay "
+                "together: try --data.split random, or other --data.split_fractions"
+            )
+        parts = {
+            name: [rows[at] for at in chosen]
+            for name, chosen in zip(SPLITS, positions, strict=True)
+        }
+    if not all(parts.values()):
+        raise _empty_split(options, tables[0], parts, advice)
+    return parts
+
+
+def _empty_split(
+    options: TableOptions, table: TableContents, parts: dict[str, list[ValidRow]], advice: str
+) -> DataError:
+    empty = " and ".join(name for name, part in parts.items() if not part)
+    sizes = ", ".join(f"{len(part):,} {name}" for name, part in parts.items())
+    what = f"the {options.resolved_split} split leaves no molecule for {empty} ({sizes})"
+    valid, invalid = len(table.valid), len(table.invalid)
+    if not invalid:
+        return DataError(f"{options.table}: {what}; {advice}")
+    first = table.invalid[0]
+    unusable = (
+        f"{invalid:,} of {invalid + valid:,} rows cannot be used; the first, {first.place}: "
+        f"{first.reason}"
+    )
+    if invalid > valid:  # then the split is not what is wrong
+        return DataError(f"{options.table}: {unusable}; of the others {what}")
+    return DataError(f"{options.table}: {what}, and {unusable}; {advice}")
 
 
 def random_split(
