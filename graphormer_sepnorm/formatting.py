@@ -1,8 +1,13 @@
-"""Pieces of the lines that people read."""
+"""Pieces of the lines that people read, and the line that says how far something is."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Sequence
+
+TERMINAL_SECONDS, LOG_SECONDS = 1.0, 30.0
+PATIENCE_SECONDS = 2.0  # what takes less needs no line
 
 
 def clock(seconds: float) -> str:
@@ -26,3 +31,29 @@ def listed(names: Sequence[str], most: int = 12) -> str:
 def shortened(text: str, length: int = 60) -> str:
     """Cut a text so that it has at most `length` characters, the last ones ``...``."""
     return text if len(text) <= length else text[: length - 3] + "..."
+
+
+class StatusLine:
+    """A line on stderr that is rewritten on a terminal; in a log file a line now and then."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._next = time.monotonic() + (PATIENCE_SECONDS if self._terminal else LOG_SECONDS)
+        self._shown = False
+
+    def is_due(self) -> bool:
+        """Whether the last text was not shown a moment ago."""
+        return time.monotonic() >= self._next
+
+    def show(self, text: str) -> None:
+        """Put a text in place of the last one."""
+        self._next = time.monotonic() + (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
+        self._shown = self._terminal
+        shown = f"\r\033[K{text}" if self._terminal else f"{text}\n"
+        print(shown, end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            self._shown = False

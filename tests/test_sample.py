@@ -13,10 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from rdkit import Chem
 
-from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.penalised_logp import penalised_logp
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 from graphormer_sepnorm.datasets import sample as sample_module
@@ -105,17 +103,6 @@ def test_dataset_has_every_row_once(splits, rows):
     assert sorted(met) == sorted(values)
 
 
-def test_graphs_are_the_featurisers(splits):
-    featurise = get_featuriser(splits.featuriser).featurise
-    for at in range(0, 700, 50):
-        graph = featurise(Chem.MolFromSmiles(splits.smiles["test"][at]))
-        data = splits.test[at]
-        np.testing.assert_array_equal(data.x.numpy(), graph.atom_codes)
-        np.testing.assert_array_equal(data.edge_index.numpy(), graph.edge_index)
-        np.testing.assert_array_equal(data.edge_attr.numpy(), graph.bond_codes)
-        assert data.y.dtype == torch.float32
-
-
 def test_no_scaffold_is_in_two_splits(splits):
     scaffolds = {
         name: {murcko_scaffold(Chem.MolFromSmiles(smiles)) for smiles in members}
@@ -133,27 +120,18 @@ def test_task(splits):
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "said"),
     [
-        b"not gzip",
-        gzip.compress(b"smiles,other\nCC,1\n"),
-        gzip.compress(b"smiles,penalised_logp\nCC\n"),
-        gzip.compress(b"smiles,penalised_logp\nCC,x\n"),
-        gzip.compress(b"smiles,penalised_logp\nCC,1\n")[:-12],
+        (b"not gzip", "no column 'penalised_logp'"),
+        (gzip.compress(b"smiles,penalised_logp\nCC,1\nC1,2\n"), "row 2, line 3: 'C1' is not a val"),
+        (gzip.compress(b"smiles,penalised_logp\nCC,x\n"), "row 1, line 2: penalised_logp is 'x'"),
+        (gzip.compress(b"smiles,penalised_logp\nCC,1\n")[:-12], "sample.csv.gz is cut off"),
     ],
-    ids=["not-gzip", "other-columns", "short-row", "no-number", "cut-off"],
 )
-def test_damaged_sample(content, tmp_path, monkeypatch):
+def test_damaged_sample(content, said, tmp_path, monkeypatch):
     damaged = tmp_path / "sample.csv.gz"
     damaged.write_bytes(content)
     monkeypatch.setattr(sample_module, "sample_path", lambda: damaged)
-    with pytest.raises(DataError, match="is damaged"):
+    with pytest.raises(DataError, match="install the package again") as caught:
         load_sample()
-
-
-def test_unreadable_row_is_named(tmp_path, monkeypatch):
-    damaged = tmp_path / "sample.csv.gz"
-    damaged.write_bytes(gzip.compress(b"smiles,penalised_logp\nCC,1\nC1,2\n"))
-    monkeypatch.setattr(sample_module, "sample_path", lambda: damaged)
-    with pytest.raises(DataError, match="row 3: 'C1' is not a valid molecule: unclosed ring"):
-        load_sample()
+    assert said in str(caught.value)

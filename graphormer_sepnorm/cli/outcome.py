@@ -15,8 +15,9 @@ import numpy as np
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.predictions_file import write_test_predictions
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
-from graphormer_sepnorm.datasets.data_report import DataReport
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
+from graphormer_sepnorm.datasets.user_table.report import DataReport
+from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
@@ -54,7 +55,7 @@ def report_data(report: DataReport, data: MoleculeDataModule, run: RunDirectory)
     ]
     report = dataclasses.replace(report, warnings=(*lines, *report.warnings))
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(f"\n{report.text(unicode=unicode)}", flush=True)
+    print(f"\n{report_text(report, unicode)}", flush=True)
     write_json(run.data_report_file, report.to_plain())
     report.write_splits(run.splits_file)
     if report.invalid:

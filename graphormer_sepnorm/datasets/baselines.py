@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
+from graphormer_sepnorm.formatting import StatusLine
 
 NAMES = {
     "mean": "mean of the training labels",
     "ridge": "ridge on Morgan fingerprints",
     "logistic": "logistic regression on Morgan fingerprints",
 }
-_TERMINAL_SECONDS, _LOG_SECONDS = 0.5, 30.0
-_PATIENCE_SECONDS = 2.0  # what takes less needs no line
 
 
 @dataclass(frozen=True)
@@ -55,9 +52,14 @@ def baselines_of(data: MoleculeDataModule) -> tuple[list[Baseline], str]:
     if splits.smiles is None:
         return [], ""
     targets = {split: data.store.targets[data.indices(split)] for split in SPLITS}
-    line = _Line()
+    line = StatusLine()
+
+    def show(what: str, done: int, total: int) -> None:
+        if line.is_due():
+            line.show(f"baselines: {what}, {done:,} of {total:,}")
+
     try:
-        fitted: Baselines = fit_baselines(splits.smiles, targets, splits.task.kind, line.show)
+        fitted: Baselines = fit_baselines(splits.smiles, targets, splits.task.kind, show)
     finally:
         line.clear()
     has_metric = _has_metric(np.asarray(targets["test"]), splits.task.kind)
@@ -98,30 +100,3 @@ def _left_out(fitted: Any, targets: int) -> str:
             f"of {targets:,} targets."
         )
     return " ".join(texts)
-
-
-class _Line:
-    """One line that is rewritten on a terminal; in a log file a line now and then."""
-
-    def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._next = time.monotonic() + (_PATIENCE_SECONDS if self._terminal else _LOG_SECONDS)
-        self._shown = False
-
-    def show(self, what: str, done: int, total: int) -> None:
-        """Say how far it is, if that was not said a moment ago."""
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + (_TERMINAL_SECONDS if self._terminal else _LOG_SECONDS)
-        text = f"baselines: {what}, {done:,} of {total:,}"
-        if self._terminal:
-            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-            self._shown = True
-        else:
-            print(text, file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -30,7 +30,8 @@ def _molhiv(root: Path) -> DatasetSplits:
 def _sample(root: Path) -> DatasetSplits:
     from graphormer_sepnorm.datasets.sample import load_sample
 
-    return load_sample(root)
+    del root  # it comes with the package
+    return load_sample()
 
 
 DATASETS: dict[str, Callable[[Path], DatasetSplits]] = {

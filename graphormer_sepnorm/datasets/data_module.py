@@ -15,8 +15,8 @@ from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 from graphormer_sepnorm.datasets.catalogue import TABLE, canonical_name, load_dataset
-from graphormer_sepnorm.datasets.splits import DatasetSplits, Graphs
-from graphormer_sepnorm.datasets.table_options import TableOptions
+from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits, Graphs
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.loading import (
@@ -28,8 +28,6 @@ from graphormer_sepnorm.graphs.loading import (
 )
 from graphormer_sepnorm.graphs.store import STRUCTURE_VERSION, GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-
-SPLITS = ("train", "validation", "test")
 
 
 class MoleculeDataModule(LightningDataModule):
@@ -100,14 +98,13 @@ class MoleculeDataModule(LightningDataModule):
         super().__init__()
         if batch_size < 2:
             raise ConfigError(f"--data.batch_size is {batch_size}: training needs 2 graphs or more")
-        if eval_batch_size is not None and eval_batch_size < 1:
-            raise ConfigError(f"--data.eval_batch_size is {eval_batch_size}: it must be 1 or more")
-        if attention_blocks < 1:
-            raise ConfigError(
-                f"--data.attention_blocks is {attention_blocks}: it must be 1 or more"
-            )
-        if num_workers < 0:
-            raise ConfigError(f"--data.num_workers is {num_workers}: it must be 0 or more")
+        for name, value, least in (
+            ("eval_batch_size", eval_batch_size, 1),
+            ("attention_blocks", attention_blocks, 1),
+            ("num_workers", num_workers, 0),
+        ):
+            if value is not None and value < least:
+                raise ConfigError(f"--data.{name} is {value}: it must be {least} or more")
         self.dataset = canonical_name(dataset or ("table" if table else "zinc-subset"))
         self.table_options = self._table_options(
             {
@@ -169,7 +166,7 @@ class MoleculeDataModule(LightningDataModule):
     def _load(self) -> DatasetSplits:
         if self.table_options is None:
             return load_dataset(self.dataset, self.root)
-        from graphormer_sepnorm.datasets.table import load_table
+        from graphormer_sepnorm.datasets.user_table.load import load_table
 
         return load_table(self.table_options)
 

@@ -9,11 +9,12 @@ replication. ogb itself is imported for its `Evaluator` only (`ogb_rocauc`), her
 from __future__ import annotations
 
 import contextlib
+import csv
+import gzip
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,9 +26,6 @@ from graphormer_sepnorm.datasets.sources import one_line, prepare, require_files
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
-
-if TYPE_CHECKING:
-    import pandas
 
 URL = "http://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download/hiv.zip"
 TASK = Task("binary", ("HIV_active",), ("",), "auroc")
@@ -200,28 +198,29 @@ def _slices(counts: np.ndarray) -> torch.Tensor:
 
 
 def _integers(path: Path, columns: int) -> np.ndarray:
-    table = _read_csv(path, header=None, dtype=np.int64)
+    with _damage_is_named(path):
+        table = np.loadtxt(path, np.int64, delimiter=",", ndmin=2)
     if table.shape[1] != columns:
         raise DataError(
             f"ogbg-molhiv: {path} has {table.shape[1]} columns instead of {columns}; {_AGAIN}"
         )
-    return np.array(table.to_numpy(), order="C")  # a copy: pandas gives a read-only view
+    return table
 
 
 def _read_smiles(path: Path, count: int) -> list[str]:
-    table = _read_csv(path, dtype=str, keep_default_na=False)
-    if "smiles" not in table.columns or len(table) != count:
+    with _damage_is_named(path), gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
+        smiles = [row.get("smiles", "") for row in csv.DictReader(lines)]
+    if len(smiles) != count or not any(smiles):
         raise DataError(
             f"ogbg-molhiv: {path} does not have a column 'smiles' with {count:,} rows; {_AGAIN}"
         )
-    return table["smiles"].tolist()
+    return smiles
 
 
-def _read_csv(path: Path, **options: Any) -> pandas.DataFrame:
-    import pandas
-
+@contextlib.contextmanager
+def _damage_is_named(path: Path) -> Iterator[None]:
     try:
-        return pandas.read_csv(path, compression="gzip", **options)
+        yield
     except Exception as error:  # gzip, zlib, the parser and the conversion each raise their own
         raise DataError(f"ogbg-molhiv: {path} is damaged ({one_line(error)}); {_AGAIN}") from error
 

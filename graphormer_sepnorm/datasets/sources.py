@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
-import json
 import os
 import socket
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.files import read_json, write_json
 
 STAMP = "source.json"
 DOWNLOAD_TIMEOUT_SECONDS = 30.0
@@ -175,7 +174,7 @@ def _look(
     current = _is_current(processed, stamp, raw)
     if current and raw != stamp["raw"]:  # same contents, other times: say so, if the folder lets us
         with contextlib.suppress(OSError):
-            _write_stamp(processed / STAMP, raw, stamp["processed"])
+            write_json(processed / STAMP, {"raw": raw, "processed": stamp["processed"]})
     return raw, current
 
 
@@ -193,7 +192,7 @@ def _build(
         for path in sorted(Path(staging).iterdir()):
             digests[path.name] = _sha256(path)
             os.replace(path, processed / path.name)
-    _write_stamp(processed / STAMP, raw, digests)
+    write_json(processed / STAMP, {"raw": raw, "processed": digests})
 
 
 def _is_current(processed: Path, stamp: dict, raw: dict[str, dict]) -> bool:
@@ -225,18 +224,12 @@ def _sha256(path: Path) -> str:
 
 def _read_stamp(path: Path) -> dict:
     nothing: dict = {"raw": {}, "processed": {}}
+    stamp = read_json(path) or nothing
     try:
-        stamp = json.loads(path.read_text(encoding="utf-8"))
         complete = all(
             {"size", "mtime_ns", "sha256"} <= entry.keys() for entry in stamp["raw"].values()
         )
         names = all(isinstance(value, str) for value in stamp["processed"].values())
         return stamp if complete and names else nothing
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return nothing  # missing or damaged: as if the folder had never been prepared
-
-
-def _write_stamp(path: Path, raw: dict[str, dict], processed: dict[str, str]) -> None:
-    text = json.dumps({"raw": raw, "processed": processed}, indent=1) + "\n"
-    with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    except (KeyError, AttributeError):
+        return nothing  # damaged: as if the folder had never been prepared

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from graphormer_sepnorm.datasets.data_report import DataReport
 from graphormer_sepnorm.graphs.task import Task
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.datasets.user_table.report import DataReport
+
+SPLITS = ("train", "validation", "test")
 
 # Labels and predictions, each ``[n, targets]``, to the value of a metric.
 Evaluator = Callable[[np.ndarray, np.ndarray], float]
@@ -75,4 +79,4 @@ class DatasetSplits:
     @property
     def parts(self) -> dict[str, Graphs]:
         """The three splits by name: ``train``, ``validation``, ``test``."""
-        return {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: getattr(self, name) for name in SPLITS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import threading
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -49,12 +50,32 @@ _cell_limit = _CellLimit()
 
 
 class _TextReader(TableReader):
-    """What text tables share: the source, and where reading stands."""
+    """What text tables share: the source, where reading stands, and what an empty line is.
+
+    It is a row of empty cells, but not at the end of the file.
+    """
 
     def __init__(self, text: TextSource) -> None:
         self.name = text.name
         self._text = text
         self._done = 0  # rows
+
+    @abstractmethod
+    def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
+        """Give line, cells and problem of each row; no cells: an empty line."""
+
+    def __iter__(self) -> Iterator[Row]:
+        blank: list[int] = []  # lines of empty rows, which count once something follows
+        for line, cells, problem in self._parsed():
+            if not cells:
+                blank.append(line)
+                continue
+            for earlier in blank:
+                self._done += 1
+                yield Row(self._done, earlier, ("",) * len(self.columns))
+            blank.clear()
+            self._done += 1
+            yield Row(self._done, line, cells, problem)
 
     def _place(self) -> str:
         return f"after row {self._done}" if self._done else "at its beginning"
@@ -71,8 +92,7 @@ class DelimitedReader(_TextReader):
 
     The first line names the columns; a column without a name is called ``column_3`` by its place.
     Rows that are too short are filled up with empty cells. Rows that are too long have a
-    `Row.problem`, unless what is too much is empty. Empty lines are rows of empty cells, but not at
-    the end of the file.
+    `Row.problem`, unless what is too much is empty.
 
     Args:
         text: The file.
@@ -99,29 +119,18 @@ class DelimitedReader(_TextReader):
             name.strip() or f"column_{place}" for place, name in enumerate(header, start=1)
         )
 
-    def __iter__(self) -> Iterator[Row]:
+    def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
         width = len(self.columns)
-        empty = ("",) * width
-        blank: list[int] = []  # lines of empty rows, which count once something follows
         while True:
             line = self._reader.line_num + 1
             cells = self._next_row()
             if cells is None:
                 return
-            if not cells:
-                blank.append(line)
-                continue
-            for earlier in blank:
-                self._done += 1
-                yield Row(self._done, earlier, empty)
-            blank.clear()
-            self._done += 1
             problem = ""
-            if len(cells) > width:
-                if any(cells[width:]):
-                    problem = f"the row has {len(cells)} cells, the header names {width}"
-                cells = cells[:width]
-            yield Row(self._done, line, (*cells, *empty[len(cells) :]), problem)
+            if any(cells[width:]):
+                problem = f"the row has {len(cells)} cells, the header names {width}"
+            missing = width - len(cells) if cells else 0
+            yield line, (*cells[:width], *[""] * missing), problem
 
     def _next_row(self) -> list[str] | None:
         """Return the cells of the next row, [] for an empty line, None at the end."""
@@ -149,30 +158,17 @@ class SmilesReader(_TextReader):
     """Files of SMILES: one on each line, and after white space a name.
 
     A CXSMILES extension (``|...|``) belongs to the SMILES. There is no header, unless the first
-    word is ``smiles``. Empty lines are rows, but not at the end of the file.
+    word is ``smiles``.
     """
 
     format = "smi"
     columns = ("smiles", "name")
 
-    def __init__(self, text: TextSource) -> None:
-        super().__init__(text)
-
-    def __iter__(self) -> Iterator[Row]:
-        blank: list[int] = []
+    def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
         for line, content in enumerate(self._text.lines(self._place), start=1):
             smiles, name = _split_smiles(content)
-            if line == 1 and is_smiles_name(smiles):
-                continue
-            if not smiles:
-                blank.append(line)
-                continue
-            for earlier in blank:
-                self._done += 1
-                yield Row(self._done, earlier, ("", ""))
-            blank.clear()
-            self._done += 1
-            yield Row(self._done, line, (smiles, name))
+            if line > 1 or not is_smiles_name(smiles):
+                yield line, (smiles, name) if smiles else (), ""
 
 
 def _split_smiles(line: str) -> tuple[str, str]:

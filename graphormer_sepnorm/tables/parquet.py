@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row, TableReader
 from graphormer_sepnorm.tables.text import open_binary
+from graphormer_sepnorm.tables.writer import Mark, TableWriter
 
 _BATCH_ROWS = 4096
 
@@ -79,7 +80,7 @@ class ParquetReader(TableReader):
         self._raw.close()
 
 
-class ParquetSink:
+class ParquetWriter(TableWriter):
     """Writes a Parquet file; each call of `write` becomes a row group.
 
     Args:
@@ -96,33 +97,39 @@ class ParquetSink:
         numeric: Collection[str],
         like: TableReader | None,
     ) -> None:
-        arrow = _pyarrow()
+        super().__init__(path)
+        self._arrow = arrow = _pyarrow()
         kept = list(like.schema) if isinstance(like, ParquetReader) else []
         added = [
             arrow.field(_utf8(name), arrow.float64() if name in numeric else arrow.string())
             for name in columns[len(kept) :]
         ]
         self._schema = arrow.schema([*kept, *added])
-        self._arrow = arrow
-        self._file = path.open("wb")
-        try:
-            self._writer = arrow.parquet.ParquetWriter(self._file, self._schema)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._file.close()
-            raise
+        assert self.partial is not None
+        with self._explained():
+            self._file = self.partial.open("wb")
+            try:
+                self._writer = arrow.parquet.ParquetWriter(self._file, self._schema)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self._file.close()
+                raise
 
-    def write(self, rows: Sequence[Sequence[object]]) -> None:
+    def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
         """Write a row group."""
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self._schema)
+        columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
         arrays = [
             self._arrow.array([_value(cell, field.type) for cell in column], type=field.type)
             for column, field in zip(columns, self._schema, strict=True)
         ]
-        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+        with self._explained():
+            self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
 
-    def finish(self) -> Any:
-        """Write the end of the file; return the file, still open."""
+    def mark(self) -> Mark:
+        """Refuse: a row group is not a place to continue from."""
+        raise DataError("Parquet cannot be continued: name a .csv or .tsv file")
+
+    def _finish(self) -> Any:
         self._writer.close()
         return self._file
 

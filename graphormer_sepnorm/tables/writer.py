@@ -81,8 +81,10 @@ def create_table(
         what = "directory" if path.is_dir() else "device"  # which a file would take the place of
         raise DataError(f"{path} is a {what}: name a file, or - for standard output")
     if format == "parquet":
+        from graphormer_sepnorm.tables.parquet import ParquetWriter
+
         assert path is not None
-        return _ParquetWriter(path, columns, numeric, like)
+        return ParquetWriter(path, columns, numeric, like)
     known = len(like.columns) if like is not None and format == "sdf" else 0
     return _TextWriter(path, columns, format, known, resume)
 
@@ -265,35 +267,6 @@ class _TextWriter(TableWriter):
         if self.partial is not None:
             with contextlib.suppress(OSError):  # no room for the rest: it is behind the last mark
                 self._file.close()
-
-
-class _ParquetWriter(TableWriter):
-    def __init__(
-        self,
-        path: Path,
-        columns: Sequence[str],
-        numeric: Collection[str],
-        like: TableReader | None,
-    ) -> None:
-        from graphormer_sepnorm.tables.parquet import ParquetSink
-
-        super().__init__(path)
-        assert self.partial is not None
-        with self._explained():
-            self._sink = ParquetSink(self.partial, columns, numeric, like)
-
-    def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
-        with self._explained():
-            self._sink.write(list(rows))
-
-    def mark(self) -> Mark:
-        raise DataError("Parquet cannot be continued: name a .csv or .tsv file")
-
-    def _finish(self) -> Any:
-        return self._sink.finish()
-
-    def close(self) -> None:
-        self._sink.close()
 
 
 _Q, _QQ = '"', '""'

@@ -1,4 +1,4 @@
-"""Made-up raw files of a few molecules, in the layouts of ZINC and ogbg-molhiv."""
+"""ZINC and ogbg-molhiv: the real ones, and raw files of a few made-up molecules."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tiny_raw_files import ZINC_INDICES, ZINC_SIZES, write_gz, zinc_molecule
+
+from graphormer_sepnorm.datasets import DatasetSplits, load_dataset
 
 
 @pytest.fixture
@@ -57,3 +59,13 @@ def tiny_molhiv(tmp_path: Path) -> Path:
     )
     write_gz(folder / "mapping/mol.csv.gz", smiles)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def zinc_subset(real_data_root: Path) -> DatasetSplits:
+    return load_dataset("zinc-subset", real_data_root)
+
+
+@pytest.fixture(scope="session")
+def molhiv(real_data_root: Path) -> DatasetSplits:
+    return load_dataset("ogbg-molhiv", real_data_root)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from graphormer_sepnorm.datasets.data_report import DataReport
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.datasets.table import load_table
-from graphormer_sepnorm.datasets.table_options import TableOptions
+from graphormer_sepnorm.datasets.user_table.load import load_table
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
+from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError
 
 # Twelve molecules with twelve scaffolds (one of them "no ring").
@@ -48,7 +48,7 @@ def plain_rows(count: int = len(RINGS)) -> list[tuple[str, float]]:
 
 
 def load(path: Path, **options: Any) -> DatasetSplits:
-    return load_table(TableOptions(path=path, **options))
+    return load_table(TableOptions(table=path, **options))
 
 
 def report_of(splits: DatasetSplits) -> DataReport:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphormer_sepnorm import formatting
 from graphormer_sepnorm.chem import baselines
-from graphormer_sepnorm.datasets import baselines as module
 from graphormer_sepnorm.datasets.baselines import NAMES, baselines_of
 
 SMILES = {
@@ -100,8 +100,8 @@ def test_how_far_it_is(
     terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-    for name in ("_PATIENCE_SECONDS", "_TERMINAL_SECONDS", "_LOG_SECONDS"):
-        monkeypatch.setattr(module, name, 0.0)
+    for name in ("PATIENCE_SECONDS", "TERMINAL_SECONDS", "LOG_SECONDS"):
+        monkeypatch.setattr(formatting, name, 0.0)
     baselines_of(data(two_targets("regression"), "regression"))
     shown = capsys.readouterr().err
     lines = [f"baselines: fingerprints, {n} of 46" for n in range(1, 47)]

@@ -11,31 +11,35 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_files import RINGS, SPLIT, load, plain_rows, write_csv
+from table_files import RINGS, SPLIT, load, plain_rows, report_of, write_csv
 
-from graphormer_sepnorm.datasets.data_checks import (
-    CheckedSplit,
+from graphormer_sepnorm.datasets.user_table.checks import (
     find_duplicates,
     find_leakage,
     report_target,
 )
-from graphormer_sepnorm.datasets.data_report import DataReport
+from graphormer_sepnorm.datasets.user_table.report import DataReport
+from graphormer_sepnorm.datasets.user_table.report_text import report_text
+from graphormer_sepnorm.datasets.user_table.rows import ValidRow
 from graphormer_sepnorm.errors import DataError
 
 NAN = float("nan")
 
 
-def report_of(path: Path, **options: object) -> DataReport:
-    report = load(path, **{**SPLIT, **options}).report
-    assert report is not None
-    return report
+def reported(path: Path, **options: object) -> DataReport:
+    return report_of(load(path, **{**SPLIT, **options}))
 
 
-def checked(
+def valid_rows(
     molecules: list[str], labels: list[list[float]], scaffolds: list[str] | None = None
-) -> CheckedSplit:
-    rows = range(1, len(molecules) + 1)
-    return CheckedSplit(rows, molecules, scaffolds, np.array(labels).reshape(len(molecules), -1))
+) -> list[ValidRow]:
+    """Rows 1, 2, ... of which only these are of interest."""
+    rest = {"text": "", "smiles": "", "atoms": 1, "weight": 1.0, "split": ""}
+    found = zip(molecules, labels, scaffolds or [None] * len(labels), strict=True)
+    return [
+        ValidRow(number=n, canonical=molecule, scaffold=scaffold, labels=tuple(targets), **rest)
+        for n, (molecule, targets, scaffold) in enumerate(found, start=1)
+    ]
 
 
 def columns(line: str) -> int:
@@ -101,8 +105,8 @@ def test_histogram_has_round_edges() -> None:
 
 def test_duplicates_and_conflicts() -> None:
     splits = {
-        "train": checked(["A", "B", "A", "C"], [[1, 2], [1, 2], [1, NAN], [5, 5]]),
-        "test": checked(["B", "D", "A"], [[1, 2.1], [0, 0], [1 + 1e-9, 2]]),
+        "train": valid_rows(["A", "B", "A", "C"], [[1, 2], [1, 2], [1, NAN], [5, 5]]),
+        "test": valid_rows(["B", "D", "A"], [[1, 2.1], [0, 0], [1 + 1e-9, 2]]),
     }
     found = find_duplicates(splits, "regression")
     assert (found.molecules, found.rows, found.conflicting) == (2, 5, 1)
@@ -126,15 +130,15 @@ def test_duplicates_and_conflicts() -> None:
     ],
 )
 def test_when_labels_contradict(kind: str, first: float, second: float, conflict: int) -> None:
-    splits = {"train": checked(["A", "A"], [[first], [second]])}
+    splits = {"train": valid_rows(["A", "A"], [[first], [second]])}
     assert find_duplicates(splits, kind).conflicting == conflict
 
 
 def test_leakage_of_each_pair() -> None:
     splits = {
-        "train": checked(["A", "B", "C"], [[0]] * 3, ["r", "s", ""]),
-        "validation": checked(["B", "D"], [[0]] * 2, ["s", ""]),
-        "test": checked(["C", "B", "B"], [[0]] * 3, ["", "s", "s"]),
+        "train": valid_rows(["A", "B", "C"], [[0]] * 3, ["r", "s", ""]),
+        "validation": valid_rows(["B", "D"], [[0]] * 2, ["s", ""]),
+        "test": valid_rows(["C", "B", "B"], [[0]] * 3, ["", "s", "s"]),
     }
     leaks = {leak.splits: leak for leak in find_leakage(splits)}
     assert {pair: (leak.molecules, leak.scaffolds) for pair, leak in leaks.items()} == {
@@ -143,7 +147,7 @@ def test_leakage_of_each_pair() -> None:
         ("validation", "test"): (1, 1),
     }
     assert leaks["train", "test"].examples == ("B", "C")
-    unknown = {**splits, "test": checked(["E"], [[0]])}
+    unknown = {**splits, "test": valid_rows(["E"], [[0]])}
     assert [leak.scaffolds for leak in find_leakage(unknown)] == [1, None, None]
 
 
@@ -151,12 +155,12 @@ def test_scaffolds_of_large_tables_are_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_csv(tmp_path / "a.csv", plain_rows())
-    assert {leak.scaffolds for leak in report_of(path).leakage} == {0}
-    monkeypatch.setattr("graphormer_sepnorm.datasets.table._REPORTED_SCAFFOLDS", 5)
-    report = report_of(path)
+    assert {leak.scaffolds for leak in reported(path).leakage} == {0}
+    monkeypatch.setattr("graphormer_sepnorm.datasets.user_table.load._REPORTED_SCAFFOLDS", 5)
+    report = reported(path)
     assert {leak.scaffolds for leak in report.leakage} == {None}
-    assert "scaffold" not in report.text()
-    by_scaffold = report_of(path, split="scaffold")
+    assert "scaffold" not in report_text(report)
+    by_scaffold = reported(path, split="scaffold")
     assert {leak.scaffolds for leak in by_scaffold.leakage} == {0}
 
 
@@ -164,10 +168,10 @@ def test_scaffolds_of_large_tables_are_left_alone(
 
 
 def test_unremarkable_table(tmp_path: Path) -> None:
-    report = report_of(write_csv(tmp_path / "fine.csv", plain_rows()))
+    report = reported(write_csv(tmp_path / "fine.csv", plain_rows()))
     assert (report.rows, report.valid, report.invalid) == (12, 12, ())
     assert report.atoms == (3, 5.75, 10)
-    text = report.text()
+    text = report_text(report)
     assert_fits(text)
     head = [line.split(maxsplit=1) for line in text.split("\n\n")[0].splitlines()]
     assert head == [
@@ -189,8 +193,8 @@ def test_remarkable_table(tmp_path: Path) -> None:
         ("C", "x", "test"),
     ]
     path = write_csv(tmp_path / "mess.csv", rows, "smiles,value,set")
-    report = report_of(path, split="auto", split_fractions=(0.8, 0.1, 0.1), split_column="set")
-    text = " ".join(report.text().split())
+    report = reported(path, split="auto", split_fractions=(0.8, 0.1, 0.1), split_column="set")
+    text = " ".join(report_text(report).split())
     assert "mess.csv: 14 of 16 rows can be used" in text
     assert "left out 1 unreadable structure, 1 unusable label; the first: row 15, line 16:" in text
     assert "by column 'set': 4 training, 4 validation, 6 test" in text
@@ -199,20 +203,20 @@ def test_remarkable_table(tmp_path: Path) -> None:
     assert "molecules in two splits, which makes the test look too good: 1 in training and" in text
     assert "1 in training and test (for example CCO)" in text
     assert "ring scaffolds in two splits: 1 in validation and test" in text
-    assert_fits(report.text())
+    assert_fits(report_text(report))
 
 
 def test_text_of_separate_files_names_them(tmp_path: Path) -> None:
     paths = [write_csv(tmp_path / f"{n}.csv", plain_rows()[4 * n :][:4]) for n in range(3)]
     write_csv(paths[1], [("OCC", 3), ("C1C", 0)])
-    report = report_of(
+    report = reported(
         paths[0],
         split="files",
         split_fractions=(0.8, 0.1, 0.1),
-        validation_path=paths[1],
-        test_path=paths[2],
+        validation_table=paths[1],
+        test_table=paths[2],
     )
-    text = " ".join(report.text().split())
+    text = " ".join(report_text(report).split())
     assert "data 0.csv, 1.csv, 2.csv: 9 of 10 rows can be used" in text
     assert "the first: 1.csv, row 2, line 3: 'C1C'" in text
     assert "CCO (training row 1: -1, validation row 1: 3)" in text
@@ -227,7 +231,7 @@ def test_text_of_separate_files_names_them(tmp_path: Path) -> None:
 
 def test_binary_tables_show_classes(tmp_path: Path) -> None:
     rows = [(s, n % 4 // 2) for n, s in enumerate(RINGS * 3)]
-    text = report_of(write_csv(tmp_path / "a.csv", rows, "smiles,active")).text()
+    text = report_text(reported(write_csv(tmp_path / "a.csv", rows, "smiles,active")))
     assert_fits(text)
     assert "class 1" in text
     assert "%)" in text
@@ -241,30 +245,30 @@ def test_many_targets_stay_short(tmp_path: Path, kind: str) -> None:
     draw = rng.integers(0, 2, (60, 40)) if kind == "binary" else rng.normal(size=(60, 40)) * 1e5
     rows = [(RINGS[n % 12] + "C" * (n // 12), *draw[n]) for n in range(60)]
     path = write_csv(tmp_path / "a.csv", rows, ",".join(["smiles", *names]))
-    report = report_of(path, target_columns=tuple(names), kind=kind)
-    text = report.text()
+    report = reported(path, target_columns=tuple(names), task=kind)
+    text = report_text(report)
     assert_fits(text)
     assert "and 28 more targets" in text
     assert ("▁" in text) == (kind == "regression")
 
 
 def test_text_without_block_characters_is_ascii(tmp_path: Path) -> None:
-    report = report_of(write_csv(tmp_path / "a.csv", plain_rows()))
-    assert "█" in report.text()
-    text = report.text(unicode=False)
+    report = reported(write_csv(tmp_path / "a.csv", plain_rows()))
+    assert "█" in report_text(report)
+    text = report_text(report, unicode=False)
     assert text.isascii()
     assert "#" in text
 
 
 def test_a_constant_label_needs_no_histogram(tmp_path: Path) -> None:
-    text = report_of(write_csv(tmp_path / "a.csv", [(s, 3) for s in RINGS])).text()
+    text = report_text(reported(write_csv(tmp_path / "a.csv", [(s, 3) for s in RINGS])))
     assert "█" not in text
     assert_fits(text)
 
 
 def test_plain_report_is_json(tmp_path: Path) -> None:
     rows = [*plain_rows(), ("OCC", 4), ("C1C", 1)]
-    report = report_of(write_csv(tmp_path / "a.csv", rows))
+    report = reported(write_csv(tmp_path / "a.csv", rows))
     plain = json.loads(json.dumps(report.to_plain(), allow_nan=False))
     assert plain["rows"] == 14
     assert plain["valid"] == 13
@@ -285,7 +289,7 @@ def test_invalid_rows_are_written(tmp_path: Path) -> None:
     good = "\n".join(f"{s},{v}" for s, v in plain_rows())
     # Quotes, a comma, a line break and a byte that is no UTF-8.
     path.write_bytes(f'smiles,value\n{good}\n"C,""x""\nC",1\n'.encode() + b"C\xff,1\nCC,?\n")
-    report = report_of(path)
+    report = reported(path)
     report.write_invalid(tmp_path / "bad.csv")
     with open(tmp_path / "bad.csv", newline="", encoding="utf-8", errors="surrogateescape") as file:
         header, *rows = csv.reader(file)
@@ -297,7 +301,7 @@ def test_invalid_rows_are_written(tmp_path: Path) -> None:
     ]
     assert all(row[4] and "\n" not in row[4] for row in rows)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.csv", "bad.csv"]
-    report.text().encode()  # a text that a terminal can show
+    report_text(report).encode()  # a text that a terminal can show
 
 
 def test_splits_are_written_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -315,7 +319,7 @@ def test_splits_are_written_in_the_order_of_the_file(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_where_writing_fails(tmp_path: Path) -> None:
-    report = report_of(write_csv(tmp_path / "a.csv", plain_rows()))
+    report = reported(write_csv(tmp_path / "a.csv", plain_rows()))
     with pytest.raises(DataError, match=r"splits.csv cannot be written \(No such file") as caught:
         report.write_splits(tmp_path / "missing" / "splits.csv")
     assert "\n" not in str(caught.value)

@@ -36,16 +36,6 @@ def expected(*numbers: float) -> dict[str, float]:
     return {key: pytest.approx(n, abs=1.01e-4) for key, n in zip(keys, numbers, strict=True)}
 
 
-@pytest.fixture(scope="module")
-def zinc_subset(real_data_root: Path) -> DatasetSplits:
-    return load_dataset("zinc-subset", real_data_root)
-
-
-@pytest.fixture(scope="module")
-def molhiv(real_data_root: Path) -> DatasetSplits:
-    return load_dataset("ogbg-molhiv", real_data_root)
-
-
 def test_zinc_subset_statistics(zinc_subset: DatasetSplits) -> None:
     assert statistics(zinc_subset.train, 1) == expected(10_000, 23.145, 49.790, -0.0017, 2.0291)
     assert statistics(zinc_subset.validation, 1) == expected(1_000, 23.083, 49.692, 0.0315, 1.9856)

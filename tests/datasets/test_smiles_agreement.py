@@ -7,16 +7,10 @@ import pytest
 
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.datasets import load_dataset
 
 # Molecules of OGB's numbers 30784, 30785, 35728 (train), 12882, 18293 (validation), 137, 987 (test)
 # have valences that RDKit 2022.9 let pass and later releases refuse.
 UNREADABLE = {"train": 3, "validation": 2, "test": 2}
-
-
-@pytest.fixture(scope="module")
-def molhiv(real_data_root):
-    return load_dataset("ogbg-molhiv", real_data_root)
 
 
 @pytest.mark.slow

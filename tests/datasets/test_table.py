@@ -12,12 +12,13 @@ import torch
 from rdkit import Chem
 from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
 
+from graphormer_sepnorm import formatting
 from graphormer_sepnorm.chem.features import get_featuriser
-from graphormer_sepnorm.datasets import lazy_graphs, table_rows
-from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
+from graphormer_sepnorm.datasets.user_table import graphs as lazy_graphs
+from graphormer_sepnorm.datasets.user_table import rows as table_rows
+from graphormer_sepnorm.datasets.user_table.graphs import LazyGraphs
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.tables import progress
 
 # What a table becomes.
 
@@ -123,7 +124,7 @@ def test_several_targets_with_missing_labels_and_weights(tmp_path: Path) -> None
 )
 def test_kind_of_task(tmp_path: Path, labels: list[str], given: str, kind: str) -> None:
     rows = [(smiles, labels[n % 2]) for n, smiles in enumerate(RINGS)]
-    splits = load(write_csv(tmp_path / "a.csv", rows), kind=given, **SPLIT)
+    splits = load(write_csv(tmp_path / "a.csv", rows), task=given, **SPLIT)
     assert splits.task.kind == kind
     assert splits.task.metric == ("auroc" if kind == "binary" else "mae")
 
@@ -138,7 +139,7 @@ def test_separate_files(tmp_path: Path) -> None:
         ),
         write_csv(tmp_path / "c.csv", [*rows[9:], ("C1", 3)], "SMILES,Value"),
     ]
-    splits = load(paths[0], validation_path=paths[1], test_path=paths[2])
+    splits = load(paths[0], validation_table=paths[1], test_table=paths[2])
     assert {name: part for name, part in splits.smiles.items()} == {
         "train": list(RINGS[:6]),
         "validation": list(RINGS[6:9]),
@@ -147,7 +148,7 @@ def test_separate_files(tmp_path: Path) -> None:
     assert dict(everything(splits)) == {smiles: [value] for smiles, value in rows}
     (bad,) = report_of(splits).invalid
     assert (bad.file, bad.row, bad.line) == (str(paths[2]), 4, 5)
-    assert failure(paths[0], validation_path=paths[1], test_path=tmp_path / "a.csv2")
+    assert failure(paths[0], validation_table=paths[1], test_table=tmp_path / "a.csv2")
 
 
 def test_of_separate_files_only_that_of_training_needs_weights(tmp_path: Path) -> None:
@@ -159,8 +160,8 @@ def test_of_separate_files_only_that_of_training_needs_weights(tmp_path: Path) -
     ]
     splits = load(
         paths[0],
-        validation_path=paths[1],
-        test_path=paths[2],
+        validation_table=paths[1],
+        test_table=paths[2],
         target_columns=("value",),
         weight_column="w",
     )
@@ -247,9 +248,9 @@ def test_bad_rows_can_be_an_error(bad_table: Path, tmp_path: Path) -> None:
 def test_labels_of_binary_tasks_are_0_or_1(tmp_path: Path) -> None:
     rows = [(smiles, n % 2) for n, smiles in enumerate(RINGS)] + [("CC", 0.5)]
     path = write_csv(tmp_path / "a.csv", rows)
-    splits = load(path, kind="binary", **SPLIT)
+    splits = load(path, task="binary", **SPLIT)
     assert [row.reason for row in report_of(splits).invalid] == ["value is 0.5: not 0 or 1"]
-    assert load(path, kind="auto", **SPLIT).task.kind == "regression"
+    assert load(path, task="auto", **SPLIT).task.kind == "regression"
 
 
 def test_row_with_one_of_two_labels_is_used(tmp_path: Path) -> None:
@@ -320,10 +321,6 @@ def test_evaluation_with_one_class_is_a_warning(tmp_path: Path) -> None:
     assert report.warnings == ("active is 0 throughout the test split: AUROC is undefined",)
 
 
-def test_missing_file(tmp_path: Path) -> None:
-    failure(tmp_path / "nothing.csv")
-
-
 # The fingerprint.
 
 
@@ -339,7 +336,7 @@ def test_fingerprint_follows_contents_and_options_but_not_the_place(tmp_path: Pa
 
     first = print_of(path)
     assert first == print_of(moved) == print_of(path, target_columns=("value",), units=("m",))
-    assert first == print_of(path, on_invalid="error", smiles_column="smiles", kind="regression")
+    assert first == print_of(path, on_invalid="error", smiles_column="smiles", task="regression")
     others = [
         first,
         print_of(relabelled),
@@ -359,8 +356,8 @@ def test_progress_is_for_terminals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write_csv(tmp_path / "a.csv", plain_rows())
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(progress, "TERMINAL_SECONDS", 0.0)
+    monkeypatch.setattr(formatting, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(formatting, "TERMINAL_SECONDS", 0.0)
     load(path, **SPLIT)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)

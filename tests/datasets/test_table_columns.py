@@ -11,6 +11,7 @@ import pytest
 from rdkit import Chem
 from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
 
+from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import ConfigError, DataError
 
 # Formats.
@@ -70,7 +71,7 @@ def test_parquet_with_types(tmp_path: Path) -> None:
     assert (bad.row, bad.line, bad.reason) == (13, 0, "the SMILES is empty")
     message = failure(path, target_columns=("active",), on_invalid="error", **SPLIT)
     assert f"{path}, row 12: no label in active; 1 more cannot" in message
-    by_column = load(path, target_columns=("active",), split_column="set", kind="binary")
+    by_column = load(path, target_columns=("active",), split_column="set", task="binary")
     assert by_column.task.kind == "binary"
     assert "row 3: the split is missing" in failure(
         path, target_columns=("dose",), split_column="set", on_invalid="error"
@@ -92,8 +93,8 @@ def test_column_name_in_latin_1(tmp_path: Path) -> None:
     path.write_bytes("smiles,L\xf6slichkeit\n".encode("latin-1") + rows.encode() + b"CC,x\n")
     splits = load(path, **SPLIT)
     assert splits.task.targets == ("L\xf6slichkeit",)
-    assert "L\xf6slichkeit" in report_of(splits).text()
-    report_of(splits).text().encode()
+    assert "L\xf6slichkeit" in report_text(report_of(splits))
+    report_text(report_of(splits)).encode()
 
 
 # Finding the target column.
@@ -141,27 +142,6 @@ def test_weight_and_split_are_no_targets(tmp_path: Path) -> None:
         "--data.target_columns '[value]'"
     )
     assert load(path, target_columns=("other",), **SPLIT).task.targets == ("other",)
-
-
-def test_weights_are_those_of_the_training_file(tmp_path: Path) -> None:
-    rows = plain_rows()
-    train = write_csv(
-        tmp_path / "train.csv", [(*row, 3) for row in rows[:6]], "smiles,value,importance"
-    )
-    validation = write_csv(tmp_path / "validation.csv", rows[6:9])
-    test = write_csv(
-        tmp_path / "test.csv", [(*row, "") for row in rows[9:]], "smiles,value,importance"
-    )
-    splits = load(
-        train,
-        validation_path=validation,
-        test_path=test,
-        weight_column="importance",
-        target_columns=("value",),
-    )
-    assert [float(data.weight) for data in splits.train] == [3] * 6
-    assert len(splits.validation) == 3
-    assert len(splits.test) == len(rows) - 9
 
 
 def test_columns_that_cannot_be_told(tmp_path: Path) -> None:
@@ -224,7 +204,7 @@ def test_columns_that_are_not_used_may_have_one_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pair", [("active", "inactive"), ("Yes", "no"), ("positiv", "negativ")])
-@pytest.mark.parametrize("options", [{}, {"target_columns": ("class",)}, {"kind": "binary"}])
+@pytest.mark.parametrize("options", [{}, {"target_columns": ("class",)}, {"task": "binary"}])
 def test_labels_in_words_are_named_with_the_rule(
     tmp_path: Path, pair: tuple[str, str], options: dict
 ) -> None:
@@ -246,6 +226,6 @@ def test_a_pipe_is_no_table_to_train_on(tmp_path: Path) -> None:
     said = f"{pipe} is a pipe, and training reads a table more than once: save it as a file"
     assert failure(pipe) == said
     with pytest.raises(DataError, match="is a pipe"):
-        load(table, validation_path=pipe, test_path=table)
+        load(table, validation_table=pipe, test_table=table)
     with pytest.raises(DataError, match="is a pipe"):
-        load(table, validation_path=table, test_path=pipe)
+        load(table, validation_table=table, test_table=pipe)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from table_files import RINGS, SPLIT, failure, load, plain_rows, report_of, write_csv
 
+from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import ConfigError
 
 SETS = ("train", "valid", "test")
@@ -16,7 +17,7 @@ def test_a_classification_of_numbers_blames_the_labels(tmp_path: Path) -> None:
     """And neither the split, which they leave without molecules, nor a single row."""
     path = write_csv(tmp_path / "a.csv", [*plain_rows(), ("CC", 0)])
     for options in ({}, SPLIT, {"on_invalid": "error"}):
-        message = failure(path, kind="binary", **options)
+        message = failure(path, task="binary", **options)
         # 0 and 1 are among the labels of `plain_rows`.
         said = f"{path}: 10 of 13 labels are not 0 or 1, the first in row 1, line 2: value is -1: "
         assert message.startswith(said)
@@ -39,26 +40,26 @@ def test_a_random_split_says_how_many_rows_are_left_out(tmp_path: Path) -> None:
     rows = [*plain_rows(), ("CC", ""), ("CCC", "NA")]
     report = report_of(load(write_csv(tmp_path / "a.csv", rows), **SPLIT))
     said = "split       random, seed 0: 6 training, 3 validation, 3 test; 2 rows left out"
-    assert said in report.text().splitlines()
+    assert said in report_text(report).splitlines()
 
 
 def test_true_and_false_are_no_regression(tmp_path: Path) -> None:
     rows = [(smiles, str(n % 2 == 0), n % 2) for n, smiles in enumerate(RINGS)]
     path = write_csv(tmp_path / "a.csv", rows, "smiles,active,hit")
     one = {"target_columns": ("active",), **SPLIT}
-    message = failure(path, ConfigError, kind="regression", **one)
+    message = failure(path, ConfigError, task="regression", **one)
     assert "a.csv: active is true and false, which is a classification" in message
     assert "-c table_classification, or --data.task binary" in message
-    assert load(path, kind="binary", **one).task.kind == "binary"
+    assert load(path, task="binary", **one).task.kind == "binary"
     # With 0 and 1 it may be meant.
-    report = report_of(load(path, kind="regression", target_columns=("hit",), **SPLIT))
+    report = report_of(load(path, task="regression", target_columns=("hit",), **SPLIT))
     (warning,) = report.warnings
     assert warning.startswith("hit has no labels but 0 and 1, which are learned as numbers here")
     assert "--data.task binary" in warning
-    assert report_of(load(path, kind="binary", target_columns=("hit",), **SPLIT)).warnings == ()
+    assert report_of(load(path, task="binary", target_columns=("hit",), **SPLIT)).warnings == ()
     mixed = [(smiles, ["true", "0.5"][n % 2]) for n, smiles in enumerate(RINGS)]
     path = write_csv(tmp_path / "b.csv", mixed)
-    assert load(path, kind="regression", **SPLIT).task.kind == "regression"
+    assert load(path, task="regression", **SPLIT).task.kind == "regression"
 
 
 def numbered(tmp_path: Path, values: list[object]) -> Path:

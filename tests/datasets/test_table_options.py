@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphormer_sepnorm.datasets.table_options import TableOptions
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import ConfigError
 
 ALL = {
@@ -28,8 +28,8 @@ ALL = {
 
 def test_options_go_to_plain_values_and_back() -> None:
     options = TableOptions.from_data_options(ALL)
-    assert options.path == Path("/data/a.csv")
-    assert options.kind == "regression"
+    assert options.table == Path("/data/a.csv")
+    assert options.task == "regression"
     assert options.target_columns == ("a", "b")
     plain = options.to_plain()
     assert json.loads(json.dumps(plain)) == plain == ALL
@@ -54,7 +54,7 @@ def test_nothing_said_has_defaults() -> None:
     [
         ({}, "scaffold"),
         ({"split_column": "set"}, "column"),
-        ({"validation_path": Path("b"), "test_path": Path("c")}, "files"),
+        ({"validation_table": Path("b"), "test_table": Path("c")}, "files"),
         ({"split": "random"}, "random"),
         ({"split": "column", "split_column": "set"}, "column"),
     ],
@@ -67,7 +67,7 @@ def test_auto_split(given: dict[str, Any], split: str) -> None:
     ("given", "message"),
     [
         (
-            {"kind": "regresion"},
+            {"task": "regresion"},
             r"--data.task is 'regresion' \(did you mean 'regression'\?\): .*bin",
         ),
         ({"split": "time"}, r"--data.split is 'time'.*: it must be one of auto, random, scaffold"),
@@ -78,17 +78,17 @@ def test_auto_split(given: dict[str, Any], split: str) -> None:
         ),
         ({"split_fractions": (0.9, 0.1, 0.0)}, "each above 0, that add up to 1"),
         ({"split_fractions": (0.9, 0.1)}, "shares of training, validation and test"),
-        ({"validation_path": Path("b")}, "give --data.test_table too"),
-        ({"test_path": Path("b")}, "give --data.validation_table too"),
+        ({"validation_table": Path("b")}, "give --data.test_table too"),
+        ({"test_table": Path("b")}, "give --data.validation_table too"),
         ({"split": "files"}, "all three of --data.table, --data.validation_table and"),
         ({"split": "column"}, "--data.split column needs --data.split_column"),
         ({"split": "random", "split_column": "set"}, "random takes no --data.split_column"),
         (
-            {"split": "random", "validation_path": Path("b"), "test_path": Path("c")},
+            {"split": "random", "validation_table": Path("b"), "test_table": Path("c")},
             "random takes no --data.validation_table",
         ),
         (
-            {"split_column": "set", "validation_path": Path("b"), "test_path": Path("c")},
+            {"split_column": "set", "validation_table": Path("b"), "test_table": Path("c")},
             "--data.split files takes no --data.split_column",
         ),
         ({"split_seed": 3}, "--data.split_seed 3 decides a random split, and this is scaffold"),

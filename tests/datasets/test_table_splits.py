@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
@@ -15,7 +14,7 @@ from table_files import RINGS, SPLIT, load, write_csv
 
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.datasets.table_splits import random_split
+from graphormer_sepnorm.datasets.user_table.splits import random_split
 
 SHARES = st.sampled_from([(0.8, 0.1, 0.1), (0.7, 0.1, 0.2), (0.5, 0.25, 0.25), (0.1, 0.1, 0.8)])
 MOLECULES = st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), max_size=60)
@@ -76,12 +75,6 @@ def test_molecules_keep_their_places() -> None:
     assert places[1] == [[0, 1, 5, 6, 8, 9], [3, 4], [2, 7]]
 
 
-def test_shares_are_exact_for_distinct_molecules() -> None:
-    molecules = [str(n) for n in range(1000)]
-    sizes = [len(part) for part in random_split(molecules, (0.7, 0.1, 0.2), 0)]
-    assert sizes == [700, 100, 200]
-
-
 def values(splits: DatasetSplits) -> dict[str, list[float]]:
     return {name: part.y[:, 0].tolist() for name, part in splits.parts.items()}
 
@@ -106,7 +99,7 @@ def test_each_usable_row_is_in_exactly_one_split(
     path = write_csv(tmp_path / "table.csv", rows, "smiles,value,set")
     column = "set" if split == "column" else None
     splits = load(
-        path, split=split, split_column=column, split_fractions=(0.5, 0.25, 0.25), kind="regression"
+        path, split=split, split_column=column, split_fractions=(0.5, 0.25, 0.25), task="regression"
     )
 
     expected = sorted(n + 0.5 for n in range(len(drawn)))
@@ -147,15 +140,3 @@ def test_spellings_of_one_molecule_stay_together(tmp_path: Path) -> None:
         splits = load(path, split_seed=seed, target_columns=("value",), **SPLIT)
         homes = [name for name, part in splits.smiles.items() if set(spellings) & set(part)]
         assert len(homes) == 1
-
-
-@pytest.mark.parametrize("split", ["random", "scaffold"])
-def test_split_of_molecules_does_not_depend_on_the_order_of_rows(
-    tmp_path: Path, split: str
-) -> None:
-    rows = [(smiles, n / 3) for n, smiles in enumerate(RINGS)]
-    there = load(write_csv(tmp_path / "a.csv", rows), split=split)
-    back = load(write_csv(tmp_path / "b.csv", rows[::-1]), split=split)
-    assert {n: sorted(v) for n, v in values(there).items()} == {
-        n: sorted(v) for n, v in values(back).items()
-    }

@@ -11,23 +11,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_raw_files import ZINC_INDICES, ZINC_SIZES, zinc_molecule
+from tiny_raw_files import ZINC_INDICES, ZINC_SIZES, failure, zinc_molecule
 from torch_geometric.data import Data
 from torch_geometric.datasets import ZINC
 
 from graphormer_sepnorm.datasets import load_dataset, sources
 from graphormer_sepnorm.datasets.zinc import _note
-from graphormer_sepnorm.errors import DataError
 
 Write = Callable[..., Path]
-
-
-def failure(name: str, root: Path) -> str:
-    with pytest.raises(DataError) as caught:
-        load_dataset(name, root)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
 
 
 def test_whole_set_is_read_as_written(tiny_zinc: Write) -> None:
@@ -128,25 +119,20 @@ def test_truncated_raw_file_is_named(tiny_zinc: Write) -> None:
     assert not list((root / "ZINC").rglob("*.pt")), "half-made files were left"
 
 
-def test_pickle_of_something_else_is_named(tiny_zinc: Write) -> None:
+@pytest.mark.parametrize(
+    ("name", "file", "content", "said"),
+    [
+        ("zinc", "test.pickle", pickle.dumps([{"atoms": 3}]), "cannot be read (KeyError: 'atom_t"),
+        ("zinc-subset", "train.index", b"0,8\n", "cannot be read (IndexError"),  # past the end
+        ("zinc-subset", "train.index", b"0,2,5,71", "is cut short"),  # PyG would read 0, 2, 5, 7
+    ],
+)
+def test_raw_file_of_wrong_contents_is_named(
+    tiny_zinc: Write, name: str, file: str, content: bytes, said: str
+) -> None:
     root = tiny_zinc()
-    path = root / "ZINC" / "raw" / "test.pickle"
-    path.write_bytes(pickle.dumps([{"atoms": 3}]))
-    assert f"zinc: {path} cannot be read (KeyError: 'atom_type')" in failure("zinc", root)
-
-
-def test_index_that_points_past_the_end_is_named(tiny_zinc: Write) -> None:
-    root = tiny_zinc()
-    path = root / "ZINC" / "raw" / "train.index"
-    path.write_text("0,8\n")
-    assert "train.index cannot be read (IndexError" in failure("zinc-subset", root)
-
-
-def test_index_without_its_newline_is_not_misread(tiny_zinc: Write) -> None:
-    root = tiny_zinc()
-    path = root / "ZINC" / "raw" / "train.index"
-    path.write_text("0,2,5,71")  # PyG alone would read 0, 2, 5, 7
-    assert f"{path} is cut short" in failure("zinc-subset", root)
+    (root / "ZINC" / "raw" / file).write_bytes(content)
+    assert f"{file} {said}" in failure(name, root)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "one bit", "removed", "stamp"])

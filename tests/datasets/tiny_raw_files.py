@@ -5,7 +5,11 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import pytest
 import torch
+
+from graphormer_sepnorm.datasets import load_dataset
+from graphormer_sepnorm.errors import DataError
 
 ZINC_SIZES = {"train": 8, "val": 4, "test": 3}
 ZINC_INDICES = {"train": [0, 2, 5, 7], "val": [1, 3], "test": [2, 0]}
@@ -28,3 +32,12 @@ def zinc_molecule(number: int) -> dict:
 def write_gz(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress((text + "\n").encode()))
+
+
+def failure(name: str, root: Path) -> str:
+    """The one line that loading a data set fails with."""
+    with pytest.raises(DataError) as caught:
+        load_dataset(name, root)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message

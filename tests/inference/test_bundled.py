@@ -95,8 +95,8 @@ def test_esol_has_the_error_that_its_card_states(tmp_path, capsys):
     folder = os.environ.get("GRAPHORMER_DATA")
     if not folder:
         pytest.skip("needs the real data: set the environment variable GRAPHORMER_DATA")
-    from graphormer_sepnorm.datasets.table import load_table
-    from graphormer_sepnorm.datasets.table_options import TableOptions
+    from graphormer_sepnorm.datasets.user_table.load import load_table
+    from graphormer_sepnorm.datasets.user_table.options import TableOptions
 
     splits = load_table(TableOptions(Path(folder) / "moleculenet" / "esol.csv"))
     assert splits.smiles is not None

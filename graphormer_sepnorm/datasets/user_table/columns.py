@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from graphormer_sepnorm.datasets.table_options import TableOptions
-from graphormer_sepnorm.datasets.table_splits import SPLIT_WORDS
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.tables.columns import (
@@ -22,6 +21,17 @@ from graphormer_sepnorm.tables.reader import Row, TableReader
 # Words in the name of a column of numbers that are no property of a molecule.
 _ID_WORDS = {"id", "ids", "idx", "index", "row", "nr", "cid", "sid", "title", "unnamed"}
 _SHOWN = 20  # characters of a word in a message
+
+# What a split column may say, in any case.
+SPLIT_WORDS = {
+    "train": "train",
+    "training": "train",
+    "valid": "validation",
+    "validation": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "test": "test",
+}
 
 
 @dataclass(frozen=True)

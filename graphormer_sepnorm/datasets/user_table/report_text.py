@@ -6,12 +6,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from graphormer_sepnorm.datasets.data_report import (
-    DataReport,
-    LabelSummary,
-    SameMolecule,
-    TargetReport,
-)
+from graphormer_sepnorm.datasets.user_table.checks import LabelSummary, SameMolecule, TargetReport
+from graphormer_sepnorm.datasets.user_table.report import DataReport
+from graphormer_sepnorm.formatting import in_a_line, shortened
 
 _WIDTH = 80
 _INDENT = 12
@@ -22,7 +19,7 @@ _EXAMPLES = 2
 _SPLIT_WORDS = {"train": "training", "validation": "validation", "test": "test"}
 
 
-def report_text(report: DataReport, unicode: bool) -> str:
+def report_text(report: DataReport, unicode: bool = True) -> str:
     """Return the report for people.
 
     Args:
@@ -50,7 +47,7 @@ def report_text(report: DataReport, unicode: bool) -> str:
 
 def _entry(label: str, text: str) -> list[str]:
     return textwrap.wrap(
-        " ".join(text.split()),
+        in_a_line(text),
         _WIDTH,
         initial_indent=f"{label:<{_INDENT}}",
         subsequent_indent=" " * _INDENT,
@@ -68,7 +65,7 @@ def _data(report: DataReport) -> Iterator[str]:
     reasons = ", ".join(f"{count:,} {kind}" for kind, count in report.reasons.items())
     first = report.invalid[0]
     file = f"{Path(first.file).name}, " if len(report.files) > 1 else ""
-    reason = _cut(first.reason, 160)
+    reason = shortened(first.reason, 160)
     yield from _entry("left out", f"{reasons}; the first: {file}{first.place}: {reason}")
 
 
@@ -105,14 +102,15 @@ def _same(same: SameMolecule, files: bool) -> str:
         for (split, row), labels in pairs[:3]
     ]
     rest = f", and {len(pairs) - 3} more" if len(pairs) > 3 else ""
-    return f"{_cut(same.smiles, 60)} ({', '.join(shown)}{rest})"
+    return f"{shortened(same.smiles)} ({', '.join(shown)}{rest})"
 
 
 def _leakage(report: DataReport) -> Iterator[str]:
     leaks = [leak for leak in report.leakage if leak.molecules]
     if leaks:
         pairs = ", ".join(
-            f"{leak.molecules:,} in {_pair(leak.splits)} (for example {_cut(leak.examples[0], 60)})"
+            f"{leak.molecules:,} in {_pair(leak.splits)} "
+            f"(for example {shortened(leak.examples[0])})"
             for leak in leaks
         )
         text = f"molecules in two splits, which makes the test look too good: {pairs}"
@@ -155,7 +153,7 @@ def _targets(report: DataReport, unicode: bool) -> Iterator[str]:
 
 
 def _title(target: TargetReport) -> str:
-    name = " ".join(target.name.split())
+    name = in_a_line(target.name)
     return f"{name} [{target.unit}]" if target.unit else name
 
 
@@ -209,10 +207,6 @@ def _bar(length: float, unicode: bool) -> str:
 def _sparkline(counts: tuple[int, ...]) -> str:
     largest = max(counts)
     return "".join("▁▂▃▄▅▆▇█"[round(7 * count / largest)] if largest else "▁" for count in counts)
-
-
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 def _cut_middle(text: str, length: int) -> str:

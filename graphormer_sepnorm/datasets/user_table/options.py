@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +14,7 @@ Kind = Literal["auto", "regression", "binary"]
 Split = Literal["auto", "random", "scaffold", "column", "files"]
 OnInvalid = Literal["skip", "error"]
 
-# Names in messages, on the command line and in checkpoints, where they differ from the attributes.
-_OPTION_NAMES = {
-    "path": "table",
-    "validation_path": "validation_table",
-    "test_path": "test_table",
-    "kind": "task",
-}
-_PATHS = ("path", "validation_path", "test_path")
+_PATHS = ("table", "validation_table", "test_table")
 _TUPLES = ("target_columns", "split_fractions", "units")
 
 
@@ -28,14 +22,16 @@ _TUPLES = ("target_columns", "split_fractions", "units")
 class TableOptions:
     """A table to train on: which files, which columns, which split.
 
+    The names are those of the options on the command line and in checkpoints.
+
     Attributes:
-        path: The training table, or the only one.
-        validation_path: The validation table where it is a file of its own.
-        test_path: The test table where it is a file of its own.
+        table: The training table, or the only one.
+        validation_table: The validation table where it is a file of its own.
+        test_table: The test table where it is a file of its own.
         smiles_column: None finds it by its name.
         target_columns: Empty takes the only column of numbers.
         weight_column: Weights of the rows in the training loss, 0 or more; None: all the same.
-        kind: ``auto`` is ``binary`` if every label is 0 or 1, else ``regression``.
+        task: ``auto`` is ``binary`` if every label is 0 or 1, else ``regression``.
         split: ``auto`` is ``files`` or ``column`` if those are given, else ``scaffold``.
         split_column: Says train, validation or test for each row.
         split_fractions: Shares of training, validation and test split, each above 0; they add up
@@ -48,13 +44,13 @@ class TableOptions:
         ConfigError: A value does not exist or contradicts another one.
     """
 
-    path: Path
-    validation_path: Path | None = None
-    test_path: Path | None = None
+    table: Path
+    validation_table: Path | None = None
+    test_table: Path | None = None
     smiles_column: str | None = None
     target_columns: tuple[str, ...] = ()
     weight_column: str | None = None
-    kind: Kind = "auto"
+    task: Kind = "auto"
     split: Split = "auto"
     split_column: str | None = None
     split_fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
@@ -63,11 +59,11 @@ class TableOptions:
     units: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, choices in (("kind", Kind), ("split", Split), ("on_invalid", OnInvalid)):
+        for name, choices in (("task", Kind), ("split", Split), ("on_invalid", OnInvalid)):
             value = getattr(self, name)
             if value not in get_args(choices):
                 raise ConfigError(
-                    f"{_option(name)} is {value!r}{did_you_mean(str(value), get_args(choices))}: "
+                    f"--data.{name} is {value!r}{did_you_mean(str(value), get_args(choices))}: "
                     f"it must be one of {', '.join(get_args(choices))}"
                 )
         self._check_split()
@@ -87,27 +83,25 @@ class TableOptions:
                 f"--data.split_fractions is {list(fractions)}: give the shares of training, "
                 "validation and test, each above 0, that add up to 1"
             )
-        files = self.validation_path is not None or self.test_path is not None
-        both = self.validation_path is not None and self.test_path is not None
-        if (files or self.split == "files") and not both:
-            missing = "test_table" if self.validation_path is not None else "validation_table"
+        given = [path is not None for path in (self.validation_table, self.test_table)]
+        files = any(given)
+        if (files or self.split == "files") and not all(given):
+            missing = "test_table" if self.validation_table is not None else "validation_table"
             raise ConfigError(
                 f"separate files need all three of --data.table, --data.validation_table and "
                 f"--data.test_table: give --data.{missing} too"
             )
         if self.split == "column" and self.split_column is None:
             raise ConfigError("--data.split column needs --data.split_column: name the column")
-        for given, option in (
-            (files, "validation_table"),
-            (self.split_column is not None, "split_column"),
+        for is_given, option, wanted in (
+            (files, "validation_table", "files"),
+            (self.split_column is not None, "split_column", "column"),
         ):
-            wanted = {"validation_table": "files", "split_column": "column"}[option]
-            if given and self.resolved_split != wanted:
+            if is_given and self.resolved_split != wanted:
                 raise ConfigError(
                     f"--data.split {self.resolved_split} takes no --data.{option}: leave one of "
                     "them out"
                 )
-
         if self.split_seed and self.resolved_split != "random":
             raise ConfigError(
                 f"--data.split_seed {self.split_seed} decides a random split, and this is "
@@ -119,31 +113,27 @@ class TableOptions:
         """The split that ``auto`` stands for."""
         if self.split != "auto":
             return self.split
-        if self.validation_path is not None:
+        if self.validation_table is not None:
             return "files"
         return "scaffold" if self.split_column is None else "column"
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """The files: one, or training, validation and test."""
-        if self.validation_path is None or self.test_path is None:
-            return (self.path,)
-        return (self.path, self.validation_path, self.test_path)
+        if self.validation_table is None or self.test_table is None:
+            return (self.table,)
+        return (self.table, self.validation_table, self.test_table)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the options under their names on the command line, as plain values.
 
         Paths are absolute. For a checkpoint; `from_data_options` is the way back.
         """
-        plain: dict[str, Any] = {}
-        for name in self.__dataclass_fields__:
-            value = getattr(self, name)
-            if isinstance(value, Path):
-                value = str(value.expanduser().resolve())
-            if name in _TUPLES:
-                value = list(value) or None
-            plain[_OPTION_NAMES.get(name, name)] = value
-        return plain
+        plain = dataclasses.asdict(self)
+        for name in _PATHS:
+            path: Path | None = plain[name]
+            plain[name] = None if path is None else str(path.expanduser().resolve())
+        return plain | {name: list(plain[name]) or None for name in _TUPLES}
 
     @classmethod
     def from_data_options(cls, options: Mapping[str, Any]) -> TableOptions:
@@ -155,19 +145,9 @@ class TableOptions:
         Raises:
             ConfigError: A value does not exist or contradicts another one.
         """
-        values: dict[str, Any] = {}
-        for name in cls.__dataclass_fields__:
-            option = _OPTION_NAMES.get(name, name)
-            if option not in options:
-                continue
-            value = options[option]
-            if name in _PATHS:
-                value = Path(value) if value else None
-            elif name in _TUPLES:
-                value = tuple(value or ())
-            values[name] = value
+        values = dict(options)
+        for name in values.keys() & set(_PATHS):
+            values[name] = Path(values[name]) if values[name] else None
+        for name in values.keys() & set(_TUPLES):
+            values[name] = tuple(values[name] or ())
         return cls(**values)
-
-
-def _option(name: str) -> str:
-    return f"--data.{_OPTION_NAMES.get(name, name)}"

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from graphormer_sepnorm.datasets.data_report import TargetReport
-from graphormer_sepnorm.datasets.table_options import TableOptions
-from graphormer_sepnorm.datasets.table_rows import NOT_A_CLASS, TableContents, ValidRow
+from graphormer_sepnorm.datasets.user_table.checks import TargetReport
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
+from graphormer_sepnorm.datasets.user_table.rows import NOT_A_CLASS, TableContents, ValidRow
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import Kind, metrics_of
 
 _SMALLEST = float(np.finfo(np.float32).tiny)
 
@@ -31,6 +32,38 @@ def check_classes(path: Path, table: TableContents) -> None:
             f"{first.place}: {first.reason}; these are for a regression: -c table_regression, or "
             "--data.task regression"
         )
+
+
+def task_of(options: TableOptions, names: Sequence[str], labels: Mapping[str, np.ndarray]) -> Task:
+    """Return what the labels ``[n, targets]`` of each split mean.
+
+    Raises:
+        ConfigError: There are not as many units as targets.
+    """
+    if options.units and len(options.units) != len(names):
+        raise ConfigError(
+            f"--data.units has {len(options.units)} units for {len(names)} target columns "
+            f"({', '.join(names)}): give one for each, '' where there is none"
+        )
+    units = options.units or ("",) * len(names)
+    kind: Kind
+    if options.task == "auto":
+        present = [values[~np.isnan(values)] for values in labels.values()]
+        binary = all(bool(np.isin(values, (0, 1)).all()) for values in present)
+        kind = "binary" if binary else "regression"
+    else:
+        kind = options.task
+    readable = tuple(_readable(name) for name in names)
+    return Task(kind, readable, units, metrics_of(kind)[0].name)
+
+
+def _readable(name: str) -> str:
+    """Return a column's name as text that can be shown; bytes that are no UTF-8 are Latin-1."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "surrogateescape").decode("latin-1")
+    return name
 
 
 def check_labels(
@@ -64,14 +97,14 @@ def check_labels(
         for name, only in zip(table.columns.names, classes, strict=True)
         if only and name in table.truth
     ]
-    if options.kind == "regression" and len(words) == len(task.targets):
+    if options.task == "regression" and len(words) == len(task.targets):
         raise ConfigError(
-            f"{options.path}: {' and '.join(words)} {'is' if len(words) == 1 else 'are'} true and "
+            f"{options.table}: {' and '.join(words)} {'is' if len(words) == 1 else 'are'} true and "
             "false, which is a classification and no regression: give -c table_classification, or "
             "--data.task binary"
         )
     for target in targets:
-        _check_training_labels(options.path, target, task.kind)
+        _check_training_labels(options.table, target, task.kind)
     if task.kind == "regression":
         for number, target in enumerate(task.targets):
             columns = {name: values[:, number] for name, values in labels.items()}
@@ -107,7 +140,7 @@ def _check_scale(
     step = np.spacing(np.float32(max(abs(low), abs(high))))  # of neighbouring 32-bit numbers
     if deviation < max(float(step), _SMALLEST):
         raise DataError(
-            f"{options.path}: the training labels of {target}, {low:.9g} to {high:.9g}, lie too "
+            f"{options.table}: the training labels of {target}, {low:.9g} to {high:.9g}, lie too "
             "close together for 32-bit numbers: give them in another unit, or less a constant"
         )
     for (name, values), at in zip(labels.items(), range(len(labels)), strict=True):

@@ -10,10 +10,13 @@ import numpy as np
 
 from graphormer_sepnorm.chem.molecules import canonical_smiles, parse_molblock, parse_smiles
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
-from graphormer_sepnorm.datasets.data_report import InvalidRow
-from graphormer_sepnorm.datasets.table_columns import TableColumns, find_columns, refuse_words
-from graphormer_sepnorm.datasets.table_options import TableOptions
-from graphormer_sepnorm.datasets.table_splits import SPLIT_WORDS
+from graphormer_sepnorm.datasets.user_table.columns import (
+    SPLIT_WORDS,
+    TableColumns,
+    find_columns,
+    refuse_words,
+)
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.tables.columns import is_truth, parse_number
@@ -65,6 +68,32 @@ class ValidRow:
     split: str
 
 
+@dataclass(frozen=True, slots=True)
+class InvalidRow:
+    """A row that cannot be used.
+
+    Attributes:
+        file: The file's path.
+        row: Row of the file, from 1, the header not counted.
+        line: Line where it starts, from 1; 0 where a file has no lines.
+        smiles: The SMILES as given; may be empty.
+        reason: Why, one line.
+        kind: What sort of reason, for counting.
+    """
+
+    file: str
+    row: int
+    line: int
+    smiles: str
+    reason: str
+    kind: str
+
+    @property
+    def place(self) -> str:
+        """Row and line, for messages."""
+        return f"row {self.row}" + (f", line {self.line}" if self.line else "")
+
+
 @dataclass(frozen=True)
 class TableContents:
     """All rows of one file.
@@ -72,7 +101,6 @@ class TableContents:
     Attributes:
         columns: Which columns were used.
         format: ``csv``, ``tsv``, ``sdf`` or ``parquet``.
-        from_records: Whether molecules come from SDF records and not from a column of SMILES.
         valid: The rows that can be used.
         invalid: Those that cannot.
         truth: Names of the targets whose labels are written as true and false.
@@ -80,10 +108,14 @@ class TableContents:
 
     columns: TableColumns
     format: str
-    from_records: bool
     valid: list[ValidRow]
     invalid: list[InvalidRow]
     truth: frozenset[str]
+
+    @property
+    def from_records(self) -> bool:
+        """Whether molecules come from SDF records and not from a column of SMILES."""
+        return self.columns.smiles is None
 
 
 class _Unusable(Exception):
@@ -117,10 +149,9 @@ def read_rows(
         rows = iter(reader)
         sample = list(itertools.islice(rows, _SAMPLE))
         columns = find_columns(reader, sample, options, targets)
-        read = _RowReader(columns, options.kind)
+        read = _RowReader(columns, options.task)
         # Of several training processes only the first one speaks.
-        quiet = not is_first_process()
-        progress = TableProgress(reader, "read", quiet)
+        progress = TableProgress(reader, "read", quiet=not is_first_process())
         for row in itertools.chain(sample, rows):
             progress.show(row.number)
             try:
@@ -135,8 +166,7 @@ def read_rows(
         progress.finish()
         if not valid:
             refuse_words(reader.name, reader.columns, sample, columns.targets)
-        from_records, truth = columns.smiles is None, frozenset(read.truth)
-        return TableContents(columns, reader.format, from_records, valid, invalid, truth)
+        return TableContents(columns, reader.format, valid, invalid, frozenset(read.truth))
 
 
 class _RowReader:

@@ -16,25 +16,23 @@ import numpy as np
 
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_molblock, parse_smiles
-from graphormer_sepnorm.chem.scaffolds import split_by_scaffold
-from graphormer_sepnorm.datasets.data_checks import (
-    CheckedSplit,
-    find_classes,
+from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
+from graphormer_sepnorm.datasets.user_table.checks import (
+    TargetReport,
     find_duplicates,
     find_leakage,
     find_warnings,
     report_target,
 )
-from graphormer_sepnorm.datasets.data_report import DataReport, SplitRows, TargetReport
-from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
-from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.datasets.table_labels import check_classes, check_labels
-from graphormer_sepnorm.datasets.table_options import TableOptions
-from graphormer_sepnorm.datasets.table_rows import TableContents, ValidRow, read_rows
-from graphormer_sepnorm.datasets.table_splits import SPLITS, random_split
-from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.datasets.user_table.graphs import LazyGraphs
+from graphormer_sepnorm.datasets.user_table.labels import check_classes, check_labels, task_of
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
+from graphormer_sepnorm.datasets.user_table.report import DataReport, SplitRows
+from graphormer_sepnorm.datasets.user_table.rows import TableContents, ValidRow, read_rows
+from graphormer_sepnorm.datasets.user_table.splits import split_rows
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.metrics import Kind, metrics_of
+from graphormer_sepnorm.metrics import Kind
 
 FEATURISER = "molecule-1"
 # Changes whenever the same file and options come to other molecules, labels or splits than before.
@@ -76,12 +74,12 @@ def load_table(options: TableOptions) -> DatasetSplits:
         tables.append(read_rows(path, own, names, limit))
     _check_rows(options, tables)
 
-    parts = _split(options, tables)
+    parts = split_rows(options, tables)
     labels = {
         name: np.array([row.labels for row in rows], dtype=np.float64)
         for name, rows in parts.items()
     }
-    task = _task(options, tables[0].columns.names, labels)
+    task = task_of(options, tables[0].columns.names, labels)
     targets = tuple(
         report_target(
             name, unit, {part: values[:, n] for part, values in labels.items()}, task.kind
@@ -90,7 +88,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
     )
     check_labels(options, tables[0], parts, labels, task, targets)
     return DatasetSplits(
-        _stem(options.path),
+        _stem(options.table),
         *(
             _graphs(parts[name], labels[name], options, tables[at % len(tables)])
             for at, name in enumerate(SPLITS)
@@ -131,76 +129,6 @@ def _check_rows(options: TableOptions, tables: Sequence[TableContents]) -> None:
             f"{path}: none of its {len(table.invalid):,} rows can be used; {first.place}: "
             f"{first.reason}"
         )
-
-
-def _split(options: TableOptions, tables: Sequence[TableContents]) -> dict[str, list[ValidRow]]:
-    """Return the rows of the three splits, none of them empty, in the order of the files."""
-    split = options.resolved_split
-    rows = tables[0].valid
-    if split == "files":
-        return {name: table.valid for name, table in zip(SPLITS, tables, strict=True)}
-    if split == "column":
-        parts = {name: [row for row in rows if row.split == name] for name in SPLITS}
-        advice = f"mark rows for it in column {options.split_column!r}, or choose another split"
-    else:
-        if split == "random":
-            positions = random_split(
-                [row.canonical for row in rows], options.split_fractions, options.split_seed
-            )
-            advice = "give more molecules, or other --data.split_fractions"
-        else:
-            scaffolds = [row.scaffold or "" for row in rows]
-            positions = split_by_scaffold(scaffolds, options.split_fractions)
-            advice = (
-                f"the molecules have {len(set(scaffolds)):,} different scaffolds, which stay "
-                "together: try --data.split random, or other --data.split_fractions"
-            )
-        parts = {
-            name: [rows[at] for at in chosen]
-            for name, chosen in zip(SPLITS, positions, strict=True)
-        }
-    empty = [name for name in SPLITS if not parts[name]]
-    if empty:
-        sizes = ", ".join(f"{len(part):,} {name}" for name, part in parts.items())
-        what = f"the {split} split leaves no molecule for {' and '.join(empty)} ({sizes})"
-        invalid = tables[0].invalid
-        if invalid:
-            unusable = (
-                f"{len(invalid):,} of {len(invalid) + len(rows):,} rows cannot be used; the first, "
-                f"{invalid[0].place}: {invalid[0].reason}"
-            )
-            if len(invalid) > len(rows):  # then the split is not what is wrong
-                raise DataError(f"{options.path}: {unusable}; of the others {what}")
-            what = f"{what}, and {unusable}"
-        raise DataError(f"{options.path}: {what}; {advice}")
-    return parts
-
-
-def _task(options: TableOptions, names: tuple[str, ...], labels: dict[str, np.ndarray]) -> Task:
-    if options.units and len(options.units) != len(names):
-        raise ConfigError(
-            f"--data.units has {len(options.units)} units for {len(names)} target columns "
-            f"({', '.join(names)}): give one for each, '' where there is none"
-        )
-    units = options.units or ("",) * len(names)
-    kind: Kind
-    if options.kind == "auto":
-        present = [values[~np.isnan(values)] for values in labels.values()]
-        binary = all(bool(np.isin(values, (0, 1)).all()) for values in present)
-        kind = "binary" if binary else "regression"
-    else:
-        kind = options.kind
-    readable = tuple(_readable(name) for name in names)
-    return Task(kind, readable, units, metrics_of(kind)[0].name)
-
-
-def _readable(name: str) -> str:
-    """Return a column's name as text that can be shown; bytes that are no UTF-8 are Latin-1."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return name.encode("utf-8", "surrogateescape").decode("latin-1")
-    return name
 
 
 def _graphs(
@@ -248,15 +176,6 @@ def _report(
     task: Task,
     targets: tuple[TargetReport, ...],
 ) -> DataReport:
-    checked = {
-        name: CheckedSplit(
-            rows=[row.number for row in rows],
-            molecules=[row.canonical for row in rows],
-            scaffolds=_all_or_none([row.scaffold for row in rows]),
-            labels=labels[name],
-        )
-        for name, rows in parts.items()
-    }
     atoms = [row.atoms for rows in parts.values() for row in rows]
     words = {
         "random": f"random, seed {options.split_seed}",
@@ -265,7 +184,7 @@ def _report(
         "files": "separate files",
     }
     return DataReport(
-        name=_stem(options.path),
+        name=_stem(options.table),
         files=tuple(str(path) for path in options.paths),
         kind=task.kind,
         split=words[options.resolved_split],
@@ -275,13 +194,8 @@ def _report(
         },
         invalid=tuple(row for table in tables for row in table.invalid),
         targets=targets,
-        duplicates=find_duplicates(checked, task.kind),
-        leakage=find_leakage(checked),
+        duplicates=find_duplicates(parts, task.kind),
+        leakage=find_leakage(parts),
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
-        warnings=(*find_classes(labels, task), *find_warnings(targets, task.kind)),
+        warnings=find_warnings(targets, labels, task.kind),
     )
-
-
-def _all_or_none(scaffolds: list[str | None]) -> list[str] | None:
-    known = [scaffold for scaffold in scaffolds if scaffold is not None]
-    return known if len(known) == len(scaffolds) else None

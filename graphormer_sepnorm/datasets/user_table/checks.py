@@ -1,0 +1,233 @@
+"""What is looked for in a table: labels, duplicates, and what splits have in common."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphormer_sepnorm.datasets.user_table.rows import ValidRow
+from graphormer_sepnorm.metrics import Kind
+
+_BINS = 12
+_EXAMPLES = 10
+_SAME = 1e-6  # relative difference up to which two labels are the same
+
+
+@dataclass(frozen=True)
+class LabelSummary:
+    """The labels of one target in one split; the statistics are None where there is no label.
+
+    Attributes:
+        labels: How many there are.
+        missing: Molecules without one.
+        mean: Their mean; for 0 and 1 the share of 1.
+        std: Standard deviation (of the labels as a population).
+        min: The smallest.
+        max: The largest.
+        positives: How many are 1, in binary classification; else None.
+    """
+
+    labels: int
+    missing: int
+    mean: float | None
+    std: float | None
+    min: float | None
+    max: float | None
+    positives: int | None
+
+
+@dataclass(frozen=True)
+class TargetReport:
+    """The labels of one target.
+
+    Attributes:
+        name: Its name.
+        unit: Its unit; may be empty.
+        splits: By split.
+        edges: Edges of the histogram's bins over all splits, one more than bins.
+        counts: Labels in each bin.
+    """
+
+    name: str
+    unit: str
+    splits: dict[str, LabelSummary]
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SameMolecule:
+    """Rows that hold the same molecule.
+
+    Attributes:
+        smiles: Canonical SMILES.
+        rows: Split and row of each.
+        labels: Labels of each, one per target; None = missing.
+    """
+
+    smiles: str
+    rows: tuple[tuple[str, int], ...]
+    labels: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Molecules in more than one row.
+
+    Attributes:
+        molecules: How many there are.
+        rows: Rows they stand in.
+        conflicting: Those of them whose labels differ.
+        examples: Some of them, conflicting ones first.
+    """
+
+    molecules: int
+    rows: int
+    conflicting: int
+    examples: tuple[SameMolecule, ...]
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """What two splits have in common.
+
+    Attributes:
+        splits: Their names.
+        molecules: Molecules that stand in both.
+        scaffolds: Scaffolds, of molecules with rings, that stand in both; None where scaffolds
+            were not computed.
+        examples: Some of the molecules.
+    """
+
+    splits: tuple[str, str]
+    molecules: int
+    scaffolds: int | None
+    examples: tuple[str, ...]
+
+
+def report_target(
+    name: str, unit: str, labels: Mapping[str, np.ndarray], kind: Kind
+) -> TargetReport:
+    """Summarise the labels of a target, which are given by split, ``[n]``; nan = missing."""
+    everything = np.concatenate(list(labels.values()))
+    present = everything[~np.isnan(everything)]
+    edges = np.array([0.0, 0.5, 1.0]) if kind == "binary" else _round_edges(present)
+    counts, _ = np.histogram(present, edges)
+    splits = {split: _summary(values, kind) for split, values in labels.items()}
+    return TargetReport(name, unit, splits, tuple(edges.tolist()), tuple(counts.tolist()))
+
+
+def _summary(values: np.ndarray, kind: str) -> LabelSummary:
+    present = values[~np.isnan(values)]
+    if not len(present):
+        positives = 0 if kind == "binary" else None
+        return LabelSummary(0, len(values), None, None, None, None, positives)
+    return LabelSummary(
+        labels=len(present),
+        missing=len(values) - len(present),
+        mean=float(present.mean()),
+        std=float(present.std()),
+        min=float(present.min()),
+        max=float(present.max()),
+        positives=int(present.sum()) if kind == "binary" else None,
+    )
+
+
+def _round_edges(values: np.ndarray) -> np.ndarray:
+    """Return edges of at most about `_BINS` bins at round numbers that cover `values`."""
+    if not len(values):
+        return np.array([0.0, 1.0])
+    low, high = float(values.min()), float(values.max())
+    width = (high - low) / _BINS
+    if width <= max(abs(low), abs(high)) * 1e-12:  # one value
+        return np.array([low, math.nextafter(high, math.inf)])
+    power = 10.0 ** math.floor(math.log10(width))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= width)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    edges = np.arange(first, last + 1) * step
+    # Rounding may leave the extreme values just outside.
+    edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)
+    return edges
+
+
+def find_duplicates(parts: Mapping[str, Sequence[ValidRow]], kind: Kind) -> Duplicates:
+    """Find molecules that stand in more than one row, and those whose labels contradict."""
+    places: dict[str, list[tuple[str, ValidRow]]] = defaultdict(list)
+    for split, rows in parts.items():
+        for row in rows:
+            places[row.canonical].append((split, row))
+    repeated = {molecule: found for molecule, found in places.items() if len(found) > 1}
+    tolerance = _SAME if kind == "regression" else 0.0
+    conflicting, agreeing = [], []
+    for molecule, found in repeated.items():
+        labels = np.array([row.labels for _, row in found])
+        (conflicting if _differ(labels, tolerance) else agreeing).append(molecule)
+    examples = tuple(
+        SameMolecule(
+            molecule,
+            tuple((split, row.number) for split, row in repeated[molecule]),
+            tuple(
+                tuple(None if math.isnan(label) else label for label in row.labels)
+                for _, row in repeated[molecule]
+            ),
+        )
+        for molecule in (conflicting + agreeing)[:_EXAMPLES]
+    )
+    rows_taken = sum(map(len, repeated.values()))
+    return Duplicates(len(repeated), rows_taken, len(conflicting), examples)
+
+
+def _differ(labels: np.ndarray, tolerance: float) -> bool:
+    """Whether labels ``[rows, targets]`` of one molecule differ in a target; nan = missing."""
+    low, high = np.fmin.reduce(labels), np.fmax.reduce(labels)
+    return bool(np.any(high - low > tolerance * np.maximum(np.abs(low), np.abs(high))))
+
+
+def find_leakage(parts: Mapping[str, Sequence[ValidRow]]) -> tuple[Leakage, ...]:
+    """Find what each pair of splits has in common."""
+    molecules = {split: {row.canonical for row in rows} for split, rows in parts.items()}
+    scaffolds = {split: {row.scaffold for row in rows} for split, rows in parts.items()}
+    found = []
+    for pair in itertools.combinations(parts, 2):
+        both = sorted(set.intersection(*(molecules[split] for split in pair)))
+        ours, theirs = (scaffolds[split] for split in pair)
+        # Without a ring there is no scaffold to share.
+        shared = None if None in ours | theirs else len((ours & theirs) - {""})
+        found.append(Leakage(pair, len(both), shared, tuple(both[:_EXAMPLES])))
+    return tuple(found)
+
+
+def find_warnings(
+    targets: Sequence[TargetReport], labels: Mapping[str, np.ndarray], kind: Kind
+) -> tuple[str, ...]:
+    """Say which targets of a regression look like two classes, and which cannot be evaluated.
+
+    Args:
+        targets: Summaries of the targets.
+        labels: Of each split, ``[n, targets]``; nan = missing.
+        kind: What they are learned as.
+    """
+    warnings = []
+    everything = np.concatenate(list(labels.values()))
+    for target, values in zip(targets, everything.T, strict=True):
+        if kind == "regression" and set(values[~np.isnan(values)].tolist()) == {0.0, 1.0}:
+            warnings.append(
+                f"{target.name} has no labels but 0 and 1, which are learned as numbers here; as "
+                "two classes: -c table_classification, or --data.task binary"
+            )
+    for target in targets:
+        for split in ("validation", "test"):
+            summary = target.splits[split]
+            if not summary.labels:
+                warnings.append(f"{target.name} has no label in the {split} split")
+            elif kind == "binary" and summary.positives in (0, summary.labels):
+                only = 1 if summary.positives else 0
+                warnings.append(
+                    f"{target.name} is {only} throughout the {split} split: AUROC is undefined"
+                )
+    return tuple(warnings)

@@ -1,0 +1,112 @@
+"""Splits of a table's rows: by chance, by scaffold, by a column, by file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from graphormer_sepnorm.chem.scaffolds import split_by_scaffold
+from graphormer_sepnorm.datasets.splits import SPLITS
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
+from graphormer_sepnorm.datasets.user_table.rows import TableContents, ValidRow
+from graphormer_sepnorm.errors import DataError
+
+
+def split_rows(options: TableOptions, tables: Sequence[TableContents]) -> dict[str, list[ValidRow]]:
+    """Return the rows of the three splits, in the order of the files.
+
+    Args:
+        options: What the user says; it names the split.
+        tables: The table, or those of training, validation and test.
+
+    Raises:
+        DataError: A split is empty.
+    """
+    split = options.resolved_split
+    rows = tables[0].valid
+    if split == "files":
+        return {name: table.valid for name, table in zip(SPLITS, tables, strict=True)}
+    if split == "column":
+        parts = {name: [row for row in rows if row.split == name] for name in SPLITS}
+        advice = f"mark rows for it in column {options.split_column!r}, or choose another split"
+    else:
+        if split == "random":
+            positions = random_split(
+                [row.canonical for row in rows], options.split_fractions, options.split_seed
+            )
+            advice = "give more molecules, or other --data.split_fractions"
+        else:
+            scaffolds = [row.scaffold or "" for row in rows]
+            positions = split_by_scaffold(scaffolds, options.split_fractions)
+            advice = (
+                f"the molecules have {len(set(scaffolds)):,} different scaffolds, which stay "
+                "together: try --data.split random, or other --data.split_fractions"
+            )
+        parts = {
+            name: [rows[at] for at in chosen]
+            for name, chosen in zip(SPLITS, positions, strict=True)
+        }
+    if not all(parts.values()):
+        raise _empty_split(options, tables[0], parts, advice)
+    return parts
+
+
+def _empty_split(
+    options: TableOptions, table: TableContents, parts: dict[str, list[ValidRow]], advice: str
+) -> DataError:
+    empty = " and ".join(name for name, part in parts.items() if not part)
+    sizes = ", ".join(f"{len(part):,} {name}" for name, part in parts.items())
+    what = f"the {options.resolved_split} split leaves no molecule for {empty} ({sizes})"
+    valid, invalid = len(table.valid), len(table.invalid)
+    if not invalid:
+        return DataError(f"{options.table}: {what}; {advice}")
+    first = table.invalid[0]
+    unusable = (
+        f"{invalid:,} of {invalid + valid:,} rows cannot be used; the first, {first.place}: "
+        f"{first.reason}"
+    )
+    if invalid > valid:  # then the split is not what is wrong
+        return DataError(f"{options.table}: {unusable}; of the others {what}")
+    return DataError(f"{options.table}: {what}, and {unusable}; {advice}")
+
+
+def random_split(
+    molecules: Sequence[str], fractions: tuple[float, float, float], seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Split by chance, equal molecules together.
+
+    The molecules are ordered by a hash of seed and text and dealt out in this order, so which
+    molecule goes where does not depend on the order of the rows. Each boundary between two splits
+    is as close to its share as whole groups of equal molecules allow.
+
+    Args:
+        molecules: One canonical text per row.
+        fractions: Shares of training, validation and test split, which add up to 1.
+        seed: Another seed gives another split.
+
+    Returns:
+        Positions in `molecules`, three int64 arrays, each in rising order.
+    """
+    members: dict[str, list[int]] = defaultdict(list)
+    for position, molecule in enumerate(molecules):
+        members[molecule].append(position)
+    # Exact arithmetic: 0.7 + 0.1 as floating-point numbers times n falls short of an integer.
+    train, validation, _ = (Fraction(share).limit_denominator() for share in fractions)
+    ends = [train * len(molecules), (train + validation) * len(molecules)]
+    parts: tuple[list[int], list[int], list[int]] = ([], [], [])
+    dealt = 0
+    for molecule in sorted(members, key=lambda molecule: _place(molecule, seed)):
+        group = members[molecule]
+        middle = dealt + Fraction(len(group), 2)
+        parts[sum(middle > end for end in ends)].extend(group)
+        dealt += len(group)
+    first, second, third = (np.array(sorted(part), dtype=np.int64) for part in parts)
+    return first, second, third
+
+
+def _place(molecule: str, seed: int) -> bytes:
+    return hashlib.sha256(f"{seed} {molecule}".encode()).digest()
