@@ -53,8 +53,8 @@ def longest_basis_cycle(molecule: Chem.Mol) -> int:
     it of networkx; here started at the lowest atom number of each fragment, neighbours in rising
     order, so that it depends on nothing but these numbers.
     """
-    bonds = ((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds())
-    graph = networkx.Graph(sorted(map(sorted, bonds)))
+    bonds = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
+    graph = networkx.Graph(sorted((min(ends), max(ends)) for ends in bonds))
     cycles = (
         cycle
         for fragment in networkx.connected_components(graph)
