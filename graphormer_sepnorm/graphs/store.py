@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 STRUCTURE_VERSION = 5
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class GraphStore:
     """Flat arrays of many graphs, one after the other; memory-mapped when opened from disk.
 
