@@ -8,15 +8,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import importlib.metadata
 import json
+import os
+import platform
 import shlex
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.environments import HOME, python_of
-from benchmarks.machine import describe_machine
 from benchmarks.molecules import FEW, MANY, Molecules, find_molecules
 from benchmarks.processes import Command, SideFailed, SideProcess, Streamed, variables
 from benchmarks.report import lines_of
@@ -25,6 +28,7 @@ from benchmarks.rows import LONG, MATRIX_PRODUCT, ROWS, SUBSETS, Row, Side
 
 MAX_PATH_LENGTH = 5  # Hugging Face's default; the same for both sides
 BATCH_SIZE = 128
+PACKAGES = ("torch", "numpy", "rdkit", "torch-geometric", "lightning")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -35,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
     molecules = find_molecules()
     result: dict[str, Any] = {
         "command": _command(sys.argv[1:] if arguments is None else arguments),
-        "machine": describe_machine(),
+        "machine": _machine(),
         "molecules": molecules.source,
         "rows": [],
     }
@@ -142,6 +146,28 @@ def _command(arguments: list[str]) -> str:
     for place in ("--output", "--data-root"):
         parser.add_argument(place)
     return shlex.join(["python", "-m", "benchmarks.bench", *parser.parse_known_args(arguments)[1]])
+
+
+def _machine() -> dict[str, str]:
+    """Return processor, cores, system, versions and the date, in words."""
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "processor": _processor(),
+        "cores": str(
+            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        ),
+        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "packages": versions,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if "model name" in line), "")
 
 
 def _chosen(row: Row, options: argparse.Namespace) -> Row:

@@ -31,404 +31,228 @@ import sys
 import tempfile
 import time
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import yaml
-from lightning.pytorch import Callback, Trainer
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from benchmarks.gpu_measures import Clock, Traffic, kernels, seconds_per_call
+from benchmarks.gpu_steps import QUICK_MODEL, Trained, fitted
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.captured.engine import CapturedTraining
-from graphormer_sepnorm.training.captured.recording import CapturedSteps, TrainingStep
-from graphormer_sepnorm.training.module import GraphormerModule
 
-PARTS = ("agreement", "ceilings", "trainer", "step", "together", "fit", "sharing")
 CHECK = ("agreement", "step", "fit", "together")
 ENGINES = ("eager", "captured", "compiled")
 ROOT = Path(__file__).resolve().parents[1]
 DEAREST = 12
-QUICK_MODEL: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "ffn_width": 16}
+# The tests that need a GPU.
+AGREEMENT = ("training/test_on_gpu.py", "model/test_gpu_attention.py", "model/test_gpu_norm.py")
+_CAUGHT: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+
+Result = dict[str, Any]
+# A part names its measurements and says how each is taken; those that are there are not.
+Part = Iterator[tuple[str, Callable[[], Result]]]
 
 
-def synchronise(device: torch.device) -> None:
-    """Wait until the device has done what it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def agreement(options: argparse.Namespace) -> Part:
+    """Run the tests that need a GPU, but those that compile for minutes."""
+    yield "agreement", tests_that_pass
 
 
-def seconds_per_call(call: Callable[[], Any], device: torch.device, least: float) -> float:
-    """Mean time of a call, over at least so many seconds, after warming up."""
-    for _ in range(3):
-        call()
-    synchronise(device)
-    calls, began = 0, time.perf_counter()
-    while time.perf_counter() - began < least:
-        for _ in range(10):
-            call()
-        synchronise(device)
-        calls += 10
-    return (time.perf_counter() - began) / calls
+def tests_that_pass() -> Result:
+    """Return what pytest says of them."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
+    made = subprocess.run([*command, *(f"tests/{file}" for file in AGREEMENT)], cwd=ROOT, **_CAUGHT)
+    lines = made.stdout.strip().splitlines()
+    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    return {"status": made.returncode, "said": lines[-1:], "failed": failed}
 
 
-def ceilings(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
+def ceilings(options: argparse.Namespace) -> Part:
     """Matrix products in each precision, and a copy within the device's memory."""
-    device, size = options.device, 256 if options.quick else 8192
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-        left, right = torch.randn(2, size, size, device=device, dtype=dtype)
-        taken = seconds_per_call(lambda a=left, b=right: a @ b, device, options.seconds)
-        yield f"ceilings/matmul {name}", {"flop_per_s": 2 * size**3 / taken}
-    source = torch.empty(size * size * 4, device=device)
+        yield f"ceilings/matmul {name}", functools.partial(matrix_product, options, dtype)
+    yield "ceilings/copy", functools.partial(copy, options)
+
+
+def matrix_product(options: argparse.Namespace, dtype: torch.dtype) -> Result:
+    """Return its rate."""
+    size = 256 if options.quick else 8192
+    left, right = torch.randn(2, size, size, device=options.device, dtype=dtype)
+    taken = seconds_per_call(lambda: left @ right, options.device, options.seconds)
+    return {"flop_per_s": 2 * size**3 / taken}
+
+
+def copy(options: argparse.Namespace) -> Result:
+    """Return its rate."""
+    size = 256 if options.quick else 8192
+    source = torch.empty(size * size * 4, device=options.device)
     target = torch.empty_like(source)
-    taken = seconds_per_call(lambda: target.copy_(source), device, options.seconds)
-    yield "ceilings/copy", {"bytes_per_s": 2 * source.nbytes / taken}
+    taken = seconds_per_call(lambda: target.copy_(source), options.device, options.seconds)
+    return {"bytes_per_s": 2 * source.nbytes / taken}
 
 
-class Clock(Callback):
-    """Times the steps of a training after its first ones, then stops it."""
-
-    def __init__(self, skip: int, seconds: float) -> None:
-        self._skip, self._seconds = skip, seconds
-        self._began = 0.0
-        self._first = 0
-        self.result: dict[str, float] = {}
-
-    def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
-        """Look at the clock after a turn of the loop."""
-        if trainer.global_step < self._skip:
-            return
-        now = time.perf_counter()
-        if not self._began:
-            synchronise(module.device)
-            self._first, self._began = trainer.global_step, time.perf_counter()
-        elif now - self._began > self._seconds:
-            synchronise(module.device)
-            steps = trainer.global_step - self._first
-            self.result = {
-                "steps": steps,
-                "steps_per_s": steps / (time.perf_counter() - self._began),
-            }
-            trainer.should_stop = True
-
-
-def fitted(
-    options: argparse.Namespace, batch_size: int, *callbacks: Callback, **trainer: Any
-) -> tuple[GraphormerModule, MoleculeDataModule, Trainer]:
-    """Train the model of the configuration, or slim Graphormer, on the data set of the options."""
-    own = {**options.configured.get("model", {}), **(QUICK_MODEL if options.quick else {})}
-    module = GraphormerModule(**{**own, "precise_bn_graphs": 0})
-    data = MoleculeDataModule(
-        dataset=options.dataset,
-        root=options.root,
-        batch_size=batch_size,
-        attention_blocks=4,
-        max_path_length=module.hparams["max_path_length"],
-    )
-    made = Trainer(
-        accelerator="gpu" if options.device.type == "cuda" else "cpu",
-        devices=1,
-        precision=options.precision,
-        gradient_clip_val=options.clip,
-        callbacks=list(callbacks),
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-        **{"max_steps": 10**9, "max_epochs": -1, **trainer},
-    )
-    made.fit(module, data)
-    return module, data, made
-
-
-def trainer(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
+def trainer(options: argparse.Namespace) -> Part:
     """Steps per second of whole trainings; eager with its batches made in this process."""
     for batch_size in options.batch_sizes:
         for engine in options.engines:
             name = f"trainer/{engine} batch {batch_size}"
-            if name in options.done:
-                continue
-            clock = Clock(20, options.seconds)
-            captured = CapturedTraining(engine == "compiled", on_cpu=options.device.type == "cpu")
-            fitted(options, batch_size, *([] if engine == "eager" else [captured]), clock)
-            misfits = {} if engine == "eager" else {"misfits": captured.misfits}
-            yield name, {**clock.result, **misfits}
+            yield name, functools.partial(timed_training, options, engine, batch_size)
 
 
-class Traffic(TorchDispatchMode):
-    """Adds up the bytes that operators read and write, were nothing of it in a cache."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bytes = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operator and add its tensors; one that returns a view moves nothing."""
-        result = func(*args, **(kwargs or {}))
-        if not func.is_view:
-            tensors = tree_leaves((args, kwargs, result))
-            self.bytes += sum(part.nbytes for part in tensors if isinstance(part, torch.Tensor))
-        return result
+def timed_training(options: argparse.Namespace, engine: str, batch_size: int) -> Result:
+    """Train as long as is asked for."""
+    clock = Clock(20, options.seconds)
+    if engine == "eager":
+        fitted(options, batch_size, clock)
+        return clock.result
+    captured = CapturedTraining(engine == "compiled", on_cpu=options.device.type == "cpu")
+    fitted(options, batch_size, captured, clock)
+    return {**clock.result, "misfits": captured.misfits}
 
 
-def step(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+def step(options: argparse.Namespace) -> Part:
     """One step by itself: without loop, loader and schedule."""
     for batch_size in options.batch_sizes:
-        names = {engine: f"step/{engine} batch {batch_size}" for engine in options.engines}
-        if all(name in options.done for name in names.values()):
-            continue
-        capturing = CapturedTraining(on_cpu=True, steps_per_launch=1)
-        module, data, made = fitted(options, batch_size, capturing, max_steps=1)
-        module.to(options.device).train()
-        resident = ResidentGraphs(data.store, module.vocabulary, options.device)
-        for engine, name in names.items():
-            if name not in options.done:
-                taken = step_of(module, resident, made, engine, options)
-                yield name, one_step(taken, engine, data, batch_size, options)
+        trained = functools.cache(functools.partial(Trained, options, batch_size))
+        for engine in options.engines:
+            name = f"step/{engine} batch {batch_size}"
+            yield name, functools.partial(one_step, options, trained, engine)
 
 
-def step_of(
-    module: GraphormerModule,
-    resident: ResidentGraphs,
-    made: Trainer,
-    engine: str,
-    options: argparse.Namespace,
-) -> TrainingStep:
-    """Return the step of a module that was trained before."""
-    return TrainingStep(
-        module,
-        optimizer_for(module, options.device),
-        resident,
-        functools.partial(clip, options.clip),
-        made.precision_plugin.forward_context,
-        ([], []),
-        engine == "compiled",
-    )
-
-
-def together(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
-    """Steps of several models, of the first batch size, as `compare --seeds-together` takes them.
-
-    On a CPU, where nothing is recorded, one after the other.
-    """
-    counts, batch_size = (1, 2) if options.quick else (1, 2, 4, 8), options.batch_sizes[0]
-    engines = [engine for engine in options.engines if engine != "eager"]
-    names = {(e, n): f"together/{n} x {e} batch {batch_size}" for e in engines for n in counts}
-    if all(name in options.done for name in names.values()):
-        return
-    capturing = {"on_cpu": True, "steps_per_launch": 1}
-    trained = [
-        fitted(options, batch_size, CapturedTraining(**capturing), max_steps=1)
-        for _ in range(max(counts))
-    ]
-    for module, _, _ in trained:
-        module.to(options.device).train()
-    module, data, _ = trained[0]
-    resident = ResidentGraphs(data.store, module.vocabulary, options.device)
-    for (engine, count), name in names.items():
-        if name in options.done:
-            continue
-        steps = [step_of(own, resident, made, engine, options) for own, _, made in trained[:count]]
-        inputs, shape = same_batch(steps[0], data, batch_size, options.device)
-        call: Callable[[], Any]
-        if options.device.type == "cuda":
-            pool = torch.cuda.graph_pool_handle()
-            recorded = CapturedSteps(steps, [inputs] * count, shape, pool)
-            call = functools.partial(recorded, [inputs] * count, range(count))
-        else:
-            call = functools.partial(one_after_the_other, steps, inputs, shape)
-        each = count / seconds_per_call(call, options.device, options.seconds)
-        alone = options.done.get(names[engine, 1], {}).get("steps_per_s", each)
-        yield name, {"steps_per_s": each, "times_one_alone": each / alone}
-
-
-def one_after_the_other(
-    steps: Sequence[TrainingStep], inputs: tuple[torch.Tensor, torch.Tensor], shape: BatchShape
-) -> None:
-    """Take a step of each model."""
-    for taken in steps:
-        taken(*inputs, shape)
-
-
-def optimizer_for(module: GraphormerModule, device: torch.device) -> torch.optim.Optimizer:
-    """Return a new optimiser of a module that was trained before.
-
-    What captures steps has made the module an ordinary one again when that training ended; on a
-    GPU this optimiser is to be captured.
-    """
-    module.capturable = device.type == "cuda"
-    return module.configure_optimizers()[0][0]
-
-
-def clip(most: float, optimizer: torch.optim.Optimizer) -> None:
-    """Clip the gradients as the configuration does."""
-    parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
-    torch.nn.utils.clip_grad_norm_(parameters, most)
-
-
-def one_step(
-    taken: TrainingStep,
-    engine: str,
-    data: MoleculeDataModule,
-    batch_size: int,
-    options: argparse.Namespace,
-) -> dict[str, Any]:
+def one_step(options: argparse.Namespace, trained: Callable[[], Trained], engine: str) -> Result:
     """Measure a step on the same batch again and again."""
-    device = options.device
-    inputs, shape = same_batch(taken, data, batch_size, device)
-
-    def call() -> Any:
-        return taken(*inputs, shape)
-
+    ready, device = trained(), options.device
+    [taken] = ready.steps(engine, 1)
+    call: Callable[[], Any]
     counted: dict[str, float] = {}
     if engine == "eager":
+        call = functools.partial(taken, *ready.inputs(taken), ready.shape)
         call()
         with FlopCounterMode(display=False) as flop:
             call()
         with Traffic() as traffic:
             call()
         counted = {"flop": flop.get_total_flops(), "bytes": traffic.bytes}
-    elif device.type == "cuda":
-        captured = CapturedSteps([taken], [inputs], shape, torch.cuda.graph_pool_handle())
-        call = functools.partial(captured, [inputs], [0])
+    else:
+        call = ready.recorded([taken])
     per_step = seconds_per_call(call, device, options.seconds)
-    rates = {f"{what}_per_s": number / per_step for what, number in counted.items()}
     times, calls = kernels(call, device)
-    dearest = {
-        f"{calls[kernel]} x {kernel}": round(taken, 1)
-        for kernel, taken in times.most_common(DEAREST)
-    }
     return {
         "steps_per_s": 1 / per_step,
         "kernels": calls.total(),
         "busy_us": times.total(),
         **counted,
-        **rates,
-        "dearest_us": dearest,
+        **{f"{what}_per_s": number / per_step for what, number in counted.items()},
+        "dearest_us": {
+            f"{calls[kernel]} x {kernel}": round(taken, 1)
+            for kernel, taken in times.most_common(DEAREST)
+        },
     }
 
 
-def same_batch(
-    taken: TrainingStep, data: MoleculeDataModule, batch_size: int, device: torch.device
-) -> tuple[tuple[torch.Tensor, torch.Tensor], BatchShape]:
-    """Return what a step is given, random training graphs, and a shape that holds them."""
-    train = data.indices("train")
-    shape = plan_shape(data.store.num_atoms(train), batch_size)
-    chosen = np.random.default_rng(0).choice(train, batch_size, replace=False)
-    if not shape.holds(data.store.num_atoms(chosen)):
-        shape = BatchShape.of(data.store.num_atoms(chosen))
-    rates = [1e-5] * len(taken.optimizer.param_groups)
-    numbers = torch.tensor([batch_size, 0.0, *rates], device=device)
-    return (torch.tensor(chosen, device=device), numbers), shape
+def together(options: argparse.Namespace) -> Part:
+    """Steps of several models, of the first batch size, as `compare --seeds-together` takes them.
+
+    On a CPU, where nothing is recorded, one after the other.
+    """
+    counts, batch_size = (1, 2) if options.quick else (1, 2, 4, 8), options.batch_sizes[0]
+    trained = functools.cache(functools.partial(Trained, options, batch_size, max(counts)))
+    for engine in options.engines:
+        if engine != "eager":
+            names = {count: f"together/{count} x {engine} batch {batch_size}" for count in counts}
+            for count, name in names.items():
+                measure = functools.partial(several_steps, options, trained, engine, count)
+                yield name, functools.partial(measure, names[1])
 
 
-def kernels(call: Callable[[], Any], device: torch.device) -> tuple[Counter[str], Counter[str]]:
-    """Kernels and copies that a call starts on a GPU, operators on a CPU: µs and calls of each."""
-    kind = device.type.upper()
-    activity = getattr(torch.profiler.ProfilerActivity, kind)
-    call()
-    synchronise(device)
-    with torch.profiler.profile(activities=[activity]) as profile:
-        call()
-        synchronise(device)
-    times: Counter[str] = Counter()
-    calls: Counter[str] = Counter()
-    for event in profile.events() or []:
-        if event.device_type.name == kind:
-            own = event.device_time_total if kind == "CUDA" else event.self_cpu_time_total
-            times[event.name[:100]] += own
-            calls[event.name[:100]] += 1
-    return times, calls
+def several_steps(
+    options: argparse.Namespace,
+    trained: Callable[[], Trained],
+    engine: str,
+    count: int,
+    name_of_one: str,
+) -> Result:
+    """Measure the steps of so many models at once, beside those of one."""
+    ready = trained()
+    call = ready.recorded(ready.steps(engine, count))
+    each = count / seconds_per_call(call, options.device, options.seconds)
+    alone = options.done.get(name_of_one, {}).get("steps_per_s", each)
+    return {"steps_per_s": each, "times_one_alone": each / alone}
 
 
-def agreement(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Run the tests that need a GPU, but those that compile for minutes."""
-    if "agreement" in options.done:
-        return
-    kernels = ("attention", "norm")
-    files = [
-        "tests/training/test_on_gpu.py",
-        *(f"tests/model/test_fused_{name}.py" for name in kernels),
-    ]
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
-    made = subprocess.run([*command, *files], cwd=ROOT, **_CAUGHT)
-    lines = made.stdout.strip().splitlines()
-    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-    yield "agreement", {"status": made.returncode, "said": lines[-1:], "failed": failed}
-
-
-_CAUGHT: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-
-
-def fit(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+def fit(options: argparse.Namespace) -> Part:
     """Train and test as a user does; a failure is told by the last lines that were printed."""
     engine, batch_size = options.engines[0], options.batch_sizes[0]
-    name = f"fit/{engine} batch {batch_size}"
-    if name in options.done:
-        return
+    yield f"fit/{engine} batch {batch_size}", functools.partial(short_fit, options)
+
+
+def short_fit(options: argparse.Namespace) -> Result:
+    """Return the summary of a `train.py fit`, its time and its status."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         settings: dict[str, Any] = {
             **{f"model.{name}": value for name, value in QUICK_MODEL.items() if options.quick},
             "data.dataset": options.dataset,
             "data.root": Path(options.root).resolve(),
-            "data.batch_size": batch_size,
+            "data.batch_size": options.batch_sizes[0],
             "trainer.max_epochs": options.epochs,
             "trainer.check_val_every_n_epoch": options.epochs,
             "trainer.precision": options.precision,
             "trainer.accelerator": "gpu" if options.device.type == "cuda" else "cpu",
-            "engine": engine,
+            "engine": options.engines[0],
             "output": run,
         }
         command = [sys.executable, "train.py", "fit", "-c", options.config or "zinc_subset"]
-        for option, value in settings.items():
-            command += [f"--{option}", str(value)]
         began = time.perf_counter()
-        made = subprocess.run(command, cwd=ROOT, **_CAUGHT)
-        found: dict[str, Any] = {"status": made.returncode, "s": time.perf_counter() - began}
+        made = subprocess.run([*command, *words(settings)], cwd=ROOT, **_CAUGHT)
+        found: Result = {"status": made.returncode, "s": time.perf_counter() - began}
         if (run / "summary.json").is_file():
             summary = json.loads((run / "summary.json").read_text())
             found |= {key: one for key, one in summary.items() if isinstance(one, int | float)}
         if made.returncode:
             found["said"] = made.stdout.strip().splitlines()[-5:]
-    yield name, found
+    return found
 
 
-def sharing(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
+def sharing(options: argparse.Namespace) -> Part:
     """Several trainings at once: the last engine, the first batch size, each in a process."""
     for processes in (1, 2) if options.quick else (1, 2, 4, 8):
         name = f"sharing/{processes} x {options.engines[-1]} batch {options.batch_sizes[0]}"
-        if name in options.done:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            files = [Path(folder) / f"{number}.json" for number in range(processes)]
-            command = [sys.executable, "-m", "benchmarks.gpu", "--parts", "trainer"]
-            for option in ("dataset", "root", "precision", "seconds", "config"):
-                if getattr(options, option) is None:
-                    continue
-                command += [f"--{option}", str(getattr(options, option))]
-            command += ["--device", options.device.type, "--engines", options.engines[-1]]
-            command += ["--batch_sizes", str(options.batch_sizes[0])]
-            command += ["--quick"] if options.quick else []
-            running = [subprocess.Popen([*command, "--output", str(file)]) for file in files]
-            failed = [one.wait() for one in running]
-            if any(failed):
-                yield name, {"failed": len([status for status in failed if status])}
-                continue
-            found = [json.loads(file.read_text())["results"] for file in files]
-        rates = [next(iter(result.values()))["steps_per_s"] for result in found]
-        yield name, {"steps_per_s": sum(rates), "slowest": min(rates), "fastest": max(rates)}
+        yield name, functools.partial(several_trainings, options, processes)
+
+
+def several_trainings(options: argparse.Namespace, processes: int) -> Result:
+    """Run this command so many times, for the trainer alone."""
+    kept = ("dataset", "root", "precision", "seconds", "config")
+    settings = {name: getattr(options, name) for name in kept if getattr(options, name) is not None}
+    settings |= {"parts": "trainer", "device": options.device.type}
+    settings |= {"engines": options.engines[-1], "batch_sizes": options.batch_sizes[0]}
+    command = [sys.executable, "-m", "benchmarks.gpu", *words(settings)]
+    command += ["--quick"] if options.quick else []
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / f"{number}.json" for number in range(processes)]
+        running = [subprocess.Popen([*command, "--output", str(file)]) for file in files]
+        failed = [status for status in [one.wait() for one in running] if status]
+        if failed:
+            return {"failed": len(failed)}
+        found = [json.loads(file.read_text())["results"] for file in files]
+    rates = [next(iter(result.values()))["steps_per_s"] for result in found]
+    return {"steps_per_s": sum(rates), "slowest": min(rates), "fastest": max(rates)}
+
+
+def words(settings: dict[str, Any]) -> list[str]:
+    """Return settings as options of a command."""
+    return [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Part]] = {
+    part.__name__: part for part in (agreement, ceilings, trainer, step, together, fit, sharing)
+}
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
@@ -455,7 +279,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     options.dataset = options.dataset or options.configured.get("data", {}).get("dataset", "sample")
     # A short check tries what is new first.
     options.engines = options.engines or (ENGINES[1:] + ENGINES[:1] if options.check else ENGINES)
-    options.parts = options.parts or (CHECK if options.check else PARTS[1:])
+    options.parts = options.parts or (CHECK if options.check else tuple(PARTS)[1:])
     return options
 
 
@@ -485,22 +309,13 @@ def main(arguments: list[str] | None = None) -> int:
         "config": options.config,
     }
     options.done = record["results"]
-    measure: dict[str, Callable[..., Iterator[tuple[str, dict[str, Any]]]]] = {
-        "agreement": agreement,
-        "ceilings": ceilings,
-        "trainer": trainer,
-        "step": step,
-        "together": together,
-        "fit": fit,
-        "sharing": sharing,
-    }
     for part in options.parts:
-        if part == "ceilings" and "ceilings/copy" in options.done:
-            continue
-        for name, values in measure[part](options):
-            options.done[name] = values
+        for name, measure in PARTS[part](options):
+            if name in options.done:
+                continue
+            options.done[name] = measure()
             options.output.write_text(json.dumps(record, indent=1) + "\n")
-            print(shown(name, values), flush=True)
+            print(shown(name, options.done[name]), flush=True)
     return int(any(values.get("status") for values in options.done.values()))
 
 

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from reference.processes import REPOSITORY, run_python
 
 from graphormer_sepnorm.resources import sample_path
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 EXAMPLES = REPOSITORY / "examples"
 
 
-def run(folder: Path, name: str, *arguments: str) -> str:
-    """Run an example in a folder of its own; return what it prints."""
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *arguments],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+def run(folder: Path, name: str, *arguments: str) -> list[str]:
+    """Run an example in a folder of its own; return the lines that it prints."""
+    done = run_python(EXAMPLES / name, *arguments, cwd=folder)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.splitlines()
 
 
 def test_every_example_is_tried() -> None:
@@ -42,7 +31,7 @@ def test_every_example_is_tried() -> None:
 def test_predict_and_train(tmp_path: Path) -> None:
     lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()[:301]
     (tmp_path / "table.csv").write_text("\n".join(lines))
-    said = run(tmp_path, "predict_and_train.py", "table.csv").splitlines()
+    said = run(tmp_path, "predict_and_train.py", "table.csv")
     bundled, trained = said.index("esol, a bundled model:"), len(said) - 3
     assert re.fullmatch(r"  CCO +logSolubility -?\d+\.\d\d", said[bundled + 1])
     assert re.match(r"  C1CC +.*unclosed ring", said[bundled + 3])  # why there is no value
@@ -53,7 +42,7 @@ def test_predict_and_train(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_norms_in_torch(tmp_path: Path) -> None:
-    said = run(tmp_path, "norms_in_torch.py").splitlines()
+    said = run(tmp_path, "norms_in_torch.py")
     errors = {line.split()[0]: [float(value) for value in line.split()[1:]] for line in said[:2]}
     assert errors.keys() == {"LayerNorm", "SepNorm"}
     differences = [b - a for a, b in zip(*errors.values(), strict=True)]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from reference.processes import REPOSITORY, run_python
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 TEXT = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
 # File to be changed, and the lines of the change, each behind a space, a plus or a minus.
 RECIPES = re.findall(r"^```diff\n# (\S+)\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
@@ -53,15 +50,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--model.layers 2 --model.width 16 --model.heads 2 --model.ffn_width 16 "
         "--model.warmup_steps 1 --trainer.max_epochs 2 --metric medae --output run"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit", *options.split()],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = ["-m", "graphormer_sepnorm.cli.train", "fit", *options.split()]
+    done = run_python(*command, cwd=folder, package=folder)
     assert done.returncode == 0, done.stderr
     return folder / "run"
 

@@ -19,7 +19,7 @@ from graphormer_sepnorm import Predictor
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
-from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
@@ -34,7 +34,9 @@ from graphormer_sepnorm.training.optimizer import make_optimizer
 FEATURISER = "molecule-1"
 RECIPE = "zinc_subset_best"
 ATTENTION_BLOCKS = 4  # as configs/zinc.yaml
-REPOSITORY = Path(__file__).resolve().parents[2]
+PREDICT = [sys.executable, str(Path(__file__).resolve().parents[2] / "predict.py")]
+
+Maker = Callable[[Options, GraphVocabulary, int], Graphormer]
 
 
 def slim(
@@ -109,9 +111,7 @@ def _recipe_options() -> dict[str, Any]:
     return yaml.safe_load(config_path(RECIPE).read_text())["model"]
 
 
-def _network(
-    options: Options, make: Callable[[Options, GraphVocabulary, int], Graphormer]
-) -> tuple[Graphormer, list[GraphBatch], int]:
+def _network(options: Options, make: Maker) -> tuple[Graphormer, list[GraphBatch], int]:
     graphs = [MolecularGraph(*simple_graph(text)) for text in read_smiles(options)]
     store = GraphStore.from_graphs(graphs, options["max_path_length"])
     vocabulary = GraphVocabulary.fit(store, np.arange(len(graphs)))
@@ -123,70 +123,69 @@ def _network(
 
 def train(options: Options) -> Work:
     """Training steps on random batches."""
-    model, batches, molecules = _network(options, slim)
-    optimizer = make_optimizer(model, 2e-4, 0.01, (0.9, 0.999), 1e-8)
-    with switched_off():  # operations are counted: those of the compiled functions nobody sees
-        return training(model, optimizer, model, batches, molecules)
+    return _train(
+        options, slim, learning_rate=2e-4, weight_decay=0.01, betas=(0.9, 0.999), eps=1e-8
+    )
 
 
 def train_recipe(options: Options) -> Work:
     """The same with the network and the optimiser of a configuration."""
-    model, batches, molecules = _network(options, recipe)
-    chosen = _recipe_options()
-    optimizer = make_optimizer(
-        model,
-        chosen["learning_rate"],
-        chosen["weight_decay"],
-        tuple(chosen["betas"]),
-        chosen["eps"],
-        name=chosen["optimizer"],
-    )
+    given = _recipe_options()
+    chosen = {name: given[name] for name in ("learning_rate", "weight_decay", "eps")}
+    return _train(options, recipe, **chosen, betas=tuple(given["betas"]), name=given["optimizer"])
+
+
+def _train(options: Options, make: Maker, **of_optimizer: Any) -> Work:
+    model, batches, molecules = _network(options, make)
+    optimizer = make_optimizer(model, **of_optimizer)
     with switched_off():  # operations are counted: those of the compiled functions nobody sees
         return training(model, optimizer, model, batches, molecules)
 
 
 def forward(options: Options) -> Work:
     """Forward passes over the same batches."""
-    model, batches, molecules = _network(options, slim)
-    with switched_off():  # operations are counted: those of the compiled functions nobody sees
-        return prediction(model, model, batches, molecules)
+    return _forward(options, slim)
 
 
 def forward_recipe(options: Options) -> Work:
     """The same with the network of a configuration."""
-    model, batches, molecules = _network(options, recipe)
+    return _forward(options, recipe)
+
+
+def _forward(options: Options, make: Maker) -> Work:
+    model, batches, molecules = _network(options, make)
     with switched_off():  # operations are counted: those of the compiled functions nobody sees
         return prediction(model, model, batches, molecules)
 
 
 def predict(options: Options) -> Work:
     """``predict.py``: CSV in, CSV out; with an untrained slim model unless one is named."""
-    scratch = Path(options["scratch"])
-    model = options.get("model")
-    if model is None:
-        model = scratch / "slim.ckpt"
-        torch.save(slim_checkpoint(options), model)
-    table = ["-i", options["table"], "-o", str(scratch / "ours.csv")]
-    command = [str(REPOSITORY / "predict.py"), str(model), *table, "--overwrite", "--quiet"]
-    return Work(command=[sys.executable, *command], facts={"molecules": len(read_smiles(options))})
+    output = Path(options["scratch"]) / "ours.csv"
+    return _predict(options, len(read_smiles(options)), "-o", str(output), "--overwrite")
 
 
 def stream(options: Options) -> Work:
     """``predict.py`` that writes to standard output, for a table of many rows."""
-    checkpoint = Path(options["scratch"]) / "slim.ckpt"
-    torch.save(slim_checkpoint(options), checkpoint)
-    command = [str(REPOSITORY / "predict.py"), str(checkpoint), "-i", options["table"], "--quiet"]
-    return Work(command=[sys.executable, *command], facts={"molecules": options["rows"]})
+    return _predict(options, options["rows"])
+
+
+def _predict(options: Options, molecules: int, *words: str) -> Work:
+    model = options.get("model")
+    if model is None:
+        model = str(Path(options["scratch"]) / "slim.ckpt")
+        torch.save(slim_checkpoint(options), model)
+    command = [*PREDICT, model, "-i", options["table"], *words, "--quiet"]
+    return Work(command=command, facts={"molecules": molecules})
 
 
 def show_help(options: Options) -> Work:
     """``predict.py --help``."""
-    return Work(command=[sys.executable, str(REPOSITORY / "predict.py"), "--help"])
+    return Work(command=[*PREDICT, "--help"])
 
 
 def first_prediction(options: Options) -> Work:
     """``predict.py`` for one molecule, with the model of the package."""
-    return Work(command=[sys.executable, str(REPOSITORY / "predict.py"), "esol", "CCO"])
+    return Work(command=[*PREDICT, "esol", "CCO"])
 
 
 if __name__ == "__main__":

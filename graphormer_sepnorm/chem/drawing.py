@@ -29,15 +29,8 @@ def molecules_png(
 
     Returns:
         A PNG file.
-
-    Raises:
-        ValueError: There are not as many legends as molecules.
     """
-    molecules, texts = [], []
-    for text, legend in zip(smiles, legends, strict=True):
-        molecule = parse_smiles(text).molecule
-        molecules.append(molecule or _note())
-        texts.append(legend)
+    molecules = [parse_smiles(text).molecule or _note() for text in smiles]
     width, height = cell
     columns = min(columns, len(molecules))
     rows = -(-len(molecules) // columns)
@@ -48,7 +41,7 @@ def molecules_png(
     options.padding = 0.03
     # A molecule of five atoms would else be drawn with bonds as long as words.
     options.fixedBondLength = 20
-    canvas.DrawMolecules(molecules, legends=texts)
+    canvas.DrawMolecules(molecules, legends=list(legends))
     canvas.FinishDrawing()
     return canvas.GetDrawingText()
 

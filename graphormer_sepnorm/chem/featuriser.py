@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from rdkit import Chem
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 
 OTHER = "other"
 

@@ -17,13 +17,12 @@ from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
 from graphormer_sepnorm.chem.molecules import parse_canonical
 from graphormer_sepnorm.chem.packing import (
     CodesByRecord,
-    both_directions,
+    graph_by_objects,
     pack_molecules,
     pack_records,
 )
 from graphormer_sepnorm.chem.records import Records, read_records
-from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 
 ATOM_TABLES = (
     CodeTable("atomic number", (*range(1, 119), OTHER)),
@@ -116,18 +115,9 @@ def _by_records(molecules: list[Chem.Mol], records: list[Records]) -> PackedGrap
 
 
 def _by_objects(molecule: Chem.Mol) -> MolecularGraph:
-    """Return the same graph by asking RDKit's objects about everything; for all molecules."""
-    atoms = [molecule.GetAtomWithIdx(number) for number in range(molecule.GetNumAtoms())]
-    bonds = [molecule.GetBondWithIdx(number) for number in range(molecule.GetNumBonds())]
-    atom_codes = np.array([_atom_row(atom) for atom in atoms], dtype=np.int64)
-    _make_chirality_canonical(molecule, atom_codes)
-    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
-    bond_codes = np.array([_bond_row(bond) for bond in bonds], dtype=np.int64)
-    return MolecularGraph(
-        atom_codes,
-        edge_index=both_directions(np.array(ends, dtype=np.int64).reshape(-1, 2)),
-        bond_codes=bond_codes.reshape(-1, len(BOND_TABLES)).repeat(2, axis=0),
-    )
+    graph = graph_by_objects(molecule, _atom_row, _bond_row, len(BOND_TABLES))
+    _make_chirality_canonical(molecule, graph.atom_codes)
+    return graph
 
 
 def _atom_row(atom: Chem.Atom) -> list[int]:

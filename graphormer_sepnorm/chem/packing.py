@@ -10,8 +10,7 @@ import numpy as np
 from rdkit import Chem
 
 from graphormer_sepnorm.chem.records import Records
-from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 
 
 class CodesByRecord:
@@ -108,6 +107,30 @@ def pack_records(
         bond_codes=bond_codes(molecules, [one.bonds for one in records]).repeat(2, axis=0),
         targets=np.empty((len(records), 0), dtype=np.float32),
         weights=np.ones(len(records), dtype=np.float32),
+    )
+
+
+def graph_by_objects(
+    molecule: Chem.Mol,
+    atom_row: Callable[[Chem.Atom], list[int]],
+    bond_row: Callable[[Chem.Bond], list[int]],
+    bond_columns: int,
+) -> MolecularGraph:
+    """Return the graph of any molecule by asking RDKit's objects about everything.
+
+    Args:
+        molecule: What it is made of.
+        atom_row: The codes of an atom.
+        bond_row: The codes of a bond.
+        bond_columns: How many these are.
+    """
+    bonds = list(molecule.GetBonds())
+    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
+    bond_codes = np.array([bond_row(bond) for bond in bonds], dtype=np.int64)
+    return MolecularGraph(
+        np.array([atom_row(atom) for atom in molecule.GetAtoms()], dtype=np.int64),
+        edge_index=both_directions(np.array(ends, dtype=np.int64).reshape(-1, 2)),
+        bond_codes=bond_codes.reshape(-1, bond_columns).repeat(2, axis=0),
     )
 
 

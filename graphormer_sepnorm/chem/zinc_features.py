@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from rdkit import Chem, rdBase
 from rdkit import __version__ as RDKIT_VERSION
 
@@ -19,14 +18,13 @@ from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
 from graphormer_sepnorm.chem.molecules import parse_canonical
 from graphormer_sepnorm.chem.packing import (
     CodesByRecord,
-    both_directions,
+    graph_by_objects,
     pack_molecules,
     pack_records,
 )
 from graphormer_sepnorm.chem.records import Records, read_records
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 
 # Codes 0 to 27 of the data set, then everything it does not have.
 _ATOM_TYPES = (
@@ -61,16 +59,7 @@ def _by_records(kekulised: list[Chem.Mol], records: list[Records]) -> PackedGrap
 
 
 def _by_objects(kekulised: Chem.Mol) -> MolecularGraph:
-    """Return the same graph by asking RDKit's objects about everything; for all molecules."""
-    bonds = list(kekulised.GetBonds())
-    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
-    atom_codes = [_atom_row(atom) for atom in kekulised.GetAtoms()]
-    bond_codes = np.array([_bond_row(bond) for bond in bonds], dtype=np.int64)
-    return MolecularGraph(
-        atom_codes=np.array(atom_codes, dtype=np.int64),
-        edge_index=both_directions(np.array(ends, dtype=np.int64).reshape(-1, 2)),
-        bond_codes=bond_codes.reshape(-1, 1).repeat(2, axis=0),
-    )
+    return graph_by_objects(kekulised, _atom_row, _bond_row, len(BOND_TABLES))
 
 
 def _atom_row(atom: Chem.Atom) -> list[int]:

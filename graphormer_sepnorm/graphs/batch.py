@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphormer_sepnorm.graphs.bonds import find_bonds, kinds_of_types
 from graphormer_sepnorm.graphs.packed_graphs import ranges
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
@@ -155,11 +154,7 @@ class Collator:
         self.store = store
         self.attention_blocks = attention_blocks
         self._atom_rows = vocabulary.atoms.rows(store.atom_codes).astype(np.int32)
-        self._bond_rows = torch.from_numpy(
-            vocabulary.bonds.rows(store.bond_kinds)
-            if len(store.bond_kinds)
-            else np.zeros((1, len(vocabulary.bonds.seen)), dtype=np.int64)
-        )
+        self._bond_rows = bond_rows(store, vocabulary)
 
     def __call__(self, indices: Sequence[int]) -> GraphBatch:
         """Collate the graphs with these numbers, in this order."""
@@ -182,7 +177,7 @@ class Collator:
             real_atoms=None,
             type_distance=_long(store.type_distance[types]),
             type_ring=_long(store.type_ring[types]),
-            type_path=self._paths(types),
+            type_path=paths_of_types(store, types),
             bond_rows=self._bond_rows,
             bonds=_bonds(np.concatenate(groups), sizes, pairs, kinds),
             blocks=blocks,
@@ -198,19 +193,6 @@ class Collator:
         if parts == 1:
             return [np.arange(len(sizes))]
         return np.array_split(np.argsort(sizes, kind="stable"), parts)
-
-    def _paths(self, types: np.ndarray) -> Tensor:
-        """Return the paths of these types as ``[P, D, k]``."""
-        store = self.store
-        start = store.type_start[types]
-        length = store.type_start[types + 1] - start
-        entry = ranges(start, length)
-        hops, kinds = store.max_path_length, len(self._bond_rows)
-        paths = np.zeros((len(types), hops, kinds), np.float32)
-        place = np.repeat(np.arange(len(types)) * (hops * kinds), length)
-        place += store.type_hop[entry] * kinds + store.type_kind[entry]
-        paths.reshape(-1)[place] = store.type_share[entry] * np.float64(1 / SHARE_UNIT)
-        return torch.from_numpy(paths)
 
 
 def _attention_blocks(
@@ -263,6 +245,56 @@ def _used_types(pairs: np.ndarray, num_types: int) -> tuple[np.ndarray, np.ndarr
     lookup = np.zeros(num_types, dtype=np.int64)
     lookup[types] = np.arange(len(types)) + FIRST_ATOM_PAIR
     return types, lookup[pairs]
+
+
+def bond_rows(store: GraphStore, vocabulary: GraphVocabulary) -> Tensor:
+    """Return `GraphBatch.bond_rows` of a store; one row where it has no bonds at all."""
+    if not len(store.bond_kinds):
+        return torch.zeros(1, len(vocabulary.bonds.seen), dtype=torch.int64)
+    return torch.from_numpy(vocabulary.bonds.rows(store.bond_kinds))
+
+
+def paths_of_types(store: GraphStore, types: np.ndarray) -> Tensor:
+    """Return `GraphBatch.type_path` of some pair types of a store."""
+    start = store.type_start[types]
+    length = store.type_start[types + 1] - start
+    entry = ranges(start, length)
+    hops, kinds = store.max_path_length, max(1, len(store.bond_kinds))
+    paths = np.zeros((len(types), hops, kinds), np.float32)
+    place = np.repeat(np.arange(len(types)) * (hops * kinds), length)
+    place += store.type_hop[entry] * kinds + store.type_kind[entry]
+    paths.reshape(-1)[place] = store.type_share[entry] * np.float64(1 / SHARE_UNIT)
+    return torch.from_numpy(paths)
+
+
+def kinds_of_types(store: GraphStore, types: np.ndarray) -> np.ndarray:
+    """Return for each of some pair types of a store its kind of bond, -1 where it is none."""
+    kinds = np.full(len(types), -1, dtype=np.int64)
+    bonds = np.flatnonzero(store.type_distance[types] == 1)
+    # One shortest path of one hop: the only path entry of the type.
+    kinds[bonds] = store.type_kind[store.type_start[types[bonds]]]
+    return kinds
+
+
+def find_bonds(
+    pairs: np.ndarray, sizes: np.ndarray, kinds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """List the directed bonds of several graphs.
+
+    Args:
+        pairs: Type of each ordered pair of atoms, row-major within a graph, graph after graph.
+        sizes: Atoms of each graph.
+        kinds: Kind of bond of each type, -1 where it is none.
+
+    Returns:
+        Of each bond, in the order of `pairs`: graph, the atoms from and to which it leads (numbers
+        within the graph), kind.
+    """
+    place = np.flatnonzero((kinds >= 0)[pairs])
+    ends = np.cumsum(sizes**2)
+    graph = np.searchsorted(ends, place, side="right")
+    source, target = np.divmod(place - (ends - sizes**2)[graph], sizes[graph])
+    return graph, source, target, kinds[pairs[place]]
 
 
 def _parts(array: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:

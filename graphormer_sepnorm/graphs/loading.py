@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
-import torch
 from torch.utils.data import DataLoader, Sampler
 
 from graphormer_sepnorm.errors import DataError
@@ -126,19 +126,6 @@ class TrainingOrder(Sampler[list[int]]):
             yield numbers[self.rank :: self.world_size]
 
 
-class _Numbers(torch.utils.data.Dataset):
-    """The data set of a loader whose collator finds the graphs by number."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, number: int) -> int:
-        return number
-
-
 def bounded(
     order: Iterable[int], atoms: np.ndarray, batch_size: int, max_pairs: int
 ) -> Iterator[list[int]]:
@@ -202,13 +189,9 @@ def in_order(
 
 
 def make_number_loader(store: GraphStore, batches: Sampler[list[int]]) -> DataLoader:
-    """Return a loader of the numbers of the graphs of each batch, int64 ``[B]``, and no more.
-
-    Args:
-        store: The graphs.
-        batches: Numbers of the graphs of each batch.
-    """
-    return DataLoader(_Numbers(store.num_graphs), batch_sampler=batches, collate_fn=np.asarray)
+    """Return a loader of the numbers of the graphs of each batch, int64 ``[B]``, and no more."""
+    graphs: Any = range(store.num_graphs)
+    return DataLoader(graphs, batch_sampler=batches, collate_fn=np.asarray)
 
 
 def make_loader(
@@ -230,8 +213,9 @@ def make_loader(
         pin_memory: Copy batches to page-locked memory, for a GPU.
         attention_blocks: See `Collator`.
     """
+    graphs: Any = range(store.num_graphs)  # the collator finds them by number
     return DataLoader(
-        _Numbers(store.num_graphs),
+        graphs,
         batch_sampler=batches,
         collate_fn=Collator(store, vocabulary, attention_blocks),
         num_workers=num_workers,

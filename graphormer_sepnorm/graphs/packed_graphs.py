@@ -1,4 +1,4 @@
-"""Graphs as they are given, checked and packed: the arrays of many, one graph after the other."""
+"""Graphs as they are given, checked and packed: one, and the arrays of many after each other."""
 
 from __future__ import annotations
 
@@ -10,9 +10,48 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
 
 _BLOCK_PAIRS = 300_000  # pairs of atoms worked on at once: enough to vectorise, small in memory
+
+
+@dataclass(frozen=True, eq=False)
+class MolecularGraph:
+    """Atoms and bonds as codes of some vocabulary; each bond stands in both directions.
+
+    Attributes:
+        atom_codes: ``[n, A]`` int64, one row per atom, one column per atom feature.
+        edge_index: ``[2, E]`` int64, source and target atom of each directed bond.
+        bond_codes: ``[E, K]`` int64, one row per directed bond, one column per bond feature.
+
+    Raises:
+        DataError: The shapes do not fit together or a bond names an atom that is not there.
+    """
+
+    atom_codes: np.ndarray
+    edge_index: np.ndarray
+    bond_codes: np.ndarray
+
+    def __post_init__(self) -> None:
+        shapes = (self.atom_codes.shape, self.edge_index.shape, self.bond_codes.shape)
+        well_formed = (
+            self.atom_codes.ndim == 2
+            and self.bond_codes.ndim == 2
+            and self.edge_index.shape == (2, len(self.bond_codes))
+        )
+        if not well_formed:
+            raise DataError(
+                f"a molecular graph needs atom_codes [n, A], edge_index [2, E] and bond_codes "
+                f"[E, K], but got {shapes[0]}, {shapes[1]} and {shapes[2]}"
+            )
+        if self.edge_index.size and not (
+            self.edge_index.min() >= 0 and self.edge_index.max() < self.num_atoms
+        ):
+            raise DataError(f"a bond names an atom outside 0..{self.num_atoms - 1}")
+
+    @property
+    def num_atoms(self) -> int:
+        """Number of atoms."""
+        return len(self.atom_codes)
 
 
 @dataclass(frozen=True)
@@ -202,17 +241,14 @@ def _integer_columns(values: Any, what: str) -> np.ndarray:
     array = np.asarray(values)
     if not _holds_integers(array):
         raise DataError(f"{what} are {array.dtype}: Graphormer embeds integer codes")
-    return array.astype(np.int64).reshape(len(array), -1) if array.size else _no_rows(array)
+    if not array.size:  # a molecule without bonds: the number of columns is kept
+        return np.zeros((0, array.shape[1] if array.ndim == 2 else 1), dtype=np.int64)
+    return array.astype(np.int64).reshape(len(array), -1)
 
 
 def _holds_integers(array: np.ndarray) -> bool:
     # An array without entries has no say: torch makes empty ones float.
     return not array.size or np.issubdtype(array.dtype, np.integer) or array.dtype == bool
-
-
-def _no_rows(array: np.ndarray) -> np.ndarray:
-    """Keep the number of columns of an array without rows (a molecule without bonds)."""
-    return np.zeros((0, array.shape[1] if array.ndim == 2 else 1), dtype=np.int64)
 
 
 def _ranges_of(lengths: np.ndarray, numbers: Sequence[int] | np.ndarray) -> np.ndarray:

@@ -6,12 +6,10 @@ sizes of the training graphs. A batch is cut by tensor operations alone: no loop
 copy from the host, and nothing the host would have to wait for.
 
 The pair types of a batch are all types of the store, so that no batch has to find out which ones
-it needs. On paper, for one step with D = 20 hops and k kinds of bond, in float32: `type_path` is
-read twice, forwards and for the gradient, 2 · P·D·k·4 bytes. ZINC (P = 119,128, k = 4) reads 76 MB
-and does 0.3 GFLOP; at 4.8 TB/s that is 16 µs of a step that may take 1,250. Finding the types of
-the batch first (mark, running sum, gather: five more kernels) would cost about as much. A sparse
-product would read a third, through a library call per step. ogbg-molhiv (P = 636,954, k = 7) reads
-713 MB, 150 µs: there restricting the types would pay, at the price of a second capacity to plan.
+it needs. On paper, for one step with D = 20 hops: `type_path` is read twice, forwards and for the
+gradient, 2 · P·D·k·4 bytes. Of ZINC (P = 119,128, k = 4) these are 76 MB, at 4.8 TB/s 16 µs, about
+what finding the types first would cost. Of ogbg-molhiv (P = 636,954, k = 7) they are 713 MB and
+150 µs: there it would pay, at the price of a second capacity to plan.
 
     B graphs · M rows of atoms · b graphs of a block · T tokens · P pair types · D hops ·
     k kinds of bond · E directed bonds
@@ -31,10 +29,12 @@ from graphormer_sepnorm.graphs.batch import (
     TOKEN_PAIR,
     AttentionBlock,
     GraphBatch,
+    bond_rows,
+    find_bonds,
+    kinds_of_types,
+    paths_of_types,
 )
-from graphormer_sepnorm.graphs.bonds import find_bonds, kinds_of_types
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 # Random batches that a planned shape is made to hold: about one in a thousand does not fit it.
@@ -134,13 +134,11 @@ class ResidentGraphs:
         self._weights = keep(store.weights, torch.float32)
         self._type_distance = keep(store.type_distance, torch.int64)
         self._type_ring = keep(store.type_ring, torch.int64)
-        self._type_path = _paths(store, device)
-        bonds = store.bond_kinds
-        rows = vocabulary.bonds.rows(bonds) if len(bonds) else np.zeros((1, bonds.shape[1]))
-        self._bond_rows = keep(rows, torch.int64)
+        types = np.arange(len(store.type_distance))
+        self._type_path = paths_of_types(store, types).to(device)
+        self._bond_rows = bond_rows(store, vocabulary).to(device)
 
-        sizes = np.diff(store.first_atom)
-        kinds = kinds_of_types(store, np.arange(len(store.type_distance)))
+        sizes, kinds = np.diff(store.first_atom), kinds_of_types(store, types)
         graph, source, target, kind = find_bonds(np.asarray(store.pair_type), sizes, kinds)
         number = np.bincount(graph, minlength=len(sizes))
         # One more, so that there is something to take where no graph has a bond.
@@ -258,17 +256,3 @@ class ResidentGraphs:
         others = torch.where(is_token[:, None, :], TOKEN_PAIR, PADDING_PAIR)
         types = self._pair_type[pair].long() + FIRST_ATOM_PAIR
         return AttentionBlock(torch.where(is_token, rows, 0), torch.where(atoms, types, others))
-
-
-def _paths(store: GraphStore, device: torch.device | str) -> Tensor:
-    """Return the paths of all pair types, ``[P, D, k]``."""
-    kinds = max(1, len(store.bond_kinds))
-    paths = torch.zeros(len(store.type_distance), store.max_path_length, kinds, device=device)
-    place = np.repeat(np.arange(len(paths)), np.diff(store.type_start))
-    entries = [
-        torch.as_tensor(np.asarray(index, dtype=np.int64), device=device)
-        for index in (place, store.type_hop, store.type_kind)
-    ]
-    shares = (np.asarray(store.type_share) / SHARE_UNIT).astype(np.float32)
-    paths[entries[0], entries[1], entries[2]] = torch.as_tensor(shares, device=device)
-    return paths

@@ -12,7 +12,10 @@ import logging
 import os
 import shutil
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,31 +31,14 @@ from graphormer_sepnorm.graphs.structure_block import UNREACHABLE_DISTANCE
 log = logging.getLogger(__name__)
 
 STRUCTURE_VERSION = 5
-_ARRAYS = (
-    "first_atom",
-    "atom_codes",
-    "in_degree",
-    "out_degree",
-    "ring_sizes",
-    "pair_type",
-    "targets",
-    "weights",
-    "type_distance",
-    "type_ring",
-    "type_start",
-    "type_hop",
-    "type_kind",
-    "type_share",
-    "bond_kinds",
-)
 
 
+@dataclass(eq=False, repr=False)
 class GraphStore:
     """Flat arrays of many graphs, one after the other; memory-mapped when opened from disk.
 
     Attributes:
         first_atom: int64 ``[G + 1]``, where the atoms of each graph begin.
-        first_pair: int64 ``[G + 1]``, where the ordered pairs of each graph begin.
         atom_codes: integer ``[sum n, F]``.
         in_degree: integer ``[sum n]``.
         out_degree: integer ``[sum n]``.
@@ -67,6 +53,7 @@ class GraphStore:
         type_kind: int32 ``[entries]``, kind of bond of an entry.
         type_share: int32 ``[entries]``, share of the shortest paths, in units of 2^-30.
         bond_kinds: int64 ``[kinds, K]``, the bond features of each kind.
+        max_path_length: D, hops of a shortest path that are kept.
     """
 
     first_atom: np.ndarray
@@ -84,12 +71,12 @@ class GraphStore:
     type_kind: np.ndarray
     type_share: np.ndarray
     bond_kinds: np.ndarray
+    max_path_length: int
 
-    def __init__(self, arrays: dict[str, np.ndarray], max_path_length: int) -> None:
-        for name in _ARRAYS:
-            setattr(self, name, arrays[name])
-        self.max_path_length = max_path_length
-        self.first_pair = np.concatenate([[0], np.cumsum(np.diff(self.first_atom) ** 2)])
+    @cached_property
+    def first_pair(self) -> np.ndarray:
+        """Where the ordered pairs of each graph begin, int64 ``[G + 1]``."""
+        return np.concatenate([[0], np.cumsum(np.diff(self.first_atom) ** 2)])
 
     @property
     def num_graphs(self) -> int:
@@ -145,34 +132,25 @@ class GraphStore:
         cls, blocks: Iterable[PackedGraphs], max_path_length: int, pair_type: _InMemory | _InFile
     ) -> GraphStore:
         types = PairTypes(max_path_length)
-        atoms, in_degree, out_degree, rings = [], [], [], []
-        targets, weights, sizes = [], [], []
+        parts = defaultdict(_InMemory, pair_type=pair_type)
+        sizes = [np.zeros(1, np.int64)]
         position = 0
         for block in blocks:
             structure = types.block_structure(block, position)
-            position += len(block.num_atoms)
+            position += len(block)
             sizes.append(block.num_atoms)
-            atoms.append(_narrow(block.atom_codes))
-            in_degree.append(_narrow(structure.in_degree))
-            out_degree.append(_narrow(structure.out_degree))
-            rings.append(_narrow(structure.ring_sizes))
-            pair_type.append(_narrow(structure.pair_type))
-            targets.append(block.targets)
-            weights.append(block.weights)
-        if not sizes:
+            for name, values in {"atom_codes": block.atom_codes, **vars(structure)}.items():
+                parts[name].append(_narrow(values))
+            parts["targets"].append(block.targets)
+            parts["weights"].append(block.weights)
+        if not position:
             raise DataError("the data set holds no graphs")
-        arrays = {
-            "first_atom": np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64),
-            "atom_codes": np.concatenate(atoms),
-            "in_degree": np.concatenate(in_degree),
-            "out_degree": np.concatenate(out_degree),
-            "ring_sizes": np.concatenate(rings),
-            "pair_type": pair_type.finished(),
-            "targets": np.concatenate(targets),
-            "weights": np.concatenate(weights),
+        return cls(
+            first_atom=np.cumsum(np.concatenate(sizes)),
+            **{name: part.finished() for name, part in parts.items()},
             **types.arrays(),
-        }
-        return cls(arrays, max_path_length)
+            max_path_length=max_path_length,
+        )
 
     @classmethod
     def open_or_build(
@@ -196,7 +174,7 @@ class GraphStore:
         """
         key = {**key, "structure_version": STRUCTURE_VERSION, "max_path_length": max_path_length}
         if _problem(directory, key) is None:
-            return cls(_load(directory), max_path_length)
+            return cls(**_load(directory), max_path_length=max_path_length)
         try:
             directory.parent.mkdir(parents=True, exist_ok=True)
             # Processes that need the same store at the same time wait for the first and open its.
@@ -218,7 +196,10 @@ class GraphStore:
             else:
                 what = f"cannot make the graph store {directory} ({error.strerror or error})"
             raise DataError(f"{what}: make room, or give another --data.root") from error
-        return cls(_load(directory), max_path_length)
+        return cls(**_load(directory), max_path_length=max_path_length)
+
+
+_ARRAYS = tuple(field.name for field in fields(GraphStore) if field.name != "max_path_length")
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ whose last step comes from u is sigma(i, u) / sigma(i, j), with sigma the number
     path(i, j)[hop, kind] = sum over predecessors u of sigma(i, u) / sigma(i, j)
                             * (path(i, u)[hop, kind]  or, at the last hop, [bond(u, j) is `kind`])
 
-It is computed by the compiled functions or, without them, in numpy, with the same result.
+It is computed in C or, where that could not be compiled, in numpy, with the same result.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import math
 import numpy as np
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.compiled_structure import CompiledTypes
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
-from graphormer_sepnorm.graphs.plain_structure import PlainTypes
-from graphormer_sepnorm.graphs.structure_block import Block, BlockStructure, ConflictingBonds
+from graphormer_sepnorm.graphs.structure_block import BlockStructure, ConflictingBonds
+from graphormer_sepnorm.graphs.structure_in_c import TypesInC
+from graphormer_sepnorm.graphs.structure_in_numpy import TypesInNumpy
 from graphormer_sepnorm.kernels import library
 
 _LARGEST_LOOKUP = 1 << 16
@@ -48,11 +48,9 @@ class PairTypes:
     def __init__(self, max_path_length: int) -> None:
         self.kinds: dict[tuple[int, ...], int] = {}
         self._bond_features = 0
-        compiled = library.library()
+        in_c = library.library()
         self._types = (
-            PlainTypes(max_path_length)
-            if compiled is None
-            else CompiledTypes(compiled, max_path_length)
+            TypesInNumpy(max_path_length) if in_c is None else TypesInC(in_c, max_path_length)
         )
 
     def __len__(self) -> int:
@@ -70,17 +68,11 @@ class PairTypes:
         Raises:
             DataError: If one pair of atoms has two different bonds.
         """
-        block = Block(
-            graphs.num_atoms,
-            graphs.num_bonds,
-            graphs.edge_index,
-            self._kind_numbers(graphs.bond_codes),
-            len(self.kinds),
-        )
+        kind = self._kind_numbers(graphs.bond_codes)
         try:
-            return self._types.block_structure(block)
+            return self._types.block_structure(graphs, kind, len(self.kinds))
         except ConflictingBonds as conflict:
-            first_atom = np.concatenate([[0], np.cumsum(block.num_atoms)])
+            first_atom = np.concatenate([[0], np.cumsum(graphs.num_atoms)])
             graph = int(np.searchsorted(first_atom, conflict.atom, side="right")) - 1
             raise DataError(
                 f"graph {position + graph}: atom {conflict.atom - first_atom[graph]} has two "

@@ -1,4 +1,4 @@
-"""What goes into the computation of structure and what comes out, for a block of graphs."""
+"""What the computation of structure gives, whether in C or in numpy, for a block of graphs."""
 
 from __future__ import annotations
 
@@ -16,25 +16,6 @@ UNREACHABLE_DISTANCE = -1
 
 # Numbers of shortest paths are scaled before they overflow.
 LARGEST_COUNT = 1e200
-
-
-@dataclass(frozen=True)
-class Block:
-    """The bonds of some graphs, one graph after the other.
-
-    Attributes:
-        num_atoms: int64 ``[G]``.
-        num_bonds: int64 ``[G]``, directed bonds as they were given.
-        edges: int64 ``[2, E]``, source and target, numbered within their graph.
-        kind: int64 ``[E]``, number of the kind of bond.
-        num_kinds: Kinds of bond known so far.
-    """
-
-    num_atoms: np.ndarray
-    num_bonds: np.ndarray
-    edges: np.ndarray
-    kind: np.ndarray
-    num_kinds: int
 
 
 @dataclass(frozen=True)

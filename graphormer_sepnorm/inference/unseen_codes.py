@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.chem.featuriser import CodeTable, Featuriser
-from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 
 

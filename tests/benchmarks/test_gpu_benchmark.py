@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu import Traffic, fitted, main, optimizer_for, parsed
+from benchmarks.gpu import AGREEMENT, main, parsed
+from benchmarks.gpu_measures import Traffic
+from benchmarks.gpu_steps import fitted, optimizer_for
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.training.captured.engine import CapturedTraining
 from graphormer_sepnorm.training.muon import MuonAdamW
@@ -16,13 +18,19 @@ from graphormer_sepnorm.training.muon import MuonAdamW
 QUICK = ("--device", "cpu", "--quick", "--seconds", "0.01", "--batch_sizes", "4")
 
 
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A data root for all: the graph store of the sample is made once."""
+    return str(tmp_path_factory.mktemp("root"))
+
+
 @pytest.mark.slow
 def test_parts_are_measured_written_and_not_measured_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture
+    root: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     silence_known_noise()
     output = tmp_path / "gpu.json"
-    words = [*QUICK, "--output", str(output), "--root", str(tmp_path)]
+    words = [*QUICK, "--output", str(output), "--root", root]
     engines = ["--engines", "eager", "captured"]
     parts = ["--parts", "ceilings", "trainer", "step", "together"]
     assert main([*words, *engines, *parts]) == 0
@@ -47,13 +55,12 @@ def test_parts_are_measured_written_and_not_measured_again(
 
 
 @pytest.mark.slow
-def test_check_is_rehearsed_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_check_is_rehearsed_without_a_gpu(
+    root: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     output = tmp_path / "check.json"
     words = ["--check", *QUICK, "--config", "quickstart", "--epochs", "1", "--engines", "captured"]
-    assert (
-        main([*words, "--parts", "step", "fit", "--root", str(tmp_path), "--output", str(output)])
-        == 0
-    )
+    assert main([*words, "--parts", "step", "fit", "--root", root, "--output", str(output)]) == 0
     results = json.loads(output.read_text())["results"]
     assert set(results) == {"step/captured batch 4", "fit/captured batch 4"}
     assert results["fit/captured batch 4"]["status"] == 0
@@ -64,11 +71,11 @@ def test_check_is_rehearsed_without_a_gpu(tmp_path: Path, capsys: pytest.Capture
     assert all(kernel in said for kernel in dearest)
 
 
-def test_optimiser_of_a_gpu_can_be_captured(tmp_path: Path) -> None:
+def test_optimiser_of_a_gpu_can_be_captured(root: str) -> None:
     """Also after the training that set everything up has ended."""
     silence_known_noise()
     options = parsed(
-        [*QUICK, "--root", str(tmp_path), "--config", "zinc_subset_best", "--dataset", "sample"]
+        [*QUICK, "--root", root, "--config", "zinc_subset_best", "--dataset", "sample"]
     )
     options.device = torch.device("cpu")
     module, _, _ = fitted(options, 4, CapturedTraining(on_cpu=True), max_steps=1)
@@ -96,3 +103,7 @@ def test_without_a_gpu_it_refuses_in_one_line(
 ) -> None:
     assert main(words) == 2
     assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_agreement_is_that_of_tests_that_are_there() -> None:
+    assert [file for file in AGREEMENT if not (Path(__file__).parents[1] / file).is_file()] == []

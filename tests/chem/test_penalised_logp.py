@@ -30,6 +30,8 @@ from graphormer_sepnorm.chem.penalised_logp import (
         ("c1ccccc1CC1CCCCCCC1", 8),
         ("C1CC1.C1CCCC1", 5),
         ("C1CCCCCCCCCCC1.CC", 12),
+        ("C1C2CC3CC1CC(C2)C3", 8),  # bridged: of adamantane a basis may have cycles of six alone
+        ("CC.C12C3C4C1C5C2C3C45", 6),
     ],
 )
 def test_longest_cycle(smiles, longest):

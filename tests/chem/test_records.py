@@ -17,7 +17,7 @@ from reference.molecules import TIE_FREE, TIED
 from graphormer_sepnorm.chem import molecule_features, zinc_features
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.chem.records import read_records
-from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
 from graphormer_sepnorm.resources import sample_path
 
 MODULES = {"molecule-1": molecule_features, "zinc-1": zinc_features}

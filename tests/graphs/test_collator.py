@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reference.molecules import TIED, molecule
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, PADDING_PAIR, TOKEN_PAIR, Collator
-from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
-from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-
-SMILES = ["CCO", "N", TIED["benzene"], "CC(C)Cl", "C.C", "CC#N", TIED["caffeine"], "O", "C=C"]
-
-
-@pytest.fixture(scope="module")
-def store() -> GraphStore:
-    return GraphStore.from_graphs([molecule(text) for text in SMILES], 5)
 
 
 @pytest.mark.parametrize("ids", [range(9), [2, 1, 4], [6], [1], [8, 0, 8, 3, 5]])
 @pytest.mark.parametrize("attention_blocks", [1, 2, 4, 20])
-def test_blocks(store, ids, attention_blocks):
-    ids = list(ids)
-    vocabulary = GraphVocabulary.fit(store, np.arange(len(SMILES)))
+def test_blocks(stored, ids, attention_blocks):
+    ids, (store, vocabulary) = list(ids), stored
     batch = Collator(store, vocabulary, attention_blocks)(ids)
     sizes = store.num_atoms(np.array(ids)).tolist()
     types = [store.pair_type[store.first_pair[i] : store.first_pair[i + 1]].tolist() for i in ids]
@@ -59,9 +48,8 @@ def test_blocks(store, ids, attention_blocks):
     assert len(unpad) == len(ids) + sum(sizes)
 
 
-def test_paths(store):
-    vocabulary = GraphVocabulary.fit(store, np.arange(len(SMILES)))
-    ids = [6, 2, 4]
+def test_paths(stored):
+    ids, (store, vocabulary) = [6, 2, 4], stored
     batch = Collator(store, vocabulary)(ids)
     parts = [store.pair_type[store.first_pair[i] : store.first_pair[i + 1]] for i in ids]
     known = np.unique(np.concatenate(parts))
@@ -76,12 +64,12 @@ def test_paths(store):
 
 @pytest.mark.parametrize("ids", [range(9), [2, 1, 4], [1], [8, 0, 8, 3, 5]])
 @pytest.mark.parametrize("attention_blocks", [1, 3])
-def test_bonds(store, ids, attention_blocks):
-    vocabulary = GraphVocabulary.fit(store, np.arange(len(SMILES)))
+def test_bonds(stored, given, ids, attention_blocks):
+    store, vocabulary = stored
     batch = Collator(store, vocabulary, attention_blocks)(list(ids))
     expected, first = [], len(ids)
     for number in ids:
-        data = molecule(SMILES[number])
+        data = given[number]
         for (source, target), codes in zip(
             data.edge_index.T.tolist(), data.edge_attr.tolist(), strict=True
         ):

@@ -11,7 +11,7 @@ from reference.molecules import graph
 from torch_geometric.data import Data
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.molecular_graph import MolecularGraph
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
 from graphormer_sepnorm.graphs.store import GraphStore
 
 GOOD = graph(3, [(0, 1), (1, 2)])
@@ -31,6 +31,13 @@ BAD = {
     "float bonds": (changed(edge_attr=torch.zeros(4, 1)), "edge_attr .*float32.*integer"),
     "bond of no atom": (changed(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 3, 1]])), "0..2"),
     "negative atom": (changed(edge_index=torch.tensor([[0, 1, 1, -1], [1, 0, 2, 1]])), "0..2"),
+    "transposed bonds": (
+        changed(edge_index=GOOD.edge_index.T),
+        r"edge_index must be .*\[2, edges\]",
+    ),
+    "bonds of no shape": (changed(edge_index=torch.zeros(4, 3).long()), "edge_index must be"),
+    "bonds of floats": (changed(edge_index=GOOD.edge_index + 0.2), "edge_index must be integers"),
+    "missing bonds": (Data(x=torch.zeros(3, 1).long(), y=torch.zeros(1)), "edge_index must be"),
     "no atoms": (
         Data(
             x=torch.zeros(0, 1, dtype=torch.long),
@@ -61,22 +68,6 @@ def test_conflicting_bonds_in_a_later_block_name_the_graph(monkeypatch):
     monkeypatch.setattr("graphormer_sepnorm.graphs.packed_graphs._BLOCK_PAIRS", 1)
     with pytest.raises(DataError, match=r"^graph 2\b"):
         GraphStore.from_graphs([GOOD, GOOD, CONFLICT], 5)
-
-
-@pytest.mark.parametrize("transposed", [GOOD.edge_index.T, torch.zeros(4, 3).long()])
-def test_edge_index_of_another_shape_is_a_data_error(transposed):
-    with pytest.raises(DataError, match="edge_index"):
-        GraphStore.from_graphs([changed(edge_index=transposed)], 5)
-
-
-def test_edge_index_of_floats_is_a_data_error():
-    with pytest.raises(DataError, match="edge_index"):
-        GraphStore.from_graphs([changed(edge_index=GOOD.edge_index + 0.2)], 5)
-
-
-def test_a_missing_edge_index_is_a_data_error():
-    with pytest.raises(DataError, match="edge_index"):
-        GraphStore.from_graphs([Data(x=torch.zeros(3, 1).long(), y=torch.zeros(1))], 5)
 
 
 def test_no_graphs_at_all():
@@ -138,23 +129,19 @@ def test_a_molecule_without_bonds_among_others():
 
 
 CODES = np.zeros((2, 1), dtype=np.int64)
+SHAPES = r"bond_codes \[E, K\], but got"
 
 
 @pytest.mark.parametrize(
-    ("atoms", "edges", "bonds"),
+    ("atoms", "edges", "bonds", "message"),
     [
-        (np.zeros(2, dtype=np.int64), np.array([[0, 1], [1, 0]]), CODES),
-        (CODES, np.array([[0, 1], [1, 0]]), CODES[:1]),
-        (CODES, np.array([[0, 1, 0], [1, 0, 1]]), CODES),
-        (CODES, np.array([[0, 2], [2, 0]]), CODES),
-        (CODES, np.array([[0, -1], [-1, 0]]), CODES),
+        (np.zeros(2, dtype=np.int64), np.array([[0, 1], [1, 0]]), CODES, SHAPES),
+        (CODES, np.array([[0, 1], [1, 0]]), CODES[:1], SHAPES),
+        (CODES, np.array([[0, 1, 0], [1, 0, 1]]), CODES, SHAPES),
+        (CODES, np.array([[0, 2], [2, 0]]), CODES, r"an atom outside 0\.\.1"),
+        (CODES, np.array([[0, -1], [-1, 0]]), CODES, r"an atom outside 0\.\.1"),
     ],
 )
-def test_a_molecular_graph_checks_itself(atoms, edges, bonds):
-    with pytest.raises(DataError):
+def test_a_molecular_graph_checks_itself(atoms, edges, bonds, message):
+    with pytest.raises(DataError, match=message):
         MolecularGraph(atoms, edges, bonds)
-
-
-def test_a_molecular_graph_counts():
-    whole = MolecularGraph(CODES, np.array([[0, 1], [1, 0]]), CODES)
-    assert (whole.num_atoms, whole.num_bonds) == (2, 1)

@@ -7,13 +7,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from reference.molecules import TIED, graph, molecule
+from reference.molecules import graph
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.loading import EpochBatches, bounded, in_order, make_loader
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 
 @pytest.mark.parametrize("batch_size", range(2, 21))
@@ -62,13 +61,6 @@ def test_batches_are_random_draws_not_sorted():
 def test_batches_of_one_graph_are_refused(n, batch_size):
     with pytest.raises(DataError, match="at least 2"):
         EpochBatches(range(n), batch_size, 0)
-
-
-@pytest.fixture(scope="module")
-def stored() -> tuple[GraphStore, GraphVocabulary]:
-    smiles = ["CCO", "N", TIED["benzene"], "CC(C)Cl", "C.C", "CC#N", TIED["caffeine"], "O", "C=C"]
-    store = GraphStore.from_graphs([molecule(s, y) for y, s in enumerate(smiles)], 5)
-    return store, GraphVocabulary.fit(store, np.arange(len(smiles)))
 
 
 def tensors(part) -> list[torch.Tensor]:
@@ -138,6 +130,7 @@ def test_training_follows_the_sampler(stored):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a single core
 def test_worker_processes_give_the_same_batches(stored):
     store, vocabulary = stored
     batches = EpochBatches(range(9), 2, seed=3)

@@ -25,8 +25,8 @@ def random_codes(number: int) -> list[int]:
     return np.random.default_rng(0).integers(0, 3, number).tolist()
 
 
-def large_systems() -> dict[str, networkx.Graph]:
+def large_systems(side: int = 20) -> dict[str, networkx.Graph]:
     return {
-        "grid 20 x 20": networkx.grid_2d_graph(20, 20),
-        "graphene 7 x 8": networkx.hexagonal_lattice_graph(7, 8),
+        "grid": networkx.grid_2d_graph(side, side),
+        "graphene": networkx.hexagonal_lattice_graph(7, 8),
     }

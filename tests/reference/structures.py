@@ -7,11 +7,20 @@ from fractions import Fraction
 
 import numpy as np
 
-from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.store import _ARRAYS, GraphStore
 from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
 
 # Shares are rounded to this grid (and float64 sums before that are off by much less).
 GRID = Fraction(1, SHARE_UNIT)
+
+
+def assert_same_stores(one: GraphStore, other: GraphStore) -> None:
+    """The same arrays, and of the same types."""
+    for name in _ARRAYS:
+        a, b = getattr(one, name), getattr(other, name)
+        assert a.dtype == b.dtype, name
+        assert np.array_equal(a, b, equal_nan=name == "targets"), name
+    assert one.max_path_length == other.max_path_length
 
 
 def pair_types(store: GraphStore, index: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Structure in numpy: for places without the compiled functions, and to test these against.
+"""Structure in numpy: for places without the compiled C, and to test that against.
 
 All graphs of a block are worked on together, level by level of a breadth-first search from every
 atom at once.
@@ -12,20 +12,21 @@ import numpy as np
 from scipy import sparse
 
 from graphormer_sepnorm.graphs import structure_block
-from graphormer_sepnorm.graphs.packed_graphs import ranges
-from graphormer_sepnorm.graphs.plain_rings import find_rings
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, ranges
 from graphormer_sepnorm.graphs.structure_block import (
     SAME_ATOM,
     SHARE_UNIT,
     UNREACHABLE,
     UNREACHABLE_DISTANCE,
-    Block,
     BlockStructure,
     ConflictingBonds,
 )
 
+# Bonds whose rings are searched for at once: of a dense graph each reaches many atoms.
+_BONDS = 1 << 14
 
-class PlainTypes:
+
+class TypesInNumpy:
     """A growing table of pair types; see `graphormer_sepnorm.graphs.structure.PairTypes`.
 
     Args:
@@ -45,15 +46,13 @@ class PlainTypes:
     def __len__(self) -> int:
         return len(self._distance)
 
-    def block_structure(self, block: Block) -> BlockStructure:
-        """Compute degrees, pair types and ring sizes.
-
-        Raises:
-            ConflictingBonds: If one pair of atoms has two different bonds.
-        """
-        num_atoms = block.num_atoms
+    def block_structure(
+        self, graphs: PackedGraphs, kind: np.ndarray, num_kinds: int
+    ) -> BlockStructure:
+        """Compute degrees, pair types and ring sizes; see `TypesInC.block_structure`."""
+        num_atoms = graphs.num_atoms
         first_atom = np.concatenate([[0], np.cumsum(num_atoms)])
-        source, target, kind = _distinct_bonds(block, first_atom)
+        source, target, kind = _distinct_bonds(graphs, kind, first_atom)
 
         total = int(first_atom[-1])
         out_degree = np.bincount(source, minlength=total)
@@ -75,11 +74,11 @@ class PlainTypes:
         reached[base + atoms] = True
         slot = np.empty(num_pairs, dtype=np.int64)
 
-        sizes, pair_ring = find_rings(source, target, bond_start, first_atom, base)
+        sizes, pair_ring = _find_rings(source, target, bond_start, first_atom, base)
         known = len(self)
         hops = self.max_path_length
         start, here, count = atoms, atoms, np.ones(total)
-        paths = sparse.csr_matrix((total, hops * block.num_kinds))
+        paths = sparse.csr_matrix((total, hops * num_kinds))
         distance = 0
         while len(start):
             distance += 1
@@ -106,7 +105,7 @@ class PlainTypes:
             next_paths: Any = sparse.csr_matrix((share, (child, parent)), shape=shape) @ paths
             if distance <= hops:
                 column = kind[bond] * hops + (distance - 1)
-                shape = (len(reached_pair), hops * block.num_kinds)
+                shape = (len(reached_pair), hops * num_kinds)
                 next_paths = next_paths + sparse.csr_matrix((share, (child, column)), shape=shape)
             next_paths.eliminate_zeros()  # a product of tiny shares may be none
             pair_type[reached_pair] = self._numbers(distance, next_paths, pair_ring[reached_pair])
@@ -179,12 +178,12 @@ class PlainTypes:
 
 
 def _distinct_bonds(
-    block: Block, first_atom: np.ndarray
+    graphs: PackedGraphs, kind: np.ndarray, first_atom: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return source, target and kind of all directed bonds, sorted by source and target."""
-    edges = block.edges + np.repeat(first_atom[:-1], block.num_bonds)
+    edges = graphs.edge_index + np.repeat(first_atom[:-1], graphs.num_bonds)
     proper = edges[0] != edges[1]
-    edges, kind = edges[:, proper], block.kind[proper]
+    edges, kind = edges[:, proper], kind[proper]
     code = edges[0] * first_atom[-1] + edges[1]
     order = np.argsort(code, kind="stable")
     code, edges, kind = code[order], edges[:, order], kind[order]
@@ -211,3 +210,121 @@ def _mix(words: np.ndarray) -> np.ndarray:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
+
+
+def _find_rings(
+    source: np.ndarray,
+    target: np.ndarray,
+    bond_start: np.ndarray,
+    first_atom: np.ndarray,
+    base: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return `BlockStructure.ring_sizes`, and for each pair the ring that is a part of its type.
+
+    Args:
+        source: Of each directed bond ``[E]``, sorted; atoms are numbered over all graphs.
+        target: Of each bond ``[E]``.
+        bond_start: Where the bonds out of each atom begin ``[sum n + 1]``.
+        first_atom: Of each graph ``[G + 1]``.
+        base: Of each atom i ``[sum n]``; the pair (i, j) stands at ``base[i] + j``.
+
+    Returns:
+        int64 ``[sum n, 2]`` and ``[sum n^2]``.
+    """
+    none = np.iinfo(np.int64).max
+    rings = np.zeros(len(source), dtype=np.int64)
+    pair_ring = np.full(int((np.diff(first_atom) ** 2).sum()), none)
+    # The same bonds by the atom that they lead to, to be followed backwards.
+    order = np.argsort(target, kind="stable")
+    there = target, bond_start
+    numbers = np.bincount(target, minlength=len(bond_start) - 1)
+    back = source[order], np.concatenate([[0], np.cumsum(numbers)])
+    for start in range(0, len(source), _BONDS):
+        bonds = slice(start, start + _BONDS)
+        sources, targets = source[bonds], target[bonds]
+        graph = np.searchsorted(first_atom, sources, side="right") - 1
+        room = np.diff(first_atom)[graph]
+        # Place of (bond, atom v) among all such states: first[bond] + v.
+        first = np.cumsum(room) - room - first_atom[graph]
+        forth = _levels(targets, sources, first, int(room.sum()), *there)
+        size = forth[first + sources]
+        rings[bonds] = size
+        back_again = _levels(sources, targets, first, len(forth), *back)
+        _share(forth, back_again, size, first, room, there, base, pair_ring)
+    sizes = np.zeros((len(bond_start) - 1, 2), dtype=np.int64)
+    closed = rings > 0
+    smallest = np.full(len(sizes), none)
+    np.minimum.at(smallest, source[closed], rings[closed])
+    np.maximum.at(sizes[:, 1], source[closed], rings[closed])
+    in_ring = sizes[:, 1] > 0
+    sizes[in_ring, 0] = smallest[in_ring]
+    return sizes, np.where(pair_ring == none, 0, pair_ring)
+
+
+def _levels(
+    starts: np.ndarray,
+    ends: np.ndarray,
+    first: np.ndarray,
+    states: int,
+    neighbour: np.ndarray,
+    neighbour_start: np.ndarray,
+) -> np.ndarray:
+    """Search breadth-first from `starts`, never straight from there to `ends`, until these.
+
+    Returns:
+        Level of each (search, atom), 1 at the start, 0 where it was not reached, ``[states]``.
+    """
+    levels = np.zeros(states, dtype=np.int64)
+    levels[first + starts] = 1
+    search, here = np.arange(len(starts)), starts
+    level = 1
+    while len(search):
+        level += 1
+        steps = np.diff(neighbour_start)[here]
+        parent = np.repeat(np.arange(len(here)), steps)
+        begun, after = search[parent], neighbour[ranges(neighbour_start[here], steps)]
+        straight = (here[parent] == starts[begun]) & (after == ends[begun])
+        new = ~straight & (levels[first[begun] + after] == 0)
+        begun, after = begun[new], after[new]
+        places, one_of_each = np.unique(first[begun] + after, return_index=True)
+        levels[places] = level
+        search, here = begun[one_of_each], after[one_of_each]
+        open_ = levels[(first + ends)[search]] == 0
+        search, here = search[open_], here[open_]
+    return levels
+
+
+def _share(
+    forth: np.ndarray,
+    back: np.ndarray,
+    size: np.ndarray,
+    first: np.ndarray,
+    room: np.ndarray,
+    bonds: tuple[np.ndarray, np.ndarray],
+    base: np.ndarray,
+    pair_ring: np.ndarray,
+) -> None:
+    """Let pairs of atoms on one of the smallest rings of a bond know its size.
+
+    An atom lies on one if its levels from both ends of the bond add up; two atoms lie on the same
+    one if one is reached from the other along such atoms, level by level.
+    """
+    target, bond_start = bonds
+    search = np.repeat(np.arange(len(size)), room)
+    on_ring = (forth > 0) & (back > 0) & (forth + back == size[search] + 1)
+    state = np.flatnonzero(on_ring)
+    number = np.cumsum(on_ring) - 1  # among the states on a ring
+    search = search[state]
+    atom = state - first[search]
+    steps = np.diff(bond_start)[atom]
+    parent = np.repeat(np.arange(len(atom)), steps)
+    after = first[search[parent]] + target[ranges(bond_start[atom], steps)]
+    along = on_ring[after] & (forth[after] == forth[state[parent]] + 1)
+    ends = parent[along], number[after[along]]
+    step: Any = sparse.csr_matrix((np.ones(len(ends[0])), ends), shape=(len(state),) * 2)
+    reached: Any = step
+    while reached.nnz:
+        begin, end = reached.nonzero()
+        np.minimum.at(pair_ring, base[atom[begin]] + atom[end], size[search[begin]])
+        np.minimum.at(pair_ring, base[atom[end]] + atom[begin], size[search[begin]])
+        reached = (reached @ step).sign()

@@ -1,4 +1,4 @@
-"""Structure by the compiled functions of ``kernels/structure.c``."""
+"""Structure in C: calls the functions of ``kernels/structure.c``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import weakref
 import numpy as np
 
 from graphormer_sepnorm.graphs import structure_block
-from graphormer_sepnorm.graphs.structure_block import Block, BlockStructure, ConflictingBonds
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
+from graphormer_sepnorm.graphs.structure_block import BlockStructure, ConflictingBonds
 
 _DONE, _NO_MEMORY = -1, -2
 
@@ -32,7 +33,7 @@ class _Block(ctypes.Structure):
     )
 
 
-class CompiledTypes:
+class TypesInC:
     """A growing table of pair types; see `graphormer_sepnorm.graphs.structure.PairTypes`.
 
     Args:
@@ -55,15 +56,22 @@ class CompiledTypes:
     def __len__(self) -> int:
         return self._library.pair_types_count(self._table)
 
-    def block_structure(self, block: Block) -> BlockStructure:
+    def block_structure(
+        self, graphs: PackedGraphs, kind: np.ndarray, num_kinds: int
+    ) -> BlockStructure:
         """Compute degrees, pair types and ring sizes.
+
+        Args:
+            graphs: The block.
+            kind: int64 ``[E]``, number of the kind of each directed bond.
+            num_kinds: Kinds of bond known so far.
 
         Raises:
             ConflictingBonds: If one pair of atoms has two different bonds.
         """
         num_atoms, num_bonds, edges, kind = (
             np.ascontiguousarray(array, dtype=np.int64)
-            for array in (block.num_atoms, block.num_bonds, block.edges, block.kind)
+            for array in (graphs.num_atoms, graphs.num_bonds, graphs.edge_index, kind)
         )
         total = int(num_atoms.sum())
         in_degree, out_degree = np.empty(total, np.int64), np.empty(total, np.int64)
@@ -74,7 +82,7 @@ class CompiledTypes:
             ctypes.byref(
                 _Block(
                     len(num_atoms),
-                    block.num_kinds,
+                    num_kinds,
                     num_atoms.ctypes.data,
                     num_bonds.ctypes.data,
                     edges[0].ctypes.data,
