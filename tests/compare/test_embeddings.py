@@ -8,13 +8,13 @@ import torch
 from reference.models import ARMS, small_model, stored
 from reference.molecules import TIE_FREE, TIED, molecule
 
-from graphormer_sepnorm.compare.embeddings import (
+from graphormer_sepnorm.compare.geometry import cosine_to, uniformity
+from graphormer_sepnorm.compare.model_geometry import (
     OUTPUT,
     LayerEmbeddings,
     ModelEmbeddings,
     collect_embeddings,
 )
-from graphormer_sepnorm.compare.geometry import cosine_to, uniformity
 from graphormer_sepnorm.graphs.batch import Collator
 from graphormer_sepnorm.model.graphormer import Graphormer
 

@@ -11,10 +11,10 @@ from reference.models import small_model, stored
 from reference.molecules import TIE_FREE, TIED, molecule
 
 from graphormer_sepnorm.compare import geometry
-from graphormer_sepnorm.compare.embeddings import collect_embeddings
 from graphormer_sepnorm.compare.model_geometry import (
     CloudGeometry,
     cloud_geometry,
+    collect_embeddings,
     geometry_per_layer,
     ring_counts,
 )

@@ -9,10 +9,9 @@ import pytest
 
 from graphormer_sepnorm.compare.arm_comparisons import ArmComparison
 from graphormer_sepnorm.compare.model_geometry import CloudGeometry
-from graphormer_sepnorm.compare.results_file import ArmResult, Results
+from graphormer_sepnorm.compare.results_file import ArmResult, Results, typed
 from graphormer_sepnorm.compare.roc_statistics import AreaTests, delong
 from graphormer_sepnorm.compare.statistics import paired_difference, paired_errors
-from graphormer_sepnorm.compare.typed import typed
 from graphormer_sepnorm.files import read_json, write_json
 
 AREAS = delong([0, 0, 1, 1, 0, 1], [1, 3, 2, 5, 2, 4], [1, 2, 3, 4, 2, 6])

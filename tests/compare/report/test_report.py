@@ -15,9 +15,15 @@ from example_results import binary, incomplete, only, regression
 
 from graphormer_sepnorm.cli.compare import make_report
 from graphormer_sepnorm.compare.report import document
-from graphormer_sepnorm.compare.report.blocks import Heading, Paragraph, Table, to_html, to_markdown
+from graphormer_sepnorm.compare.report.blocks import (
+    Heading,
+    Paragraph,
+    Table,
+    to_html,
+    to_latex,
+    to_markdown,
+)
 from graphormer_sepnorm.compare.report.document import write_report
-from graphormer_sepnorm.compare.report.latex import to_latex
 from graphormer_sepnorm.compare.report.numbers import number, p_value, plain, signed
 from graphormer_sepnorm.compare.report.tables import arms_table, differences_table, paper_table
 from graphormer_sepnorm.compare.report.text import (
@@ -25,10 +31,11 @@ from graphormer_sepnorm.compare.report.text import (
     beaten_by,
     cautions,
     method,
+    seeds_needed,
     summary,
     title_of,
+    verdict,
 )
-from graphormer_sepnorm.compare.report.verdict import seeds_needed, verdict
 from graphormer_sepnorm.compare.results import runs_are_gone
 from graphormer_sepnorm.compare.results_file import Results
 from graphormer_sepnorm.errors import DataError
