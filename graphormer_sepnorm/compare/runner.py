@@ -297,10 +297,7 @@ def _kill(popen: subprocess.Popen[bytes]) -> None:
 
 def last_line(log: Path, start: int = 0) -> str:
     """Return the last line behind a byte with something in it; empty if there is none."""
-    with log.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(start, size - 10_000))
-        lines = file.read().decode("utf-8", "replace").splitlines()
+    lines = log.read_bytes()[start:].decode("utf-8", "replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
