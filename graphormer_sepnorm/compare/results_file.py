@@ -151,7 +151,7 @@ class Results:
         plain = read_json(path)
         if plain is not None and plain.get("format_version") != FORMAT_VERSION:
             raise DataError(other_format(path, plain.get("format_version"), FORMAT_VERSION))
-        return plain and cls.from_plain(plain)
+        return None if plain is None else cls.from_plain(plain)
 
     def write(self, directory: Path) -> None:
         """Write them to a directory."""

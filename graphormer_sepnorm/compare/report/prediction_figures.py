@@ -176,8 +176,8 @@ def largest_changes(results: Results, predictions: Predictions, arm: str) -> byt
     binary = results.task.kind == "binary"
     legends = []
     for place in order:
-        change, true = changes[place], predictions.target[place]
-        before, after = (predictions.arms[name][place] for name in (baseline, arm))
+        change, true = float(changes[place]), float(predictions.target[place])
+        before, after = (float(predictions.arms[name][place]) for name in (baseline, arm))
         legends.append(
             f"{predictions.numbers[place]}: true {f'{true:g}' if binary else _short(true)}, "
             f"{'better' if change < 0 else 'worse'} by {_short(abs(change))}\n"
