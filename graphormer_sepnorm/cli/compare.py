@@ -340,8 +340,6 @@ def _places(jobs: int | None, checked: CheckedFit, runs: int) -> tuple[list[str]
     """Return the GPUs to give to processes in turn (none: all see all), and how many there are."""
     import torch
 
-    from graphormer_sepnorm.compare.runner import default_jobs
-
     accelerator, devices = checked.devices
     gpus: list[str] = []
     if accelerator in ("auto", "gpu", "cuda"):
@@ -351,7 +349,9 @@ def _places(jobs: int | None, checked: CheckedFit, runs: int) -> tuple[list[str]
     if gpus and devices not in ("auto", "1"):
         # A run takes several GPUs, or names its own: then runs take turns.
         return [], min(jobs or 1, runs)
-    jobs = min(jobs or default_jobs(len(gpus), cores()), runs)
+    # One on each GPU. Without one, one on each core: molecules make matrices so small that a second
+    # thread adds little, where a second process trains as much again.
+    jobs = min(jobs or len(gpus) or cores(), runs)
     return (gpus if len(gpus) > 1 else []), jobs
 
 

@@ -126,11 +126,14 @@ def _read(predictor: Predictor, options: argparse.Namespace) -> tuple[GraphStore
     return GraphStore.from_graphs([graphs], path_length), len(errors) - len(graphs)
 
 
-def _measure(predictor: Predictor, store: GraphStore) -> list[CloudGeometry]:
+def _measure(predictor: Predictor, store: GraphStore) -> tuple[CloudGeometry, ...]:
     import numpy as np
 
-    from graphormer_sepnorm.compare.embeddings import collect_embeddings
-    from graphormer_sepnorm.compare.model_geometry import geometry_per_layer, ring_counts
+    from graphormer_sepnorm.compare.model_geometry import (
+        collect_embeddings,
+        geometry_per_layer,
+        ring_counts,
+    )
 
     numbers = np.arange(store.num_graphs)
     embeddings = collect_embeddings(predictor.model, store, predictor.vocabulary, numbers)
@@ -139,7 +142,7 @@ def _measure(predictor: Predictor, store: GraphStore) -> list[CloudGeometry]:
     return geometry_per_layer(embeddings, properties, learn=~check, check=check, histograms=True)
 
 
-def _table(clouds: list[CloudGeometry]) -> str:
+def _table(clouds: tuple[CloudGeometry, ...]) -> str:
     """Return one line per layer, [CLS] and the atoms side by side."""
     rows = [
         ["", "uniformity", "", "rank", "", "cosine", "atoms", "rings"],

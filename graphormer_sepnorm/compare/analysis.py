@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphormer_sepnorm.compare.embeddings import collect_embeddings
-from graphormer_sepnorm.compare.model_geometry import CloudGeometry, geometry_per_layer, ring_counts
-from graphormer_sepnorm.compare.typed import typed
+from graphormer_sepnorm.compare.model_geometry import (
+    CloudGeometry,
+    collect_embeddings,
+    geometry_per_layer,
+    ring_counts,
+)
+from graphormer_sepnorm.compare.results_file import typed
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.files import read_json, replacing, write_json
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
@@ -68,7 +72,8 @@ def analyse(
 ) -> RunAnalysis:
     """Measure the embeddings of the best checkpoint of a run, and find what it predicts.
 
-    A run has its predictions of the test split, but for one of an earlier version.
+    What ``fit`` has written of the test split is taken if it is whole; runs of an earlier version
+    have nothing.
 
     Args:
         run: Its directory. The result is kept in it and taken from there the next time.
@@ -87,7 +92,9 @@ def analyse(
         "dataset_fingerprint": data.splits.fingerprint,
         "checkpoint": f"{file.name} {file.stat().st_mtime_ns}" if file.is_file() else None,
     }
-    predictions = _kept_predictions(run, data)
+    written = run.test_predictions(data.splits.task.targets) or ()
+    whole = len(written) == len(data.indices("test"))
+    predictions = np.array(written) if whole else None
     earlier = read_json(kept)
     if earlier is not None and wanted.items() <= earlier.items():
         if predictions is None and table.is_file():
@@ -104,13 +111,7 @@ def analyse(
             np.save(file, predictions)
     clouds = _measure(model, data, vocabulary, histograms)
     write_json(kept, {**wanted, "clouds": [asdict(cloud) for cloud in clouds]}, indent=None)
-    return RunAnalysis(predictions, tuple(clouds))
-
-
-def _kept_predictions(run: RunDirectory, data: MoleculeDataModule) -> np.ndarray | None:
-    """What ``fit`` has written of the test split, if it is whole: float64 ``[G, T]``."""
-    rows = run.test_predictions(data.splits.task.targets)
-    return np.array(rows) if rows and len(rows) == len(data.indices("test")) else None
+    return RunAnalysis(predictions, clouds)
 
 
 def _predict(
@@ -130,7 +131,7 @@ def _predict(
 
 def _measure(
     model: Graphormer, data: MoleculeDataModule, vocabulary: GraphVocabulary, histograms: bool
-) -> list[CloudGeometry]:
+) -> tuple[CloudGeometry, ...]:
     test = _some(data.indices("test"), TEST_MOLECULES)
     numbers = np.concatenate([_some(data.indices("train"), TRAINING_MOLECULES), test])
     embeddings = collect_embeddings(

@@ -76,16 +76,8 @@ class Comparison:
 
     def write(self, directory: Path) -> None:
         """Keep it in a directory."""
-        content = {
-            "format_version": _FORMAT_VERSION,
-            "base_options": list(self.base_options),
-            "arms": {arm.name: arm.options for arm in self.arms},
-            "seeds": list(self.seeds),
-            "baseline": self.baseline,
-            "threads": self.threads,
-            "dataset_fingerprint": self.dataset_fingerprint,
-            "configuration": dict(self.configuration),
-        }
+        arms = {arm.name: arm.options for arm in self.arms}
+        content = {"format_version": _FORMAT_VERSION, **dataclasses.asdict(self), "arms": arms}
         with replacing(directory / FILE) as partial:
             partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 

@@ -1,25 +1,62 @@
-"""The geometry of a model's embeddings, layer by layer.
+"""The embeddings of [CLS] and of a sample of the atoms after each layer of a model, measured.
 
-G graphs · n embeddings · d their width
+G graphs · M sampled atoms · B graphs and A atoms of one batch · n embeddings · C channels
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 from graphormer_sepnorm.compare import geometry
-from graphormer_sepnorm.compare.embeddings import OUTPUT, LayerEmbeddings, ModelEmbeddings
+from graphormer_sepnorm.graphs.loading import in_order, make_loader
 from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.model.graphormer import Graphormer
 
+OUTPUT = "output"
 GRAPH_TOKEN, ATOMS = "graph token", "atoms"
 # Uniformity holds the distances of all pairs, and there are two dozen clouds in a model.
 _UNIFORMITY_OF = 2000
 _SINGULAR_VALUES = 100
+
+
+@dataclass(frozen=True)
+class LayerEmbeddings:
+    """The embeddings at one place of a model.
+
+    Attributes:
+        name: ``layer 1`` and so on, or ``output``.
+        graph_token: ``[G, C]``, [CLS] of each graph.
+        atoms: ``[M, C]``, the sampled atoms.
+    """
+
+    name: str
+    graph_token: np.ndarray
+    atoms: np.ndarray
+
+
+@dataclass(frozen=True)
+class ModelEmbeddings:
+    """The embeddings of some graphs throughout a model.
+
+    Attributes:
+        layers: One per encoder layer, in order, then the output. With ``norm_position: pre`` a
+            layer gives the residual stream, which no norm has touched yet; the output is what the
+            last norm made of it. With ``post`` the output is the last layer again.
+        graph_of_atom: int64 ``[M]``, row of the graph that each sampled atom belongs to.
+        num_atoms: int64 ``[G]``, atoms of each graph, sampled or not.
+    """
+
+    layers: tuple[LayerEmbeddings, ...]
+    graph_of_atom: np.ndarray
+    num_atoms: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -53,6 +90,93 @@ class CloudGeometry:
     probes: dict[str, float] | None = None
 
 
+def collect_embeddings(
+    model: Graphormer,
+    store: GraphStore,
+    vocabulary: GraphVocabulary,
+    numbers: np.ndarray,
+    *,
+    batch_size: int = 64,
+    max_atoms: int = 10_000,
+    seed: int = 0,
+) -> ModelEmbeddings:
+    """Run a model in evaluation mode and keep its embeddings.
+
+    Which atoms are sampled depends on `seed`, `max_atoms` and the set of graphs alone, not on the
+    model, so that arms are compared on the same atoms.
+
+    Args:
+        model: The network (`GraphormerModule.model`), on any device; set to evaluation mode.
+        store: The graphs.
+        vocabulary: What the model knows of them.
+        numbers: int64 ``[G]``, which of them, at least one. [CLS] is kept for all: (layers + 1) *
+            G * C numbers.
+        batch_size: Graphs that are computed at once.
+        max_atoms: Largest M. All atoms are kept if there are no more.
+        seed: Of the sample.
+
+    Returns:
+        Rows in the order of `numbers`, in the floating type of the model (float32 at least).
+    """
+    num_atoms = store.num_atoms(numbers)
+    chosen = _sample(numbers, num_atoms, max_atoms, seed)
+    places = len(model.layers) + 1
+    tokens: list[list[np.ndarray]] = [[] for _ in range(places)]
+    atoms: list[list[np.ndarray]] = [[] for _ in range(places)]
+    after_layers: list[Tensor] = []  # packed rows [B + A, C]
+
+    def record(layer: nn.Module, given: Any, rows: Tensor) -> None:
+        after_layers.append(rows)
+
+    hooks = [layer.register_forward_hook(record) for layer in model.layers]
+    device = next(model.parameters()).device
+    model.eval()
+    first = 0
+    try:
+        with torch.no_grad():
+            for batch in make_loader(store, vocabulary, in_order(store, numbers, batch_size)):
+                after_layers.clear()
+                outputs = torch.cat(model.encode(batch.to(device)))
+                end = first + len(batch.graph_of_atom)
+                rows_of_atoms = batch.num_graphs + np.flatnonzero(chosen[first:end])
+                first = end
+                for token, atom, rows in zip(tokens, atoms, [*after_layers, outputs], strict=True):
+                    token.append(_to_numpy(rows[: batch.num_graphs]))
+                    atom.append(_to_numpy(rows[torch.from_numpy(rows_of_atoms).to(device)]))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    names = [*(f"layer {place}" for place in range(1, places)), OUTPUT]
+    layers = tuple(
+        LayerEmbeddings(name, np.concatenate(token), np.concatenate(atom))
+        for name, token, atom in zip(names, tokens, atoms, strict=True)
+    )
+    graph_of_atom = np.repeat(np.arange(len(numbers)), num_atoms)[chosen]
+    return ModelEmbeddings(layers, graph_of_atom, num_atoms)
+
+
+def _sample(numbers: np.ndarray, num_atoms: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Choose the atoms with the smallest of random numbers: bool, one per atom of the graphs.
+
+    They are drawn from (seed, number of the graph, place in the graph).
+    """
+    keys = np.concatenate(
+        [
+            np.random.default_rng([seed, number]).random(count)
+            for number, count in zip(numbers.tolist(), num_atoms.tolist(), strict=True)
+        ]
+    )
+    chosen = np.zeros(len(keys), dtype=bool)
+    chosen[np.argsort(keys, kind="stable")[:most]] = True
+    return chosen
+
+
+def _to_numpy(rows: Tensor) -> np.ndarray:
+    wide = rows if rows.dtype == torch.float64 else rows.float()
+    # A copy: what is kept of a batch must not keep all of it alive.
+    return wide.cpu().numpy().copy()
+
+
 def geometry_per_layer(
     embeddings: ModelEmbeddings,
     properties: Mapping[str, np.ndarray],
@@ -61,7 +185,7 @@ def geometry_per_layer(
     check: np.ndarray,
     clouds: np.ndarray | None = None,
     histograms: bool = False,
-) -> list[CloudGeometry]:
+) -> tuple[CloudGeometry, ...]:
     """Measure the clouds of [CLS] and of the atoms after each layer and at the output.
 
     Args:
@@ -76,66 +200,64 @@ def geometry_per_layer(
     Returns:
         Two per place, that of the graph token first.
     """
-    clouds = np.ones(len(embeddings.graph_ids), dtype=bool) if clouds is None else clouds
+    if clouds is None:
+        clouds = np.ones(len(embeddings.num_atoms), dtype=bool)
+    graphs = embeddings.graph_of_atom
     entries = []
     for layer in embeddings.layers:
         histogram = histograms and layer.name == OUTPUT
+        token = cloud_geometry(layer.name, GRAPH_TOKEN, layer.graph_token[clouds], histogram)
         probes = {
             name: _probe(layer.graph_token, values.astype(np.float64), learn, check)
             for name, values in properties.items()
         }
-        cosine = _mean_cosine(layer, clouds)
-        token, atoms = layer.graph_token[clouds], layer.atoms[clouds[layer.graph_of_atom]]
-        entries += [
-            CloudGeometry(
-                layer.name,
-                GRAPH_TOKEN,
-                **cloud_geometry(token, histogram),
-                cosine_to_atoms=cosine,
-                probes=probes,
-            ),
-            CloudGeometry(layer.name, ATOMS, **cloud_geometry(atoms, histogram)),
-        ]
-    return entries
+        cosines = geometry.cosine_to(layer.graph_token, layer.atoms, graphs)
+        cosines = cosines[clouds] if len(cosines) else cosines
+        known = cosines[~np.isnan(cosines)]  # a graph of which no atom was sampled has none
+        cosine = float(known.mean()) if len(known) else math.nan
+        atoms = cloud_geometry(layer.name, ATOMS, layer.atoms[clouds[graphs]], histogram)
+        entries += [replace(token, cosine_to_atoms=cosine, probes=probes), atoms]
+    return tuple(entries)
 
 
-def cloud_geometry(cloud: np.ndarray, histogram: bool = False) -> dict[str, Any]:
-    """Return the fields of a `CloudGeometry` that embeddings ``[n, d]`` have by themselves."""
+def cloud_geometry(
+    layer: str, what: str, cloud: np.ndarray, histogram: bool = False
+) -> CloudGeometry:
+    """Measure what embeddings ``[n, C]`` have by themselves."""
+    floor = geometry.uniformity_floor(cloud.shape[1])
+    result = CloudGeometry(layer, what, len(cloud), uniformity_floor=floor)
+    if not len(cloud) or not np.isfinite(cloud).all():
+        return result
     drawn = cloud
     if len(cloud) > _UNIFORMITY_OF:
         drawn = cloud[np.random.default_rng(0).choice(len(cloud), _UNIFORMITY_OF, replace=False)]
-    result: dict[str, Any] = {
-        "embeddings": len(cloud),
-        "uniformity_floor": geometry.uniformity_floor(cloud.shape[1]),
-    }
-    if not len(cloud) or not np.isfinite(cloud).all():
-        return result
     spectrum = geometry.singular_values(cloud)
-    centred = geometry.singular_values(cloud, centred=True)
     with np.errstate(divide="ignore"):
         logarithms = np.log(spectrum[:_SINGULAR_VALUES])
-    result |= {
-        "uniformity": geometry.uniformity(drawn),
-        "effective_rank": geometry.effective_rank(spectrum),
-        "effective_rank_centred": geometry.effective_rank(centred),
-        "log_singular_values": tuple(np.round(logarithms, 6).tolist()),
-    }
+    counted = None
     if histogram:
         counts, edges = geometry.feature_histograms(cloud)
-        result["histogram"] = {"edges": edges.tolist(), "counts": counts.tolist()}
-    return result
+        counted = {"edges": edges.tolist(), "counts": counts.tolist()}
+    return replace(
+        result,
+        uniformity=geometry.uniformity(drawn),
+        effective_rank=geometry.effective_rank(spectrum),
+        effective_rank_centred=geometry.effective_rank(
+            geometry.singular_values(cloud, centred=True)
+        ),
+        log_singular_values=tuple(np.round(logarithms, 6).tolist()),
+        histogram=counted,
+    )
+
+
+def _probe(cloud: np.ndarray, values: np.ndarray, learn: np.ndarray, check: np.ndarray) -> float:
+    known = ~np.isnan(values)
+    learn, check = known & learn, known & check
+    return geometry.linear_probe(cloud[learn], values[learn], cloud[check], values[check])
 
 
 def ring_counts(store: GraphStore, numbers: np.ndarray) -> np.ndarray:
-    """Number of independent rings of graphs: bonds - atoms + fragments.
-
-    Args:
-        store: The graphs, their bonds in both directions.
-        numbers: Which of them, ``[G]``.
-
-    Returns:
-        int64 ``[G]``.
-    """
+    """Number of independent rings of graphs ``[G]``, int64: bonds - atoms + fragments."""
     counts = np.empty(len(numbers), dtype=np.int64)
     for place, number in enumerate(np.asarray(numbers).tolist()):
         atoms = slice(store.first_atom[number], store.first_atom[number + 1])
@@ -146,18 +268,3 @@ def ring_counts(store: GraphStore, numbers: np.ndarray) -> np.ndarray:
         bonds = np.asarray(store.in_degree[atoms], dtype=np.int64).sum() // 2
         counts[place] = round(float(bonds - size + fragments))
     return counts
-
-
-def _probe(cloud: np.ndarray, values: np.ndarray, learn: np.ndarray, check: np.ndarray) -> float:
-    known = ~np.isnan(values)
-    learn, check = known & learn, known & check
-    return geometry.linear_probe(cloud[learn], values[learn], cloud[check], values[check])
-
-
-def _mean_cosine(layer: LayerEmbeddings, clouds: np.ndarray) -> float:
-    cosines = geometry.cosine_to(layer.graph_token, layer.atoms, layer.graph_of_atom)
-    if not len(cosines):
-        return math.nan
-    cosines = cosines[clouds]
-    known = cosines[~np.isnan(cosines)]  # a graph of which no atom was sampled has none
-    return float(known.mean()) if len(known) else math.nan

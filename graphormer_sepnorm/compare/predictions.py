@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,14 +38,10 @@ class Predictions:
         return np.abs(self.arms[arm] - self.target)
 
 
-def target_column(target: str) -> str:
-    """Name of the column of a target; an empty name: the only one."""
-    return f"target:{target}" if target else "target"
-
-
-def arm_column(arm: str, target: str) -> str:
-    """Name of the column of an arm's predictions, which no other column can have."""
-    return f"pred_{arm}:{target}" if target else f"pred_{arm}"
+def _columns(targets: Sequence[str], arm: str | None = None) -> list[str]:
+    """The columns of the targets, or of what an arm says of them; an only target is unnamed."""
+    first = "target" if arm is None else f"pred_{arm}"
+    return [f"{first}:{name}" for name in targets] if len(targets) > 1 else [first]
 
 
 def write_predictions(
@@ -62,14 +58,13 @@ def write_predictions(
         path: Of the file.
         smiles: Of G molecules; empty where there is none.
         atoms: Number of atoms of each.
-        names: Of the T targets; empty for the only one.
+        names: Of the T targets.
         targets: ``[G, T]``, nan where a label is missing.
         arms: Seed-averaged predictions of each arm, ``[G, T]``.
     """
     with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        columns = [target_column(name) for name in names]
-        columns += [arm_column(arm, name) for arm in arms for name in names]
+        columns = [name for arm in (None, *arms) for name in _columns(names, arm)]
         writer.writerow(["number", "smiles", "atoms", *columns])
         for row in range(len(targets)):
             values = [*targets[row], *(value for table in arms.values() for value in table[row])]
@@ -90,16 +85,15 @@ def read_predictions(path: Path, targets: Sequence[str], arms: Sequence[str]) ->
             rows = list(csv.DictReader(file))
     except OSError:
         return None
-    name = targets[0] if len(targets) > 1 else ""
-    target = _column(rows, target_column(name))
+    target = _column(rows, _columns(targets)[0])
     known = np.isfinite(target)
-    columns = {arm: _column(rows, arm_column(arm, name))[known] for arm in arms}
+    columns = {arm: _column(rows, _columns(targets, arm)[0])[known] for arm in arms}
     columns = {arm: column for arm, column in columns.items() if np.isfinite(column).all()}
     if not known.any() or not columns:
         return None
     kept = [row for row, keep in zip(rows, known, strict=True) if keep]
     return Predictions(
-        target_name=name,
+        target_name=targets[0] if len(targets) > 1 else "",
         target=target[known],
         atoms=_column(kept, "atoms"),
         numbers=tuple(row["number"] for row in kept),
@@ -109,12 +103,11 @@ def read_predictions(path: Path, targets: Sequence[str], arms: Sequence[str]) ->
 
 
 def _column(rows: list[dict[str, str]], name: str) -> np.ndarray:
-    return np.array(list(_numbers(rows, name)), dtype=np.float64)
+    return np.array([_number(row.get(name)) for row in rows], dtype=np.float64)
 
 
-def _numbers(rows: list[dict[str, str]], name: str) -> Iterator[float]:
-    for row in rows:
-        try:
-            yield float(row.get(name) or "nan")
-        except ValueError:
-            yield math.nan
+def _number(cell: str | None) -> float:
+    try:
+        return float(cell or "nan")
+    except ValueError:
+        return math.nan

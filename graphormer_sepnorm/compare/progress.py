@@ -20,24 +20,18 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from graphormer_sepnorm.compare.runner import Display, Run
+from graphormer_sepnorm.compare.runner import Run
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import clock
 from graphormer_sepnorm.metrics import METRICS
-from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.runs.directory import RunDirectory, Summary
 
 _SPEED_OVER = 600.0  # seconds; metrics are written down every so many steps only
 
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a run is, as far as it has written that down.
-
-    Attributes:
-        step: Optimiser steps taken.
-        newest: Newest validation metric; nan before the first.
-        best: Best validation metric so far.
-    """
+    """Optimiser steps that a run has taken, and its validation metric; nan before the first."""
 
     step: int = 0
     newest: float = math.nan
@@ -45,12 +39,7 @@ class Reached:
 
 
 def reached(directory: Path, metric: str) -> Reached:
-    """Read how far a run is from what it keeps in its directory.
-
-    Args:
-        directory: Of the run.
-        metric: Name of the main metric.
-    """
+    """Read how far a run is from what it has written down in its directory."""
     run = RunDirectory(directory)
     files = run.metrics_file, run.record_file
     times = tuple(path.stat().st_mtime if path.is_file() else 0.0 for path in files)
@@ -64,11 +53,9 @@ def _read(directory: Path, metric: str, times: tuple[float, ...]) -> Reached:
     rows, column = run.metrics(), f"validation_{metric}"
     values = [row[column] for row in rows if column in row]
     step = max((int(row.get("step", -1)) + 1 for row in rows), default=0)
-    record = None
     with suppress(DataError):  # the run itself will say so
-        record = run.record()
-    if record and record.sessions:
-        step = max(step, record.sessions[-1].to_step)
+        if (record := run.record()) and record.sessions:
+            step = max(step, record.sessions[-1].to_step)
     numbers = [value for value in values if not math.isnan(value)]
     newest = values[-1] if values else math.nan
     return Reached(step, newest, METRICS[metric].best(numbers, default=math.nan))
@@ -76,25 +63,17 @@ def _read(directory: Path, metric: str, times: tuple[float, ...]) -> Reached:
 
 def outcome(run: Run) -> str:
     """Say what a finished run came to."""
-    summary = run.files.summary() or {}
-    parts = []
+    summary, found = run.files.summary() or Summary(), []
     for metric in METRICS.values():
-        best, test = (summary.get(f"{of}_{metric.name}") for of in ("best_validation", "test"))
-        if f"best_validation_{metric.name}" not in summary:
-            continue  # beside the main metric
-        if best is not None:
-            parts.append(f"validation {metric.label} {best:.4f}")
-        if test is not None:
-            parts.append(f"test {metric.label} {test:.4f}")
-    return ", ".join(parts)
+        if f"best_validation_{metric.name}" in summary:  # others stand beside the main metric
+            values = {"validation": summary.validation(metric.name)}
+            values["test"] = summary.test(metric.name)
+            found += [f"{of} {metric.label} {x:.4f}" for of, x in values.items() if x is not None]
+    return ", ".join(found)
 
 
 class Lines:
-    """A line on stderr for each event.
-
-    Args:
-        runs: All runs, those finished earlier too.
-    """
+    """Shows how the runs are doing, all of them: a line on stderr for each event."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._total, self._done = len(runs), sum(run.finished for run in runs)
@@ -105,28 +84,28 @@ class Lines:
         print(_printable(line), file=sys.stderr, flush=True)
 
     def started(self, run: Run) -> None:
-        """Say so."""
+        """A process of the run begins."""
         self._say(f"{run.name}: {'continued' if run.begun else 'started'}")
 
     def finished(self, run: Run, seconds: float) -> None:
-        """Say with which result."""
+        """It is trained and tested."""
         self._ended(run)
         self._done += 1
         count = f"{self._done} of {self._total}"
         self._say(f"{run.name}: finished ({count}), {outcome(run)}, {clock(seconds)}")
 
     def failed(self, run: Run, why: str) -> None:
-        """Say why."""
+        """It ended otherwise."""
         self._ended(run)
         self._say(f"{run.name}: failed, {why} ({run.log})")
 
     def stopping(self, running: Sequence[Run]) -> None:
-        """Say what is waited for."""
+        """The processes at work have been asked to stop."""
         names = ", ".join(run.name for run in running)
         self._say(f"stopping, when these are saved: {names}; a second time stops at once")
 
     def stopped(self, run: Run) -> None:
-        """Say so."""
+        """One of them has."""
         self._ended(run, over=False)
         self._say(f"{run.name}: stopped")
 
@@ -134,10 +113,10 @@ class Lines:
         """Its process is gone; is nothing more to be done either?"""
 
     def refresh(self) -> None:
-        """Nothing: a line per event is enough."""
+        """Time has passed."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Nothing more happens."""
 
 
 def _printable(line: str) -> str:
@@ -225,7 +204,7 @@ class Bars(Lines):
         )
 
 
-def choose_display(runs: Sequence[Run], metric: str, steps: Mapping[str, int]) -> Display:
+def choose_display(runs: Sequence[Run], metric: str, steps: Mapping[str, int]) -> Lines:
     """Bars if stderr is a terminal, else lines."""
     terminal = sys.stderr.isatty() and not Console(stderr=True).is_dumb_terminal
     return Bars(runs, metric, steps) if terminal else Lines(runs)

@@ -6,9 +6,12 @@ none. What a file of an earlier version lacks has its default.
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import dataclass, field
+import typing
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 import numpy as np
@@ -16,9 +19,9 @@ import numpy as np
 from graphormer_sepnorm.compare.arm_comparisons import ArmComparison
 from graphormer_sepnorm.compare.comparison import other_format
 from graphormer_sepnorm.compare.model_geometry import CloudGeometry
-from graphormer_sepnorm.compare.typed import typed
+from graphormer_sepnorm.datasets.baselines import Baseline
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import read_json
+from graphormer_sepnorm.files import read_json, write_json
 from graphormer_sepnorm.graphs.task import Task
 
 FORMAT_VERSION = 1
@@ -37,10 +40,14 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class RunResult:
-    """One arm with one seed; its status is finished, failed, unfinished or missing."""
+    """One arm with one seed; its status is finished, failed, unfinished or missing.
+
+    Its directory is named from that of the comparison.
+    """
 
     seed: int
     status: str
+    directory: str = ""
     error: str | None = None
     steps: float = math.nan
     epochs: float = math.nan
@@ -89,16 +96,6 @@ class ArmResult:
 
 
 @dataclass(frozen=True)
-class SimpleModel:
-    """A simple model on the same split; `comparable` if it is a mean over the same targets."""
-
-    name: str
-    validation: float
-    test: float
-    comparable: bool
-
-
-@dataclass(frozen=True)
 class Results:
     """What results.json holds; `arms` has the baseline first.
 
@@ -108,6 +105,7 @@ class Results:
         better: ``lower`` or ``higher``.
         unit: Of the metric; empty if it has none.
         command: One that does all of this.
+        base_options: Words for ``fit``, of all arms.
         configuration: Of ``fit``, before an arm's options.
         complete: Whether all runs are finished.
         baselines: Simple models beside the arms, and what they leave out.
@@ -128,9 +126,10 @@ class Results:
     complete: bool
     arms: tuple[ArmResult, ...]
     comparisons: tuple[ArmComparison, ...]
+    base_options: tuple[str, ...] = ()
     configuration: dict[str, Any] = field(default_factory=dict)
     selected_on: str | None = None
-    baselines: tuple[SimpleModel, ...] = ()
+    baselines: tuple[Baseline, ...] = ()
     baselines_left_out: str | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     environments_differ: dict[str, Any] = field(default_factory=dict)
@@ -142,18 +141,29 @@ class Results:
         return typed(cls, {**plain, "arms": arms})
 
     @classmethod
-    def read(cls, directory: Path) -> Results:
-        """Read the results in a directory.
+    def read(cls, directory: Path) -> Results | None:
+        """Read the results in a directory; None if there are none, or they are not whole.
 
         Raises:
-            DataError: There are none that can be read, or they are of another version.
+            DataError: They are of another version.
         """
-        plain = read_results(directory)
-        if plain is None:
-            raise DataError(
-                f"{directory} has no {RESULTS} that can be read: compare the arms first"
-            )
-        return cls.from_plain(plain)
+        path = directory / RESULTS
+        plain = read_json(path)
+        if plain is not None and plain.get("format_version") != FORMAT_VERSION:
+            raise DataError(other_format(path, plain.get("format_version"), FORMAT_VERSION))
+        return None if plain is None else cls.from_plain(plain)
+
+    def write(self, directory: Path) -> None:
+        """Write them to a directory."""
+        plain = {"format_version": FORMAT_VERSION, **asdict(self)}
+        for one, comparison in zip(plain["comparisons"], self.comparisons, strict=True):
+            for split in ("validation", "test"):
+                difference = getattr(comparison, split)
+                if difference is not None:
+                    one[split]["resolved"] = difference.resolved
+        if not self.baselines:
+            del plain["baselines"], plain["baselines_left_out"]
+        write_json(directory / RESULTS, plain, indent=None)
 
     def arm(self, name: str) -> ArmResult:
         """The arm of this name."""
@@ -175,14 +185,32 @@ class Results:
         )
 
 
-def read_results(directory: Path) -> dict[str, Any] | None:
-    """Read the file as it is; None if there is none, or it is not whole.
+def typed(kind: Any, plain: Any) -> Any:
+    """Make what a type hint says of what JSON holds.
 
-    Raises:
-        DataError: It is of another version.
+    Null for a float is nan. A dataclass takes the entries that it has fields for; of several the
+    first one is made whose fields are all there.
     """
-    path = directory / RESULTS
-    results = read_json(path)
-    if results is not None and results.get("format_version") != FORMAT_VERSION:
-        raise DataError(other_format(path, results.get("format_version"), FORMAT_VERSION))
-    return results
+    members = typing.get_args(kind)
+    if kind is float:
+        return math.nan if plain is None else plain
+    if isinstance(kind, UnionType):
+        fitting = (one for one in members if is_dataclass(one) and _fits(one, plain))
+        return typed(next(fitting, None), plain)
+    if is_dataclass(kind):
+        hints = _hints(kind)
+        found = {name: typed(hints[name], plain[name]) for name in hints if name in plain}
+        return kind(**found)  # type: ignore[operator]
+    if typing.get_origin(kind) is tuple:
+        return tuple(typed(members[0], one) for one in plain or ())
+    if typing.get_origin(kind) is dict:
+        return {name: typed(members[1], one) for name, one in (plain or {}).items()}
+    return plain
+
+
+def _fits(kind: Any, plain: Any) -> bool:
+    needed = {one.name for one in fields(kind) if one.default is MISSING}
+    return isinstance(plain, dict) and needed <= plain.keys()
+
+
+_hints = functools.cache(typing.get_type_hints)

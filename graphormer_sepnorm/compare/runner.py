@@ -17,11 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.process_lifetime import ENDS_WITH_STDIN
 from graphormer_sepnorm.runs.directory import RunDirectory
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.compare.progress import Lines
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
 FIT_TOGETHER = (sys.executable, "-m", "graphormer_sepnorm.cli.fit_together")
@@ -98,37 +101,21 @@ def planned_runs(comparison: Comparison, directory: Path) -> list[Run]:
 
 
 def together(runs: Sequence[Run], seeds: int) -> list[tuple[Run, ...]]:
-    """Divide runs into those that share a process: so many seeds of one arm, the first ones first.
-
-    Args:
-        runs: In their order.
-        seeds: Most runs of a process.
-    """
-    arms = {run.arm: [other for other in runs if other.arm == run.arm] for run in runs}
-    groups = [
-        tuple(own[first : first + seeds])
-        for own in arms.values()
-        for first in range(0, len(own), seeds)
-    ]
-    return sorted(groups, key=lambda group: runs.index(group[0]))
-
-
-def default_jobs(gpus: int, cores: int) -> int:
-    """How many processes run side by side if nobody says.
-
-    One on each GPU. Without one, one on each core: molecules make matrices so small that a second
-    thread adds little, where a second process trains as much again.
-    """
-    return gpus or cores
+    """Divide runs into those that share a process: at most so many seeds of one arm, in order."""
+    groups: list[list[Run]] = []
+    for run in runs:
+        room = (own for own in groups if own[0].arm == run.arm and len(own) < seeds)
+        if group := next(room, None):
+            group.append(run)
+        else:
+            groups.append([run])
+    return [tuple(group) for group in groups]
 
 
 def environments(jobs: int, threads: int, gpus: Sequence[str] = ()) -> list[dict[str, str]]:
-    """What the processes at work side by side find in their environment, beside that of this one.
+    """What so many processes side by side find in their environment, beside that of this one.
 
-    Args:
-        jobs: How many.
-        threads: Of each.
-        gpus: Names of the GPUs to give to them in turn.
+    Each has so many threads; GPUs are given to them in turn.
     """
     return [
         {"OMP_NUM_THREADS": str(threads)}
@@ -137,34 +124,9 @@ def environments(jobs: int, threads: int, gpus: Sequence[str] = ()) -> list[dict
     ]
 
 
-class Display(Protocol):
-    """Shows how the runs are doing."""
-
-    def started(self, run: Run) -> None:
-        """A process of the run begins."""
-
-    def finished(self, run: Run, seconds: float) -> None:
-        """It is trained and tested."""
-
-    def failed(self, run: Run, why: str) -> None:
-        """It ended otherwise."""
-
-    def stopping(self, running: Sequence[Run]) -> None:
-        """The processes at work have been asked to stop."""
-
-    def stopped(self, run: Run) -> None:
-        """One of them has."""
-
-    def refresh(self) -> None:
-        """Time has passed."""
-
-    def close(self) -> None:
-        """Nothing more happens."""
-
-
 @dataclass(frozen=True)
 class _Process:
-    """A process at work, its place among those side by side, and where its part of each log is."""
+    """A process at work, its place among those side by side, and where its part of a log begins."""
 
     runs: tuple[Run, ...]
     popen: subprocess.Popen[bytes]
@@ -179,7 +141,7 @@ class Runner:
     Args:
         runs: In their order.
         environments: One for each process that runs side by side with the others.
-        display: Is told what happens.
+        display: Is told what happens, and every second that time has passed.
         lock: File descriptor that the processes hold on to.
         program: What a process is started with.
         seeds_together: Most runs of a process, see `together`.
@@ -190,7 +152,7 @@ class Runner:
         self,
         runs: Sequence[Run],
         environments: Sequence[Mapping[str, str]],
-        display: Display,
+        display: Lines,
         lock: int,
         program: Sequence[str] = FIT,
         seeds_together: int = 1,
@@ -252,7 +214,6 @@ class Runner:
         self._asked += 1
 
     def _pass_on(self) -> None:
-        """Tell the processes what this one has been asked."""
         if self._asked == self._passed_on:
             return
         for process in self._running:
@@ -261,8 +222,7 @@ class Runner:
             else:
                 process.popen.terminate()
         if not self._passed_on:
-            running = [process.runs for process in self._running]
-            self._display.stopping(list(itertools.chain(*running)))
+            self._display.stopping([run for process in self._running for run in process.runs])
         self._passed_on += 1  # one at a time: the processes are asked before they are killed
 
     def _free(self) -> int | None:
@@ -322,7 +282,6 @@ class Runner:
 
 
 def _options(run: Run) -> list[str]:
-    """Return the options of ``fit`` that begin or continue a run."""
     if run.begun:
         return ["--resume", str(run.directory)]
     # Stopped before its first checkpoint: `fit` would take another directory beside it.
@@ -337,16 +296,8 @@ def _kill(popen: subprocess.Popen[bytes]) -> None:
 
 
 def last_line(log: Path, start: int = 0) -> str:
-    """Return the last line with something in it; empty if there is none.
-
-    Args:
-        log: Text file.
-        start: Byte from which it counts.
-    """
-    with log.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(start, size - 10_000))
-        lines = file.read().decode("utf-8", "replace").splitlines()
+    """Return the last line behind a byte with something in it; empty if there is none."""
+    lines = log.read_bytes()[start:].decode("utf-8", "replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 

@@ -461,14 +461,6 @@ def test_compare_yaml_is_written_again_if_it_was_lost(table: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_report_only_trains_nothing(straight: Compared, reports: list[Path]) -> None:
-    before = sorted(straight.directory.rglob("*"))
-    assert main(["compare", "--report-only", "-o", str(straight.directory)]) == 0
-    assert reports == [straight.directory]
-    assert sorted(straight.directory.rglob("*")) == before
-
-
-@pytest.mark.slow
 def test_report_is_made_again_without_the_runs(straight: Compared, tmp_path: Path) -> None:
     place = tmp_path / "kept"
     place.mkdir()
@@ -515,9 +507,11 @@ def test_simple_models_are_computed_once_for_all_runs(
 
 
 @pytest.mark.slow
-def test_runs_are_analysed_where_they_were_told_to_train(
+@pytest.mark.usefixtures("nothing_starts")
+def test_report_only_analyses_runs_where_they_were_told_to_train(
     straight: Compared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    before = sorted(straight.directory.rglob("*"))
     devices: list[object] = []
 
     def noted(*arguments: object, **options: object) -> object:
@@ -528,6 +522,7 @@ def test_runs_are_analysed_where_they_were_told_to_train(
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert main(["compare", "--report-only", "-o", str(straight.directory)]) == 0
     assert devices == ["cpu"] * 4
+    assert sorted(straight.directory.rglob("*")) == before
 
 
 @pytest.mark.slow

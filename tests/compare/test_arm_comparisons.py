@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from graphormer_sepnorm.compare.arm_comparisons import FinishedRun, compare_arms
+from graphormer_sepnorm.compare.arm_comparisons import FinishedRun, compare_arms, paper_in_words
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.graphs.task import Task
@@ -87,3 +87,23 @@ def test_a_metric_that_is_undefined_is_no_difference_and_no_test_to_adjust_for()
     assert better.test.p_value == better.smallest_holm_p / 2 == 0.25
     assert better.holm_p == 0.5  # the smaller of two p-values, not of three
     assert worse.holm_p == max(0.5, worse.test.p_value)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "percent", "words"),
+    [
+        ("zinc", -24.6, "MAE 0.069 to 0.052"),
+        ("zinc-subset", -12.2, "MAE 0.164 to 0.144"),
+        ("ogbg-molhiv", 3.1, "ROC-AUC 73.36 % to 75.64 %, +2.28 points"),
+        ("esol", math.nan, None),
+    ],
+)
+def test_numbers_of_the_paper_are_of_sepnorm_against_sharenorm(
+    dataset: str, percent: float, words: str | None
+) -> None:
+    norms = ("sharenorm", "sepnorm", "bn+bn", "ln+ln")
+    runs = {(norm, 0): run(0.5, 0.5, 0, 1, 2) for norm in norms}
+    found = compare_arms(comparison(*norms), runs, column(0, 1, 2), REGRESSION, dataset)
+    quoted = [one.paper_relative_percent for one in found]
+    assert quoted == pytest.approx([percent, percent, math.nan], nan_ok=True)
+    assert words is None or paper_in_words(dataset) == words

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
-from scipy.spatial.distance import pdist
 from scipy.special import gammaln, hyp0f1, i0
 
 from graphormer_sepnorm.compare.geometry import (
@@ -57,19 +56,6 @@ def test_collapsed_cloud_is_0():
     assert uniformity(row * np.ones((2000, 1))) <= 0
 
 
-@pytest.mark.parametrize("n", [2, 3, 40])
-def test_orthogonal_directions(n):
-    """Every squared distance is 2."""
-    assert uniformity(rotation(n) * 3) == pytest.approx(-4, rel=EXACT)
-
-
-def test_two_directions_at_any_angle():
-    """|u - v|^2 = 2 - 2 cos(angle): -8 for antipodes."""
-    for angle in np.linspace(0, math.pi, 13):
-        pair = np.array([[1.0, 0.0], [5 * math.cos(angle), 5 * math.sin(angle)]])
-        assert uniformity(pair) == pytest.approx(-4 + 4 * math.cos(angle), rel=EXACT, abs=1e-14)
-
-
 @pytest.mark.parametrize("width", [1, 2, 10, 700])
 def test_axes_and_their_antipodes(width):
     """Of the d (2 d - 1) pairs d are antipodes, the others orthogonal."""
@@ -83,13 +69,6 @@ def test_axes_and_their_antipodes(width):
 def test_uniformity_as_printed(n, width, seed):
     rows = cloud(n, width, seed)
     assert uniformity(rows) == pytest.approx(literal_uniformity(rows), rel=1e-11, abs=1e-12)
-
-
-def test_uniformity_of_many():
-    rows = cloud(2500, 5) + 0.5
-    directions = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    truth = math.log(np.exp(-2 * pdist(directions, "sqeuclidean")).mean())
-    assert uniformity(rows) == pytest.approx(truth, rel=1e-11)
 
 
 @few
@@ -139,7 +118,7 @@ def test_floor_in_closed_form(width, truth):
     assert uniformity_floor(width) == pytest.approx(truth, rel=EXACT)
 
 
-@pytest.mark.parametrize("width", [4, 8, 80, 768])
+@pytest.mark.parametrize("width", [4, 80, 768])
 def test_floor_by_integration(width):
     """The angle to an axis has a density proportional to sin^(d - 2)."""
     log_area = gammaln(width / 2) - gammaln((width - 1) / 2) - math.log(math.pi) / 2
@@ -150,12 +129,6 @@ def test_floor_by_integration(width):
 
     mean, _ = quad(term, 0, math.pi, points=[1.4, math.pi / 2], limit=200)
     assert uniformity_floor(width) == pytest.approx(math.log(mean), abs=1e-9)
-
-
-def test_floor_of_wide_clouds():
-    for width in (80, 768, 10_000):
-        assert uniformity_floor(width) == pytest.approx(-4 + 8 / width, abs=10 / width**2)
-    assert -3.91 < uniformity_floor(80) < -3.90
 
 
 @few
@@ -205,14 +178,6 @@ def test_known_singular_values(n, width):
     assert values == pytest.approx([5, 2, 0.25] + [0] * (min(n, width) - 3), rel=1e-10)
 
 
-@pytest.mark.parametrize("centred", [False, True])
-def test_singular_values_are_roots_of_eigenvalues(centred):
-    rows = cloud(500, 12) * np.geomspace(0.01, 1, 12) + 3
-    part = rows - rows.mean(0) if centred else rows
-    truth = np.sqrt(np.linalg.eigvalsh(part.T @ part)[::-1])
-    assert singular_values(rows, centred=centred) == pytest.approx(truth, rel=1e-7)
-
-
 def test_centring_takes_the_mean_away():
     rows = cloud(300, 5) @ rotation(5)
     shifted = rows + 100
@@ -234,12 +199,6 @@ def test_collapsed_cloud_has_no_spectrum(offset):
     assert effective_rank(singular_values(np.full((1000, 8), offset))) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("count", [1, 2, 7])
-def test_rank_of_equal_values_is_their_number(count):
-    spectrum = np.array([3.0] * count + [0.0] * 4)
-    assert effective_rank(spectrum) == pytest.approx(count, rel=EXACT)
-
-
 def test_ranks_of_two_values():
     """Shares 3/4 and 1/4."""
     spectrum = np.array([3.0, 1.0])
@@ -256,13 +215,6 @@ def test_rank_is_between_one_and_the_number_of_values(values, power):
     assert 1 - 1e-9 <= rank <= np.count_nonzero(spectrum) * (1 + 1e-9)
     if spectrum[spectrum > 0].min() > 1e-6:
         assert effective_rank(spectrum * 10.0**power) == pytest.approx(rank)
-
-
-def test_ranks_know_neither_rotation_nor_scale():
-    rows = cloud(50, 6) * np.arange(1, 7)
-    for other in (rows @ rotation(6), rows * 1e-9, rows[::-1]):
-        truth = effective_rank(singular_values(rows, centred=True))
-        assert effective_rank(singular_values(other, centred=True)) == pytest.approx(truth)
 
 
 # Histograms
@@ -305,11 +257,7 @@ def test_cosine_by_loop():
             assert math.isnan(values[g])
 
 
-def test_cosine_of_known_directions():
-    token = [[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
-    atoms = [[3.0, 0.0], [-1.0, 0.0], [0.0, 9.0], [5.0, 0.0]]
-    values = cosine_to(token, atoms, np.array([0, 0, 1, 2]))
-    assert values == pytest.approx([0, 1, math.sqrt(0.5)])
+def test_cosines_stay_between_their_ends():
     assert cosine_to(cloud(4, 9), cloud(4, 9) * -7, np.arange(4)) == pytest.approx(-1)
     assert (np.abs(cosine_to(cloud(4, 9), cloud(4, 9), np.arange(4))) <= 1).all()
 
@@ -317,16 +265,7 @@ def test_cosine_of_known_directions():
 # Probes
 
 
-def test_probe_reads_what_is_linear():
-    x, weights = cloud(600, 10) * np.geomspace(1e-3, 1e3, 10) + 5, cloud(10, 1)[:, 0]
-    y = (x / x.std(0)) @ weights
-    assert linear_probe(x[:400], y[:400], x[400:], y[400:]) > 0.999999
-    # Half of the variance is noise that no probe can read: R^2 0.5 less the cost of estimating.
-    noisy = y + np.random.default_rng(1).normal(0, y.std(), 600)
-    assert linear_probe(x[:400], noisy[:400], x[400:], noisy[400:]) == pytest.approx(0.5, abs=0.1)
-
-
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_probe_reads_nothing_from_noise(seed):
     """Not even with as many channels as rows: the penalty is chosen large enough."""
     y = np.random.default_rng(seed).standard_normal(600)
@@ -362,16 +301,6 @@ def test_probe_by_leaving_each_row_out():
     residuals = other_y - predict(standard, y, new, PROBE_PENALTIES[best])
     truth = 1 - (residuals**2).sum() / ((other_y - other_y.mean()) ** 2).sum()
     assert linear_probe(x, y, other, other_y) == pytest.approx(truth, rel=1e-8)
-
-
-def test_probe_knows_no_units():
-    x, y = cloud(200, 5), cloud(200, 1, 7)[:, 0]
-    y += x @ np.arange(5)
-    truth = linear_probe(x[:120], y[:120], x[120:], y[120:])
-    scaled, shifted = x * np.geomspace(1e-6, 1e6, 5) - 3e-6, 1000 - 7 * y
-    for features, labels in ((scaled, y), (x, shifted)):
-        again = linear_probe(features[:120], labels[:120], features[120:], labels[120:])
-        assert again == pytest.approx(truth, rel=1e-6)
 
 
 def test_probe_misses_a_length_that_was_normalised_away():

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import replace
 
 import pytest
 
 from graphormer_sepnorm.compare.arm_comparisons import ArmComparison
 from graphormer_sepnorm.compare.model_geometry import CloudGeometry
-from graphormer_sepnorm.compare.results_file import ArmResult, Results
+from graphormer_sepnorm.compare.results_file import ArmResult, Results, typed
 from graphormer_sepnorm.compare.roc_statistics import AreaTests, delong
 from graphormer_sepnorm.compare.statistics import paired_difference, paired_errors
-from graphormer_sepnorm.compare.typed import typed
-from graphormer_sepnorm.files import read_json, write_json
+from graphormer_sepnorm.files import read_json
 
 AREAS = delong([0, 0, 1, 1, 0, 1], [1, 3, 2, 5, 2, 4], [1, 2, 3, 4, 2, 6])
+
+
+def of_arms(names: str, baseline: str) -> Results:
+    """Results of arms that have no runs."""
+    arms = [{"name": name, "options": {}, "parameters": 1, "runs": []} for name in names]
+    task = {"kind": "binary", "targets": ["x"], "units": [""], "metric": "auroc"}
+    plain = dict.fromkeys(("dataset", "dataset_fingerprint", "metric", "better", "unit"), "")
+    plain |= {"molecules": {"test": None}, "task": task, "command": [], "seeds": [1], "arms": arms}
+    return Results.from_plain(plain | {"baseline": baseline, "complete": True, "comparisons": []})
 
 
 @pytest.mark.parametrize(
@@ -25,11 +33,13 @@ AREAS = delong([0, 0, 1, 1, 0, 1], [1, 3, 2, 5, 2, 4], [1, 2, 3, 4, 2, 6])
 def test_what_is_written_is_read(per_molecule, tmp_path) -> None:
     difference = paired_difference([0.5, 0.6, 0.7], [0.4, 0.45, 0.66])
     one = ArmComparison("a", "b", (0, 1, 2), None, difference, per_molecule, -1.5, 0.25, 0.25)
-    write_json(tmp_path / "one.json", one.to_plain())
-    plain = read_json(tmp_path / "one.json")
+    results = replace(of_arms("ab", "b"), comparisons=(one,), base_options=("-c", "quickstart"))
+    assert Results.read(tmp_path) is None
+    results.write(tmp_path)
+    plain = read_json(tmp_path / "results.json")
     assert plain is not None
-    assert plain["test"]["resolved"] is difference.resolved
-    assert typed(ArmComparison, plain) == one
+    assert plain["comparisons"][0]["test"]["resolved"] is difference.resolved
+    assert Results.read(tmp_path) == results
 
 
 def test_null_is_nan_and_what_is_lacking_has_its_default() -> None:
@@ -58,12 +68,7 @@ def test_null_is_nan_and_what_is_lacking_has_its_default() -> None:
 
 
 def test_the_baseline_comes_first() -> None:
-    arms = [{"name": name, "options": {}, "parameters": 1, "runs": []} for name in "abc"]
-    task = {"kind": "binary", "targets": ["x"], "units": [""], "metric": "auroc"}
-    plain = dict.fromkeys(("dataset", "dataset_fingerprint", "metric", "better", "unit"), "")
-    plain |= {"molecules": {"test": None}, "task": task, "command": [], "seeds": [1], "arms": arms}
-    results = Results.from_plain(plain | {"baseline": "b", "complete": True, "comparisons": []})
+    results = of_arms("abc", "b")
     assert [arm.name for arm in results.arms] == ["b", "a", "c"]
     assert results.task.targets == ("x",)
     assert (results.molecules, results.layers, results.made) == ({"test": None}, [], [])
-    assert asdict(results)["seeds"] == (1,)

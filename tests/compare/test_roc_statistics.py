@@ -72,11 +72,6 @@ def test_delongs_interval_and_p_value_are_normal() -> None:
     assert result.p_value == pytest.approx(2 * stats.norm.sf(z))
 
 
-def test_an_area_worked_by_hand() -> None:
-    # Positives 3 and 1, negatives 2 and 0: V10 = (1, 1/2), V01 = (1/2, 1), each of variance 1/8.
-    assert auc_standard_error([1, 1, 0, 0], [3, 1, 2, 0]) == pytest.approx(math.sqrt(1 / 8))
-
-
 def test_the_standard_error_of_molhiv_is_near_two_and_a_half_points() -> None:
     # Exponential scores have a variance in closed form (Hanley & McNeil 1982, Radiology 143:29).
     p, n, area = 130, 3983, 0.77

@@ -25,7 +25,6 @@ from graphormer_sepnorm.compare.progress import Bars, Lines, Reached, reached
 from graphormer_sepnorm.compare.runner import (
     Run,
     Runner,
-    default_jobs,
     environments,
     last_line,
     planned_runs,
@@ -88,7 +87,7 @@ sys.exit(status)
 """
 
 
-class Events:
+class Events(Lines):
     """A display that remembers what it was told."""
 
     def __init__(self) -> None:
@@ -109,9 +108,6 @@ class Events:
     def stopped(self, run: Run) -> None:
         self.events.append(f"stopped {run.name}")
 
-    def refresh(self) -> None:
-        pass
-
     def close(self) -> None:
         self.events.append("closed")
 
@@ -129,6 +125,13 @@ class Workplace:
     def run(self, arm: str, seed: int = 0, do: str = "work") -> Run:
         place = self.directory / arm / f"seed{seed}"
         return Run(arm, seed, place, (f"--do={do}", f"--output={place}"))
+
+    def done(self, arm: str, **summary: float) -> Run:
+        """A run that is finished."""
+        run = self.run(arm)
+        run.directory.mkdir(parents=True)
+        (run.directory / "summary.json").write_text(json.dumps(summary))
+        return run
 
     def train(
         self,
@@ -183,13 +186,6 @@ def test_runs_are_planned_seed_by_seed(tmp_path: Path) -> None:
     assert runs[3].log == tmp_path / "bn+bn" / "seed1.log"
 
 
-@pytest.mark.parametrize(
-    ("gpus", "cores", "jobs"), [(0, 1, 1), (0, 2, 2), (0, 16, 16), (1, 16, 1), (4, 16, 4)]
-)
-def test_default_number_of_processes(gpus: int, cores: int, jobs: int) -> None:
-    assert default_jobs(gpus, cores) == jobs
-
-
 def test_gpus_are_given_in_turn() -> None:
     assert environments(2, 3) == [{"OMP_NUM_THREADS": "3"}] * 2
     places = environments(3, 1, ["4", "5"])
@@ -224,11 +220,8 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
         workplace.run("bad", do="fail"),
         workplace.run("dead", do="die"),
         workplace.run("good"),
-        workplace.run("ready"),
+        workplace.done("ready"),
     ]
-    ready = runs[3].directory
-    ready.mkdir(parents=True)
-    (ready / "summary.json").write_text("{}")
     whole, events = workplace.train(runs)
     assert whole
     assert events == [
@@ -238,7 +231,7 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
     ]
     assert last_line(runs[0].log) == "it cannot be done"
     assert last_line(runs[1].log) == "killed by SIGKILL"
-    assert [path.name for path in ready.iterdir()] == ["summary.json"]
+    assert [path.name for path in runs[3].directory.iterdir()] == ["summary.json"]
     before = (runs[2].directory / "summary.json").stat().st_mtime_ns
     (runs[0].directory / "do").write_text("work")  # mended
     (runs[1].directory / "left").touch()
@@ -402,9 +395,7 @@ def test_progress_is_read_from_the_run(half_way: Run, tmp_path: Path) -> None:
 
 def test_bars_in_a_terminal(workplace: Workplace, half_way: Run) -> None:
     waiting = [workplace.run(arm, seed) for arm in ("b", "c") for seed in range(4)]
-    done = workplace.run("d")
-    done.directory.mkdir(parents=True)
-    (done.directory / "summary.json").write_text("{}")
+    done = workplace.done("d")
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=100, height=9, color_system=None)
     bars = Bars([half_way, *waiting, done], "mae", dict.fromkeys("abcd", 100), console)
@@ -412,7 +403,9 @@ def test_bars_in_a_terminal(workplace: Workplace, half_way: Run) -> None:
     for run in waiting[:2]:
         bars.started(run)
     bars.stopped(waiting[1])
-    bars.failed(waiting[0], "it cannot be\x1b[1m done")
+    bars.failed(waiting[0], f"a\x1b[1mline [of] {'many ' * 30}words")
+    said = f"b seed 0: failed, a [1mline [of] {'many ' * 30}words ({waiting[0].log})\n"
+    assert said in out.getvalue()  # above the bars, on one line
     out.truncate(out.seek(0))
     metrics = half_way.directory / "metrics.csv"
     for number, row in enumerate(["3,49,,0.65", "4,59,,0.5"]):
@@ -429,26 +422,12 @@ def test_bars_in_a_terminal(workplace: Workplace, half_way: Run) -> None:
     assert re.fullmatch(rf"a seed 0 +\S+ +60/100 +{values} +{left}", of_run)
 
 
-def test_lines_stand_above_the_bars(workplace: Workplace) -> None:
-    run = workplace.run("a")
-    out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=60, color_system=None)
-    bars = Bars([run], "mae", {"a": 100}, console)
-    bars.started(run)
-    bars.failed(run, f"a\x1b[1mline [of] {'many ' * 30}words")
-    bars.close()
-    assert f"a seed 0: failed, a [1mline [of] {'many ' * 30}words ({run.log})\n" in out.getvalue()
-
-
 def test_lines_elsewhere(workplace: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = workplace.run("a"), workplace.run("b")
-    done = workplace.run("c")
-    done.directory.mkdir(parents=True)
-    (done.directory / "summary.json").write_text("{}")
+    done = workplace.done("c")
     lines = Lines([good, bad, done])
     lines.started(good)
-    good.directory.mkdir(parents=True)
-    (good.directory / "summary.json").write_text('{"best_validation_mae": 0.5, "test_mae": 0.25}')
+    workplace.done("a", best_validation_mae=0.5, test_mae=0.25)
     lines.finished(good, 61)
     lines.failed(bad, "a\x1b[1mline")
     lines.close()

@@ -112,7 +112,7 @@ def test_it_is_tested_resumed_and_a_model(
 def test_a_comparison_takes_its_predictions_and_computes_those_of_an_older_run(
     old: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert learning_curve(old, "mae")[-1]["validation"] == 1.5495855808258057
+    assert learning_curve(old, "mae")[-1].validation == 1.5495855808258057
     progress = reached(old.path, "mae")
     assert progress.step >= 6
     assert progress.best == 1.5495855808258057

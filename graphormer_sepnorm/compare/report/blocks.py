@@ -1,4 +1,4 @@
-"""A report as a list of blocks, and the same blocks as Markdown and as one HTML file."""
+"""A report as a list of blocks; the blocks as Markdown and as one HTML file, a table in LaTeX."""
 
 from __future__ import annotations
 
@@ -11,7 +11,24 @@ from typing import Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from graphormer_sepnorm.compare.report.numbers import MINUS, NONE
+
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~])")
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "[": "{[}",  # after the end of a row it would begin an optional argument
+        "]": "{]}",
+        MINUS: "$-$",
+        "±": r"$\pm$",
+        NONE: "--",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -108,6 +125,27 @@ def to_html(blocks: Sequence[Block], directory: Path) -> str:
     ).decode("ascii")
     named = [(type(block).__name__, block) for block in blocks]
     return templates.get_template("page.html").render(blocks=named)
+
+
+def to_latex(table: Table) -> str:
+    """Return a table in LaTeX, for a paper: all special characters escaped; it needs booktabs."""
+    header, *rows = (
+        f"    {' & '.join(cell.translate(_LATEX) for cell in row)} \\\\"
+        for row in (table.header, *table.rows)
+    )
+    return "\n".join(
+        [
+            "% Needs \\usepackage{booktabs}.",
+            "\\begin{table}",
+            "  \\centering",
+            f"  \\caption{{{table.caption.translate(_LATEX)}}}",
+            f"  \\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
+            "    \\toprule",
+            *(header.replace("& p ", "& $p$ "), "    \\midrule", *rows, "    \\bottomrule"),
+            "  \\end{tabular}",
+            "\\end{table}\n",
+        ]
+    )
 
 
 def _plain(text: str) -> str:

@@ -24,9 +24,9 @@ from graphormer_sepnorm.compare.report.blocks import (
     Picture,
     Table,
     to_html,
+    to_latex,
     to_markdown,
 )
-from graphormer_sepnorm.compare.report.latex import to_latex
 from graphormer_sepnorm.compare.report.tables import (
     areas_table,
     arms_table,
@@ -47,7 +47,8 @@ from graphormer_sepnorm.compare.report.text import (
     title_of,
     unfinished,
 )
-from graphormer_sepnorm.compare.results_file import Results
+from graphormer_sepnorm.compare.results_file import RESULTS, Results
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
 
 FIGURES = "figures"
@@ -164,6 +165,8 @@ def write_report(directory: Path) -> Results:
         OSError: The report cannot be written.
     """
     results = Results.read(directory)
+    if results is None:
+        raise DataError(f"{directory} has no {RESULTS} that can be read: compare the arms first")
     names = [arm.name for arm in results.arms]
     predictions = read_predictions(directory / "predictions.csv", results.task.targets, names)
     (directory / FIGURES).mkdir(exist_ok=True)

@@ -59,15 +59,7 @@ def styles(results: Results) -> dict[str, Style]:
 def new_axes(
     height: float, rows: int, columns: int, *, width: float = WIDTH, **shared: Any
 ) -> tuple[Figure, np.ndarray]:
-    """A figure, of a size in inches, with a grid of axes ``[rows, columns]`` in the common style.
-
-    Args:
-        height: Of the figure.
-        rows: Of axes.
-        columns: Of axes.
-        width: Of the figure.
-        **shared: `sharex` and `sharey` of `Figure.subplots`.
-    """
+    """A figure of a size in inches, with a grid of axes ``[rows, columns]`` in the common style."""
     figure = Figure(figsize=(width, height), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, **shared)
     for axes in grid.flat:
@@ -84,17 +76,9 @@ def new_axes(
 def panel_grid(
     names: Sequence[str], kinds: int, height: float
 ) -> tuple[Figure, list[dict[str, Axes]]]:
-    """Axes for each kind of picture and each arm, one kind below the other, y in common.
+    """The figure, and for each kind of picture the axes of each arm; y in common.
 
-    More than three arms are broken into several lines of panels.
-
-    Args:
-        names: The arms.
-        kinds: How many pictures of each.
-        height: Of a panel, in inches.
-
-    Returns:
-        The figure, and for each kind the axes of each arm.
+    A panel is so many inches high; more than three arms are broken into several lines of panels.
     """
     lines = -(-len(names) // 3)
     columns = -(-len(names) // lines)

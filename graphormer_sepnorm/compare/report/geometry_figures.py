@@ -11,8 +11,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from graphormer_sepnorm.compare.embeddings import OUTPUT
-from graphormer_sepnorm.compare.model_geometry import ATOMS, GRAPH_TOKEN, CloudGeometry
+from graphormer_sepnorm.compare.model_geometry import ATOMS, GRAPH_TOKEN, OUTPUT, CloudGeometry
 from graphormer_sepnorm.compare.report.figures import (
     Style,
     add_legend,

@@ -146,7 +146,9 @@ def calibration(results: Results, predictions: Predictions) -> Figure:
         groups = [part for part in np.array_split(order, _BINS) if len(part)]
         expected = np.array([predicted[part].mean() for part in groups])
         share = np.array([predictions.target[part].mean() for part in groups])
-        low, high = np.transpose([_wilson(predictions.target[part]) for part in groups])
+        # Wilson's interval: that of 0 of n does not shrink to a point.
+        tests = [binomtest(int(predictions.target[part].sum()), len(part)) for part in groups]
+        low, high = np.transpose([one.proportion_ci(method="wilson") for one in tests])
         # Rounding may leave a limit on the wrong side of the share by 1e-17.
         errors = [np.maximum(share - low, 0), np.maximum(high - share, 0)]
         _intervals(axes, styles(results)[name], expected, share, errors)
@@ -161,12 +163,6 @@ def calibration(results: Results, predictions: Predictions) -> Figure:
     return figure
 
 
-def _wilson(labels: np.ndarray) -> tuple[float, float]:
-    """Wilson's 95 % interval of the share of ones; that of 0 of n does not shrink to a point."""
-    interval = binomtest(int(labels.sum()), len(labels)).proportion_ci(method="wilson")
-    return interval.low, interval.high
-
-
 def largest_changes(results: Results, predictions: Predictions, arm: str) -> bytes | None:
     """Draw the molecules whose absolute error an arm changes most, as a PNG.
 
@@ -177,13 +173,13 @@ def largest_changes(results: Results, predictions: Predictions, arm: str) -> byt
         return None
     changes = predictions.errors(arm) - predictions.errors(baseline)
     order = np.argsort(-np.abs(changes), kind="stable")[:MOLECULES].tolist()
+    binary = results.task.kind == "binary"
     legends = []
     for place in order:
-        columns = (changes, predictions.target, predictions.arms[baseline], predictions.arms[arm])
-        change, true, before, after = (float(column[place]) for column in columns)
-        known = f"{true:g}" if results.task.kind == "binary" else _short(true)
+        change, true = float(changes[place]), float(predictions.target[place])
+        before, after = (float(predictions.arms[name][place]) for name in (baseline, arm))
         legends.append(
-            f"{predictions.numbers[place]}: true {known}, "
+            f"{predictions.numbers[place]}: true {f'{true:g}' if binary else _short(true)}, "
             f"{'better' if change < 0 else 'worse'} by {_short(abs(change))}\n"
             f"{baseline} {_short(before)}, {arm} {_short(after)}"
         )

@@ -7,10 +7,9 @@ import math
 import numpy as np
 from sklearn.metrics import average_precision_score, brier_score_loss
 
-from graphormer_sepnorm.compare.embeddings import OUTPUT
+from graphormer_sepnorm.compare.arm_comparisons import paper_in_words
 from graphormer_sepnorm.compare.factors import factor_effects
-from graphormer_sepnorm.compare.model_geometry import ATOMS, GRAPH_TOKEN
-from graphormer_sepnorm.compare.paper import in_words
+from graphormer_sepnorm.compare.model_geometry import ATOMS, GRAPH_TOKEN, OUTPUT
 from graphormer_sepnorm.compare.predictions import Predictions
 from graphormer_sepnorm.compare.report.blocks import Table
 from graphormer_sepnorm.compare.report.numbers import (
@@ -25,8 +24,7 @@ from graphormer_sepnorm.compare.report.numbers import (
     signed,
     spread,
 )
-from graphormer_sepnorm.compare.report.text import arm_label, cautions, sign_flip
-from graphormer_sepnorm.compare.report.verdict import verdict
+from graphormer_sepnorm.compare.report.text import arm_label, cautions, sign_flip, verdict
 from graphormer_sepnorm.compare.results_file import Results
 from graphormer_sepnorm.compare.roc_statistics import AreaTests
 from graphormer_sepnorm.compare.statistics import CONFIDENCE, PairedErrors
@@ -107,8 +105,8 @@ def differences_table(results: Results) -> Table | None:
     quoted = ""
     if not all(math.isnan(one.paper_relative_percent) for one in results.made):
         quoted = (
-            f" The paper reports {in_words(results.dataset)} for this data set: single numbers, of "
-            "a variant of SepNorm that it does not name."
+            f" The paper reports {paper_in_words(results.dataset)} for this data set: single "
+            "numbers, of a variant of SepNorm that it does not name."
         )
     return Table(
         f"Difference to {results.baseline}, arm minus baseline, paired by seed: t interval over "

@@ -5,8 +5,10 @@ A difference is always arm minus baseline, in the metric's unit.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 from graphormer_sepnorm.compare.arm_comparisons import ArmComparison
 from graphormer_sepnorm.compare.factors import FactorEffect, factor_effects
@@ -19,14 +21,49 @@ from graphormer_sepnorm.compare.report.numbers import (
     signed,
     spread,
 )
-from graphormer_sepnorm.compare.report.verdict import SIGNIFICANT, rule, seeds_needed, verdict
 from graphormer_sepnorm.compare.results_file import ArmResult, Results
-from graphormer_sepnorm.compare.statistics import EXACT_UP_TO
+from graphormer_sepnorm.compare.statistics import EXACT_UP_TO, holm, smallest_sign_flip_p
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.training.report import format_table
 
 # With more, the arms whose effect is not resolved share one sentence.
 FEW_ARMS = 3
+SIGNIFICANT = 0.05
+
+Verdict = Literal["better", "worse", "not significant", "not resolved"]
+
+
+def verdict(results: Results, comparison: ArmComparison) -> Verdict:
+    """Return what may be said of one of the comparisons that could be made.
+
+    Every sentence and table goes by it: an arm *is better* or *is worse* than the baseline if
+    Holm's p is below 0.05 and the interval over the seeds leaves out 0. If only the interval does,
+    which few seeds cannot change, the difference is *not significant*; all else is *not resolved*.
+    """
+    test = comparison.test
+    if test is None or not test.resolved:
+        return "not resolved"
+    if not comparison.holm_p < SIGNIFICANT:
+        return "not significant"
+    return "better" if (test.mean < 0) == (results.better == "lower") else "worse"
+
+
+def rule(comparisons: int) -> str:
+    """The rule in words, for a report on so many comparisons."""
+    p = f"Holm's p over the {comparisons} comparisons" if comparisons > 1 else "p"
+    return (
+        f"An arm is called better or worse if {p} is below {SIGNIFICANT:g} and the t interval over "
+        "the seeds leaves out 0; not significant if only the interval does; else not resolved."
+    )
+
+
+def seeds_needed(comparisons: int) -> int:
+    """The fewest seeds with which so many comparisons can have a Holm's p below 0.05."""
+    return next(
+        seeds
+        for seeds in itertools.count(1)
+        if holm([smallest_sign_flip_p(seeds)] * comparisons).max() < SIGNIFICANT
+    )
 
 
 def title_of(results: Results) -> str:

@@ -246,7 +246,7 @@ def _write(
     write_json(directory / "results.json", results)
     columns = {name: predicted[:, None] for name, predicted in arms.items()}
     path = directory / "predictions.csv"
-    write_predictions(path, smiles, atoms.tolist(), ("",), target[:, None], columns)
+    write_predictions(path, smiles, atoms.tolist(), ("y",), target[:, None], columns)
 
 
 def _compare(results: dict[str, Any]) -> None:

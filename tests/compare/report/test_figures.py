@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,20 +21,21 @@ NAMES = ["sharenorm", "sepnorm", "bn+bn"]
 made = Results.from_plain
 
 
-@pytest.fixture(scope="module")
-def values(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("values")
-    results = regression(directory, molecules=200)
+def made_up(make, tmp_path_factory, molecules: int) -> tuple[dict, Predictions | None]:
+    directory = tmp_path_factory.mktemp("results")
+    results = make(directory, molecules=molecules)
     path = directory / "predictions.csv"
     return results, read_predictions(path, results["task"]["targets"], NAMES)
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory):
+    return made_up(regression, tmp_path_factory, 200)
 
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("classes")
-    results = binary(directory, molecules=400)
-    path = directory / "predictions.csv"
-    return results, read_predictions(path, results["task"]["targets"], NAMES)
+    return made_up(binary, tmp_path_factory, 400)
 
 
 def line_of(axes, results, name):
@@ -189,14 +191,7 @@ def test_error_by_size_groups_every_molecule_once(values):
     labels = [text.get_text() for text in figure.axes[-1].get_xticklabels()]
     assert sum(int(label.partition("(")[2].strip(")")) for label in labels) == 200
     assert 5 <= len(labels) <= 10
-    same_size = Predictions(
-        "",
-        predictions.target,
-        np.full(200, 7.0),
-        predictions.numbers,
-        predictions.smiles,
-        predictions.arms,
-    )
+    same_size = replace(predictions, atoms=np.full(200, 7.0))
     assert prediction_figures.error_by_size(made(results), same_size) is None
 
 
@@ -257,14 +252,7 @@ def test_figures_of_a_classification(classes):
     assert len(intervals.get_segments()) == 10
     expected = (np.array([share + z2 / 80 - half, share + z2 / 80 + half])) / (1 + z2 / 40)
     assert intervals.get_segments()[0][:, 1] == pytest.approx(expected, abs=1e-6)
-    one_class = Predictions(
-        "",
-        np.zeros(400),
-        predictions.atoms,
-        predictions.numbers,
-        predictions.smiles,
-        predictions.arms,
-    )
+    one_class = replace(predictions, target=np.zeros(400))
     assert prediction_figures.roc_and_precision(made(results), one_class) is None
     assert prediction_figures.calibration(made(results), one_class) is not None
 
