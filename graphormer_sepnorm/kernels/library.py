@@ -81,6 +81,16 @@ def load_library(file: Path, sources: Path) -> ctypes.CDLL | None:
         return None
 
 
+def pointers(*names: str) -> tuple[tuple[str, type], ...]:
+    """Fields of a `ctypes.Structure` that are pointers in C."""
+    return tuple((name, ctypes.c_void_p) for name in names)
+
+
+def integers(*names: str) -> tuple[tuple[str, type], ...]:
+    """Fields of a `ctypes.Structure` that are ``int64_t`` in C."""
+    return tuple((name, ctypes.c_int64) for name in names)
+
+
 def run(name: str, arguments: ctypes.Structure, count: int, share: int, threads: int = 1) -> None:
     """Call a compiled function that does items ``first`` to ``last - 1`` of many.
 

@@ -1,22 +1,28 @@
-"""Self-attention over the tokens of each graph, on packed rows.
+"""How the tokens of a graph hear of each other: attention, and what can be switched on beside it.
 
-R packed rows · b graphs of a block · T tokens · H heads · C channels
+R packed rows · b graphs of a block · T tokens · E bonds · H heads · C channels
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
-from graphormer_sepnorm.model.encodings import BlockBias
+from graphormer_sepnorm.graphs.batch import RING_KINDS, AttentionBlock, GraphBatch
+from graphormer_sepnorm.model.encodings import BlockBias, SharedRing
 from graphormer_sepnorm.model.fused import gpu_attention
-from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, attend
+from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, attend, usable
 from graphormer_sepnorm.model.fused.cpu_linear import Linear, linear
+from graphormer_sepnorm.model.fused.cpu_messages import message_sums
+from graphormer_sepnorm.model.fused.cpu_residual import add_scaled
+
+# Sizes of rings that messages tell apart: one more costs every layer 2 C parameters.
+_LARGEST_RING = 10
 
 
 class GraphAttention(nn.Module):
@@ -89,3 +95,137 @@ class GraphAttention(nn.Module):
         weights = functional.dropout(logits.softmax(-1), dropout)
         result = (weights @ value).unflatten(0, (-1, self.heads))  # [b, H, T, C / H]
         return result.transpose(1, 2).flatten(0, 1).flatten(1)
+
+
+class BiasMixing(nn.Module):
+    """Head h of this layer has the bias ``sum_g X_hg bias_g``; X starts as the identity.
+
+    Graphormer adds one bias in every layer; GRIT (Ma et al. 2023) and GPTrans (Chen et al. 2023)
+    let their pairs evolve from layer to layer. This is the cheapest form of it: H² numbers a layer.
+
+    Args:
+        heads: H, attention heads.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(heads))
+
+    def set_neutral(self) -> None:
+        """Become the identity."""
+        nn.init.eye_(self.weight)
+
+    def forward(self, biases: list[BlockBias]) -> list[BlockBias]:
+        """Return the biases of this layer, laid out like those given, one per attention block.
+
+        Packed ones are mixed by the compiled attention, which has them in its cache.
+        """
+        return [
+            replace(bias, mixing=self.weight) if isinstance(bias, PackedBias) else self._mix(bias)
+            for bias in biases
+        ]
+
+    def _mix(self, bias: Tensor) -> Tensor:
+        padding = bias == float("-inf")
+        # Graph by graph: as one product, the gradient of X would be a sum over all pairs of the
+        # batch in very few results, for which a GPU has no use for its width.
+        weight = self.weight.expand(len(bias), -1, -1)
+        mixed = torch.bmm(weight, bias.masked_fill(padding, 0).flatten(2)).view_as(bias)
+        return mixed.masked_fill(padding, float("-inf"))
+
+
+class DegreeScaler(nn.Module):
+    """``x * theta_1 + log(1 + d) x * theta_2`` after attention (Ma et al. 2023, GRIT, Section 3).
+
+    Attention averages, and an average does not know over how many: degrees bring the number back.
+    Channel by channel, of what the output projection of attention gives (GRIT's code scales what
+    goes into it). Starts as the identity, theta_1 = 1 and theta_2 = 0.
+
+    Args:
+        width: C, channels of a token.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.plain = nn.Parameter(torch.ones(width))
+        self.by_degree = nn.Parameter(torch.zeros(width))
+
+    def set_neutral(self) -> None:
+        """Become the identity."""
+        nn.init.ones_(self.plain)
+        nn.init.zeros_(self.by_degree)
+
+    def forward(self, update: Tensor, log_degree: Tensor) -> Tensor:
+        """Scale ``update [R, C]``; `log_degree` is that of its rows, ``[R, 1]``."""
+        return update * (self.plain + log_degree * self.by_degree)
+
+    def add_to(
+        self, rows: Tensor, update: Tensor, messages: Tensor | None, log_degree: Tensor
+    ) -> Tensor:
+        """Return ``rows + self(update, log_degree) + messages`` in one pass, compiled."""
+        return add_scaled(rows, update, messages, log_degree, self.plain, self.by_degree)
+
+
+def log_degrees(batch: GraphBatch, dtype: torch.dtype) -> Tensor:
+    """Return ``log(1 + d)`` of each packed row, ``[R, 1]``, in this precision.
+
+    d is the in-degree of an atom. The graph token is joined to every atom: its degree is their
+    number, so it can tell large graphs from small ones.
+    """
+    atoms = batch.in_degree[:, None].to(dtype)
+    tokens = sum_over_atoms(torch.ones_like(atoms), batch)
+    return torch.cat([tokens, atoms]).log1p()
+
+
+def sum_over_atoms(values: Tensor, batch: GraphBatch) -> Tensor:
+    """Return the sums ``[B, C]`` of the atoms' ``values [M, C]``; filler rows do not count."""
+    if batch.real_atoms is not None:
+        values = values.masked_fill(~batch.real_atoms[:, None], 0)
+    sums = values.new_zeros(batch.num_graphs, values.shape[1])
+    return sums.index_add(0, batch.graph_of_atom, values)
+
+
+class BondMessages(nn.Module):
+    """What GINE adds up: ``W sum_{bonds j -> i} ReLU(h_j + e_ji)``.
+
+    Graphormer's bonds reach only the attention weights: what an atom passes on does not depend on
+    the bond it passes over. Here it does.
+
+    e is the sum of the embeddings of the bond's features (Hu et al. 2020, "Strategies for
+    Pre-training Graph Neural Networks"), here in a branch beside attention (Rampášek et al. 2022,
+    "Recipe for a General, Powerful, Scalable Graph Transformer"). GINE's own term ``(1 + ε) h_i``
+    is the residual stream, its MLP the layer's feed-forward network. Graph tokens have no bonds
+    and get 0.
+
+    With rings, all atoms that share a ring send each other messages too, with
+    ``e_ji = t(r) U + b t(r) V`` (`SharedRing`) and the same W: a second way, over the cliques that
+    rings make (Choi et al. 2024, TIGT, have a branch of its own for it).
+
+    Args:
+        bond_rows: Rows of the table of bond features; row 0, unknown, is zero.
+        width: C, channels of a token.
+        rings: Whether atoms of a ring send each other messages.
+    """
+
+    def __init__(self, bond_rows: int, width: int, rings: bool = False) -> None:
+        super().__init__()
+        self.bond = nn.Embedding(bond_rows, width, padding_idx=0)
+        self.rings = SharedRing(width, _LARGEST_RING) if rings else None
+        self.output = Linear(width, width, bias=False)
+
+    def forward(self, rows: Tensor, batch: GraphBatch) -> Tensor:
+        """Return what the packed rows ``[R, C]`` are told by their neighbours, ``[R, C]``."""
+        values, ways = self.bond(batch.bond_rows).sum(1), batch.bonds
+        if self.rings is not None:
+            kind = torch.arange(RING_KINDS, device=rows.device)
+            of_rings = self.rings(kind // 2, kind % 2 == 1)
+            source, target, kind = batch.ring_pairs
+            of_pairs = torch.stack([source, target, kind + len(values)])
+            ways, values = torch.cat([ways, of_pairs], dim=1), torch.cat([values, of_rings])
+        if usable(rows):
+            return self.output(message_sums(rows, values, ways))
+        source, target, kind = ways
+        messages = (rows.index_select(0, source) + values.index_select(0, kind)).relu()
+        # Bonds that only fill up lead to one row more.
+        sums = messages.new_zeros(len(rows) + 1, rows.shape[1]).index_add(0, target, messages)
+        return self.output(sums[:-1])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.encodings import ENCODINGS, EncodingName
-from graphormer_sepnorm.model.local_mpnn import LOCALS, LocalName
 from graphormer_sepnorm.model.norm_arms import norm_name
-from graphormer_sepnorm.model.readout import READOUTS, ReadoutName
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
+NormPosition = Literal["pre", "post"]
+EncodingName = Literal["graphormer", "rrwp", "rings", "rrwp+rings"]
+LocalName = Literal["none", "gine", "gine+rings"]
+ReadoutName = Literal["graph_token", "sum", "both"]
 # Options by which the network becomes another than Graphormer; their defaults are Graphormer's.
 EXTENSIONS = ("encodings", "ring_bias", "local_mpnn", "degree_scaler", "bias_mixing", "readout")
 # Options that act in training only: a network trained with some can go on with others.
@@ -78,7 +79,7 @@ class GraphormerConfig:
     heads: int = 8
     ffn_width: int = 80
     max_path_length: int = 20
-    norm_position: Literal["pre", "post"] = "pre"
+    norm_position: NormPosition = "pre"
     dropout: float = 0.1
     attention_dropout: float = 0.1
     input_dropout: float = 0.1
@@ -120,11 +121,11 @@ class GraphormerConfig:
                 f"{self.path_rows}"
             )
         for option, choices in (
-            *(("norm_position", ("pre", "post")), ("encodings", ENCODINGS)),
-            *(("local_mpnn", LOCALS), ("readout", READOUTS)),
+            *(("norm_position", NormPosition), ("encodings", EncodingName)),
+            *(("local_mpnn", LocalName), ("readout", ReadoutName)),
         ):
-            if getattr(self, option) not in choices:
-                names = " or ".join(f"'{choice}'" for choice in choices)
+            if getattr(self, option) not in get_args(choices):
+                names = " or ".join(f"'{choice}'" for choice in get_args(choices))
                 raise ConfigError(f"{option} '{getattr(self, option)}' must be {names}")
         if not self.mean_atoms > 0:
             raise ConfigError(f"mean_atoms is {self.mean_atoms}: it must be positive")

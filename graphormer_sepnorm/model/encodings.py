@@ -1,26 +1,36 @@
-"""Graphormer's three structural encodings (Ying et al. 2021, Section 3.1).
+"""What the network is told of a molecule's structure.
 
-B graphs · M atoms · T tokens · D hops · H heads · C channels (width) · P pair types
+Graphormer's three encodings (Ying et al. 2021, Section 3.1), and beside them rings and random
+walks, which can be switched on.
+
+B graphs · M atoms · R = B + M packed rows · b graphs of a block · T tokens · D hops · K powers ·
+H heads · C channels (width) · P pair types
 """
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, PADDING_PAIR, TOKEN_PAIR, GraphBatch
+from graphormer_sepnorm.graphs.batch import (
+    FIRST_ATOM_PAIR,
+    PADDING_PAIR,
+    TOKEN_PAIR,
+    AttentionBlock,
+    GraphBatch,
+)
 from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, gather_bias, usable
-from graphormer_sepnorm.model.rings import SharedRing
+from graphormer_sepnorm.model.fused.cpu_walks import add_walk_bias
 
 BlockBias = Tensor | PackedBias
 
-# Graphormer's alone, or with random walks (`random_walks`), rings (`rings`), or both beside.
-EncodingName = Literal["graphormer", "rrwp", "rings", "rrwp+rings"]
-ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
+# Ring sizes from 3 on that are told apart; larger rings count as the largest.
+_SMALLEST, _LARGEST = 3, 32
 
 # Rows that share what pairs without atoms add to a gradient. A batch has up to half a million of
 # them; with so many rows each gets a few hundred at most, no more than the commonest pair of atoms.
@@ -159,3 +169,164 @@ def look_up_spread(table: Tensor, pair_type: Tensor) -> Tensor:
     kind = pair_type[..., None]
     rows = torch.where(kind == TOKEN_PAIR, table[TOKEN_PAIR], rows)
     return torch.where(kind == PADDING_PAIR, table[PADDING_PAIR], rows)
+
+
+class RingEncoding(nn.Module):
+    """Adds the sizes of an atom's smallest and largest ring to its embedding.
+
+    Cycles as an input are common: Bouritsas et al. 2022, "Improving Graph Neural Network
+    Expressivity via Subgraph Isomorphism Counting", counts those of each length at each atom. Here
+    it is the sizes of two rings, which reach as far as rings are large. This tells a model of ZINC
+    a part of its target, which has a penalty for rings of more than six atoms: results with it are
+    to be declared.
+
+    The ring of a bond is the smallest that it lies in; r and s are the smallest and the largest of
+    the rings of an atom's bonds, 0 if there is none. Added is ``t(r) U + t(s) V`` with
+    ``t(r)_k = 1 if r >= k else 0``, k from 3 to 32. U and V start as zeros (`set_neutral`), so a
+    ring larger than all of the training molecules' is taken as their largest, and a size between
+    two of theirs is taken as between the two.
+
+    Args:
+        width: C, channels of a token.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        steps = _LARGEST - _SMALLEST + 1
+        self.smallest = nn.Parameter(torch.zeros(steps, width))
+        self.largest = nn.Parameter(torch.zeros(steps, width))
+
+    def set_neutral(self) -> None:
+        """Add nothing."""
+        nn.init.zeros_(self.smallest)
+        nn.init.zeros_(self.largest)
+
+    def forward(self, rows: Tensor, batch: GraphBatch) -> Tensor:
+        """Add to the packed rows ``[B + M, C]``; graph tokens, the first B, stay as they are."""
+        sizes = torch.arange(_SMALLEST, _LARGEST + 1, device=rows.device)
+        reached = (batch.ring_sizes[:, :, None] >= sizes).to(rows.dtype)  # [M, 2, steps]
+        update = reached[:, 0] @ self.smallest + reached[:, 1] @ self.largest
+        graph_token, atoms = rows.split([batch.num_graphs, len(update)])
+        return torch.cat([graph_token, atoms + update])
+
+
+class SharedRing(nn.Module):
+    """What it means for two atoms that they lie in one ring: ``t(r) U + b t(r) V``.
+
+    r is the size of the smallest ring that both lie in (`BlockStructure.pair_type`), 0 if there is
+    none, b is 1 if a bond joins them, ``t(r)_k = 1 if r >= k else 0``. U and V start as zeros
+    (`set_neutral`), as in `RingEncoding`. That two atoms share a ring is a flag of pairs in CSA
+    (Menegaux et al. 2023, "Self-Attention in Colors"), and a second set of bonds in TIGT (Choi et
+    al. 2024, "Topology-Informed Graph Transformer").
+
+    Args:
+        channels: C, of what is made of a ring.
+        largest: The largest k; the smallest is 3.
+    """
+
+    def __init__(self, channels: int, largest: int = _LARGEST) -> None:
+        super().__init__()
+        self.largest = largest
+        self.any = nn.Parameter(torch.zeros(largest - _SMALLEST + 1, channels))
+        self.bonded = nn.Parameter(torch.zeros(largest - _SMALLEST + 1, channels))
+
+    def set_neutral(self) -> None:
+        """Mean nothing."""
+        nn.init.zeros_(self.any)
+        nn.init.zeros_(self.bonded)
+
+    def forward(self, ring: Tensor, is_bond: Tensor) -> Tensor:
+        """Return ``[P, C]``.
+
+        Args:
+            ring: Size r of the ring, int64 ``[P]``.
+            is_bond: Whether a bond joins the pair (b), bool ``[P]``.
+        """
+        sizes = torch.arange(_SMALLEST, self.largest + 1, device=ring.device)
+        reached = (ring[:, None] >= sizes).to(self.any.dtype)
+        return reached @ self.any + (reached * is_bond[:, None]) @ self.bonded
+
+
+class RandomWalkEncoding(nn.Module):
+    """Relative random-walk probabilities (RRWP) of atoms and pairs.
+
+    From GRIT: Ma et al. 2023, "Graph Inductive Biases in Transformers without Message Passing".
+    With A the bonds, D the degrees and ``M = D^-1 A`` a pair of atoms is described by
+
+        P_ij = [I, M, M^2, ..., M^(K-1)]_ij
+
+    the probabilities of being at j after 0, 1, ... steps from i. ``W P_ij`` is added to the
+    attention bias of all layers, ``V P_ii`` to the embedding of atom i (GRIT: one linear layer for
+    pairs, one for atoms, at the entrance). Neither has a bias: pairs with the graph token are
+    described by zeros and keep the bias that they have.
+
+    Costs K - 1 batched products of ``[T, T]`` matrices a batch, and room for K numbers a pair; far
+    less where the compiled functions can be used.
+
+    Args:
+        steps: K, powers of the random walk.
+        width: C, channels of a token.
+        heads: H, attention heads.
+    """
+
+    def __init__(self, steps: int, width: int, heads: int) -> None:
+        super().__init__()
+        self.steps = steps
+        self.pairs = nn.Linear(steps, heads, bias=False)
+        self.atoms = nn.Linear(steps, width, bias=False)
+
+    def forward(
+        self, rows: Tensor, biases: Sequence[BlockBias], batch: GraphBatch
+    ) -> tuple[Tensor, list[BlockBias]]:
+        """Add both encodings.
+
+        Args:
+            rows: Embedded tokens, ``[R, C]``.
+            biases: The attention bias of each block.
+            batch: The graphs, with the bonds that the walks go along.
+
+        Returns:
+            Rows and biases, with the encodings.
+        """
+        distance = batch.type_distance
+        is_bond = torch.cat([distance.new_zeros(FIRST_ATOM_PAIR), distance]) == 1
+        if isinstance(biases[0], PackedBias):
+            returns = rows.new_zeros(len(rows), self.steps)
+            packed: list[BlockBias] = [
+                add_walk_bias(bias, self.pairs.weight, is_bond, returns)
+                for bias in cast(Sequence[PackedBias], biases)
+            ]
+            return rows + self.atoms(returns), packed
+        dtype = self.pairs.weight.dtype
+        walks = [
+            walk_probabilities(is_bond[block.pair_type].to(dtype), block, self.steps)
+            for block in batch.blocks
+        ]
+        diagonals = [walk.diagonal(dim1=2, dim2=3).flatten(1) for walk in walks]  # [K, b T]
+        rows = rows + self.atoms(torch.cat(diagonals, dim=1).index_select(1, batch.unpad).t())
+        padded = cast(Sequence[Tensor], biases)
+        return rows, [self._add(bias, walk) for bias, walk in zip(padded, walks, strict=True)]
+
+    def _add(self, bias: Tensor, walk: Tensor) -> Tensor:
+        # Graph by graph, as in `attention.BiasMixing`.
+        weight = self.pairs.weight.expand(walk.shape[1], -1, -1)
+        return bias + torch.bmm(weight, walk.flatten(2).transpose(0, 1)).view_as(bias)
+
+
+def walk_probabilities(adjacency: Tensor, block: AttentionBlock, steps: int) -> Tensor:
+    """Return P of each pair of tokens, ``[K, b, T, T]``.
+
+    Args:
+        adjacency: 1 where a bond leads from the first token to the second, ``[b, T, T]``.
+        block: The tokens of some graphs, and which of them are atoms.
+        steps: K, powers of the random walk.
+    """
+    is_atom = block.pair_type.diagonal(dim1=1, dim2=2) >= FIRST_ATOM_PAIR
+    walk = adjacency / adjacency.sum(-1, keepdim=True).clamp(min=1)
+    # In place: the largest numbers of a batch, which stacked from a list would be there twice.
+    walks = walk.new_empty(steps, *walk.shape)
+    walks[0] = is_atom.to(walk.dtype).diag_embed()
+    with torch.autocast(walk.device.type, enabled=False):
+        for power in range(1, steps):
+            torch.bmm(walks[power - 1], walk, out=walks[power])
+    return walks

@@ -11,21 +11,27 @@ from typing import TYPE_CHECKING, cast
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.attention import GraphAttention
-from graphormer_sepnorm.model.bias_mixing import BiasMixing
+from graphormer_sepnorm.model.attention import (
+    BiasMixing,
+    BondMessages,
+    DegreeScaler,
+    GraphAttention,
+    log_degrees,
+    sum_over_atoms,
+)
 from graphormer_sepnorm.model.config import GraphormerConfig
-from graphormer_sepnorm.model.degree_scaler import DegreeScaler, log_degrees
-from graphormer_sepnorm.model.drop_path import branch_scales
-from graphormer_sepnorm.model.dropout import dropout, dropout_add
-from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias, BlockBias
+from graphormer_sepnorm.model.dropout import branch_scales, dropout, dropout_add
+from graphormer_sepnorm.model.encodings import (
+    AtomEmbedding,
+    AttentionBias,
+    BlockBias,
+    RandomWalkEncoding,
+    RingEncoding,
+)
 from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, share_bias, usable
 from graphormer_sepnorm.model.fused.cpu_linear import Linear
 from graphormer_sepnorm.model.initialization import initialize
-from graphormer_sepnorm.model.local_mpnn import BondMessages
 from graphormer_sepnorm.model.norm_arms import NormArm, make_norm
-from graphormer_sepnorm.model.random_walks import RandomWalkEncoding
-from graphormer_sepnorm.model.readout import AtomReadout, sum_over_atoms
-from graphormer_sepnorm.model.rings import RingEncoding
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.batch import GraphBatch
@@ -114,6 +120,27 @@ class Layer(nn.Module):
         if scale is not None:
             update = update * scale
         return dropout_add(rows, update, self.dropout) if self.training else rows + update
+
+
+class AtomReadout(nn.Linear):
+    """The atoms' part of a prediction, beside the graph token's: ``W s``, without a bias.
+
+    With ``s = 1/n sum_i h_i`` over the last embeddings h of a graph's atoms. A target that is a sum
+    over parts of a molecule is linear in s; hence sum pooling on ZINC (Xu et al. 2019, "How
+    Powerful are Graph Neural Networks?", Section 4.2; Rampášek et al. 2022). Together with the
+    token's read-out this is one linear layer on token and sum side by side.
+
+    The constant n, atoms of an average training graph, is the same for all graphs: it makes s as
+    large as an embedding, so that one learning rate fits both, and leaves the size of a graph in
+    it, which a mean over its own atoms would take out.
+
+    Args:
+        width: C, channels of a token.
+        num_targets: T, outputs.
+    """
+
+    def __init__(self, width: int, num_targets: int) -> None:
+        super().__init__(width, num_targets, bias=False)
 
 
 class Graphormer(nn.Module):

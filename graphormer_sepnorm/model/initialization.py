@@ -11,11 +11,10 @@ import hashlib
 import torch
 from torch import nn
 
+from graphormer_sepnorm.model.attention import BiasMixing, DegreeScaler
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
-from graphormer_sepnorm.model.bias_mixing import BiasMixing
-from graphormer_sepnorm.model.degree_scaler import DegreeScaler
+from graphormer_sepnorm.model.encodings import RingEncoding, SharedRing
 from graphormer_sepnorm.model.norm_arms import SeparateNorm, SharedNorm
-from graphormer_sepnorm.model.rings import RingEncoding, SharedRing
 
 _STD = 0.02
 
@@ -26,9 +25,9 @@ def initialize(model: nn.Module, layers: int, seed: int) -> None:
 
     Linear weights are drawn from N(0, 0.02 / sqrt(layers)), linear biases are 0, embeddings and
     other tables are drawn from N(0, 0.02). Norms start as the identity (one that is neither
-    LayerNorm nor BatchNorm as it was made), and so does what changes
-    Graphormer's own numbers (`BiasMixing`, `DegreeScaler`) or must not be random where no training
-    molecule reaches it (`RingEncoding`, `SharedRing`).
+    LayerNorm nor BatchNorm as it was made), and so does what changes Graphormer's own numbers
+    (`BiasMixing`, `DegreeScaler`) or must not be random where no training molecule reaches it
+    (`RingEncoding`, `SharedRing`).
 
     Args:
         model: All of its parameters and BatchNorm statistics are set.

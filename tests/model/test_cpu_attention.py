@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
+from reference.compiled import assert_threads_change_nothing
 from reference.models import ARMS, EXTENSIONS, batch_of, name_of, randomise, small_config, stored
 from reference.molecules import graph, molecule
 from torch import Tensor
 
 from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
 from graphormer_sepnorm.kernels.library import library, switched_off
-from graphormer_sepnorm.model.dropout import dropout, dropout_add
 from graphormer_sepnorm.model.fused import cpu_attention
 from graphormer_sepnorm.model.graphormer import Graphormer
 
@@ -48,38 +47,38 @@ def relative_error(values: Tensor, truth: Tensor, scale: float = 1e-3) -> float:
 
 @needs_kernels
 @pytest.mark.parametrize(
-    ("channels", "options"),
+    ("channels", "heads", "options"),
     [
-        *((channels, {}) for channels in (4, 8, 10, 12, 16, 20, 24, 32)),
-        *((8, options) for options in EXTENSIONS),
+        *((channels, 3, {}) for channels in (4, 8, 10, 12, 16, 20, 24, 32)),
+        *((8, 3, options) for options in EXTENSIONS),
+        *((4, heads, {"bias_mixing": True}) for heads in (1, 4, 5, 6, 8, 9)),
+        *((4, heads, {"encodings": "rrwp", "walk_steps": 21}) for heads in (1, 4, 5, 8, 13)),
+        *((4, 5, {"encodings": "rrwp", "walk_steps": steps}) for steps in (1, 5)),
     ],
     ids=lambda value: name_of(value) if isinstance(value, dict) else None,
 )
 @pytest.mark.parametrize("blocks", [1, 3])
-def test_attention_and_its_gradients_are_those_of_the_plain_path(channels, options, blocks):
+def test_outputs_and_gradients_are_those_of_the_plain_path(channels, heads, options, blocks):
     graphs = [molecule(smiles) for smiles in SMILES]
     _, vocabulary = stored(graphs)
     batch = batch_of(graphs, vocabulary, attention_blocks=blocks)
-    config = small_config(width=3 * channels, heads=3, **options).for_vocabulary(vocabulary)
-    model = Graphormer(config).double()
+    config = small_config(width=heads * channels, heads=heads, **options)
+    model = Graphormer(config.for_vocabulary(vocabulary)).double()
     randomise(model)
     weights = torch.randn(len(graphs), 2, dtype=torch.float64)
 
-    def outputs_and_gradients(network: Graphormer) -> list[Tensor]:
-        network.zero_grad()
-        outputs = network(batch)
-        (outputs * weights).sum().backward()
-        return [outputs, *(parameter.grad for parameter in network.parameters())]  # type: ignore[list-item]
+    def outputs_and_gradients() -> list[Tensor]:
+        outputs = model(batch)
+        return [outputs, *torch.autograd.grad((outputs * weights).sum(), [*model.parameters()])]
 
-    truth = [tensor.clone() for tensor in outputs_and_gradients(model)]
+    truth = outputs_and_gradients()
     model.float()
     with switched_off():
-        plain = [tensor.clone() for tensor in outputs_and_gradients(model)]
-    fast = outputs_and_gradients(model)
+        plain = outputs_and_gradients()
     names = ["outputs", *(name for name, _ in model.named_parameters())]
     # The gradient of a key's bias is zero but for rounding.
     typical = float(torch.stack([exact.detach().abs().max() for exact in truth]).median())
-    for name, exact, slow, quick in zip(names, truth, plain, fast, strict=True):
+    for name, exact, slow, quick in zip(names, truth, plain, outputs_and_gradients(), strict=True):
         # As near to float64 as the plain path is in float32.
         error, plain_error = (relative_error(one, exact, typical) for one in (quick, slow))
         assert error < max(5e-5, 4 * plain_error), name
@@ -119,19 +118,13 @@ def test_the_number_of_threads_changes_nothing():
     projected = torch.randn(len(batch.unpad), 3 * 24, requires_grad=True)
     table = torch.randn(2 + len(batch.type_distance), 3, requires_grad=True)
 
-    def run(threads: int) -> list[Tensor]:
-        torch.set_num_threads(threads)
+    def run() -> list[Tensor]:
         torch.manual_seed(0)
         biases = [cpu_attention.gather_bias(table, block) for block in batch.blocks]
         output = cpu_attention.attend(projected, biases, 3, 0.3)
         return [output, *torch.autograd.grad(output.square().sum(), [projected, table])]
 
-    before = torch.get_num_threads()
-    try:
-        for one, several in zip(run(1), run(3), strict=True):
-            assert torch.equal(one, several)
-    finally:
-        torch.set_num_threads(before)
+    assert_threads_change_nothing(run)
 
 
 @needs_kernels
@@ -237,98 +230,6 @@ def test_dropped_attention_weights():
     exact = torch.autograd.grad((plain * slope).sum(), [projected, table])
     for fast, slow in zip(quick, exact, strict=True):
         assert relative_error(fast, slow) < 1e-4
-
-
-@needs_kernels
-@pytest.mark.parametrize("size", [1, 7, 8, 1003, 300_001])
-def test_dropout_into_the_residual_stream(size):
-    torch.manual_seed(2)
-    update = torch.randn(size, requires_grad=True)
-    residual = torch.randn(size, requires_grad=True)
-    state = torch.get_rng_state()
-    total = dropout_add(residual, update, 0.25)
-    torch.set_rng_state(state)
-    alone = dropout(update, 0.25)
-    assert torch.allclose(total, residual + alone)
-    kept = alone.detach() != 0
-    assert torch.allclose(alone[kept], update[kept] / 0.75)
-    mine, others = torch.autograd.grad(total.sum(), [update, residual])
-    assert torch.allclose(mine, kept / 0.75)
-    assert torch.equal(others, torch.ones(size))
-
-
-@needs_kernels
-def test_masks_are_random():
-    torch.manual_seed(3)
-    masks = torch.stack([dropout(torch.ones(40_000), 0.1) > 0 for _ in range(20)]).double()
-    spread = (0.09 / masks[0].numel()) ** 0.5
-    assert (masks.mean(1) - 0.9).abs().max() < 4.5 * spread
-    assert abs(float(masks.mean()) - 0.9) < 4.5 * spread / 20**0.5
-    centred = (masks - 0.9) / 0.3
-    for distance in (1, 2, 7, 8, 80, 1024):  # neighbours, lanes, rows
-        products = centred[:, distance:] * centred[:, :-distance]
-        assert abs(float(products.mean())) < 4.5 / products.numel() ** 0.5
-    between = centred @ centred.T / masks.shape[1]
-    assert float((between - torch.eye(20)).abs().max()) < 4.5 / masks.shape[1] ** 0.5 + 0.02
-
-
-def test_plain_dropout_is_that_of_torch():
-    values = torch.ones(1000, dtype=torch.float64)
-    torch.manual_seed(4)
-    mine = dropout_add(values, values, 0.5)
-    torch.manual_seed(4)
-    assert torch.equal(mine, values + torch.nn.functional.dropout(values, 0.5))
-    assert np.isin(mine.numpy(), [1, 3]).all()
-
-
-@needs_kernels
-@pytest.mark.parametrize("heads", [1, 3, 4, 5, 6, 8, 9])
-def test_mixing_for_every_number_of_heads(heads):
-    graphs = [molecule(smiles) for smiles in SMILES]
-    _, vocabulary = stored(graphs)
-    batch = batch_of(graphs, vocabulary, attention_blocks=2)
-    options = {"width": 4 * heads, "heads": heads, "bias_mixing": True}
-    model = Graphormer(small_config(**options).for_vocabulary(vocabulary))
-    randomise(model)
-
-    def gradients(model: Graphormer) -> list[Tensor]:
-        mixing = [layer.bias_mixing.weight for layer in model.layers]
-        return [
-            *torch.autograd.grad(model(batch).square().sum(), [*mixing, model.bias.spatial.weight])
-        ]
-
-    truth, kept = gradients(model.double()), model.float()
-    with switched_off():
-        plain = gradients(kept)
-    # That of the last layer is small next to what it is the difference of.
-    typical = float(torch.stack([exact.abs().max() for exact in truth]).median())
-    for exact, slow, quick in zip(truth, plain, gradients(kept), strict=True):
-        error, plain_error = (relative_error(one, exact, typical) for one in (quick, slow))
-        assert error < max(5e-5, 4 * plain_error)
-
-
-@needs_kernels
-@pytest.mark.parametrize("heads", [1, 4, 5, 8, 13])
-@pytest.mark.parametrize(("steps", "blocks"), [(1, 1), (5, 3), (21, 2)])
-def test_walks_for_every_number_of_heads(heads, steps, blocks):
-    graphs = [molecule(smiles) for smiles in (*SMILES, "[Na+].[Cl-].O")]
-    _, vocabulary = stored(graphs)
-    batch = batch_of(graphs, vocabulary, attention_blocks=blocks)
-    options = {"width": 4 * heads, "heads": heads, "encodings": "rrwp", "walk_steps": steps}
-    model = Graphormer(small_config(**options).for_vocabulary(vocabulary))
-    randomise(model)
-
-    def outputs_and_gradients(model: Graphormer) -> list[Tensor]:
-        assert model.walks is not None
-        outputs, wanted = model(batch), [*model.walks.parameters(), model.bias.spatial.weight]
-        return [outputs, *torch.autograd.grad(outputs.square().sum(), wanted)]
-
-    truth, kept = outputs_and_gradients(model.double()), model.float()
-    with switched_off():
-        plain = outputs_and_gradients(kept)
-    for exact, slow, quick in zip(truth, plain, outputs_and_gradients(kept), strict=True):
-        error, plain_error = (relative_error(one, exact) for one in (quick, slow))
-        assert error < max(5e-5, 4 * plain_error)
 
 
 @needs_kernels

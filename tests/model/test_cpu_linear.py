@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from reference.compiled import assert_threads_change_nothing, output_and_gradients
 from reference.models import batch_of, randomise, small_config, stored
 from reference.molecules import molecule
-from torch import Tensor
 from torch.nn import functional
 
 from graphormer_sepnorm.kernels.library import library, switched_off
@@ -25,13 +25,6 @@ def arguments(rows: int, depth: int, outputs: int, dtype: torch.dtype = torch.fl
     return [one.to(dtype).requires_grad_() for one in made]
 
 
-def outputs_and_gradients(function, given: list[Tensor]) -> list[Tensor]:
-    output = function(*given)
-    torch.manual_seed(11)
-    slope = torch.randn(output.shape).to(output.dtype)
-    return [output.detach(), *torch.autograd.grad(output, given, slope)]
-
-
 @pytest.mark.parametrize(
     ("rows", "depth", "outputs"),
     [
@@ -42,9 +35,9 @@ def outputs_and_gradients(function, given: list[Tensor]) -> list[Tensor]:
     ],
 )
 def test_outputs_and_gradients_are_those_of_torch(rows, depth, outputs):
-    truth = outputs_and_gradients(functional.linear, arguments(rows, depth, outputs, torch.float64))
-    plain = outputs_and_gradients(functional.linear, arguments(rows, depth, outputs))
-    fast = outputs_and_gradients(linear, arguments(rows, depth, outputs))
+    truth = output_and_gradients(functional.linear, arguments(rows, depth, outputs, torch.float64))
+    plain = output_and_gradients(functional.linear, arguments(rows, depth, outputs))
+    fast = output_and_gradients(linear, arguments(rows, depth, outputs))
     for exact, slow, quick in zip(truth, plain, fast, strict=True):
         assert quick.dtype == torch.float32
         # As near to float64 as float32 can be.
@@ -80,16 +73,8 @@ def test_a_row_does_not_depend_on_the_others():
 
 
 def test_the_number_of_threads_changes_nothing():
-    before = torch.get_num_threads()
     given = arguments(700, 72, 216)
-    try:
-        torch.set_num_threads(1)
-        one = outputs_and_gradients(linear, given)
-        torch.set_num_threads(3)
-        several = outputs_and_gradients(linear, given)
-    finally:
-        torch.set_num_threads(before)
-    assert all(torch.equal(first, second) for first, second in zip(one, several, strict=True))
+    assert_threads_change_nothing(lambda: output_and_gradients(linear, given))
 
 
 def test_rows_and_gradients_need_not_lie_in_order():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from reference.compiled import assert_threads_change_nothing, output_and_gradients
 from torch import Tensor
 
 from graphormer_sepnorm.kernels.library import library
@@ -21,39 +22,29 @@ def plain_sums(rows: Tensor, bond_values: Tensor, bonds: Tensor) -> Tensor:
     return torch.stack(sums)
 
 
-def drawn(rows: int, bonds: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
+def drawn(rows: int, bonds: int, width: int, dtype=torch.float32) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(rows + bonds + width)
     ends = torch.randint(0, rows, (2, bonds), generator=generator)
     kinds = torch.randint(0, 3, (1, bonds), generator=generator)
-    values = torch.randn(rows, width, generator=generator)
-    return values, torch.randn(3, width, generator=generator), torch.cat([ends, kinds])
-
-
-def results(sums, rows: Tensor, bond_values: Tensor, bonds: Tensor) -> list[Tensor]:
-    """The sums, and the gradients of a weighted total."""
-    rows, bond_values = (one.clone().requires_grad_() for one in (rows, bond_values))
-    outputs = sums(rows, bond_values, bonds)
-    weights = torch.linspace(-1, 1, outputs.numel(), dtype=rows.dtype).view_as(outputs)
-    (outputs * weights).sum().backward()
-    assert rows.grad is not None
-    assert bond_values.grad is not None
-    return [outputs.detach(), rows.grad, bond_values.grad]
+    values, of_bonds = (torch.randn(n, width, generator=generator).to(dtype) for n in (rows, 3))
+    return values.requires_grad_(), of_bonds.requires_grad_(), torch.cat([ends, kinds])
 
 
 @pytest.mark.parametrize("width", [1, 8, 30, 72])
 @pytest.mark.parametrize("bonds", [0, 1, 50])
 def test_sums_and_gradients(width, bonds):
-    rows, bond_values, ends = drawn(12, bonds, width)
-    truth = results(plain_sums, rows.double(), bond_values.double(), ends)
-    for exact, quick in zip(truth, results(message_sums, rows, bond_values, ends), strict=True):
+    truth = output_and_gradients(plain_sums, drawn(12, bonds, width, torch.float64))
+    fast = output_and_gradients(message_sums, drawn(12, bonds, width))
+    for exact, quick in zip(truth, fast, strict=True):
         torch.testing.assert_close(quick.double(), exact, rtol=1e-5, atol=1e-5)
 
 
 def test_bonds_that_only_fill_up_say_nothing():
     rows, bond_values, ends = drawn(12, 50, 8)
     fill = torch.tensor([[0], [12], [0]]).expand(-1, 7)
-    filled = results(message_sums, rows, bond_values, torch.cat([ends, fill], 1))
-    for one, other in zip(filled, results(message_sums, rows, bond_values, ends), strict=True):
+    filled = output_and_gradients(message_sums, [rows, bond_values, torch.cat([ends, fill], 1)])
+    plain = output_and_gradients(message_sums, [rows, bond_values, ends])
+    for one, other in zip(filled, plain, strict=True):
         assert torch.equal(one, other)
 
 
@@ -67,16 +58,7 @@ def test_rows_that_are_not_contiguous():
 
 def test_the_number_of_threads_changes_nothing():
     given = drawn(40, 200, 72)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        one = results(message_sums, *given)
-        torch.set_num_threads(3)
-        three = results(message_sums, *given)
-    finally:
-        torch.set_num_threads(before)
-    for first, second in zip(one, three, strict=True):
-        assert torch.equal(first, second)
+    assert_threads_change_nothing(lambda: output_and_gradients(message_sums, given))
 
 
 def test_an_undefined_row_is_heard_by_its_neighbours_alone():

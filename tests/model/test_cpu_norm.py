@@ -6,16 +6,17 @@ import copy
 
 import pytest
 import torch
+from reference.compiled import assert_threads_change_nothing, norm_of, norm_results
 from reference.models import ARMS, batch_of, randomise, relative_error, small_config, stored
 from reference.molecules import molecule
-from torch import Tensor, nn
+from torch import nn
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.kernels.library import library, switched_off
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 from graphormer_sepnorm.model.fused import cpu_norm
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.model.norm_arms import LayerNorm, NormArm, SeparateNorm, make_norm
+from graphormer_sepnorm.model.norm_arms import LayerNorm, SeparateNorm
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
 
@@ -34,31 +35,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def norm_of(arm: str, channels: int, state: str = "batch") -> NormArm:
-    norm = make_norm(arm, channels).train(state != "evaluation")
-    randomise(norm)
-    for module in norm.modules():
-        if isinstance(module, MaskedBatchNorm):
-            module.fixed = state == "fixed"
-            module.momentum, module.eps = 0.3, 1e-3
-    return norm
-
-
-def results(norm: NormArm, rows: Tensor, graphs: int) -> dict[str, Tensor]:
-    """Outputs, all gradients and all buffers after two calls; `norm` is left as it is."""
-    norm, rows = copy.deepcopy(norm), rows.clone().requires_grad_()
-    norm(rows.detach() / 2, graphs)
-    output = norm(rows, graphs)
-    slope = torch.randn(output.shape, generator=torch.Generator().manual_seed(7))
-    named = {"rows": rows, **dict(norm.named_parameters())}
-    gradients = torch.autograd.grad(output, list(named.values()), slope.to(output.dtype))
-    return {
-        "output": output.detach(),
-        **{f"gradient of {name}": one for name, one in zip(named, gradients, strict=True)},
-        **dict(norm.named_buffers()),
-    }
-
-
 @pytest.mark.parametrize(
     ("graphs", "atoms", "channels"), [(2, 2, 1), (5, 60, 8), (3, 65, 19), (70, 500, 72)]
 )
@@ -68,12 +44,12 @@ def test_everything_is_as_on_the_plain_path(arm, state, graphs, atoms, channels,
     norm = norm_of(arm, channels, state)
     torch.manual_seed(1)
     rows = torch.randn(graphs + atoms, channels) * 2 + torch.randn(channels)
-    truth = results(copy.deepcopy(norm).double(), rows.double(), graphs)
+    truth = norm_results(copy.deepcopy(norm).double(), rows.double(), graphs)
     assert not calls
-    fast = results(norm, rows, graphs)
-    assert calls == [1 if arm.startswith("shared") else 2] * 2
+    fast = norm_results(norm, rows, graphs)
+    assert calls == [1 if arm.startswith("shared") else 2]
     with switched_off():
-        plain = results(norm, rows, graphs)
+        plain = norm_results(norm, rows, graphs)
     assert fast.keys() == truth.keys()
     for name, exact in truth.items():
         if not exact.is_floating_point():
@@ -102,16 +78,8 @@ def test_sums_round_no_more_than_torchs(mean):
 
 @pytest.mark.parametrize("arm", ["bn+ln", "shared-bn"])
 def test_the_number_of_threads_changes_nothing(arm):
-    before = torch.get_num_threads()
     norm, rows = norm_of(arm, 72), torch.randn(900, 72)
-    try:
-        torch.set_num_threads(1)
-        one = results(norm, rows, 100)
-        torch.set_num_threads(3)
-        several = results(norm, rows, 100)
-    finally:
-        torch.set_num_threads(before)
-    assert all(torch.equal(one[name], several[name]) for name in one)
+    assert_threads_change_nothing(lambda: [*norm_results(norm, rows, 100).values()])
 
 
 @pytest.mark.parametrize(("arm", "graphs", "rows"), [("shared-bn", 1, 1), ("ln+bn", 4, 5)])

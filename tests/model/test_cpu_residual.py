@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from reference.compiled import assert_threads_change_nothing, output_and_gradients
 from reference.models import batch_of, randomise, small_config, stored
 from reference.molecules import molecule
 from torch import Tensor
 
 from graphormer_sepnorm.kernels.library import library, switched_off
-from graphormer_sepnorm.model import degree_scaler
+from graphormer_sepnorm.model import attention
 from graphormer_sepnorm.model.fused.cpu_residual import add_scaled
 from graphormer_sepnorm.model.graphormer import Graphormer
 
@@ -30,14 +31,6 @@ def arguments(rows: int, width: int, messages: bool, dtype=torch.float32) -> lis
     return [residual, update, third if messages else None, log_degree, *of_channels]
 
 
-def output_and_gradients(function, given: list[Tensor | None]) -> list[Tensor]:
-    output = function(*given)
-    torch.manual_seed(5)
-    slope = torch.randn(output.shape).to(output.dtype)
-    wanted = [one for one in given if one is not None and one.requires_grad]
-    return [output.detach(), *torch.autograd.grad(output, wanted, slope)]
-
-
 @pytest.mark.parametrize("messages", [True, False])
 @pytest.mark.parametrize(("rows", "width"), [(1, 8), (3, 10), (64, 72), (65, 33), (500, 80)])
 def test_output_and_gradients_are_those_of_the_plain_path(rows, width, messages):
@@ -49,16 +42,8 @@ def test_output_and_gradients_are_those_of_the_plain_path(rows, width, messages)
 
 
 def test_the_number_of_threads_changes_nothing():
-    before = torch.get_num_threads()
     given = arguments(700, 72, messages=True)
-    try:
-        torch.set_num_threads(1)
-        one = output_and_gradients(add_scaled, given)
-        torch.set_num_threads(3)
-        several = output_and_gradients(add_scaled, given)
-    finally:
-        torch.set_num_threads(before)
-    assert all(torch.equal(first, second) for first, second in zip(one, several, strict=True))
+    assert_threads_change_nothing(lambda: output_and_gradients(add_scaled, given))
 
 
 @pytest.mark.parametrize("norm_position", ["pre", "post"])
@@ -72,7 +57,7 @@ def test_a_network_takes_it_and_stays_what_it_is(local, norm_position, monkeypat
     randomise(model)
     calls = []
     monkeypatch.setattr(
-        degree_scaler, "add_scaled", lambda *given: calls.append(0) or add_scaled(*given)
+        attention, "add_scaled", lambda *given: calls.append(0) or add_scaled(*given)
     )
     fast = model(batch)
     assert len(calls) == model.config.layers

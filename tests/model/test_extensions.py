@@ -20,12 +20,10 @@ from reference.models import (
 from reference.molecules import graph, molecule
 
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
+from graphormer_sepnorm.model.attention import log_degrees, sum_over_atoms
 from graphormer_sepnorm.model.config import GraphormerConfig
-from graphormer_sepnorm.model.degree_scaler import log_degrees
+from graphormer_sepnorm.model.encodings import RingEncoding, walk_probabilities
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.model.random_walks import walk_probabilities
-from graphormer_sepnorm.model.readout import sum_over_atoms
-from graphormer_sepnorm.model.rings import RingEncoding
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", "C.CC(C)Cl")
 

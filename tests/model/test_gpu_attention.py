@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
+from reference.compiled import DEVICE
 from torch import Tensor
 
 from graphormer_sepnorm.graphs.batch import PADDING_PAIR, TOKEN_PAIR, AttentionBlock
@@ -18,18 +15,6 @@ from graphormer_sepnorm.model.attention import GraphAttention
 from graphormer_sepnorm.model.fused import gpu_attention
 
 HEADS = 3
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-
-
-@pytest.fixture
-def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton, or a skip; without a GPU its functions are interpreted."""
-    if DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-        if "triton" in sys.modules:  # by torch, where it comes with it
-            pytest.skip("Triton was loaded to compile: start the tests with TRITON_INTERPRET=1")
-        monkeypatch.setenv("TRITON_INTERPRET", "1")
-    pytest.importorskip("triton")
-    gpu_attention.agrees.cache_clear()
 
 
 def block_of(sizes: list[int], tokens: int, first: int) -> AttentionBlock:
@@ -131,61 +116,6 @@ def test_kernel_is_compared_with_the_plain_path_before_it_is_used(tokens, kernel
     assert gpu_attention.disagreement(device, tokens, 2, 12) < 1e-5
     with torch.inference_mode():  # a validation may be the first to meet a size
         assert gpu_attention.agrees(device, tokens, 2, 12)
-
-
-COMPILED = """
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource, compile
-from graphormer_sepnorm.model.fused import gpu_attention_kernels as kernels
-
-sizes = {"HEADS": 6, "C": 12, "S": 64, "D": 16, "DROPPING": True}
-kinds = {"T": "i32", "scale": "fp32", "dropout": "fp32"}
-kinds |= dict.fromkeys(("rows", "pair_type", "seed"), "*i64") | dict.fromkeys(sizes, "constexpr")
-for kernel in (kernels.attention_forward, kernels.attention_backward):
-    signature = {name: kinds.get(name, "*fp32") for name in kernel.arg_names}
-    made = compile(
-        ASTSource(fn=kernel, signature=signature, constexprs=sizes),
-        target=GPUTarget("cuda", 90, 32),
-        options={"num_warps": 8},
-    )
-    print(len(made.asm["cubin"]))
-"""
-
-
-def test_kernels_compile_for_a_gpu_that_need_not_be_there(tmp_path):
-    """In a process of its own, in which nothing is interpreted."""
-    pytest.importorskip("triton")
-    environment = {name: value for name, value in os.environ.items() if "TRITON" not in name}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", COMPILED],
-        env={**environment, "TRITON_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert all(int(size) > 1000 for size in done.stdout.split())
-    assert len(done.stdout.split()) == 2
-
-
-@pytest.mark.parametrize("fault", ["wrong", "broken"])
-def test_a_kernel_that_does_not_agree_is_not_used(fault, monkeypatch, caplog):
-    def attend(projected, blocks, biases, heads, dropout):
-        if fault == "broken":
-            raise RuntimeError("no compiler\nmany lines")
-        return projected[:, : projected.shape[1] // 3] + 0 * biases[0].nan_to_num().sum()
-
-    gpu_attention.agrees.cache_clear()
-    monkeypatch.setattr(gpu_attention, "attend", attend)
-    state = torch.get_rng_state()
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            assert not gpu_attention.agrees(torch.device("cpu"), 6, 2, 8)
-    assert torch.equal(torch.get_rng_state(), state)
-    (line,) = caplog.messages
-    assert "attention takes the plain path" in line
-    assert "many lines" not in line
-    gpu_attention.agrees.cache_clear()
 
 
 def test_a_cpu_takes_the_plain_path():

@@ -11,7 +11,7 @@ from reference.molecules import TIED, molecule
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, TOKEN_PAIR
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.model import encodings
-from graphormer_sepnorm.model.bias_mixing import BiasMixing
+from graphormer_sepnorm.model.attention import BiasMixing
 from graphormer_sepnorm.model.encodings import look_up_plainly, look_up_spread
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", TIED["caffeine"], "C.CC(C)Cl", "C1CC1N")

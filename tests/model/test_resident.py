@@ -7,16 +7,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.models import VARIANTS, name_of, relative_error, small_model, stored
+from reference.models import VARIANTS, name_of, small_model, stored
 from reference.molecules import TIED, directed_graph, molecule
+from reference.passes import assert_same, run
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, Collator, GraphBatch
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
-from graphormer_sepnorm.model.graphormer import Graphormer
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", TIED["caffeine"], TIED["adamantane"], "C.CC(C)Cl", "C1CC1N")
 CHOSEN = [5, 0, 3, 6, 1]
-EXACT = 1e-9
 ROOMY = BatchShape(60, ((5, 20),))
 DIVIDED = BatchShape(50, ((3, 12), (2, 18)))
 
@@ -84,18 +83,6 @@ def test_bonds_that_lead_one_way_are_the_collators():
     assert torch.equal(types_of(batch), types_of(truth))
 
 
-def run(model: Graphormer, batch: GraphBatch):
-    """Predictions, gradients and buffers of a training pass; the model is left as it was."""
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    model.zero_grad()
-    output = model(batch)
-    (output * torch.linspace(1, 2, output.numel()).reshape(output.shape)).sum().backward()
-    gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
-    buffers = {name: tensor.clone() for name, tensor in model.named_buffers()}
-    model.load_state_dict(state)
-    return output.detach(), gradients, buffers
-
-
 @pytest.mark.parametrize("position", ["pre", "post"])
 @pytest.mark.parametrize("shape", [ROOMY, DIVIDED, None], ids=["padded", "two blocks", "exact"])
 @pytest.mark.parametrize("options", VARIANTS, ids=name_of)
@@ -104,13 +91,7 @@ def test_model_gives_the_same(graphs, options, shape, position):
     shape = shape or BatchShape.of(store.num_atoms(np.array(CHOSEN)))
     model = small_model(vocabulary, norm_position=position, **options).train()
     truth = run(model, Collator(store, vocabulary)(CHOSEN))
-    result = run(model, resident.batch(torch.tensor(CHOSEN), shape))
-    assert relative_error(result[0], truth[0]) < EXACT
-    largest = max(float(gradient.abs().max()) for gradient in truth[1].values())
-    for name, gradient in truth[1].items():
-        assert float((result[1][name] - gradient).abs().max()) < EXACT * largest, name
-    for name, buffer in truth[2].items():
-        assert relative_error(result[2][name], buffer) < EXACT, name
+    assert_same(run(model, resident.batch(torch.tensor(CHOSEN), shape)), truth)
 
 
 def test_filler_rows_are_marked_and_harmless(graphs):

@@ -14,7 +14,11 @@ from graphormer_sepnorm.errors import ConfigError, DataError
 
 EXACT = 1e-11
 CLASSES = (nn.BatchNorm1d, nn.LayerNorm)
-PAIRS = list(itertools.product(CLASSES, CLASSES))
+PAIRS = pytest.mark.parametrize(
+    "classes",
+    list(itertools.product(CLASSES, CLASSES)),
+    ids=lambda pair: "+".join(cls.__name__ for cls in pair),
+)
 N, L, D = 4, 6, 5
 
 
@@ -37,7 +41,7 @@ def formula(module: SepNorm, tokens: Tensor, classes, position: int, mask: Tenso
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
 @pytest.mark.parametrize("position", [0, 2, L - 1, -1, -L])
-@pytest.mark.parametrize("classes", PAIRS, ids=[f"{a.__name__}+{b.__name__}" for a, b in PAIRS])
+@PAIRS
 def test_agrees_with_the_published_algorithm(classes, position, training, masked):
     module = SepNorm(D, *classes, cls_position=position).double().train(training)
     randomise(module)
@@ -123,7 +127,7 @@ def test_another_class_is_a_config_error(wrong, place):
         SepNorm(D, **{place: wrong})
 
 
-@pytest.mark.parametrize("classes", PAIRS, ids=[f"{a.__name__}+{b.__name__}" for a, b in PAIRS])
+@PAIRS
 def test_state_dict_round_trip(classes):
     one, other = SepNorm(D, *classes), SepNorm(D, *classes)
     for _ in range(3):
@@ -136,7 +140,7 @@ def test_state_dict_round_trip(classes):
 
 
 @pytest.mark.parametrize("names", [("cls_norm_layer", "tok_norm_layer"), ("cls_norm", "tok_norm")])
-@pytest.mark.parametrize("classes", PAIRS, ids=[f"{a.__name__}+{b.__name__}" for a, b in PAIRS])
+@PAIRS
 def test_state_dicts_of_the_papers_class_and_of_former_versions_load(classes, names):
     """Strictly, inside a larger model, and without a change to what is given."""
     theirs = nn.ModuleDict({name: cls(D) for name, cls in zip(names, classes, strict=True)})

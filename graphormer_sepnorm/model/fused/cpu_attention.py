@@ -1,4 +1,4 @@
-"""Attention, its bias and dropout on a CPU, by the compiled functions of `kernels`.
+"""Attention and its bias on a CPU, by the compiled functions of `kernels`.
 
 They work on the real tokens of each graph alone, keep no dropout masks and nothing of the size of
 the attention weights for backward, and give what the plain path gives up to rounding; dropout masks
@@ -13,68 +13,33 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphormer_sepnorm.graphs.batch import PADDING_PAIR, AttentionBlock
-from graphormer_sepnorm.kernels.library import library, run
+from graphormer_sepnorm.kernels.library import integers, library, pointers, run
+from graphormer_sepnorm.model.fused.cpu_residual import Dropout, address, new_dropout
 
 _LANES = 8  # kernels/vector.h
-# What a thread takes at a time: some graphs, some numbers.
-_SHARE_OF_GRAPHS, _SHARE_OF_NUMBERS = 4, 1 << 16
-
-
-class _Dropout(ctypes.Structure):
-    """``Dropout`` of kernels/vector.h."""
-
-    _fields_ = (
-        ("seed", ctypes.c_uint32 * 2),
-        ("threshold", ctypes.c_uint32),
-        ("scale", ctypes.c_float),
-    )
-
-
-class _DropoutArguments(ctypes.Structure):
-    """``DropoutAdd`` of kernels/dropout.c."""
-
-    _fields_ = (
-        ("dropout", _Dropout),
-        ("residual", ctypes.c_void_p),
-        ("update", ctypes.c_void_p),
-        ("output", ctypes.c_void_p),
-    )
+_SHARE_OF_GRAPHS = 4  # that a thread takes at a time
 
 
 class _Attention(ctypes.Structure):
     """``Attention`` of kernels/attention.c."""
 
     _fields_ = (
-        ("rows", ctypes.c_void_p),
-        ("num_tokens", ctypes.c_void_p),
-        ("bias_start", ctypes.c_void_p),
-        ("softmax_start", ctypes.c_void_p),
-        ("max_tokens", ctypes.c_int64),
-        ("heads", ctypes.c_int64),
-        ("channels", ctypes.c_int64),
+        *pointers("rows", "num_tokens", "bias_start", "softmax_start"),
+        *integers("max_tokens", "heads", "channels"),
         ("scale", ctypes.c_float),
         ("dropping", ctypes.c_int32),
-        ("dropout", _Dropout),
-        ("projected", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("output", ctypes.c_void_p),
-        ("softmax", ctypes.c_void_p),
-        ("output_gradient", ctypes.c_void_p),
-        ("projected_gradient", ctypes.c_void_p),
-        ("bias_gradient", ctypes.c_void_p),
+        ("dropout", Dropout),
+        *pointers("projected", "bias", "output", "softmax"),
+        *pointers("output_gradient", "projected_gradient", "bias_gradient"),
         ("adding", ctypes.c_int32),
-        ("pair_type", ctypes.c_void_p),
-        ("table", ctypes.c_void_p),
-        ("table_gradient", ctypes.c_void_p),
-        ("mixing", ctypes.c_void_p),
-        ("mixing_gradient", ctypes.c_void_p),
+        *pointers("pair_type", "table", "table_gradient", "mixing", "mixing_gradient"),
     )
 
 
@@ -88,6 +53,9 @@ def usable(rows: Tensor, channels: int = _LANES) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and bool(compiled.attention_supports(ctypes.c_int64(channels)))
     )
+
+
+_S = TypeVar("_S", bound=ctypes.Structure)
 
 
 @dataclass
@@ -133,19 +101,18 @@ class PackedBias:
     mixing: Tensor | None = None
     gradient: _Gradient | None = None
 
-    def arguments(self, heads: int) -> _Attention:
+    def arguments(self, structure: type[_S], heads: int) -> _S:
         """Return what every compiled function wants to know."""
-        return _Attention(
+        return structure(
             rows=self.block.rows.data_ptr(),
             pair_type=self.block.pair_type.data_ptr(),
             num_tokens=self.num_tokens.data_ptr(),
             bias_start=self.start.data_ptr(),
-            softmax_start=self.softmax_start.data_ptr(),
             max_tokens=self.block.rows.shape[1],
             heads=heads,
         )
 
-    def run(self, name: str, arguments: _Attention, threads: int | None = None) -> None:
+    def run(self, name: str, arguments: ctypes.Structure, threads: int | None = None) -> None:
         """Call a compiled function for all graphs; in torch's threads unless told otherwise."""
         threads = threads or torch.get_num_threads()
         run(name, arguments, len(self.num_tokens), _SHARE_OF_GRAPHS, threads)
@@ -190,19 +157,13 @@ def attend(projected: Tensor, biases: Sequence[PackedBias], heads: int, dropout:
     return result
 
 
-def dropout_add(residual: Tensor | None, update: Tensor, dropout: float) -> Tensor:
-    """Return ``residual + dropout(update)`` in one pass; without `residual` the second alone."""
-    result: Any = _DropoutAdd.apply(residual, update, dropout)
-    return result
-
-
 class _GatherBias(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, table: Tensor, layout: PackedBias) -> Tensor:
         ctx.layout, ctx.shape = layout, table.shape
         values = table.new_empty(int(layout.start[-1]))
         table = table.contiguous()
-        arguments = layout.arguments(table.shape[1])
+        arguments = layout.arguments(_Attention, table.shape[1])
         arguments.table, arguments.bias = table.data_ptr(), values.data_ptr()
         layout.run("bias_forward", arguments)
         return values
@@ -212,7 +173,7 @@ class _GatherBias(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
         table = torch.zeros(ctx.shape, dtype=torch.float64)
         gradient = gradient.contiguous()
-        arguments = ctx.layout.arguments(ctx.shape[1])
+        arguments = ctx.layout.arguments(_Attention, ctx.shape[1])
         arguments.bias_gradient, arguments.table_gradient = gradient.data_ptr(), table.data_ptr()
         # Types are shared by all graphs.
         ctx.layout.run("bias_backward", arguments, threads=1)
@@ -256,14 +217,15 @@ class _Attend(torch.autograd.Function):
         mixings = [None if mixing is None else mixing.contiguous() for mixing in tensors[1::2]]
         softmax, calls = [], []
         for bias, mixing in zip(biases, mixings, strict=True):
-            arguments = bias.arguments(heads)
+            arguments = bias.arguments(_Attention, heads)
+            arguments.softmax_start = bias.softmax_start.data_ptr()
             arguments.channels = width // heads
             arguments.scale = (width // heads) ** -0.5
             arguments.dropping = dropout > 0
-            arguments.dropout = _new_dropout(dropout)
+            arguments.dropout = new_dropout(dropout)
             arguments.projected = projected.data_ptr()
             arguments.bias = bias.values.data_ptr()
-            arguments.mixing = _address(mixing)
+            arguments.mixing = address(mixing)
             arguments.output = output.data_ptr()
             if later:
                 softmax.append(projected.new_empty(int(bias.softmax_start[-1])))
@@ -290,7 +252,7 @@ class _Attend(torch.autograd.Function):
             # Saved tensors may have been moved meanwhile (`saved_tensors_hooks`).
             arguments.projected, arguments.output = projected.data_ptr(), output.data_ptr()
             arguments.softmax, arguments.bias = softmax.data_ptr(), values.data_ptr()
-            arguments.mixing = _address(mixing)
+            arguments.mixing = address(mixing)
             arguments.output_gradient = gradient.data_ptr()
             arguments.projected_gradient = projected_gradient.data_ptr()
             shared = bias.gradient
@@ -302,56 +264,13 @@ class _Attend(torch.autograd.Function):
             of_graphs = None
             if mixing is not None:
                 of_graphs = mixing.new_empty(len(bias.num_tokens), *mixing.shape)
-            arguments.mixing_gradient = _address(of_graphs)
+            arguments.mixing_gradient = address(of_graphs)
             bias.run("attention_backward", arguments)
             if shared is not None:
                 shared.total = total
             gradients.append(total if shared is None else None)
             gradients.append(None if of_graphs is None else of_graphs.sum(0))
         return projected_gradient, None, None, None, *gradients
-
-
-class _DropoutAdd(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, residual: Tensor | None, update: Tensor, dropout: float) -> Tensor:
-        ctx.dropout = _new_dropout(dropout)
-        return _run_dropout(ctx.dropout, residual, update)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None]:  # type: ignore[override]
-        residual = gradient if ctx.needs_input_grad[0] else None
-        return residual, _run_dropout(ctx.dropout, None, gradient), None
-
-
-def _run_dropout(dropout: _Dropout, residual: Tensor | None, update: Tensor) -> Tensor:
-    update = update.contiguous()
-    output = torch.empty_like(update)
-    residual = None if residual is None else residual.contiguous()
-    arguments = _DropoutArguments(
-        dropout,
-        None if residual is None else residual.data_ptr(),
-        update.data_ptr(),
-        output.data_ptr(),
-    )
-    run("dropout_add", arguments, update.numel(), _SHARE_OF_NUMBERS, torch.get_num_threads())
-    return output
-
-
-def _new_dropout(probability: float) -> _Dropout:
-    """Draw a seed from torch's generator, so that `torch.manual_seed` decides the masks."""
-    if not probability:
-        return _Dropout()
-    seed = torch.randint(0, 1 << 32, (2,)).tolist()
-    return _Dropout(
-        seed=(ctypes.c_uint32 * 2)(*seed),
-        threshold=round(probability * 2**32),
-        scale=1 / (1 - probability),
-    )
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
 
 
 def _starts(sizes: Tensor) -> Tensor:

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from graphormer_sepnorm.kernels.library import library, run
+from graphormer_sepnorm.kernels.library import integers, library, pointers, run
 from graphormer_sepnorm.model.fused.cpu_attention import usable
+from graphormer_sepnorm.model.fused.cpu_residual import address
 
 # What a thread takes at a time: rows, outputs of a weight's gradient.
 _SHARE_OF_ROWS, _SHARE_OF_OUTPUTS = 280, 48
@@ -32,19 +33,8 @@ class _Linear(ctypes.Structure):
     """``Linear`` of kernels/linear.c."""
 
     _fields_ = (
-        ("input", ctypes.c_void_p),
-        ("matrix", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("gradient", ctypes.c_void_p),
-        ("packed", ctypes.c_void_p),
-        ("output", ctypes.c_void_p),
-        ("bias_gradient", ctypes.c_void_p),
-        ("rows", ctypes.c_int64),
-        ("depth", ctypes.c_int64),
-        ("columns", ctypes.c_int64),
-        ("outputs", ctypes.c_int64),
-        ("matrix_row", ctypes.c_int64),
-        ("matrix_column", ctypes.c_int64),
+        *pointers("input", "matrix", "bias", "gradient", "packed", "output", "bias_gradient"),
+        *integers("rows", "depth", "columns", "outputs", "matrix_row", "matrix_column"),
     )
 
 
@@ -103,14 +93,13 @@ class _LinearFunction(torch.autograd.Function):
             input=rows.data_ptr(),
             gradient=gradient.data_ptr(),
             output=of_weight.data_ptr(),
-            bias_gradient=None if of_bias is None else of_bias.data_ptr(),
+            bias_gradient=address(of_bias),
             rows=len(rows),
             columns=rows.shape[1],
             outputs=len(weight),
         )
         threads = torch.get_num_threads()
-        share = len(weight) if threads == 1 else _SHARE_OF_OUTPUTS
-        run("linear_weights", arguments, len(weight), share, threads)
+        run("linear_weights", arguments, len(weight), _SHARE_OF_OUTPUTS, threads)
         return of_rows, of_weight, of_bias
 
 
@@ -123,7 +112,7 @@ def _products(rows: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tenso
     arguments = _Linear(
         input=rows.data_ptr(),
         matrix=matrix.data_ptr(),
-        bias=None if bias is None else bias.data_ptr(),
+        bias=address(bias),
         packed=packed.data_ptr(),
         output=output.data_ptr(),
         rows=len(rows),

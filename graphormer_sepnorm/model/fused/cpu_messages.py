@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphormer_sepnorm.kernels.library import run
+from graphormer_sepnorm.kernels.library import integers, pointers, run
 
 # Channels that a thread takes at a time: whole vectors, kernels/vector.h.
 _SHARE_OF_CHANNELS = 32
@@ -24,18 +24,10 @@ class _Messages(ctypes.Structure):
     """``Messages`` of kernels/messages.c."""
 
     _fields_ = (
-        ("source", ctypes.c_void_p),
-        ("target", ctypes.c_void_p),
-        ("kind", ctypes.c_void_p),
-        ("bonds", ctypes.c_int64),
-        ("rows", ctypes.c_int64),
-        ("width", ctypes.c_int64),
-        ("values", ctypes.c_void_p),
-        ("bond_values", ctypes.c_void_p),
-        ("sums", ctypes.c_void_p),
-        ("sums_gradient", ctypes.c_void_p),
-        ("values_gradient", ctypes.c_void_p),
-        ("bond_values_gradient", ctypes.c_void_p),
+        *pointers("source", "target", "kind"),
+        *integers("bonds", "rows", "width"),
+        *pointers("values", "bond_values", "sums"),
+        *pointers("sums_gradient", "values_gradient", "bond_values_gradient"),
     )
 
 

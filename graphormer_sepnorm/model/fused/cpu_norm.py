@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from graphormer_sepnorm.kernels.library import run
+from graphormer_sepnorm.kernels.library import integers, pointers, run
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 
 Norm = nn.LayerNorm | MaskedBatchNorm
@@ -31,17 +31,9 @@ class _Stretch(ctypes.Structure):
     """``Stretch`` of kernels/norm.c."""
 
     _fields_ = (
-        ("first", ctypes.c_int64),
-        ("last", ctypes.c_int64),
-        ("kind", ctypes.c_int64),
-        ("weight", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("mean", ctypes.c_void_p),
-        ("scale", ctypes.c_void_p),
-        ("running_mean", ctypes.c_void_p),
-        ("running_variance", ctypes.c_void_p),
-        ("weight_gradient", ctypes.c_void_p),
-        ("bias_gradient", ctypes.c_void_p),
+        *integers("first", "last", "kind"),
+        *pointers("weight", "bias", "mean", "scale", "running_mean", "running_variance"),
+        *pointers("weight_gradient", "bias_gradient"),
         ("eps", ctypes.c_float),
         ("momentum", ctypes.c_float),
     )
@@ -52,12 +44,8 @@ class _Norm(ctypes.Structure):
 
     _fields_ = (
         ("stretches", _Stretch * 2),
-        ("count", ctypes.c_int64),
-        ("width", ctypes.c_int64),
-        ("input", ctypes.c_void_p),
-        ("output", ctypes.c_void_p),
-        ("gradient", ctypes.c_void_p),
-        ("input_gradient", ctypes.c_void_p),
+        *integers("count", "width"),
+        *pointers("input", "output", "gradient", "input_gradient"),
     )
 
 
@@ -97,7 +85,7 @@ class _Normalise(torch.autograd.Function):
     ) -> Tensor:
         rows, output = rows.contiguous(), torch.empty_like(rows)
         parameters = tuple(parameter.contiguous() for parameter in parameters)
-        width = rows.shape[1]
+        width, threads = rows.shape[1], torch.get_num_threads()
         arguments = _Norm(
             count=len(norms), width=width, input=rows.data_ptr(), output=output.data_ptr()
         )
@@ -116,8 +104,8 @@ class _Normalise(torch.autograd.Function):
                     norm.num_batches_tracked += 1
         _point(arguments, parameters, statistics)
         if any(stretch.kind != OF_ROWS for stretch in arguments.stretches[: len(norms)]):
-            _run_over_channels("norm_statistics", arguments)
-        run("norm_forward", arguments, len(rows), _SHARE_OF_ROWS, torch.get_num_threads())
+            run("norm_statistics", arguments, width, _SHARE_OF_CHANNELS, threads)
+        run("norm_forward", arguments, len(rows), _SHARE_OF_ROWS, threads)
         ctx.arguments = arguments
         ctx.save_for_backward(rows, *parameters, *statistics)
         return output
@@ -137,8 +125,9 @@ class _Normalise(torch.autograd.Function):
         for number, stretch in enumerate(arguments.stretches[: arguments.count]):
             stretch.weight_gradient = of_parameters[2 * number].data_ptr()
             stretch.bias_gradient = of_parameters[2 * number + 1].data_ptr()
-        _run_over_channels("norm_sums", arguments)
-        run("norm_backward", arguments, len(rows), _SHARE_OF_ROWS, torch.get_num_threads())
+        threads = torch.get_num_threads()
+        run("norm_sums", arguments, arguments.width, _SHARE_OF_CHANNELS, threads)
+        run("norm_backward", arguments, len(rows), _SHARE_OF_ROWS, threads)
         return of_rows, None, None, *of_parameters
 
 
@@ -150,9 +139,3 @@ def _point(arguments: _Norm, parameters: Sequence[Tensor], statistics: Sequence[
         mean = statistics[number]
         stretch.mean = mean.data_ptr()
         stretch.scale = mean.data_ptr() + mean.element_size() * mean.shape[1]
-
-
-def _run_over_channels(name: str, arguments: _Norm) -> None:
-    threads = torch.get_num_threads()
-    share = arguments.width if threads == 1 else _SHARE_OF_CHANNELS
-    run(name, arguments, arguments.width, share, threads)

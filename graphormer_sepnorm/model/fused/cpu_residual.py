@@ -1,4 +1,6 @@
-"""What joins the residual stream after attention on a CPU, by the compiled functions of `kernels`.
+"""What joins the residual stream on a CPU, by the compiled functions of `kernels`.
+
+Dropout masks are not kept: backward makes them again.
 
 R packed rows · C channels (width)
 """
@@ -12,30 +14,62 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphormer_sepnorm.kernels.library import run
+from graphormer_sepnorm.kernels.library import integers, pointers, run
 
-# What a thread takes at a time: rows forwards, channels backwards.
-_SHARE_OF_ROWS, _SHARE_OF_CHANNELS = 256, 32
+# What a thread takes at a time: rows forwards, channels backwards; numbers of a dropout.
+_SHARE_OF_ROWS, _SHARE_OF_CHANNELS, _SHARE_OF_NUMBERS = 256, 32, 1 << 16
 
 
 class _Residual(ctypes.Structure):
     """``Residual`` of kernels/residual.c."""
 
     _fields_ = (
-        ("residual", ctypes.c_void_p),
-        ("update", ctypes.c_void_p),
-        ("messages", ctypes.c_void_p),
-        ("log_degree", ctypes.c_void_p),
-        ("plain", ctypes.c_void_p),
-        ("by_degree", ctypes.c_void_p),
-        ("output", ctypes.c_void_p),
-        ("gradient", ctypes.c_void_p),
-        ("update_gradient", ctypes.c_void_p),
-        ("plain_gradient", ctypes.c_void_p),
-        ("by_degree_gradient", ctypes.c_void_p),
-        ("rows", ctypes.c_int64),
-        ("width", ctypes.c_int64),
+        *pointers("residual", "update", "messages", "log_degree", "plain", "by_degree", "output"),
+        *pointers("gradient", "update_gradient", "plain_gradient", "by_degree_gradient"),
+        *integers("rows", "width"),
     )
+
+
+class Dropout(ctypes.Structure):
+    """``Dropout`` of kernels/vector.h."""
+
+    _fields_ = (
+        ("seed", ctypes.c_uint32 * 2),
+        ("threshold", ctypes.c_uint32),
+        ("scale", ctypes.c_float),
+    )
+
+
+class _DropoutAddition(ctypes.Structure):
+    """``DropoutAdd`` of kernels/dropout.c."""
+
+    _fields_ = (
+        ("dropout", Dropout),
+        *pointers("residual", "update", "output"),
+    )
+
+
+def address(tensor: Tensor | None) -> int | None:
+    """Where the numbers of a tensor lie; None, NULL in C, where there is none."""
+    return None if tensor is None else tensor.data_ptr()
+
+
+def new_dropout(probability: float) -> Dropout:
+    """Draw a seed from torch's generator, so that `torch.manual_seed` decides the masks."""
+    if not probability:
+        return Dropout()
+    seed = torch.randint(0, 1 << 32, (2,)).tolist()
+    return Dropout(
+        seed=(ctypes.c_uint32 * 2)(*seed),
+        threshold=round(probability * 2**32),
+        scale=1 / (1 - probability),
+    )
+
+
+def dropout_add(residual: Tensor | None, update: Tensor, dropout: float) -> Tensor:
+    """Return ``residual + dropout(update)`` in one pass; without `residual` the second alone."""
+    result: Any = _DropoutAdd.apply(residual, update, dropout)
+    return result
 
 
 def add_scaled(
@@ -66,38 +100,30 @@ def add_scaled(
 class _AddScaled(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        residual: Tensor,
-        update: Tensor,
-        messages: Tensor | None,
-        log_degree: Tensor,
-        plain: Tensor,
-        by_degree: Tensor,
+        ctx: Any, residual: Tensor, update: Tensor, messages: Tensor | None, *scaling: Tensor
     ) -> Tensor:
         residual, update = residual.contiguous(), update.contiguous()
         messages = None if messages is None else messages.contiguous()
         output = torch.empty_like(update)
-        arguments = _arguments(update, log_degree, plain, by_degree)
-        arguments.residual, arguments.output = residual.data_ptr(), output.data_ptr()
-        arguments.messages = None if messages is None else messages.data_ptr()
+        arguments = _arguments(update, *scaling)
+        arguments.residual, arguments.messages = residual.data_ptr(), address(messages)
+        arguments.output = output.data_ptr()
         run("residual_forward", arguments, len(update), _SHARE_OF_ROWS, torch.get_num_threads())
-        ctx.save_for_backward(update, log_degree, plain, by_degree)
+        ctx.save_for_backward(update, *scaling)
         return output
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        update, log_degree, plain, by_degree = ctx.saved_tensors
+        update, *scaling = ctx.saved_tensors
         gradient = gradient.contiguous()
-        of_update, of_plain = torch.empty_like(update), torch.empty_like(plain)
-        of_degree = torch.empty_like(by_degree)
-        arguments = _arguments(update, log_degree, plain, by_degree)
+        of_update, _, of_plain, of_degree = map(torch.empty_like, ctx.saved_tensors)
+        arguments = _arguments(update, *scaling)
         arguments.gradient, arguments.update_gradient = gradient.data_ptr(), of_update.data_ptr()
         arguments.plain_gradient = of_plain.data_ptr()
         arguments.by_degree_gradient = of_degree.data_ptr()
         threads = torch.get_num_threads()
-        share = len(plain) if threads == 1 else _SHARE_OF_CHANNELS
-        run("residual_backward", arguments, len(plain), share, threads)
+        run("residual_backward", arguments, len(of_plain), _SHARE_OF_CHANNELS, threads)
         messages = gradient if ctx.needs_input_grad[2] else None
         return gradient, of_update, messages, None, of_plain, of_degree
 
@@ -111,3 +137,25 @@ def _arguments(update: Tensor, log_degree: Tensor, plain: Tensor, by_degree: Ten
         rows=len(update),
         width=update.shape[1],
     )
+
+
+class _DropoutAdd(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, residual: Tensor | None, update: Tensor, dropout: float) -> Tensor:
+        ctx.dropout = new_dropout(dropout)
+        return _run_dropout(ctx.dropout, residual, update)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None]:  # type: ignore[override]
+        residual = gradient if ctx.needs_input_grad[0] else None
+        return residual, _run_dropout(ctx.dropout, None, gradient), None
+
+
+def _run_dropout(dropout: Dropout, residual: Tensor | None, update: Tensor) -> Tensor:
+    update = update.contiguous()
+    output = torch.empty_like(update)
+    residual = None if residual is None else residual.contiguous()
+    arguments = _DropoutAddition(dropout, address(residual), update.data_ptr(), output.data_ptr())
+    run("dropout_add", arguments, update.numel(), _SHARE_OF_NUMBERS, torch.get_num_threads())
+    return output

@@ -13,31 +13,17 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphormer_sepnorm.kernels.library import run
+from graphormer_sepnorm.kernels.library import integers, pointers
 from graphormer_sepnorm.model.fused.cpu_attention import PackedBias
-
-# Graphs that a thread takes at a time.
-_SHARE = 4
 
 
 class _Walks(ctypes.Structure):
     """``Walks`` of kernels/walks.c."""
 
     _fields_ = (
-        ("rows", ctypes.c_void_p),
-        ("num_tokens", ctypes.c_void_p),
-        ("bias_start", ctypes.c_void_p),
-        ("pair_type", ctypes.c_void_p),
-        ("is_bond", ctypes.c_void_p),
-        ("max_tokens", ctypes.c_int64),
-        ("heads", ctypes.c_int64),
-        ("steps", ctypes.c_int64),
-        ("weight", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("output", ctypes.c_void_p),
-        ("returns", ctypes.c_void_p),
-        ("gradient", ctypes.c_void_p),
-        ("weight_gradient", ctypes.c_void_p),
+        *pointers("rows", "num_tokens", "bias_start", "pair_type", "is_bond"),
+        *integers("max_tokens", "heads", "steps"),
+        *pointers("weight", "bias", "output", "returns", "gradient", "weight_gradient"),
     )
 
 
@@ -68,7 +54,7 @@ class _AddWalkBias(torch.autograd.Function):
         arguments = _arguments(weight, is_bond, layout)
         arguments.bias, arguments.output = values.data_ptr(), output.data_ptr()
         arguments.returns = returns.data_ptr()
-        _run("walks_forward", arguments, layout)
+        layout.run("walks_forward", arguments)
         ctx.save_for_backward(weight, is_bond)
         ctx.layout = layout
         return output
@@ -82,23 +68,13 @@ class _AddWalkBias(torch.autograd.Function):
         arguments = _arguments(weight, is_bond, ctx.layout)
         arguments.gradient = gradient.data_ptr()
         arguments.weight_gradient = of_graphs.data_ptr()
-        _run("walks_backward", arguments, ctx.layout)
+        ctx.layout.run("walks_backward", arguments)
         return gradient, of_graphs.sum(0), None, None, None
 
 
 def _arguments(weight: Tensor, is_bond: Tensor, layout: PackedBias) -> _Walks:
-    return _Walks(
-        rows=layout.block.rows.data_ptr(),
-        num_tokens=layout.num_tokens.data_ptr(),
-        bias_start=layout.start.data_ptr(),
-        pair_type=layout.block.pair_type.data_ptr(),
-        is_bond=is_bond.data_ptr(),
-        max_tokens=layout.block.rows.shape[1],
-        heads=len(weight),
-        steps=weight.shape[1],
-        weight=weight.data_ptr(),
-    )
-
-
-def _run(name: str, arguments: _Walks, layout: PackedBias) -> None:
-    run(name, arguments, len(layout.num_tokens), _SHARE, torch.get_num_threads())
+    heads, steps = weight.shape
+    arguments = layout.arguments(_Walks, heads)
+    arguments.weight, arguments.steps = weight.data_ptr(), steps
+    arguments.is_bond = is_bond.data_ptr()
+    return arguments

@@ -1,0 +1,67 @@
+"""What the tests of the compiled functions and of the GPU's kernels share."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
+from graphormer_sepnorm.model.norm_arms import NormArm, make_norm
+from reference.models import randomise
+
+# Of Triton's kernels, which are interpreted where there is no GPU.
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def output_and_gradients(
+    function: Callable[..., Tensor], given: Sequence[Tensor | None]
+) -> list[Tensor]:
+    """The output, and the gradients of all that wants one, for a slope drawn at random."""
+    output = function(*given)
+    slope = torch.randn(output.shape, generator=torch.Generator().manual_seed(11)).to(output)
+    wanted = [one for one in given if one is not None and one.requires_grad]
+    return [output.detach(), *torch.autograd.grad(output, wanted, slope)]
+
+
+def assert_threads_change_nothing(run: Callable[[], Sequence[Tensor]]) -> None:
+    """Whatever one thread gives, three give."""
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            results.append(run())
+    finally:
+        torch.set_num_threads(before)
+    for one, several in zip(*results, strict=True):
+        assert torch.equal(one, several)
+
+
+def norm_of(arm: str, channels: int, state: str = "batch") -> NormArm:
+    """A random norm arm in a state: its BatchNorms see a "batch", are "fixed", or "evaluation"."""
+    norm = make_norm(arm, channels).train(state != "evaluation")
+    randomise(norm)
+    for module in norm.modules():
+        if isinstance(module, MaskedBatchNorm):
+            module.fixed = state == "fixed"
+            module.momentum, module.eps = 0.3, 1e-3
+    return norm
+
+
+def norm_results(
+    norm: NormArm, rows: Tensor, graphs: int, real: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Outputs, all gradients and all buffers after a call; `norm` is left as it is."""
+    norm, rows = copy.deepcopy(norm), rows.clone().requires_grad_()
+    named = {"rows": rows, **dict(norm.named_parameters())}
+    output, *gradients = output_and_gradients(
+        lambda *_: norm(rows, graphs, real), list(named.values())
+    )
+    return {
+        "output": output,
+        **{f"gradient of {name}": one for name, one in zip(named, gradients, strict=True)},
+        **dict(norm.named_buffers()),
+    }
