@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
-from graphormer_sepnorm.cli.lightning_cli import TrainCLI, require_data
-from graphormer_sepnorm.cli.options import explain, explain_classes
+from graphormer_sepnorm.cli.lightning_cli import TrainCLI
+from graphormer_sepnorm.cli.options import explain, explain_classes, require_data
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
