@@ -260,7 +260,7 @@ def test_a_run_is_read_with_nothing_but_the_standard_library():
     loaded = loaded_by(f"from graphormer_sepnorm.runs import {', '.join(files)}")
     others = {name.partition(".")[0] for name in loaded} & {"torch", "lightning", "numpy", "yaml"}
     assert others == set()
-    assert "graphormer_sepnorm.runs.lock" in loaded
+    assert "graphormer_sepnorm.runs.place" in loaded
 
 
 def test_the_model_needs_torch_and_no_more():

@@ -14,8 +14,8 @@ import yaml
 from reference.checkpoints import make_checkpoint
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
+from graphormer_sepnorm.cli.fit_check import FitOptions
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-from graphormer_sepnorm.cli.lightning_cli import TrainCLI
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.compare.comparison import Comparison
@@ -24,9 +24,8 @@ from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.old_names import ARMS, OPTIONS, current_yaml
 from graphormer_sepnorm.resources import arms_names
-from graphormer_sepnorm.runs.commands import name_and_commands
 from graphormer_sepnorm.runs.directory import Record, Session
-from graphormer_sepnorm.runs.experiments import differing
+from graphormer_sepnorm.runs.experiments import differing, name_and_commands
 from graphormer_sepnorm.runs.records import Experiment, SeedRun, read_records
 from graphormer_sepnorm.runs.results_table import render
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -42,16 +41,6 @@ EACH = pytest.mark.parametrize("old", OPTIONS)
 RUN = SeedRun(0, "2026", True, 9, 9, 7, 1.0, 0, "cpu", "2.13", "0123", 0.3, 0.4)
 
 
-class Parsed(TrainCLI):
-    """Parses and checks, but neither loads data nor trains."""
-
-    def instantiate_trainer(self, **options: object) -> None:  # type: ignore[override]
-        pass
-
-    def _run_subcommand(self, subcommand: str) -> None:
-        pass
-
-
 @pytest.fixture(autouse=True)
 def _known_noise() -> None:
     silence_known_noise()
@@ -63,8 +52,7 @@ def bare(name: str) -> str:
 
 def parsed(old: str, *words: str) -> Any:
     """What `fit` takes these words to say of the option that had an old name."""
-    arguments, _ = resolve_in_arguments(["fit", *words])
-    config = Parsed(arguments, None).config["fit"]
+    config = FitOptions(words).config["fit"]
     assert bare(old) not in config["model"]
     return config["model"][bare(OPTIONS[old])]
 
