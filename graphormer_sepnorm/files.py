@@ -20,9 +20,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
     After an error the file that was there stays, and nothing is left beside it.
 
-    Args:
-        path: Of the file.
-
     Raises:
         OSError: The file cannot be written.
     """

@@ -53,8 +53,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--model.layers 2 --model.width 16 --model.heads 2 --model.ffn_width 16 "
         "--model.warmup_steps 1 --trainer.max_epochs 2 --metric medae --output run"
     )
+    train(folder, "fit", *options.split())
+    return folder / "run"
+
+
+def train(folder: Path, *words: str) -> str:
+    """Run train.py of the changed package; return what it prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit", *options.split()],
+        [sys.executable, "-m", "graphormer_sepnorm.cli.train", *words],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)},
         capture_output=True,
@@ -63,7 +69,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return folder / "run"
+    return done.stdout
 
 
 def test_every_recipe_is_found() -> None:
@@ -91,3 +97,10 @@ def test_encoding_is_trained(trained: Path) -> None:
     weights = torch.load(file, weights_only=True)["state_dict"]
     assert weights["model.degree.u"].shape == (16,)
     assert weights["model.layers.0.ffn_norm.atom_norm.weight"].shape == (16,)
+
+
+@pytest.mark.slow
+def test_verb_of_the_recipe_is_run_and_listed(trained: Path) -> None:
+    parameters = json.loads((trained / "summary.json").read_text())["parameters"]
+    assert train(trained.parent, "size", "run") == f"{parameters}\n"
+    assert "  size      say how many parameters a run has\n" in train(trained.parent, "--help")

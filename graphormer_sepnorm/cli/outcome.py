@@ -111,14 +111,8 @@ def evaluate_best(
 ) -> Tested | None:
     """Test the best checkpoint of a finished run and keep what came out.
 
-    ``summary.json`` has the numbers, ``test_predictions.csv`` each molecule.
-
-    Args:
-        trainer: That has trained the run.
-        module: That was trained.
-        data: That it was trained on.
-        run: The directory.
-        selected: What decided on the checkpoint.
+    ``summary.json`` has the numbers, ``test_predictions.csv`` each molecule. `selected` is what
+    decided on the checkpoint.
 
     Returns:
         None where there is nothing to test, and in every process but the first.
@@ -161,14 +155,12 @@ def evaluate_best(
         "checkpoint": str(best),
     }
     predictions = module.evaluated("test")
-    found, new_elements_line = _without_new_elements(
-        module, data, "test", values[f"test_{main.name}"]
-    )
+    found, line = _without_new_elements(module, data, "test", values[f"test_{main.name}"])
     # Of a part of the split (--trainer.limit_test_batches) there is no table.
     if len(predictions) == len(data.indices("test")):
         write_test_predictions(run, data, predictions, found)
     run.write_summary(summary)
-    return Tested(run, summary, validation, selected, new_elements_line)
+    return Tested(run, summary, validation, selected, line)
 
 
 def report_fit(
@@ -291,8 +283,8 @@ def write_test_predictions(
     where it is not `predict.py` gives no value.
 
     Args:
-        run: Its directory.
-        data: That it was tested on.
+        run: The run.
+        data: Its data.
         predictions: ``[test molecules, T]``, of the best checkpoint.
         new_elements: By the number of the molecule; others have none.
     """
