@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -205,6 +206,23 @@ def test_rooms_import_along_the_arrows():
         if other not in ROOMS[room] or (allowed is not None and one.module not in allowed):
             wrong.append(str(one))
     assert wrong == []
+
+
+@pytest.mark.parametrize("room", ["cli", "inference", "runs"])
+def test_files_of_a_room_do_not_import_in_a_circle(room):
+    files = {
+        f"graphormer_sepnorm.{file.removesuffix('.py').replace('/', '.')}": file
+        for file in FILES
+        if room_of(file) == room
+    }
+    graph = {file: set() for file in files.values()}
+    for one in IMPORTS:
+        if one.file in graph and one.module in files:
+            graph[one.file].add(files[one.module])
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
