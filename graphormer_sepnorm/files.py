@@ -20,9 +20,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
     After an error the file that was there stays, and nothing is left beside it.
 
-    Args:
-        path: Of the file.
-
     Raises:
         OSError: The file cannot be written.
     """
@@ -63,10 +60,9 @@ def write_json(path: Path, content: dict[str, Any], indent: int | None = 2) -> N
 def read_json(path: Path) -> dict[str, Any] | None:
     """Read what `write_json` wrote; None if there is no such file or it is not whole."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return require_json(path)
+    except DataError:
         return None
-    return content if isinstance(content, dict) else None
 
 
 def require_json(path: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -207,6 +208,23 @@ def test_rooms_import_along_the_arrows():
     assert wrong == []
 
 
+@pytest.mark.parametrize("room", ["cli", "inference", "runs"])
+def test_files_of_a_room_do_not_import_in_a_circle(room):
+    files = {
+        f"graphormer_sepnorm.{file.removesuffix('.py').replace('/', '.')}": file
+        for file in FILES
+        if room_of(file) == room
+    }
+    graph = {file: set() for file in files.values()}
+    for one in IMPORTS:
+        if one.file in graph and one.module in files:
+            graph[one.file].add(files[one.module])
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_each_library_is_imported_in_its_place_only(library):
     places = LIBRARIES[library]
@@ -260,7 +278,7 @@ def test_a_run_is_read_with_nothing_but_the_standard_library():
     loaded = loaded_by(f"from graphormer_sepnorm.runs import {', '.join(files)}")
     others = {name.partition(".")[0] for name in loaded} & {"torch", "lightning", "numpy", "yaml"}
     assert others == set()
-    assert "graphormer_sepnorm.runs.lock" in loaded
+    assert "graphormer_sepnorm.runs.place" in loaded
 
 
 def test_the_model_needs_torch_and_no_more():

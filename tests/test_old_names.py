@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ import yaml
 from reference.checkpoints import make_checkpoint
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
+from graphormer_sepnorm.cli.fit_check import FitOptions
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-from graphormer_sepnorm.cli.lightning_cli import TrainCLI
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.compare.comparison import Comparison
@@ -24,9 +24,8 @@ from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.old_names import ARMS, OPTIONS, current_yaml
 from graphormer_sepnorm.resources import arms_names
-from graphormer_sepnorm.runs.commands import name_and_commands
 from graphormer_sepnorm.runs.directory import Record, Session
-from graphormer_sepnorm.runs.experiments import differing
+from graphormer_sepnorm.runs.experiments import differing, name_and_commands
 from graphormer_sepnorm.runs.records import Experiment, SeedRun, read_records
 from graphormer_sepnorm.runs.results_table import render
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -42,16 +41,6 @@ EACH = pytest.mark.parametrize("old", OPTIONS)
 RUN = SeedRun(0, "2026", True, 9, 9, 7, 1.0, 0, "cpu", "2.13", "0123", 0.3, 0.4)
 
 
-class Parsed(TrainCLI):
-    """Parses and checks, but neither loads data nor trains."""
-
-    def instantiate_trainer(self, **options: object) -> None:  # type: ignore[override]
-        pass
-
-    def _run_subcommand(self, subcommand: str) -> None:
-        pass
-
-
 @pytest.fixture(autouse=True)
 def _known_noise() -> None:
     silence_known_noise()
@@ -61,12 +50,11 @@ def bare(name: str) -> str:
     return name.removeprefix("model.")
 
 
-def parsed(old: str, *words: str) -> Any:
-    """What `fit` takes these words to say of the option that had an old name."""
-    arguments, _ = resolve_in_arguments(["fit", *words])
-    config = Parsed(arguments, None).config["fit"]
-    assert bare(old) not in config["model"]
-    return config["model"][bare(OPTIONS[old])]
+def parsed(*words: str) -> dict[str, Any]:
+    """What `fit` takes these words to say of the options that had old names."""
+    model = FitOptions(words).config["fit"]["model"]
+    assert not any(bare(old) in model for old in OPTIONS)
+    return {old: model[bare(new)] for old, new in OPTIONS.items()}
 
 
 def test_every_name_is_tried_here() -> None:
@@ -76,31 +64,28 @@ def test_every_name_is_tried_here() -> None:
     assert not {bare(name) for name in OPTIONS} & options
 
 
-@EACH
-def test_on_the_command_line(old: str) -> None:
-    assert parsed(old, f"--{old}={VALUES[old]}") == VALUES[old]
-    assert parsed(old, f"--{old}", str(VALUES[old])) == VALUES[old]
+def test_on_the_command_line() -> None:
+    words = [(f"--{old}", str(value)) for old, value in VALUES.items()]
+    assert parsed(*map("=".join, words)) == VALUES
+    assert parsed(*itertools.chain(*words)) == VALUES
 
 
-@EACH
 @pytest.mark.parametrize("equals", [True, False])
-def test_in_a_section_on_the_command_line(old: str, equals: bool) -> None:
-    section = json.dumps({bare(old): VALUES[old]})
-    words = [f"--model={section}"] if equals else ["--model", section]
-    assert parsed(old, *words) == VALUES[old]
+def test_in_a_section_on_the_command_line(equals: bool) -> None:
+    section = json.dumps({bare(old): value for old, value in VALUES.items()})
+    assert parsed(*([f"--model={section}"] if equals else ["--model", section])) == VALUES
 
 
-@EACH
-def test_in_a_configuration(old: str, tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(
-        f"# mine\nmodel:\n  layers: 3  # few\n  {bare(old)}: {VALUES[old]}\n"
-    )
-    assert parsed(old, "-c", str(tmp_path / "mine.yaml")) == VALUES[old]
+def test_in_a_configuration(tmp_path: Path) -> None:
+    said = "".join(f"  {bare(old)}: {value}\n" for old, value in VALUES.items())
+    (tmp_path / "mine.yaml").write_text(f"# mine\nmodel:\n  layers: 3  # few\n{said}")
+    assert parsed("-c", str(tmp_path / "mine.yaml")) == VALUES
     # The command line wins, whichever name it uses.
-    default = GraphormerModule().hparams[bare(OPTIONS[old])]
-    (tmp_path / "other.yaml").write_text(f"model:\n  {bare(old)}: {default}\n")
-    words = ["-c", str(tmp_path / "other.yaml"), f"--{OPTIONS[old]}={VALUES[old]}"]
-    assert parsed(old, *words) == VALUES[old]
+    defaults = GraphormerModule().hparams
+    said = "".join(f"  {bare(old)}: {defaults[bare(new)]}\n" for old, new in OPTIONS.items())
+    (tmp_path / "other.yaml").write_text(f"model:\n{said}")
+    words = [f"--{new}={VALUES[old]}" for old, new in OPTIONS.items()]
+    assert parsed("-c", str(tmp_path / "other.yaml"), *words) == VALUES
 
 
 @EACH
@@ -253,45 +238,3 @@ def test_other_mistakes_beside_an_old_name_are_said_as_ever(
     assert said[0].startswith("train.py: ")
     assert message in said[0]
     assert said[0].count("\n") == 1
-
-
-def test_a_run_of_before_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = [
-        *("--model.layers=2", "--model.width=16", "--model.heads=2", "--model.ffn_width=16"),
-        *("--model.optimizer=muon", "--model.local_mpnn=gine", "--model.precise_bn_graphs=64"),
-        *("--model.frozen_bn_fraction=0.5", "--trainer.accelerator=cpu", "--baselines=false"),
-        *("--trainer.max_epochs=-1", "--trainer.enable_progress_bar=false"),
-        *("--data.root", str(tmp_path / "root")),
-    ]
-    run = tmp_path / "run"
-    assert (
-        main(["fit", "-c", "quickstart", *options, "--trainer.max_steps=2", f"--output={run}"]) == 0
-    )
-    text = (run / "config.yaml").read_text()
-    for old, new in OPTIONS.items():
-        assert f"  {bare(new)}: " in text
-        text = text.replace(f"  {bare(new)}: ", f"  {bare(old)}: ")
-    (run / "config.yaml").write_text(text)
-    for path in (run / "checkpoints").iterdir():
-        checkpoint = torch.load(path, weights_only=True)
-        for place in (checkpoint["hyper_parameters"], checkpoint[KEY]["model"]):
-            for old, new in OPTIONS.items():
-                if bare(new) in place:
-                    place[bare(old)] = place.pop(bare(new))
-        torch.save(checkpoint, path)
-    shutil.copytree(run, tmp_path / "copy")
-    capsys.readouterr()
-    assert main(["test", "--ckpt_path", str(run), "--data.root", str(tmp_path / "root")]) == 0
-    assert main(["fit", "--resume", str(run), "--trainer.max_steps=3"]) == 0
-    assert "continued from step 2" in capsys.readouterr().out
-    assert json.loads((run / "summary.json").read_text())["steps"] == 3
-    saved = yaml.safe_load((run / "config.yaml").read_text())["model"]
-    assert (saved["optimizer"], saved["local_mpnn"]) == ("muon", "gine")
-    assert not set(saved) & set(map(bare, OPTIONS))
-    (line,) = _refusal(capsys, "fit", "--resume", str(tmp_path / "copy"), "--model.local=none")
-    assert "--model.local_mpnn is none here and gine in the checkpoint" in line
-
-
-def _refusal(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
-    assert main([*words]) == 2
-    return capsys.readouterr().err.splitlines()

@@ -50,10 +50,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--model.layers 2 --model.width 16 --model.heads 2 --model.ffn_width 16 "
         "--model.warmup_steps 1 --trainer.max_epochs 2 --metric medae --output run"
     )
-    command = ["-m", "graphormer_sepnorm.cli.train", "fit", *options.split()]
+    train(folder, "fit", *options.split())
+    return folder / "run"
+
+
+def train(folder: Path, *words: str) -> str:
+    """Run train.py of the changed package; return what it prints."""
+    command = ["-m", "graphormer_sepnorm.cli.train", *words]
     done = run_python(*command, cwd=folder, package=folder)
     assert done.returncode == 0, done.stderr
-    return folder / "run"
+    return done.stdout
 
 
 def test_every_recipe_is_found() -> None:
@@ -81,3 +87,10 @@ def test_encoding_is_trained(trained: Path) -> None:
     weights = torch.load(file, weights_only=True)["state_dict"]
     assert weights["model.degree.u"].shape == (16,)
     assert weights["model.layers.0.ffn_norm.atom_norm.weight"].shape == (16,)
+
+
+@pytest.mark.slow
+def test_verb_of_the_recipe_is_run_and_listed(trained: Path) -> None:
+    parameters = json.loads((trained / "summary.json").read_text())["parameters"]
+    assert train(trained.parent, "size", "run") == f"{parameters}\n"
+    assert "  size      say how many parameters a run has\n" in train(trained.parent, "--help")

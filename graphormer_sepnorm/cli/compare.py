@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.main import Interrupted
-from graphormer_sepnorm.cli.parser import OneLineParser
+from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.process import command, cores
 from graphormer_sepnorm.resources import arms_names

@@ -54,9 +54,6 @@ def resolve_in_arguments(arguments: list[str]) -> tuple[list[str], str | None]:
     The parser lets what comes later win: an option must not lose to a file named after it. Instead
     of a file in which options have old names it gets the text with the current ones.
 
-    Args:
-        arguments: A verb and its options.
-
     Returns:
         The arguments, and the stem of the last configuration file (None without one), by which
         runs are named.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
-from graphormer_sepnorm.cli.lightning_cli import TrainCLI, require_data
-from graphormer_sepnorm.cli.options import explain, explain_classes
+from graphormer_sepnorm.cli.lightning_cli import TrainCLI
+from graphormer_sepnorm.cli.options import explain, explain_classes, require_data
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
@@ -21,11 +21,7 @@ _OF_A_RUN = ("seed_everything", "output", "resume", "ckpt_path")
 
 
 class FitOptions(TrainCLI):
-    """The options of ``fit``, parsed with the same parser and the same checks, and no more.
-
-    Args:
-        arguments: Options that all arms share.
-    """
+    """The options of ``fit``, parsed with the same parser and the same checks, and no more."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         words, _ = resolve_in_arguments(["fit", *arguments])
@@ -152,12 +148,7 @@ def _prepared(
 
 
 def planned_steps(trainer: Any, batches: int) -> int:
-    """Return the optimiser steps of a whole run, as Lightning counts them.
-
-    Args:
-        trainer: Options of Lightning's Trainer.
-        batches: Of an epoch.
-    """
+    """Return the optimiser steps of a whole run of so many batches an epoch, as Lightning does."""
     limit = trainer.limit_train_batches
     if limit is not None:
         # A number of batches, or a share of them; 2 may have been read as 2.0.

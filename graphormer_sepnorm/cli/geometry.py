@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.parser import OneLineParser
+from graphormer_sepnorm.cli.main import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

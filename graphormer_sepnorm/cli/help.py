@@ -92,12 +92,7 @@ class _HelpAll(argparse._HelpAction):
 
 
 def short_help(parser: LightningArgumentParser, verb: str) -> str:
-    """Return the help of a verb: a line for each of the options that people use.
-
-    Args:
-        parser: Of the verb.
-        verb: A key of `SHOWN`.
-    """
+    """Return the help of a verb: a line for each of the options in `SHOWN`."""
     actions = {name: action for action in parser._actions for name in action.option_strings}
     lines = [
         (

@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shlex
 import shutil
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
-from lightning.pytorch.trainer.connectors import checkpoint_connector
 
+from graphormer_sepnorm.cli.checkpoint_options import CHANGEABLE, adopt_checkpoint
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
+from graphormer_sepnorm.cli.endings import explaining, interruptible, restorable
 from graphormer_sepnorm.cli.foreign_code import (
     OPTION,
     known_classes_only,
@@ -30,23 +27,17 @@ from graphormer_sepnorm.cli.foreign_code import (
     without_option,
 )
 from graphormer_sepnorm.cli.help import VerbParser
-from graphormer_sepnorm.cli.main import Interrupted, ending_with
-from graphormer_sepnorm.cli.options import (
-    CHANGEABLE,
-    adopt_checkpoint,
-    explain,
-    explain_classes,
-)
-from graphormer_sepnorm.cli.outcome import report_data, report_evaluation, report_fit
-from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed
+from graphormer_sepnorm.cli.main import ending_with
+from graphormer_sepnorm.cli.options import OPTIONS, explain, explain_classes, require_data
+from graphormer_sepnorm.cli.outcome import evaluate_best, report_data, report_evaluation, report_fit
+from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed, resuming
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
-from graphormer_sepnorm.files import is_full, replacing
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
-from graphormer_sepnorm.metrics import METRICS, Metric
-from graphormer_sepnorm.process import command, is_first_process
-from graphormer_sepnorm.resources import config_names
+from graphormer_sepnorm.metrics import Metric
+from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.place import RunPlace
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
@@ -94,7 +85,7 @@ def run_verb(arguments: list[str]) -> None:
     fit = arguments[0] == "fit"
     with (
         RunPlace() as place,
-        _explaining(place),
+        explaining(place),
         ending_with(lambda: _nothing_trained(place)) if fit else nullcontext(),
     ):
         resumed = find_resumed(arguments, place)
@@ -109,100 +100,10 @@ def run_verb(arguments: list[str]) -> None:
         torch.distributed.destroy_process_group()
 
 
-@contextmanager
-def _explaining(place: RunPlace) -> Iterator[None]:
-    """Turn what Lightning and the system say of a user's mistake, or a full disk, into one line."""
-    try:
-        yield
-    except MisconfigurationException as error:  # as Lightning calls a mistake in its own options
-        raise ConfigError(" ".join(str(error).split())) from error
-    except OSError as error:
-        if not is_full(error) or place.path is None:
-            raise
-        if place.worth_keeping:
-            then = f"make room and continue with: {resuming(place.path)}"
-        else:
-            then = "make room, or choose another place with --output; nothing was trained"
-        raise DataError(f"there is no room on the disk of {place.path}: {then}") from error
-
-
 def _nothing_trained(place: RunPlace) -> str:
     """Give the place of a run that has taken no step back; return what is said about it."""
     place.discard()
     return "interrupted before the first step; nothing was saved"
-
-
-def resuming(directory: Path) -> str:
-    """Return the command that continues a run."""
-    return f"{command('train')} fit --resume {shlex.quote(str(directory))}"
-
-
-def require_data(arguments: Sequence[str]) -> None:
-    """Refuse to begin, and perhaps to download, the default data set without being asked to.
-
-    Args:
-        arguments: Options of ``fit``.
-
-    Raises:
-        ConfigError: None of them says which data.
-    """
-    names = {word.partition("=")[0] for word in arguments}
-    enough = {"-c", "--config", "--ckpt_path", "--data"}
-    if not any(name in enough or name.startswith("--data.") for name in names):
-        raise ConfigError(
-            "which data? Give a configuration, for example -c quickstart (there are "
-            f"{', '.join(config_names())}), or --data.table FILE"
-        )
-
-
-@contextmanager
-def interruptible(trainer: Trainer, what_was_saved: Callable[[], str]) -> Iterator[None]:
-    """Turn Lightning's way of ending after Ctrl-C into ours.
-
-    Lightning lets its callbacks save the state, then exits with status 1. Outside of its loops
-    there is a KeyboardInterrupt, or an end at once while something is imported.
-
-    Raises:
-        Interrupted: With what `what_was_saved` says.
-    """
-    with ending_with(what_was_saved):
-        try:
-            yield
-        except KeyboardInterrupt:
-            raise Interrupted(what_was_saved()) from None
-        except SystemExit:
-            if not trainer.interrupted:
-                raise
-            raise Interrupted(what_was_saved()) from None
-
-
-@contextmanager
-def restorable(file: str | None) -> Iterator[None]:
-    """Say which checkpoint it is that Lightning cannot put back.
-
-    What callbacks, optimisers and loops keep of themselves is checked by nobody before.
-
-    Raises:
-        CheckpointError: It failed in restoring the state of training.
-    """
-    try:
-        yield
-    except (GraphormerError, MisconfigurationException):
-        raise
-    except Exception as error:
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        names = [
-            frame.f_code.co_name.lstrip("_")
-            for frame in frames
-            if frame.f_globals.get("__name__") == checkpoint_connector.__name__
-        ]
-        if not any(name.startswith(("restore", "resume")) for name in names):
-            raise
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise CheckpointError(
-            f"{file} cannot be restored ({reason}): it is damaged, or of another version of "
-            "Lightning or torch"
-        ) from error
 
 
 class TrainCLI(LightningCLI):
@@ -235,8 +136,7 @@ class TrainCLI(LightningCLI):
         self.resumed = resumed
         self.place = place or RunPlace()
         self.tested = False
-        # Optimiser steps of the checkpoint that training begins with.
-        self._first_step = 0
+        self._first_step = 0  # optimiser steps of the checkpoint that training begins with
         # Errors are raised, and printed by cli/main.py; abbreviations would hide a mistyped option.
         parsing = {"exit_on_error": False, "allow_abbrev": False}
         verbs = {verb: {**parsing, "verb": verb} for verb in self.subcommands()}
@@ -264,74 +164,8 @@ class TrainCLI(LightningCLI):
 
     def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options that belong to neither trainer nor model nor data."""
-        parser.add_argument(
-            "--seed_everything",
-            type=int,
-            default=0,
-            help="Decides initial parameters, order of training and dropout: same seed, same run.",
-        )
-        parser.add_argument(
-            "--output",
-            type=str | None,
-            default=None,
-            help="Directory of the run (fit). Default: runs/<config, or name of your table>/"
-            "<norm>-seed<seed>. If it is taken, a number is added; nothing is overwritten.",
-        )
-        parser.add_argument(
-            "--resume",
-            type=str | None,
-            default=None,
-            help="Run directory to continue in, whatever ended the run (fit); no other option is "
-            "needed, and the result is that of a run never interrupted. Classes that are neither "
-            f"Lightning's nor of this package need {OPTION}: a run may come from elsewhere.",
-        )
-        parser.add_argument(
-            "--checkpoint_minutes",
-            type=float,
-            default=10.0,
-            help="Time between two checkpoints inside an epoch (fit); an epoch ends with one "
-            "unless the last one is less than a minute old, and training always does.",
-        )
-        parser.add_argument(
-            "--ema_decay",
-            type=float,
-            default=0.0,
-            help="Validate, save and test an exponential moving average of the weights (fit): the "
-            "share that is kept at each step, as 0.999; 0 takes the weights as they are.",
-        )
-        parser.add_argument(
-            "--engine",
-            type=Literal["eager", "captured", "compiled"],
-            default="eager",
-            help="How steps are taken on one GPU (fit): eager starts kernel after kernel; captured "
-            "replays them as a CUDA graph, several steps for one turn of Lightning's loop, from "
-            "data that stay on the GPU; compiled compiles them first, which takes minutes. Where "
-            "one of these cannot be, a line says why and eager is taken.",
-        )
-        parser.add_argument(
-            "--early_stopping",
-            type=int,
-            default=0,
-            help="Stop after this many validations without improvement (fit); 0 never stops.",
-        )
-        parser.add_argument(
-            "--metric",
-            type=str | None,
-            default=None,
-            help="What decides on the validation split which checkpoint is the best, and when to "
-            f"stop early (fit): {', '.join(METRICS)}. Default: mae or auroc; with real values of "
-            "several targets the loss.",
-        )
-        parser.add_argument(
-            "--baselines",
-            type=bool,
-            default=False,
-            help="Show the test metric of simple models beside the model's (fit): the mean and "
-            "ridge regression on Morgan fingerprints, or logistic regression for binary targets; "
-            "for data sets with SMILES. Bounded: 100,000 molecules of each split, drawn at random, "
-            "and the first targets with 6,000,000 training labels together; what is left out is "
-            "said.",
-        )
+        for name, (kind, default, said) in OPTIONS.items():
+            parser.add_argument(f"--{name}", type=kind, default=default, help=said)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Tie options together that must agree."""
@@ -404,22 +238,8 @@ class TrainCLI(LightningCLI):
                 logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs
             )
         require_data(self.arguments)  # last, so that other mistakes are said first
-        task = self.datamodule.splits.task
-        store = self.datamodule.store
-        validation = store.targets[self.datamodule.indices("validation")]
-        selected = monitored_metric(task, validation, self.config["fit"].metric)
-        self.selected_by = selected
-        # The loss is drawn anyway.
-        shown = task.main if selected.kind is None else selected
-        if undefined := undefined_targets(task, validation, shown):
-            names, all_of_them = listed(undefined), selected is not shown
-            decides = "the loss decides" if all_of_them else "the other targets decide"
-            log.warning(
-                "validation %s is undefined for %s, which has not %s there: %s on the best "
-                "checkpoint",
-                *(shown.label, names, shown.lacking.removesuffix(" among its labels"), decides),
-            )
         options = self.config["fit"]
+        shown = self._select(options.metric)
         self.run_directory = run = RunDirectory(self._make_run_directory())
         given = self._get(self.config_init, "trainer")
         callbacks = [
@@ -433,9 +253,12 @@ class TrainCLI(LightningCLI):
             ValidateAtTheEnd(),
             Throughput(),
             *checkpoint_callbacks(
-                run.path, selected.name, options.early_stopping, options.checkpoint_minutes
+                run.path,
+                self.selected_by.name,
+                options.early_stopping,
+                options.checkpoint_minutes,
             ),
-            LearningCurve(run.learning_curve_file, shown.name, selected.name),
+            LearningCurve(run.learning_curve_file, shown.name, self.selected_by.name),
             ModelTable(),
             RunRecord(run, [Path(sys.argv[0]).name, *sys.argv[1:]]),
             StopBetweenSteps(),
@@ -463,6 +286,24 @@ class TrainCLI(LightningCLI):
                 **kwargs,
             }
         )
+
+    def _select(self, wanted: str | None) -> Metric:
+        """Say what decides on the best checkpoint; return what is shown of a validation."""
+        task = self.datamodule.splits.task
+        validation = self.datamodule.store.targets[self.datamodule.indices("validation")]
+        self.selected_by = selected = monitored_metric(task, validation, wanted)
+        # The loss is drawn anyway.
+        shown = task.main if selected.kind is None else selected
+        if undefined := undefined_targets(task, validation, shown):
+            log.warning(
+                "validation %s is undefined for %s, which has not %s there: %s on the best "
+                "checkpoint",
+                shown.label,
+                listed(undefined),
+                shown.lacking.removesuffix(" among its labels"),
+                "the other targets decide" if selected is shown else "the loss decides",
+            )
+        return shown
 
     def _make_run_directory(self) -> Path:
         """Make the directory of the run with its ``config.yaml``, in the first process only."""
@@ -517,8 +358,11 @@ class TrainCLI(LightningCLI):
                 self.place.worth_keeping |= self.trainer.global_step > self._first_step
         with interruptible(self.trainer, self._what_is_done):
             # Processes that Lightning did not start have not been told it.
-            path = self.trainer.strategy.broadcast(self.run_directory.path)
-            report_fit(self, RunDirectory(path))
+            run = RunDirectory(self.trainer.strategy.broadcast(self.run_directory.path))
+            tested = evaluate_best(self.trainer, self.model, self.datamodule, run, self.selected_by)
+            self.tested = tested is not None
+            if tested is not None:
+                report_fit(tested, self.model, self.datamodule, self.config["fit"].baselines)
 
     def _log_options(self) -> None:
         """Give the loggers the options of the run, but for their own: those can hold passwords."""
@@ -555,13 +399,15 @@ class TrainCLI(LightningCLI):
 
     def validate(self, **options: Any) -> None:
         """Evaluate a checkpoint on the validation split."""
-        with interruptible(self.trainer, lambda: "interrupted"), restorable(options["ckpt_path"]):
-            report_evaluation(self, "validation", options["ckpt_path"])
+        self._evaluate("validation", options["ckpt_path"])
 
     def test(self, **options: Any) -> None:
         """Evaluate a checkpoint on the test split."""
-        with interruptible(self.trainer, lambda: "interrupted"), restorable(options["ckpt_path"]):
-            report_evaluation(self, "test", options["ckpt_path"])
+        self._evaluate("test", options["ckpt_path"])
+
+    def _evaluate(self, split: str, checkpoint: str) -> None:
+        with interruptible(self.trainer, lambda: "interrupted"), restorable(checkpoint):
+            report_evaluation(self.trainer, self.model, self.datamodule, split, checkpoint)
 
 
 def _listed(loggers: Any) -> list[Logger]:

@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
-from graphormer_sepnorm.errors import GraphormerError
+from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.process import is_first_process
 
 EXIT_USER_ERROR = 2
@@ -20,6 +21,18 @@ EXIT_INTERRUPTED = 130
 
 class Interrupted(Exception):
     """Ctrl-C during a run; the message says what was saved."""
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """A parser that raises instead of printing its usage; `run` makes one line of it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the arguments.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError(f"{message}; see {self.prog} --help")
 
 
 # What is to be said of an interruption that ends the process at once; the last one counts.

@@ -1,33 +1,20 @@
-"""Options: explaining a mistake in one line, and reconciling them with a checkpoint."""
+"""The options of fit, validate and test, and what is said of a mistake in them."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from jsonargparse import Namespace
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
-from graphormer_sepnorm.datasets.catalogue import DATASETS, TABLE
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import CheckpointError, ConfigError, did_you_mean
-from graphormer_sepnorm.inference.checkpoint import KEY
-from graphormer_sepnorm.model.norm_arms import norm_name
+from graphormer_sepnorm.cli.foreign_code import OPTION
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.resources import config_names
 
-# How training goes on, which a resumed run may change; not what is trained.
-CHANGEABLE = tuple(
-    f"model.{name}"
-    for name in (
-        *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
-        *("betas", "eps", "precise_bn_graphs", "frozen_bn_fraction"),
-        *("uniformity_weight", "uniformity_on"),
-        *("dropout", "attention_dropout", "input_dropout", "drop_path"),
-    )
-)
 # What options are called elsewhere.
 _ELSEWHERE = {
     "lr": "model.learning_rate",
@@ -42,8 +29,63 @@ _ELSEWHERE = {
     "target": "data.target_columns",
     "targets": "data.target_columns",
 }
-# Set by other options (see TrainCLI.add_arguments_to_parser), so not options of their own.
+# Set by other options (`TrainCLI.add_arguments_to_parser`), so not options of their own.
 LINKED = ("model.seed", "data.seed", "data.max_path_length")
+
+
+# Those that belong to neither trainer nor model nor data: type, default, help.
+OPTIONS: dict[str, tuple[Any, Any, str]] = {
+    "seed_everything": (
+        *(int, 0),
+        "Decides initial parameters, order of training and dropout: same seed, same run.",
+    ),
+    "output": (
+        *(str | None, None),
+        "Directory of the run (fit). Default: runs/<config, or name of your table>/"
+        "<norm>-seed<seed>. If it is taken, a number is added; nothing is overwritten.",
+    ),
+    "resume": (
+        *(str | None, None),
+        "Run directory to continue in, whatever ended the run (fit); no other option is "
+        "needed, and the result is that of a run never interrupted. Classes that are neither "
+        f"Lightning's nor of this package need {OPTION}: a run may come from elsewhere.",
+    ),
+    "checkpoint_minutes": (
+        *(float, 10.0),
+        "Time between two checkpoints inside an epoch (fit); an epoch ends with one "
+        "unless the last one is less than a minute old, and training always does.",
+    ),
+    "ema_decay": (
+        *(float, 0.0),
+        "Validate, save and test an exponential moving average of the weights (fit): the "
+        "share that is kept at each step, as 0.999; 0 takes the weights as they are.",
+    ),
+    "engine": (
+        *(Literal["eager", "captured", "compiled"], "eager"),
+        "How steps are taken on one GPU (fit): eager starts kernel after kernel; captured "
+        "replays them as a CUDA graph, several steps for one turn of Lightning's loop, from "
+        "data that stay on the GPU; compiled compiles them first, which takes minutes. Where "
+        "one of these cannot be, a line says why and eager is taken.",
+    ),
+    "early_stopping": (
+        *(int, 0),
+        "Stop after this many validations without improvement (fit); 0 never stops.",
+    ),
+    "metric": (
+        *(str | None, None),
+        "What decides on the validation split which checkpoint is the best, and when to "
+        f"stop early (fit): {', '.join(METRICS)}. Default: mae or auroc; with real values of "
+        "several targets the loss.",
+    ),
+    "baselines": (
+        *(bool, False),
+        "Show the test metric of simple models beside the model's (fit): the mean and "
+        "ridge regression on Morgan fingerprints, or logistic regression for binary targets; "
+        "for data sets with SMILES. Bounded: 100,000 molecules of each split, drawn at random, "
+        "and the first targets with 6,000,000 training labels together; what is left out is "
+        "said.",
+    ),
+}
 
 
 def option_names(parser: LightningArgumentParser) -> list[str]:
@@ -55,6 +97,24 @@ def option_names(parser: LightningArgumentParser) -> list[str]:
         if option.startswith("--")
     }
     return sorted(names - set(LINKED))
+
+
+def require_data(arguments: Sequence[str]) -> None:
+    """Refuse to begin, and perhaps to download, the default data set without being asked to.
+
+    Args:
+        arguments: Options of ``fit``.
+
+    Raises:
+        ConfigError: None of them says which data.
+    """
+    names = {word.partition("=")[0] for word in arguments}
+    enough = {"-c", "--config", "--ckpt_path", "--data"}
+    if not any(name in enough or name.startswith("--data.") for name in names):
+        raise ConfigError(
+            "which data? Give a configuration, for example -c quickstart (there are "
+            f"{', '.join(config_names())}), or --data.table FILE"
+        )
 
 
 @contextmanager
@@ -122,100 +182,3 @@ def _suggest(name: str, names: list[str]) -> str:
         same_end = [_ELSEWHERE[end]]
     suggestion = f" (did you mean '{same_end[0]}'?)" if same_end else did_you_mean(name, names)
     return suggestion.replace("'", "'--", 1) if suggestion else ""
-
-
-def adopt_checkpoint(
-    parser: LightningArgumentParser,
-    verb_parser: LightningArgumentParser,
-    verb: str,
-    arguments: ArgsType,
-    file: Path,
-    checkpoint: dict[str, Any],
-    changeable: tuple[str, ...] = (),
-) -> Namespace:
-    """Parse again with the checkpoint's values as defaults.
-
-    So a value that the user did not give is the checkpoint's, and one that differs from it must
-    have been given, on the command line or in a configuration file. Those named `changeable` may
-    differ. Options of the model that are younger than the checkpoint have their default in it.
-
-    Raises:
-        ConfigError: Another value contradicts the checkpoint; it names both.
-        CheckpointError: The checkpoint has options that do not exist.
-    """
-    options = set(option_names(verb_parser))
-    hyper_parameters = checkpoint.get("hyper_parameters", {})
-    kept = {
-        name: hyper_parameters.get(name.removeprefix("model."), verb_parser.get_default(name))
-        for name in options
-        if name.startswith("model.")
-    }
-    kept["seed_everything"] = hyper_parameters.get("seed", 0)
-    kept |= _data_options(checkpoint[KEY], arguments)
-    if verb == "fit":
-        kept |= _step_options(checkpoint)
-    unknown = sorted(kept.keys() - options - set(LINKED))
-    if unknown:
-        raise CheckpointError(
-            f"{file} was made with --{unknown[0]}, which is no option of this version: use the "
-            "version of graphormer_sepnorm that wrote it"
-        )
-    # Another data set with the same features may be evaluated, and a seed changes nothing.
-    known = {
-        name: value for name, value in kept.items() if verb == "fit" or name.startswith("model.")
-    }
-    verb_parser.set_defaults(kept)
-    config = parser.parse_args(arguments)  # type: ignore[arg-type]
-    contradictions = [
-        f"--{name} is {given} here and {value} in the checkpoint"
-        for name, value in known.items()
-        if name not in changeable and _differ(name, given := config[verb][name], value)
-    ]
-    if contradictions:
-        raise ConfigError(
-            f"{'; '.join(contradictions)} ({file}): leave the option out to use the checkpoint's"
-        )
-    return config
-
-
-def _step_options(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return what a step is: otherwise the place in the epoch and the schedule would not fit."""
-    state = checkpoint.get(MoleculeDataModule.__qualname__, {})
-    names = {
-        "data.batch_size": "batch_size",
-        "trainer.accumulate_grad_batches": "accumulate_grad_batches",
-    }
-    return {option: state[name] for option, name in names.items() if name in state}
-
-
-def _data_options(facts: dict[str, Any], arguments: ArgsType) -> dict[str, Any]:
-    """Return the options that load what a checkpoint was trained on.
-
-    Raises:
-        ConfigError: It was trained on a table whose place the checkpoint does not know.
-    """
-    table = facts.get("data_options")
-    if table is not None:
-        return {f"data.{name}": value for name, value in table.items()} | {"data.dataset": TABLE}
-    if facts["dataset"] in DATASETS:
-        return {"data.dataset": facts["dataset"]}
-    words = arguments if isinstance(arguments, list) else []
-    if any(str(word).startswith("--data.") for word in words):
-        return {}
-    raise ConfigError(
-        f"the checkpoint was trained on {facts['dataset']}, which is not among "
-        f"{', '.join(DATASETS)}: say what to evaluate it on, with --data.table FILE or "
-        "--data.dataset NAME"
-    )
-
-
-def _differ(name: str, given: Any, kept: Any) -> bool:
-    if name == "model.norm":
-        return norm_name(given) != norm_name(kept)
-    if name in ("data.table", "data.validation_table", "data.test_table") and given and kept:
-        return Path(given).expanduser().resolve() != Path(kept)
-    if name == "data.dataset" and given is None:
-        return False  # not said: a table, which is compared itself
-    if isinstance(given, list | tuple) and isinstance(kept, list | tuple):
-        return list(given) != list(kept)
-    return given != kept

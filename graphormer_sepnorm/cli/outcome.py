@@ -8,12 +8,13 @@ import math
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.cli.main import Interrupted
-from graphormer_sepnorm.cli.predictions_file import write_test_predictions
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.datasets.user_table.report import DataReport
@@ -27,10 +28,10 @@ from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.callbacks.run_record import RunRecord
 from graphormer_sepnorm.training.callbacks.throughput import Throughput
+from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.report import format_table
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.cli.lightning_cli import TrainCLI
     from graphormer_sepnorm.datasets.baselines import Baseline
 
 log = logging.getLogger(__name__)
@@ -40,11 +41,6 @@ def report_data(report: DataReport, data: MoleculeDataModule, run: RunDirectory)
     """Print the report on a user's table and keep it in the run directory.
 
     Beside it go the split of every row and the rows that cannot be used, with reasons.
-
-    Args:
-        report: What is known before there are graphs.
-        data: The data set.
-        run: Its directory.
     """
     vocabulary = data.fit_vocabulary()
     found = {split: new_elements(data, split, vocabulary) for split in SPLITS[1:]}
@@ -59,80 +55,98 @@ def report_data(report: DataReport, data: MoleculeDataModule, run: RunDirectory)
     write_json(run.data_report_file, report.to_plain())
     report.write_splits(run.splits_file)
     if report.invalid:
-        path = run.invalid_rows_file
-        report.write_invalid(path)
-        print(f"rows that are left out, with reasons: {path}", flush=True)
+        report.write_invalid(run.invalid_rows_file)
+        print(f"rows that are left out, with reasons: {run.invalid_rows_file}", flush=True)
     print()
 
 
-def report_evaluation(cli: TrainCLI, split: str, checkpoint: str) -> None:
-    """Evaluate a checkpoint and print its metrics.
-
-    Args:
-        cli: The command.
-        split: ``validation`` or ``test``.
-        checkpoint: Checkpoint file.
-    """
-    evaluate = cli.trainer.validate if split == "validation" else cli.trainer.test
+def report_evaluation(
+    trainer: Trainer,
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    split: str,
+    checkpoint: str,
+) -> None:
+    """Evaluate a checkpoint file on ``validation`` or ``test`` and print its metrics."""
+    evaluate = trainer.validate if split == "validation" else trainer.test
     values = evaluate(
-        cli.model, datamodule=cli.datamodule, ckpt_path=checkpoint, verbose=False, weights_only=True
+        module, datamodule=data, ckpt_path=checkpoint, verbose=False, weights_only=True
     )[0]
-    if cli.trainer.is_global_zero:
-        print(f"checkpoint  {checkpoint}")
-        print(
-            format_table(
-                [
-                    (name, "undefined" if math.isnan(value) else f"{value:.6g}")
-                    for name, value in values.items()
-                ]
-            )
-        )
-        _, line = _without_new_elements(cli, split, values[f"{split}_{cli.model.task.metric}"])
-        if line:
-            print(line)
-
-
-def report_fit(cli: TrainCLI, run: RunDirectory) -> None:
-    """Test the best checkpoint of a finished run; print the table and keep what came out.
-
-    ``summary.json`` has the numbers, ``test_predictions.csv`` each molecule.
-
-    Raises:
-        Interrupted: During the baselines; all else has been kept and printed.
-    """
-    trainer: Any = cli.trainer
-    module = cli.model
-    if trainer.fast_dev_run:
+    if not trainer.is_global_zero:
         return
+    print(f"checkpoint  {checkpoint}")
+    rows = {
+        name: "undefined" if math.isnan(value) else f"{value:.6g}" for name, value in values.items()
+    }
+    print(format_table([*rows.items()]))
+    _, line = _without_new_elements(module, data, split, values[f"{split}_{module.task.metric}"])
+    if line:
+        print(line)
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What the best checkpoint of a run came to.
+
+    Attributes:
+        run: Its directory.
+        summary: As ``summary.json`` keeps it.
+        validation: Metrics and loss of the checkpoint's validation.
+        selected: What decided on it.
+        new_elements: A line on molecules with elements that training lacks; empty without any.
+    """
+
+    run: RunDirectory
+    summary: dict[str, Any]
+    validation: dict[str, float]
+    selected: Metric
+    new_elements: str
+
+
+def evaluate_best(
+    trainer: Any,
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    run: RunDirectory,
+    selected: Metric,
+) -> Tested | None:
+    """Test the best checkpoint of a finished run and keep what came out.
+
+    ``summary.json`` has the numbers, ``test_predictions.csv`` each molecule. `selected` is what
+    decided on the checkpoint.
+
+    Returns:
+        None where there is nothing to test, and in every process but the first.
+    """
+    if trainer.fast_dev_run:
+        return None
     best = run.tested
     if best is None:
         print("no checkpoint was written: training took no step")
-        return
-    task = module.task
-    main, selected = task.main, cli.selected_by
+        return None
+    main = module.task.main
     epochs, steps = trainer.current_epoch, trainer.global_step
     checkpoint = read_checkpoint(best)
     validation = checkpoint[KEY]["validation"]
-    best_values = {
-        metric: validation.get(f"validation_{metric.name}", math.nan)
-        for metric in (main, selected)
-        if metric.kind is not None
-    }
     # Not by `ckpt_path`: Lightning would set the callbacks back too, and with them metrics.csv and
     # the time that was measured.
     module.load_state_dict(checkpoint["state_dict"])
-    values = trainer.test(module, datamodule=cli.datamodule, verbose=False)[0]
+    values = trainer.test(module, datamodule=data, verbose=False)[0]
     if not trainer.is_global_zero:
-        return
+        return None
     throughput = next(call for call in trainer.callbacks if isinstance(call, Throughput))
     record = next(call for call in trainer.callbacks if isinstance(call, RunRecord))
-    result = {
-        "dataset": cli.datamodule.dataset,
+    summary = {
+        "dataset": data.dataset,
         "norm": module.model.config.norm,
         "seed": module.hparams["seed"],
-        "dataset_fingerprint": cli.datamodule.splits.fingerprint,
+        "dataset_fingerprint": data.splits.fingerprint,
         **{name: float(value) for name, value in values.items()},
-        **{f"best_validation_{metric.name}": value for metric, value in best_values.items()},
+        **{
+            f"best_validation_{metric.name}": validation.get(f"validation_{metric.name}", math.nan)
+            for metric in (main, selected)
+            if metric.kind is not None
+        },
         "epochs": epochs,
         "steps": steps,
         "parameters": count_parameters(module.model),
@@ -142,66 +156,80 @@ def report_fit(cli: TrainCLI, run: RunDirectory) -> None:
         "checkpoint": str(best),
     }
     predictions = module.evaluated("test")
-    found, new_line = _without_new_elements(cli, "test", values[f"test_{main.name}"])
+    found, line = _without_new_elements(module, data, "test", values[f"test_{main.name}"])
     # Of a part of the split (--trainer.limit_test_batches) there is no table.
-    if len(predictions) == len(cli.datamodule.indices("test")):
-        write_test_predictions(run, cli.datamodule, predictions, found)
-    run.write_summary(result)
-    cli.tested = True
-    label, unit = f"Graphormer, {module.model.config.norm}", task.unit_of(main)
-    baselines, left_out, interrupted = _baselines(cli)
-    rows = [(one.name, main.shown(one.test, unit)) for one in baselines]
-    rows.append((label, main.shown(values[f"test_{main.name}"], unit)))
-    others = [one for one in metrics_of(task.kind) if f"test_{one.name}" in values]
-    rows.append(("", _in_a_line(values, [one for one in others if one is not main], task.unit_of)))
+    if len(predictions) == len(data.indices("test")):
+        write_test_predictions(run, data, predictions, found)
+    run.write_summary(summary)
+    return Tested(run, summary, validation, selected, line)
+
+
+def report_fit(
+    tested: Tested, module: GraphormerModule, data: MoleculeDataModule, baselines: bool
+) -> None:
+    """Print what came out of a run, with simple models beside it if `baselines` says so.
+
+    Raises:
+        Interrupted: During the baselines; all else has been kept and printed.
+    """
+    task, summary = module.task, tested.summary
+    main, norm = task.main, summary["norm"]
+    simple, left_out, interrupted = _baselines(data) if baselines else ([], "", False)
+    unit = task.unit_of(main)
+    rows = [(one.name, main.shown(one.test, unit)) for one in simple]
+    rows.append((f"Graphormer, {norm}", main.shown(summary[f"test_{main.name}"], unit)))
+    others = [one for one in metrics_of(task.kind) if f"test_{one.name}" in summary]
+    rows.append(("", _in_a_line(summary, [one for one in others if one is not main], task.unit_of)))
     if len(task.targets) > 1:
         rows += [
-            (f"  {name}", _in_a_line(values, metrics_of(task.kind), lambda _, of=unit: of, name))
+            (f"  {name}", _in_a_line(summary, metrics_of(task.kind), lambda _, of=unit: of, name))
             for name, unit in zip(task.targets, task.units, strict=True)
         ]
     print(f"\ntest {main.label}")
     print(format_table([(f"  {label}", value) for label, value in rows]))
-    if left_out:
-        print(f"  {left_out}")
-    if new_line:
-        print(f"\n{new_line}")
-    best_line = f"best validation {main.label} {best_values[main]:.4f}"
-    if selected in best_values and selected is not main:
-        best_line = (
-            f"best validation {selected.label} {best_values[selected]:.4f}, with it "
-            f"{main.label} {main.shown(best_values[main])}"
-        )
-    elif math.isnan(best_values[main]):
-        loss = validation.get("validation_loss", math.nan)
-        best_line = f"validation {main.label} undefined, best validation loss {loss:.4f}"
+    for said, before in ((left_out, "  "), (tested.new_elements, "\n")):
+        if said:
+            print(f"{before}{said}")
     print(
-        f"\n{best_line}; "
-        f"{epochs} epochs, {steps:,} steps, {result['parameters']:,} parameters, "
-        f"{result['seconds']:.0f} s, {result['graphs_per_second']:.0f} graphs/s"
+        f"\n{_best_validation(tested, main)}; {summary['epochs']} epochs, "
+        f"{summary['steps']:,} steps, {summary['parameters']:,} parameters, "
+        f"{summary['seconds']:.0f} s, {summary['graphs_per_second']:.0f} graphs/s"
     )
-    print(f"checkpoint  {best}")
+    print(f"checkpoint  {summary['checkpoint']}")
     if module.facts["featuriser"] is not None:
-        print(f'try         {command("predict")} {shlex.quote(str(run.path))} "CCO"')
+        print(f'try         {command("predict")} {shlex.quote(str(tested.run.path))} "CCO"')
     if interrupted:
-        raise Interrupted(f"baselines interrupted; the run is whole: {run.path}")
+        raise Interrupted(f"baselines interrupted; the run is whole: {tested.run.path}")
 
 
-def _baselines(cli: TrainCLI) -> tuple[list[Baseline], str, bool]:
-    """The simple models if they were asked for, what they leave out, and whether they were stopped.
+def _best_validation(tested: Tested, main: Metric) -> str:
+    value, selected = tested.summary[f"best_validation_{main.name}"], tested.selected
+    if selected.kind is not None and selected is not main:
+        chosen = tested.summary[f"best_validation_{selected.name}"]
+        return (
+            f"best validation {selected.label} {chosen:.4f}, with it "
+            f"{main.label} {main.shown(value)}"
+        )
+    if math.isnan(value):
+        loss = tested.validation.get("validation_loss", math.nan)
+        return f"validation {main.label} undefined, best validation loss {loss:.4f}"
+    return f"best validation {main.label} {value:.4f}"
+
+
+def _baselines(data: MoleculeDataModule) -> tuple[list[Baseline], str, bool]:
+    """The simple models, what they leave out, and whether they were stopped.
 
     Training is over, so that whatever happens here leaves its result as it is.
     """
-    if not cli.config["fit"].baselines:
-        return [], "", False
     from graphormer_sepnorm.datasets.baselines import baselines_of
 
     try:
-        return *baselines_of(cli.datamodule), False
+        return *baselines_of(data), False
     except GraphormerError as error:  # a molecule that has a graph, but no fingerprint
         log.warning("no baselines: %s", error)
+        return [], "", False
     except KeyboardInterrupt:
         return [], "", True
-    return [], "", False
 
 
 def _in_a_line(
@@ -217,19 +245,14 @@ def _in_a_line(
     )
 
 
-def _without_new_elements(cli: TrainCLI, split: str, value: float) -> tuple[dict[int, str], str]:
-    """Return which molecules of an evaluated split have elements that the model never saw.
+def _without_new_elements(
+    module: GraphormerModule, data: MoleculeDataModule, split: str, value: float
+) -> tuple[dict[int, str], str]:
+    """Return which molecules of the split evaluated last have elements that the model never saw.
 
-    Args:
-        cli: The command.
-        split: ``validation`` or ``test``, which was evaluated last.
-        value: Its main metric.
-
-    Returns:
-        What `new_elements` finds, and a line that says it beside the metric without them; nothing
-        where there are none.
+    And a line that says it beside `value`, the main metric, without them; nothing where there are
+    none.
     """
-    module, data = cli.model, cli.datamodule
     found = new_elements(data, split, module.vocabulary)
     predictions = module.evaluated(split)
     count = len(data.indices(split))
@@ -244,3 +267,42 @@ def _without_new_elements(cli: TrainCLI, split: str, value: float) -> tuple[dict
         f"{main.shown(value, task.unit_of(main))}, without "
         f"{main.shown(without, task.unit_of(main))}"
     )
+
+
+def write_test_predictions(
+    run: RunDirectory,
+    data: MoleculeDataModule,
+    predictions: np.ndarray,
+    new_elements: Mapping[int, str],
+) -> None:
+    """Write ``test_predictions.csv``: a row for each test molecule, in their order.
+
+    ``number`` counts them from 0; of a user's table ``row`` is the row there, as in ``splits.csv``.
+    ``smiles`` is there where the data have it. Behind them stand ``label_<target>``, empty where
+    one is missing, and ``pred_<target>``: in the unit of the labels, or the probability of class 1.
+    ``new_elements`` says which of a molecule's elements training lacks: mostly it is empty, and
+    where it is not `predict.py` gives no value.
+
+    Args:
+        run: The run.
+        data: Its data.
+        predictions: ``[test molecules, T]``, of the best checkpoint.
+        new_elements: By the number of the molecule; others have none.
+    """
+    splits = data.splits
+    columns: dict[str, list] = {"number": list(range(len(predictions)))}
+    if splits.report:
+        columns["row"] = list(splits.report.splits["test"].rows)
+    if splits.smiles:
+        columns["smiles"] = splits.smiles["test"]
+    labels = data.store.targets[data.indices("test")]
+    for name, column in zip(splits.task.targets, labels.T, strict=True):
+        columns[f"label_{name}"] = _cells(column)
+    for name, column in zip(splits.task.targets, predictions.T, strict=True):
+        columns[f"pred_{name}"] = _cells(column)
+    columns["new_elements"] = [new_elements.get(number, "") for number in columns["number"]]
+    run.write_test_predictions(columns)
+
+
+def _cells(values: np.ndarray) -> list[str]:
+    return ["" if math.isnan(value) else f"{value:.9g}" for value in values.tolist()]

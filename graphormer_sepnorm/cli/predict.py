@@ -6,11 +6,12 @@ import argparse
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.main import Interrupted, run
-from graphormer_sepnorm.cli.parser import OneLineParser
+from graphormer_sepnorm.cli import geometry
+from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, run
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.metrics import Kind, metrics_of
 from graphormer_sepnorm.process import command, name_and_version
@@ -21,11 +22,7 @@ if TYPE_CHECKING:
 
 EXIT_NOTHING_PREDICTED = 1
 
-USAGE = """\
-predict.py MODEL SMILES [SMILES ...]
-       predict.py MODEL -i FILE [-o FILE] [options]
-       predict.py info MODEL
-       predict.py geometry MODEL -i FILE [-o FILE.json]"""
+INFO_USAGE = "predict.py info MODEL"
 
 DESCRIPTION = """\
 Predict molecular properties. MODEL is a checkpoint file, a run directory of train.py (its best
@@ -47,20 +44,41 @@ exit status: 0, or 1 if there is no prediction for any row; 2 after a mistake, 1
 """
 
 
+def _info(arguments: list[str]) -> None:
+    if arguments in (["-h"], ["--help"]):
+        _say(f"usage: {INFO_USAGE}\n\nSay what a model predicts, how well, and from what.")
+        return
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        raise ConfigError(f"usage: {INFO_USAGE}")
+    from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
+    from graphormer_sepnorm.inference.description import describe
+
+    file = find_checkpoint(arguments[0])
+    _say(describe(read_checkpoint(file), file))
+
+
+# Verb -> its usage, and what runs it: takes the words after it, may return an exit status.
+VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
+    "info": (INFO_USAGE, _info),
+    "geometry": (geometry.USAGE, geometry.geometry),
+}
+USAGE = "\n       ".join(
+    [
+        "predict.py MODEL SMILES [SMILES ...]",
+        "predict.py MODEL -i FILE [-o FILE] [options]",
+        *(usage for usage, _ in VERBS.values()),
+    ]
+)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run `predict.py` with these arguments (those of the process if None)."""
     return run("predict.py", _predict, argv)
 
 
-def _predict(arguments: list[str]) -> int:
-    if arguments[:1] == ["info"]:
-        _info(arguments[1:])
-        return 0
-    if arguments[:1] == ["geometry"]:
-        from graphormer_sepnorm.cli.geometry import geometry
-
-        geometry(arguments[1:])
-        return 0
+def _predict(arguments: list[str]) -> int | None:
+    if arguments and arguments[0] in VERBS:
+        return VERBS[arguments[0]][1](arguments[1:])
     options = _parse(arguments)
     if options.input is None:
         predicted = _predict_arguments(options)
@@ -185,19 +203,6 @@ def _limits(options: argparse.Namespace) -> dict[str, int]:
     """Return the limits that were given; the defaults are the predictor's."""
     given = {"batch_size": options.batch_size, "max_atoms": options.max_atoms}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _info(arguments: list[str]) -> None:
-    if arguments in (["-h"], ["--help"]):
-        _say("usage: predict.py info MODEL\n\nSay what a model predicts, how well, and from what.")
-        return
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        raise ConfigError("usage: predict.py info MODEL")
-    from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
-    from graphormer_sepnorm.inference.description import describe
-
-    file = find_checkpoint(arguments[0])
-    _say(describe(read_checkpoint(file), file))
 
 
 def _say(text: str) -> None:

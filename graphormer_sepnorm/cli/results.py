@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.cli.parser import OneLineParser
+from graphormer_sepnorm.cli.main import OneLineParser
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.files import write_text
 from graphormer_sepnorm.resources import config_names

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 
 from graphormer_sepnorm.cli.compare import compare
 from graphormer_sepnorm.cli.main import run
@@ -11,15 +13,28 @@ from graphormer_sepnorm.compare.process_lifetime import end_with_the_command
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.process import name_and_version
 
-VERBS = {
-    "fit": "train a model, then test its best checkpoint",
-    "validate": "evaluate a checkpoint on the validation split",
-    "test": "evaluate a checkpoint on the test split",
-    "compare": "train several arms with several seeds and report what differs",
-    "results": "make the table of a project's results from run directories",
+
+def _lightning(verb: str, words: list[str]) -> None:
+    """Run a verb that is a method of Lightning's Trainer."""
+    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
+
+    silence_known_noise()
+    from graphormer_sepnorm.cli.lightning_cli import run_verb
+
+    run_verb([verb, *words])
+
+
+# Verb -> its line in --help, and what runs it: takes the words after it, may return an exit status.
+VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
+    "fit": ("train a model, then test its best checkpoint", partial(_lightning, "fit")),
+    "validate": (
+        "evaluate a checkpoint on the validation split",
+        partial(_lightning, "validate"),
+    ),
+    "test": ("evaluate a checkpoint on the test split", partial(_lightning, "test")),
+    "compare": ("train several arms with several seeds and report what differs", compare),
+    "results": ("make the table of a project's results from run directories", results),
 }
-# Not methods of Lightning's Trainer, as the others are.
-OWN_VERBS = {"compare": compare, "results": results}
 
 HELP = """\
 usage: train.py [--help] [--version] [--debug] VERB [-c CONFIG.yaml] [--option value ...]
@@ -43,16 +58,12 @@ Configurations that are shipped are found by name: {configs}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run `train.py`; return the exit status.
-
-    Args:
-        argv: Arguments; those of the process if None.
-    """
+    """Run `train.py` with these arguments (those of the process if None); return the status."""
     end_with_the_command()
     return run("train.py", _train, argv)
 
 
-def _train(arguments: list[str]) -> int:
+def _train(arguments: list[str]) -> int | None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_help(), end="")
         return 0
@@ -65,21 +76,14 @@ def _train(arguments: list[str]) -> int:
             f"unknown verb '{verb}'{did_you_mean(verb, VERBS)}: use {', '.join(VERBS)}; "
             "see train.py --help"
         )
-    if verb in OWN_VERBS:
-        return OWN_VERBS[verb](arguments[1:])
-    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-
-    silence_known_noise()
-    from graphormer_sepnorm.cli.lightning_cli import run_verb
-
-    run_verb(arguments)
-    return 0
+    return VERBS[verb][1](arguments[1:])
 
 
 def _help() -> str:
     from graphormer_sepnorm.resources import config_names
 
-    verbs = "\n".join(f"  {name:<10}{text}" for name, text in VERBS.items())
+    width = max(map(len, VERBS)) + 2
+    verbs = "\n".join(f"  {name:<{width}}{text}" for name, (text, _) in VERBS.items())
     return HELP.format(verbs=verbs, configs=", ".join(config_names()))
 
 

@@ -37,7 +37,12 @@ import torch
 
 from graphormer_sepnorm.errors import CheckpointError, did_you_mean
 from graphormer_sepnorm.files import replacing
-from graphormer_sepnorm.inference.checkpoint_contents import KEY, check_contents, check_extent
+from graphormer_sepnorm.inference.checkpoint_contents import (
+    KEY,
+    REQUIRED,
+    check_contents,
+    check_extent,
+)
 from graphormer_sepnorm.inference.network import check_network
 from graphormer_sepnorm.old_names import current_options
 from graphormer_sepnorm.resources import model_names, model_path
@@ -45,17 +50,6 @@ from graphormer_sepnorm.runs.directory import BEST, LAST, RunDirectory
 
 FORMAT_VERSION = 2
 
-_REQUIRED = (
-    "model",
-    "task",
-    "target_mean",
-    "target_std",
-    "vocabulary",
-    "featuriser",
-    "feature_version",
-    "dataset",
-    "dataset_fingerprint",
-)
 _FOR_TESTING = ("pytorch-lightning_version", "hyper_parameters")
 _PACKAGES = ("graphormer-sepnorm", "torch", "lightning", "torch-geometric", "rdkit", "numpy")
 
@@ -134,7 +128,7 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
             f"{file} has checkpoint format {version}, this version reads {FORMAT_VERSION}: use the "
             "version of graphormer_sepnorm that wrote it, or train again"
         )
-    missing = [name for name in _REQUIRED if name not in facts]
+    missing = [name for name in REQUIRED if name not in facts]
     if missing or "state_dict" not in checkpoint:
         raise CheckpointError(f"{file} is incomplete: {', '.join(missing or ['state_dict'])}")
     try:

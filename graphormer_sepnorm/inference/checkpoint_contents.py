@@ -269,47 +269,42 @@ _NEEDED = ("norm", "layers", "width", "heads", "atom_rows", "bond_rows")
 _SPREAD = {name: _REAL for name in ("mean", "std", "min", "max")}
 _LABELS = _record({"labels": _COUNT, **_SPREAD})
 
-_FACTS = _record(
-    {
-        "model": _record({name: _OPTIONS[name] for name in _NEEDED}, _OPTIONS),
-        "task": _record(
-            {
-                "kind": _among("regression", "binary"),
-                "targets": _names,
-                "units": _list_of(_TEXT),
-                "metric": _TEXT,
-            }
-        ),
-        "target_mean": _list_of(_FINITE),
-        "target_std": _list_of(_POSITIVE),
-        "vocabulary": _record({"atoms": _list_of(_CODES), "bonds": _list_of(_CODES)}),
-        "featuriser": _optional(_TEXT),
-        "feature_version": _TEXT,
-        "dataset": _TEXT,
-        "dataset_fingerprint": _TEXT,
-    },
-    {
-        "training_graphs": _COUNT,
-        "training_summary": _optional(
-            _record(
-                {},
-                {
-                    "atoms": _record({"min": _COUNT, "max": _COUNT}),
-                    "targets": _list_of(_LABELS),
-                    "connected": _FLAG,
-                },
-            )
-        ),
-        "weight_scale": _FINITE,
-        "data_options": _optional(_dictionary_of(_plain_or_list)),
-        "validation": _dictionary_of(_REAL),
-        "packages": _dictionary_of(_TEXT),
-        "card": _optional(_dictionary_of(_PLAIN)),
-    },
-)
+_NEEDED_FACTS = {
+    "model": _record({name: _OPTIONS[name] for name in _NEEDED}, _OPTIONS),
+    "task": _record(
+        {
+            "kind": _among("regression", "binary"),
+            "targets": _names,
+            "units": _list_of(_TEXT),
+            "metric": _TEXT,
+        }
+    ),
+    "target_mean": _list_of(_FINITE),
+    "target_std": _list_of(_POSITIVE),
+    "vocabulary": _record({"atoms": _list_of(_CODES), "bonds": _list_of(_CODES)}),
+    "featuriser": _optional(_TEXT),
+    "feature_version": _TEXT,
+    "dataset": _TEXT,
+    "dataset_fingerprint": _TEXT,
+}
+REQUIRED = tuple(_NEEDED_FACTS)  # names of what has to be there
+_TRAINING_SUMMARY = {
+    "atoms": _record({"min": _COUNT, "max": _COUNT}),
+    "targets": _list_of(_LABELS),
+    "connected": _FLAG,
+}
+_OTHER_FACTS = {
+    "training_graphs": _COUNT,
+    "training_summary": _optional(_record({}, _TRAINING_SUMMARY)),
+    "weight_scale": _FINITE,
+    "data_options": _optional(_dictionary_of(_plain_or_list)),
+    "validation": _dictionary_of(_REAL),
+    "packages": _dictionary_of(_TEXT),
+    "card": _optional(_dictionary_of(_PLAIN)),
+}
 
 _CHECKPOINT = _record(
-    {KEY: _FACTS, "state_dict": _WEIGHTS},
+    {KEY: _record(_NEEDED_FACTS, _OTHER_FACTS), "state_dict": _WEIGHTS},
     {
         # Lightning's. What is in the states of callbacks and optimisers is their own affair.
         "epoch": _COUNT,

@@ -114,9 +114,6 @@ class Predictor:
         self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
         self.model = build_network(self.facts["model"], model_weights(checkpoint))
-        self._place()
-
-    def _place(self) -> None:
         try:
             self.model.to(self.device).eval()
         except (RuntimeError, AssertionError) as error:

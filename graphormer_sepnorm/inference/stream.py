@@ -2,7 +2,7 @@
 
 Output goes to ``NAME.partial`` and has its own name when it is complete. Beside it,
 ``NAME.progress.json`` says how many rows are safely in it and what they were made from; by that an
-interrupted job is continued (`TableJob.run` with ``resume``), to the identical file.
+interrupted job is continued, to the identical file.
 """
 
 from __future__ import annotations
@@ -19,21 +19,19 @@ import numpy as np
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.evaluation import Evaluation
-from graphormer_sepnorm.inference.memory import trim_now_and_then
 from graphormer_sepnorm.inference.predictor import CHUNK_ROWS, Predictor
-from graphormer_sepnorm.inference.resume import earlier_progress, identify, save_progress
-from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
-from graphormer_sepnorm.inference.table_molecules import (
-    find_molecules,
-    molecule_text,
-    parse_text,
+from graphormer_sepnorm.inference.table_job import (
+    Outcome,
+    TableJob,
+    check_places,
+    earlier_progress,
+    identify,
+    save_progress,
 )
+from graphormer_sepnorm.inference.table_molecules import find_molecules, molecule_text, parse_text
 from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
-from graphormer_sepnorm.tables.columns import (
-    find_column,
-    free_name,
-    parse_number,
-)
+from graphormer_sepnorm.process import trim_now_and_then
+from graphormer_sepnorm.tables.columns import find_column, free_name, parse_number
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress

@@ -3,6 +3,10 @@
 One process with many threads does not use many cores on a small model: parsing molecules takes one
 core, and the matrices are too small to be divided. Several processes with one thread each do.
 They are forked, so they start in no time, and the model is in memory once.
+
+Not by `concurrent.futures`: its processes go on waiting when the one that started them is killed,
+and when it is interrupted they cannot be ended in the middle of their work, nor is it said how one
+of them died. `multiprocessing.Pool` waits for a killed one for ever.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import math
@@ -222,14 +223,11 @@ class RunDirectory:
         A run may be at work: a row that is just being written is left out. ``step`` and ``epoch``
         are counted from 0.
         """
-        return [row for row in self._metrics() if row]
-
-    def _metrics(self) -> Iterator[dict[str, float]]:
+        found = []
         for row in _rows(self.metrics_file):
-            try:
-                yield {name: float(value) for name, value in row.items() if value}
-            except (TypeError, ValueError):
-                continue
+            with contextlib.suppress(TypeError, ValueError):
+                found.append({name: float(value) for name, value in row.items() if value})
+        return [row for row in found if row]
 
     def test_predictions(self, targets: Sequence[str]) -> list[list[float]] | None:
         """Read what the best checkpoint says of each test molecule, in their order.

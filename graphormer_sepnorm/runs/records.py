@@ -143,11 +143,11 @@ def add_to_records(folder: Path, experiments: Iterable[Experiment]) -> list[Expe
     """
     records = read_records(folder)
     places = {one.fingerprint: path for path, one in records.items()}
-    everything = merge(records.values())
-    for one in merge(experiments).values():
-        known = everything.get(one.fingerprint)
-        everything[one.fingerprint] = known.merged(one) if known else one
-        _write(places.get(one.fingerprint, folder / one.file_name), everything[one.fingerprint])
+    new = merge(experiments)
+    everything = merge([*records.values(), *new.values()])
+    for fingerprint in new:
+        one = everything[fingerprint]
+        _write(places.get(fingerprint, folder / one.file_name), one)
     return list(everything.values())
 
 

@@ -61,9 +61,9 @@ def _group(one: Experiment) -> tuple[str, str]:
 
 def _rank(one: Experiment) -> tuple[bool, float, str, str]:
     """Finished before unfinished, then by validation."""
-    validation = _mean(_known(one.shown_runs, lambda run: run.validation))
+    values = _known(one.shown_runs, lambda run: run.validation)
     worst_first = -1 if METRICS[one.metric].higher_is_better else 1
-    value = math.inf if validation is None else worst_first * validation
+    value = worst_first * statistics.fmean(values) if values else math.inf
     return not one.shown_runs[0].finished, value, one.name, one.fingerprint
 
 
@@ -166,16 +166,13 @@ def _details(number: int, one: Experiment) -> str:
 
 
 def _steps(one: Experiment) -> str:
-    parts = [_span([run.steps for run in one.runs if run.finished])] if _finished(one) else []
+    finished = [run.steps for run in one.runs if run.finished]
+    parts = [_span(finished)] if finished else []
     for run in one.runs:
         if not run.finished:
             planned = _NOTHING if run.planned_steps is None else f"{run.planned_steps:,}"
             parts.append(f"{run.steps:,} of {planned}{UNFINISHED}")
     return ", ".join(parts)
-
-
-def _finished(one: Experiment) -> bool:
-    return any(run.finished for run in one.runs)
 
 
 def _wall_time(runs: Sequence[SeedRun]) -> str:
@@ -208,17 +205,11 @@ def _known(runs: Iterable[SeedRun], value: Callable[[SeedRun], _T | None]) -> li
     return [found for run in runs if (found := value(run)) is not None]
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
-
-
 def _span(values: Sequence[int]) -> str:
     """One number, or the smallest and the largest."""
-    return (
-        " to ".join(f"{value:,}" for value in sorted({min(values), max(values)}))
-        if values
-        else (_NOTHING)
-    )
+    if not values:
+        return _NOTHING
+    return " to ".join(f"{value:,}" for value in sorted({min(values), max(values)}))
 
 
 def _different(runs: Iterable[SeedRun], value: Callable[[SeedRun], str | None]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import signal
@@ -12,12 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_run import TINY
+from tiny_run import TINY, sample_table
 
 from graphormer_sepnorm.cli import fit_together, lightning_cli
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.resources import sample_path
 from graphormer_sepnorm.training.callbacks.stopping import STOP_ALL
 from graphormer_sepnorm.training.captured.engine import CapturedTraining
 
@@ -34,10 +32,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def table(tmp_path: Path) -> Path:
-    lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()
-    path = tmp_path / "mine.csv"
-    path.write_text("\n".join(lines[:101]))
-    return path
+    return sample_table(tmp_path / "mine.csv", 100)
 
 
 def options(place: Path, seed: int, *more: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import shutil
 import sys
@@ -11,14 +10,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tiny_run import TINY
+from tiny_run import TINY, refused, sample_table
 
 from graphormer_sepnorm.cli.foreign_code import known_classes_only
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.resources import sample_path
 
 HERE = Path(__file__).parent
 LAMBDA = "lightning.pytorch.callbacks.LambdaCallback"
@@ -27,8 +25,7 @@ LAMBDA = "lightning.pytorch.callbacks.LambdaCallback"
 def options(folder: Path) -> list[str]:
     table = folder / "mine.csv"
     if not table.is_file():
-        lines = gzip.decompress(sample_path().read_bytes()).splitlines(keepends=True)
-        table.write_bytes(b"".join(lines[:81]))
+        sample_table(table, 80)
     return [
         *("-c", "table_regression", *TINY, "--data.table", str(table), "--data.split", "random"),
         *("--data.root", str(folder / "root"), "--data.batch_size", "16"),
@@ -44,6 +41,12 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = [*logger, str(folder / "own.jsonl"), "--output", str(folder / "run")]
     assert main(["fit", *options(folder), *own]) == 0
     return folder
+
+
+@pytest.fixture
+def run(logged: Path, tmp_path: Path) -> Path:
+    """A copy of it, as it comes from somebody else."""
+    return shutil.copytree(logged / "run", tmp_path / "run")
 
 
 @pytest.fixture
@@ -79,16 +82,12 @@ def test_loggers_are_given_the_options(logged: Path) -> None:
 
 
 def test_a_run_with_a_logger_of_its_own_is_resumed(
-    logged: Path, tmp_path: Path, own_code_unknown: None, capsys
+    logged: Path, run: Path, own_code_unknown: None, capsys
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(logged / "run", run)
     words = ["fit", "--resume", str(run), "--trainer.max_steps", "6"]
-    assert main(words) == 2
-    error = capsys.readouterr().err
+    error = refused(capsys, main, *words)
     assert f"{run}/config.yaml names own_code.OwnLogger (trainer.logger)" in error
     assert "--allow-code" in error
-    assert error.count("\n") == 1
     assert "own_code" not in sys.modules
     before = len(rows(logged / "own.jsonl"))
     assert main([*words, "--allow-code"]) == 0
@@ -114,8 +113,7 @@ def test_a_package_that_a_logger_needs_is_named(tmp_path: Path, monkeypatch, cap
 
     monkeypatch.setattr(wandb, "_WANDB_AVAILABLE", Lacking())
     words = ["fit", *options(tmp_path), "--trainer.logger", "WandbLogger"]
-    assert main([*words, "--output", str(tmp_path / "run")]) == 2
-    assert capsys.readouterr().err == (
+    assert refused(capsys, main, *words, "--output", tmp_path / "run") == (
         "train.py: WandbLogger needs the package wandb, which is not installed: "
         "pip install 'wandb>=0.12.10'\n"
     )
@@ -158,18 +156,14 @@ def test_a_package_that_a_logger_needs_is_named(tmp_path: Path, monkeypatch, cap
     ],
 )
 def test_classes_that_come_with_a_run_are_not_imported(
-    option: str, value: object, logged: Path, tmp_path: Path, own_code_unknown: None, capsys
+    option: str, value: object, run: Path, own_code_unknown: None, capsys
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(logged / "run", run)
     (run / "callback.yaml").write_text("class_path: own_code.OwnCallback\n")
     (run / "callbacks.yaml").write_text("- class_path: own_code.OwnCallback\n")
     config = yaml.safe_load((run / "config.yaml").read_text())
     config["trainer"] |= {"logger": None, option: value}
     (run / "config.yaml").write_text(yaml.safe_dump(config))
-    assert main(["fit", "--resume", str(run)]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
+    error = refused(capsys, main, "fit", "--resume", run)
     named = "own_code.Own" if "os.system" not in str(value) else "posix.system"
     assert f"{run}/config.yaml names {named}"[:-8] in error
     assert f"(trainer.{option})" in error
@@ -196,9 +190,7 @@ def test_classes_of_lightning_pass() -> None:
         FitOptions(["--trainer.callbacks+=own_code.OwnCallback"])
 
 
-def test_test_reads_no_configuration(logged: Path, tmp_path: Path, own_code_unknown: None) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(logged / "run", run)
+def test_test_reads_no_configuration(logged: Path, run: Path, own_code_unknown: None) -> None:
     assert "own_code" in (run / "config.yaml").read_text()
     assert main(["test", "--ckpt_path", str(run), "--data.root", str(logged / "root")]) == 0
     assert "own_code" not in sys.modules
@@ -219,10 +211,8 @@ def test_classes_that_come_with_a_comparison(
         seeds=(0,),
         baseline="one",
     ).write(tmp_path)
-    assert main(["compare", "-o", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
+    error = refused(capsys, main, "compare", "-o", tmp_path)
     assert "compare.yaml names own_code.OwnCallback (trainer.callbacks)" in error
     assert "--allow-code" in error
-    assert error.count("\n") == 1
     assert "own_code" not in sys.modules
     assert not (tmp_path / "one").exists()

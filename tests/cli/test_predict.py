@@ -259,17 +259,3 @@ def test_molecules_and_options_may_be_mixed(model, capsys):
         "CCO",
         "CN",
     ]
-
-
-def test_help_loads_nothing_heavy():
-    program = (
-        "import sys; from graphormer_sepnorm.cli.predict import main\n"
-        "try:\n    main(['--help'])\nexcept SystemExit:\n    print('loaded', *sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY
-    )
-    text, _, modules = done.stdout.rpartition("\nloaded ")
-    assert "predict.py info MODEL" in text
-    assert "sys" in modules.split()
-    assert set(modules.split()) & {"torch", "numpy", "rdkit", "scipy", "lightning"} == set()

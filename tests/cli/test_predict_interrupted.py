@@ -5,20 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import shlex
-import signal
 import subprocess
 import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from predict_process import finish, start, wait_for_rows
-from predict_tables import REPOSITORY, SMILES, one_line, rows_of, table, write_csv
+from predict_tables import REPOSITORY, SMILES, interrupt, one_line, rows_of, table, write_csv
 from reference.checkpoints import make_checkpoint
 
 from graphormer_sepnorm.cli.predict import main
-from graphormer_sepnorm.inference.predictor import Predictions, Predictor
 
 
 def test_damaged_input_keeps_what_was_predicted(model, tmp_path, capsys):
@@ -30,10 +25,6 @@ def test_damaged_input_keeps_what_was_predicted(model, tmp_path, capsys):
     assert "is cut off after row" in one_line(capsys)
     assert not output.exists()
     assert (tmp_path / "out.csv.partial").exists()
-
-
-class Stopped(KeyboardInterrupt):
-    """Ctrl-C, at a place of our choice."""
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz"])
@@ -48,16 +39,8 @@ def test_interrupted_job_continues_to_the_identical_file(
     assert main([str(model), *options, "-o", str(whole)]) == 0
     uninterrupted = capsys.readouterr()
 
-    predict, left = Predictor.predict_molecules, [calls]
-
-    def interrupted(self, *arguments):
-        if left[0] == 0:
-            raise Stopped
-        left[0] -= 1
-        return predict(self, *arguments)
-
     with monkeypatch.context() as patch:
-        patch.setattr(Predictor, "predict_molecules", interrupted)
+        interrupt(patch, calls)
         assert main([str(model), *options, "-o", str(output)]) == 130
     said = one_line(capsys)
     assert not output.exists()
@@ -88,16 +71,8 @@ def test_a_job_is_not_continued_with_something_else(
 ):
     source, output = table(tmp_path), tmp_path / "out.csv"
     arguments = [str(model), "-i", str(source), "-o", str(output), "--jobs", "1"]
-    calls = []
-
-    def interrupted(self, molecules, *rest):
-        calls.append(molecules)
-        if len(calls) == 2:
-            raise Stopped
-        return Predictions((), np.zeros((len(molecules), 1)), ("",) * 4, ("",) * 4)
-
     with monkeypatch.context() as patch:
-        patch.setattr(Predictor, "predict_molecules", interrupted)
+        interrupt(patch, 1)
         assert main(arguments) == 130
     capsys.readouterr()
     partial = (tmp_path / "out.csv.partial").read_bytes()
@@ -122,29 +97,6 @@ def test_a_job_is_not_continued_with_something_else(
     assert len(rows_of(output)) == len(SMILES) + 2
 
 
-@pytest.mark.slow
-def test_killed_process_loses_nothing(model, tmp_path):
-    smiles = [["C" * (1 + n % 25) + "O" * (n % 2)] for n in range(6000)]
-    source = write_csv(tmp_path / "in.csv", [["smiles"], *smiles])
-    whole = tmp_path / "whole.csv"
-    assert finish(start(model, source, whole, "--quiet")) == (0, "")
-    for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
-        output = tmp_path / f"{number.name}.csv"
-        process = start(model, source, output)
-        assert wait_for_rows(output, process, 200) < 6000
-        process.send_signal(number)
-        status, error = finish(process)
-        assert not output.exists()
-        if number == signal.SIGKILL:
-            assert status == -signal.SIGKILL
-        else:
-            assert status == 130
-            assert "continue with: python predict.py" in error
-            assert error.count("\n") == 1
-        assert finish(start(model, source, output, "--resume", "--quiet")) == (0, "")
-        assert output.read_bytes() == whole.read_bytes()
-
-
 def test_full_disk_leaves_no_final_file(model, tmp_path):
     smiles = [["C" * (1 + n % 25)] for n in range(2000)]
     source, output = write_csv(tmp_path / "in.csv", [["smiles"], *smiles]), tmp_path / "out.csv"
@@ -164,22 +116,6 @@ def test_full_disk_leaves_no_final_file(model, tmp_path):
     assert not output.exists()
     assert main([*arguments, "--resume", "--quiet"]) == 0
     assert len(rows_of(output)) == 2001
-
-
-def test_full_standard_output_is_one_line(model, tmp_path):
-    if not Path("/dev/full").exists():
-        pytest.skip("needs /dev/full")
-    source = table(tmp_path)
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, str(REPOSITORY / "predict.py"), str(model), "-i", str(source)],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    assert done.returncode == 2
-    assert "standard output cannot be written" in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow

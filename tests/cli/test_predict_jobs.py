@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-from predict_process import finish, start, wait_for_rows
 from predict_tables import REPOSITORY, SMILES, one_line, table, write_csv
 from rdkit import Chem
 
@@ -62,14 +62,9 @@ def test_standard_input_and_output(model, tmp_path):
     outputs = [
         subprocess.run(
             [
-                sys.executable,
-                REPOSITORY / "predict.py",
+                *(sys.executable, REPOSITORY / "predict.py"),
                 model,
-                "-i",
-                "-",
-                "--jobs",
-                jobs,
-                "--quiet",
+                *("-i", "-", "--jobs", jobs, "--quiet"),
             ],
             input=text,
             capture_output=True,
@@ -88,6 +83,41 @@ def test_jobs_are_for_tables(model, tmp_path, capsys):
     assert "--jobs is for tables" in one_line(capsys)
     assert main([str(model), "-i", str(table(tmp_path)), "--jobs", "0"]) == 2
     assert "--jobs is 0: it must be 1 or more" in one_line(capsys)
+
+
+def start(
+    model: Path, source: Path, output: Path, *more: str, new_session: bool = False
+) -> subprocess.Popen[str]:
+    """Start the command with small chunks, in a process of its own."""
+    program = (
+        "import sys; from graphormer_sepnorm.inference import stream; stream.CHUNK_ROWS = 64; "
+        "from graphormer_sepnorm.cli.predict import main; sys.exit(main(sys.argv[1:]))"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(model), "-i", str(source), "-o", str(output), *more],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=new_session,
+    )
+
+
+def wait_for_rows(output: Path, process: subprocess.Popen[str], rows: int) -> int:
+    """Wait until so many rows are safe; return how many are."""
+    progress = Path(f"{output}.progress.json")
+    while process.poll() is None:
+        if progress.exists():
+            done = json.loads(progress.read_text())["rows"]
+            if done >= rows:
+                return done
+        time.sleep(0.01)
+    raise AssertionError(f"it ended too early: {process.stderr and process.stderr.read()}")
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Return status and what was said on stderr."""
+    _, error = process.communicate(timeout=300)
+    return process.returncode, error
 
 
 def children(process: subprocess.Popen[str]) -> list[int]:
@@ -119,12 +149,14 @@ def test_killed_processes_lose_nothing(model, tmp_path):
     source = write_csv(tmp_path / "in.csv", [["smiles"], *smiles])
     whole = tmp_path / "whole.csv"
     assert finish(start(model, source, whole, "--quiet", "--jobs", "1")) == (0, "")
-    for number in ("SIGKILL", "SIGINT", "SIGTERM", "worker"):
-        output = tmp_path / f"{number}.csv"
-        process = start(model, source, output, "--jobs", "2")
+    cases = [("1", "SIGKILL"), ("1", "SIGINT")]
+    cases += [("2", how) for how in ("SIGKILL", "SIGINT", "SIGTERM", "worker")]
+    for jobs, number in cases:
+        output = tmp_path / f"{jobs}-{number}.csv"
+        process = start(model, source, output, "--jobs", jobs)
         assert wait_for_rows(output, process, 200) < 6000
         workers = children(process)
-        assert len(workers) == 2
+        assert len(workers) == (jobs == "2") * 2
         if number == "worker":
             os.kill(workers[0], signal.SIGKILL)
         else:

@@ -10,23 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from reference.checkpoints import make_checkpoint
+from predict_tables import REPOSITORY, interrupt
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.inference import stream
 from graphormer_sepnorm.inference.predictor import Predictor
 
-COMMAND = [sys.executable, str(Path(__file__).resolve().parents[2] / "predict.py")]
+COMMAND = [sys.executable, str(REPOSITORY / "predict.py")]
 ROWS = 30
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> str:
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("model") / "model.ckpt"
-    torch.save(make_checkpoint(), path)
-    return str(path)
+@pytest.fixture
+def model(model: Path) -> str:
+    return str(model)
 
 
 @pytest.fixture
@@ -39,20 +35,6 @@ def source(tmp_path) -> Path:
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
     monkeypatch.setattr(stream, "CHUNK_ROWS", 8)
-
-
-def interrupt(patch: pytest.MonkeyPatch, after: int) -> None:
-    """Let the predictor be interrupted by Ctrl-C after so many chunks."""
-    predict, left = Predictor.predict_molecules, [after]
-
-    def interrupted(self, *arguments):
-        if left[0] == 0:
-            raise KeyboardInterrupt
-        left[0] -= 1
-        return predict(self, *arguments)
-
-    patch.setattr(Predictor, "predict_molecules", interrupted)
-    patch.setattr(stream, "number_of_jobs", lambda *wanted: 1)  # it is this process that counts
 
 
 def test_a_pipe_is_read_once_and_whole(model, source, tmp_path):
@@ -179,13 +161,14 @@ def test_any_encoding_of_the_terminal_will_do(model):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("what", ["molecules", "info", "evaluation"])
+@pytest.mark.parametrize("what", ["molecules", "info", "table", "evaluation"])
 def test_full_standard_output_is_one_line(model, source, tmp_path, what):
     output = tmp_path / "out.csv"
     evaluation = ["-i", str(source), "-o", str(output), "--evaluate", "y", "--quiet"]
     arguments = {
         "molecules": [model, "CCO"],
         "info": ["info", model],
+        "table": [model, "-i", str(source)],
         "evaluation": [model, *evaluation],
     }[what]
     with open("/dev/full", "w") as full:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tiny_run import TINY
-
-from graphormer_sepnorm.resources import sample_path
+from tiny_run import TINY, sample_table
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TWO = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
@@ -41,8 +38,7 @@ def steps(directory: Path) -> list[int]:
 
 @pytest.mark.slow
 def test_each_run_has_its_directory_and_is_continued_in_it(tmp_path: Path) -> None:
-    rows = gzip.decompress(sample_path().read_bytes()).splitlines(keepends=True)[:100]
-    (tmp_path / "mine.csv").write_bytes(b"".join(rows))
+    sample_table(tmp_path / "mine.csv", 99)
     command = ["-c", "table_regression", "--data.table=mine.csv", *TINY, *DDP]
     fit(tmp_path, *command)
     first = tmp_path / "runs" / "mine" / "bn+ln-seed0"

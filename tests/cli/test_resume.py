@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import itertools
 import json
 import os
@@ -19,28 +18,24 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from tiny_run import TINY
+from tiny_run import TINY, refused, sample_table, summary
 
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.resources import sample_path
-from graphormer_sepnorm.runs.lock import RunLock
+from graphormer_sepnorm.runs.place import RunLock
 
 REPOSITORY = Path(__file__).parents[2]
 STEPS = 42
 # What a checkpoint says about training itself.
 PARTS = (
-    *("state_dict", "trained_weights", "optimizer_states", "lr_schedulers", "epoch_loss"),
+    *("state_dict", "trained_weights", "optimizer_states", "lr_schedulers"),
     *("global_step", "epoch"),
 )
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()
-    path = tmp_path_factory.mktemp("resume") / "mine.csv"
-    path.write_text("\n".join(lines[:141]))
-    return path
+    return sample_table(tmp_path_factory.mktemp("resume") / "mine.csv", 140)
 
 
 def options(table: Path, norm: str) -> list[str]:
@@ -104,23 +99,16 @@ def assert_same_run(straight: Path, killed: Path) -> None:
     for name in ("last.ckpt", "best.ckpt"):
         ours = read_checkpoint(straight / "checkpoints" / name)
         theirs = read_checkpoint(killed / "checkpoints" / name)
-        for part in (
-            "state_dict",
-            "trained_weights",
-            "optimizer_states",
-            "lr_schedulers",
-            "global_step",
-            "epoch",
-        ):
+        for part in PARTS:
             assert equal(ours[part], theirs[part]), (name, part)
         curve = next(key for key in ours["callbacks"] if "LearningCurve" in key)
         assert ours["callbacks"][curve] == theirs["callbacks"][curve]
     logs = [(run / "metrics.csv").read_text() for run in (straight, killed)]
     assert logs[0] == logs[1]
     assert len(list(csv.DictReader(logs[0].splitlines()))) > STEPS
-    results = [json.loads((run / "summary.json").read_text()) for run in (straight, killed)]
-    assert results[0]["test_mae"] == results[1]["test_mae"]
-    assert results[0]["steps"] == results[1]["steps"] == STEPS
+    first, second = summary(straight), summary(killed)
+    assert first["test_mae"] == second["test_mae"]
+    assert first["steps"] == second["steps"] == STEPS
 
 
 # All arms: RESUME_NORMS=shared-ln,shared-bn,bn+ln,bn+bn,ln+ln,ln+bn; forty seconds each.
@@ -165,11 +153,15 @@ def finished(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run, which a test may change."""
+    return shutil.copytree(finished, tmp_path / "run")
+
+
 def test_damaged_last_checkpoint_falls_back_to_the_one_before(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog
+    finished: Path, run: Path, capsys: pytest.CaptureFixture[str], caplog
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
     before = read_checkpoint(run / "checkpoints" / "previous.ckpt")["global_step"]
     assert 0 < before < STEPS
     last = run / "checkpoints" / "last.ckpt"
@@ -183,16 +175,14 @@ def test_damaged_last_checkpoint_falls_back_to_the_one_before(
     assert_same_run(finished, run)
 
 
-def test_finished_run_is_tested_again_and_stays_the_same(finished: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
+def test_finished_run_is_tested_again_and_stays_the_same(finished: Path, run: Path) -> None:
     (run / "summary.json").unlink()
     assert main(["fit", "--resume", str(run)]) == 0
-    summaries = [json.loads((path / "summary.json").read_text()) for path in (finished, run)]
-    for summary in summaries:
-        summary.pop("checkpoint")
-        assert summary.pop("seconds") > 0
-    assert summaries[0] == summaries[1]
+    results = [summary(finished), summary(run)]
+    for result in results:
+        result.pop("checkpoint")
+        assert result.pop("seconds") > 0
+    assert results[0] == results[1]
 
 
 def test_run_is_extended_from_another_folder(
@@ -209,24 +199,17 @@ def test_run_is_extended_from_another_folder(
     assert config["trainer"]["max_steps"] == 9
     assert config["data"]["table"] == str(table)
     (tmp_path / "run" / "summary.json").unlink()
-    capsys.readouterr()
-    assert main(["fit", "--resume", "run", "--trainer.max_epochs", "0"]) == 2
-    error = capsys.readouterr().err
-    assert "max_epochs" in error
-    assert error.count("\n") == 1
-    assert main(["fit", "--resume", "run", "--trainer.max_epochs", "-1"]) == 0
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 9
+    words = ["fit", "--resume", "run", "--trainer.max_epochs"]
+    assert "max_epochs" in refused(capsys, main, *words, "0")
+    assert main([*words, "-1"]) == 0
+    assert summary(tmp_path / "run")["steps"] == 9
 
 
-def test_run_without_a_whole_checkpoint(finished: Path, tmp_path: Path, capsys) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
+def test_run_without_a_whole_checkpoint(finished: Path, run: Path, capsys) -> None:
     for name in ("last.ckpt", "previous.ckpt"):
         (run / "checkpoints" / name).write_bytes(b"damaged")
-    assert main(["fit", "--resume", str(run)]) == 2
-    error = capsys.readouterr().err
+    error = refused(capsys, main, "fit", "--resume", run)
     assert "there is no whole one before it" in error
-    assert error.count("\n") == 1
     shutil.rmtree(run / "checkpoints")
     # What the earlier attempt logged has columns that come later, and is not counted twice.
     assert "validation_mae" in (run / "metrics.csv").read_text()
@@ -236,11 +219,7 @@ def test_run_without_a_whole_checkpoint(finished: Path, tmp_path: Path, capsys) 
     assert len(list((run / "tensorboard").glob("events*"))) == 2  # training and test
 
 
-def test_learning_rate_can_be_lowered_from_here_on(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
+def test_learning_rate_can_be_lowered_from_here_on(run: Path) -> None:
     (run / "checkpoints" / "last.ckpt").unlink()
     before = read_checkpoint(run / "checkpoints" / "previous.ckpt")["global_step"]
     lower = ["--model.learning_rate", "1e-9", "--model.final_learning_rate", "1e-9"]
@@ -279,24 +258,17 @@ def test_signal_before_training_is_said(table: Path, tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_one_line(arguments: str, said: str, finished: Path, capsys) -> None:
-    words = arguments.format(run=finished).split(" ")
     config = (finished / "config.yaml").read_text()
-    assert main(words) == 2
+    assert said in refused(capsys, main, *arguments.format(run=finished).split(" "))
     assert (finished / "config.yaml").read_text() == config
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
 
 
 def test_full_disk_keeps_the_old_checkpoint(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     from graphormer_sepnorm.training import saving
 
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    for name in ("last.ckpt",):
-        (run / "checkpoints" / name).unlink()
+    (run / "checkpoints" / "last.ckpt").unlink()
     kept = (run / "checkpoints" / "previous.ckpt").read_bytes()
 
     def full(checkpoint: object, file: Any) -> None:
@@ -307,12 +279,10 @@ def test_full_disk_keeps_the_old_checkpoint(
             raise RuntimeError("[enforce fail at inline_container.cc:672] .")  # noqa: B904
 
     monkeypatch.setattr(saving.torch, "save", full)
-    assert main(["fit", "--resume", str(run)]) == 2
-    error = capsys.readouterr().err
+    error = refused(capsys, main, "fit", "--resume", run)
     assert "there is no room on the disk for the checkpoint" in error
     assert "inline_container" not in error
     assert f"continue with: python train.py fit --resume {run}" in error
-    assert error.count("\n") == 1
     assert (run / "checkpoints" / "previous.ckpt").read_bytes() == kept
     assert not list((run / "checkpoints").glob(".*partial"))
 
@@ -330,28 +300,21 @@ def test_full_disk_of_the_logs_is_one_line(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(_ContinuedWriter, "save", full)
-    assert main(["fit", "--resume", str(run)]) == 2
-    error = capsys.readouterr().err
+    error = refused(capsys, main, "fit", "--resume", run)
     assert "there is no room on the disk" in error
     assert f"python train.py fit --resume '{run}'" in error
-    assert error.count("\n") == 1
 
 
 def test_full_disk_of_the_result_is_one_line(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     from graphormer_sepnorm.runs import directory
-
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
 
     def full(*arguments: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(directory, "write_json", full)
-    assert main(["fit", "--resume", str(run)]) == 2
-    error = capsys.readouterr().err
-    assert error == (
+    assert refused(capsys, main, "fit", "--resume", run) == (
         f"train.py: there is no room on the disk of {run}: make room and continue with: "
         f"python train.py fit --resume {run}\n"
     )
@@ -365,12 +328,10 @@ def test_full_disk_of_the_result_is_one_line(
     ],
 )
 def test_signal_after_the_training_is_answered_with_what_is_done(
-    during: str, said: str, finished: Path, tmp_path: Path, monkeypatch, capsys
+    during: str, said: str, run: Path, monkeypatch, capsys
 ) -> None:
     from graphormer_sepnorm.cli import outcome
 
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
     monkeypatch.setattr(outcome, during, lambda *_: signal.raise_signal(signal.SIGTERM))
     assert main(["fit", "--resume", str(run)]) == 130
     error = capsys.readouterr().err
@@ -378,15 +339,11 @@ def test_signal_after_the_training_is_answered_with_what_is_done(
     assert error.count("\n") == 1
 
 
-def test_run_that_another_process_has_is_refused(finished: Path, tmp_path: Path, capsys) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
+def test_run_that_another_process_has_is_refused(run: Path, capsys) -> None:
     lock = RunLock.take(run)
     assert lock is not None
-    assert main(["fit", "--resume", str(run)]) == 2
-    error = capsys.readouterr().err
+    error = refused(capsys, main, "fit", "--resume", run)
     assert error.startswith(f"train.py: {run} is being trained by process {os.getpid()} on ")
-    assert error.count("\n") == 1
     lock.release()
 
 

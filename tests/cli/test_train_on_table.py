@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import gzip
 import io
 import json
 import re
@@ -14,25 +13,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_run import TINY
+from tiny_run import TINY, refused, sample_rows, summary
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
-from graphormer_sepnorm.resources import sample_path
-
-
-def sample_rows(count: int) -> list[list[str]]:
-    lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()[1:]
-    return [line.split(",") for line in lines[:count]]
 
 
 def write(path: Path, rows: list[list[str]]) -> Path:
     with path.open("w", newline="") as handle:
         csv.writer(handle).writerows(rows)
     return path
+
+
+def fit(tmp_path: Path, table: Path, configuration: str, *more: str) -> int:
+    """Train on a table; the run is in ``run``."""
+    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
+    options += ["--output", str(tmp_path / "run"), *more]
+    return train(["fit", "-c", configuration, *TINY, *options])
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def test_predictions_of_the_test_molecules_are_kept(table_run: TableRun, capsys)
     labels, predicted = (
         np.array([float(row[name]) for row in rows]) for name in ("label_logX", "pred_logX")
     )
-    summary = json.loads((table_run.directory / "summary.json").read_text())
-    assert np.abs(labels - predicted).mean() == pytest.approx(summary["test_mae"], rel=1e-6)
+    error = summary(table_run.directory)["test_mae"]
+    assert np.abs(labels - predicted).mean() == pytest.approx(error, rel=1e-6)
     # Row 1 is the first of the table, behind its header.
     table = [float(value) if value != ">4" else None for _, value, _ in table_rows(table_run)]
     assert [table[int(row["row"]) - 1] for row in rows] == pytest.approx(labels.tolist())
@@ -115,44 +115,43 @@ def test_checkpoint_knows_what_it_was_trained_on(table_run: TableRun) -> None:
     assert facts["dataset"] == "mine"
     assert facts["data_options"]["table"] == str(table_run.table)
     assert facts["weight_scale"] == pytest.approx(0.5)
-    summary = facts["training_summary"]
-    assert summary["targets"][0]["labels"] == facts["training_graphs"]
-    assert summary["atoms"]["max"] >= summary["atoms"]["min"] > 0
-    assert summary["connected"] is True
+    seen = facts["training_summary"]
+    assert seen["targets"][0]["labels"] == facts["training_graphs"]
+    assert seen["atoms"]["max"] >= seen["atoms"]["min"] > 0
+    assert seen["connected"] is True
     assert facts["validation"]["validation_mae"] > 0
 
 
 def test_logs_and_times_go_beyond_the_best_checkpoint(tmp_path: Path) -> None:
     """The test of an early checkpoint does not set back what was logged and measured after it."""
     table = write(tmp_path / "mine.csv", [["SMILES", "logX"], *sample_rows(60)])
-    options = ["--data.table", str(table), "--data.root", str(tmp_path), "--ema_decay", "0.5"]
+    options = ["--ema_decay", "0.5"]
     # So small a rate changes nothing, so the first epoch stays the best.
     options += ["--model.learning_rate", "1e-30", "--model.norm", "sharenorm"]
     limits = ["--trainer.max_steps", "-1", "--trainer.max_epochs", "4"]
+    assert fit(tmp_path, table, "table_regression", *options, *limits) == 0
     directory = tmp_path / "run"
-    words = ["fit", "-c", "table_regression", *TINY, *options, *limits, "--output", str(directory)]
-    assert train(words) == 0
-    summary = json.loads((directory / "summary.json").read_text())
-    batches = summary["steps"] // 4
+    result = summary(directory)
+    batches = result["steps"] // 4
     best = read_checkpoint(directory / "checkpoints" / "best.ckpt")
-    assert best["global_step"] == batches < summary["steps"]
+    assert best["global_step"] == batches < result["steps"]
     with (directory / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     for column in ("train_loss_epoch", "validation_mae"):
         found = [int(row["step"]) + 1 for row in rows if row[column]]
         assert found == [batches * epoch for epoch in (1, 2, 3, 4)]
     assert [row["epoch"] for row in rows if row["test_mae"]] == ["4"]
-    graphs = summary["training_seconds"] * summary["graphs_per_second"]
+    graphs = result["training_seconds"] * result["graphs_per_second"]
     # Both numbers are rounded to a tenth.
-    assert graphs == pytest.approx(4 * 48, rel=0.1 + 0.06 / summary["training_seconds"])
-    assert summary["test_mae"] > 0
+    assert graphs == pytest.approx(4 * 48, rel=0.1 + 0.06 / result["training_seconds"])
+    assert result["test_mae"] > 0
 
 
 def test_test_needs_no_options(
     table_run: TableRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = json.loads((table_run.directory / "summary.json").read_text())
+    result = summary(table_run.directory)
     root = ["--data.root", str(table_run.root)]
     assert train(["test", "--ckpt_path", str(table_run.directory), *root]) == 0
     assert f"{result['test_mae']:.6g}" in capsys.readouterr().out
@@ -162,25 +161,19 @@ def test_test_on_a_table_that_has_gone_says_so(table_run: TableRun, tmp_path, ca
     checkpoint = read_checkpoint(table_run.directory)
     checkpoint[KEY]["data_options"]["table"] = str(tmp_path / "gone.csv")
     torch.save(checkpoint, tmp_path / "model.ckpt")
-    assert train(["test", "--ckpt_path", str(tmp_path / "model.ckpt")]) == 2
-    error = capsys.readouterr().err
-    assert "gone.csv" in error
-    assert error.count("\n") == 1
+    assert "gone.csv" in refused(capsys, train, "test", "--ckpt_path", tmp_path / "model.ckpt")
 
 
 def test_bundled_kind_of_file_is_tested_on_a_table_that_is_named(
     table_run: TableRun, tmp_path, capsys
 ) -> None:
     save_for_prediction(read_checkpoint(table_run.directory), tmp_path / "slim.ckpt")
-    assert train(["test", "--ckpt_path", str(tmp_path / "slim.ckpt")]) == 2
-    error = capsys.readouterr().err
+    error = refused(capsys, train, "test", "--ckpt_path", tmp_path / "slim.ckpt")
     assert "--data.table FILE" in error
-    assert error.count("\n") == 1
     options = ["--data.table", str(table_run.table), "--data.root", str(table_run.root)]
     options += ["--data.target_columns", "logX", "--data.weight_column", "weight"]
     assert train(["test", "--ckpt_path", str(tmp_path / "slim.ckpt"), *options]) == 0
-    result = json.loads((table_run.directory / "summary.json").read_text())
-    assert f"{result['test_mae']:.6g}" in capsys.readouterr().out
+    assert f"{summary(table_run.directory)['test_mae']:.6g}" in capsys.readouterr().out
 
 
 def test_predicting_gives_the_test_error_of_training(table_run: TableRun, tmp_path, capsys) -> None:
@@ -193,10 +186,8 @@ def test_predicting_gives_the_test_error_of_training(table_run: TableRun, tmp_pa
     source = write(tmp_path / "test.csv", [header, *chosen])
     arguments = [str(table_run.directory), "-i", str(source), "-o", str(tmp_path / "out.csv")]
     assert predict([*arguments, "--evaluate", "logX", "--quiet"]) == 0
-    result = json.loads((table_run.directory / "summary.json").read_text())
-    said = capsys.readouterr().out
-    error = float(said.split("MAE ")[1].split()[0])
-    assert error == pytest.approx(result["test_mae"], abs=2e-4)
+    error = float(capsys.readouterr().out.split("MAE ")[1].split()[0])
+    assert error == pytest.approx(summary(table_run.directory)["test_mae"], abs=2e-4)
 
 
 def test_fit_that_contradicts_the_table_of_the_checkpoint_is_refused(
@@ -204,10 +195,8 @@ def test_fit_that_contradicts_the_table_of_the_checkpoint_is_refused(
 ) -> None:
     other = write(tmp_path / "other.csv", [["SMILES", "logX"], *sample_rows(30)])
     last = str(table_run.directory / "checkpoints" / "last.ckpt")
-    assert train(["fit", "--ckpt_path", last, "--data.table", str(other)]) == 2
-    error = capsys.readouterr().err
+    error = refused(capsys, train, "fit", "--ckpt_path", last, "--data.table", other)
     assert "--data.table is" in error
-    assert error.count("\n") == 1
 
 
 def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
@@ -216,17 +205,15 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
         for n, (smiles, value) in enumerate(sample_rows(150))
     ]
     table = write(tmp_path / "two.csv", [["smiles", "active", "long"], *rows])
-    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
-    options += ["--data.target_columns", "[active,long]", "--data.split", "random"]
-    arguments = ["fit", "-c", "table_classification", *TINY, *options, "--baselines=true"]
-    assert train([*arguments, "--metric", "breir", "--output", str(tmp_path / "run")]) == 2
+    options = ["--data.target_columns=[active,long]", "--data.split=random", "--baselines=true"]
+    assert fit(tmp_path, table, "table_classification", *options, "--metric=breir") == 2
     said = capsys.readouterr().err
     assert "--metric breir is not for binary targets (did you mean 'brier'?): use auroc," in said
-    arguments += ["--metric", "brier", "--early_stopping=3"]
-    assert train([*arguments, "--output", str(tmp_path / "run")]) == 0
+    options += ["--metric=brier", "--early_stopping=3"]
+    assert fit(tmp_path, table, "table_classification", *options) == 0
     said = capsys.readouterr().out
     assert "logistic regression on Morgan fingerprints" in said
-    result = json.loads((tmp_path / "run" / "summary.json").read_text())
+    result = summary(tmp_path / "run")
     assert 0 <= result["test_auroc"] <= 1
     assert f"best validation Brier {result['best_validation_brier']:.4f}, with it AUROC" in said
     assert "best_validation_auroc" in result
@@ -240,8 +227,8 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     assert "'monitor': 'validation_brier', 'mode': 'min'" in stopping
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (record["metric"], record["selected_on"]) == ("auroc", "validation_brier")
-    assert train(["fit", "--resume", str(tmp_path / "run"), "--metric", "auroc"]) == 2
-    assert "--resume and --metric: leave --metric out" in capsys.readouterr().err
+    said = refused(capsys, train, "fit", "--resume", tmp_path / "run", "--metric", "auroc")
+    assert "--resume and --metric: leave --metric out" in said
     source = write(tmp_path / "new.csv", [["smiles"], ["CCO"], ["c1ccccc1"]])
     assert predict([str(tmp_path / "run"), "-i", str(source), "--quiet"]) == 0
     header, *rows = csv.reader(capsys.readouterr().out.splitlines())
@@ -266,11 +253,9 @@ def test_loss_decides_where_the_validation_labels_define_no_auroc(tmp_path, caps
         [row[0], str(label), part] for row, label, part in zip(rows, labels, parts, strict=True)
     ]
     table = write(tmp_path / "hits.csv", [["smiles", "active", "set"], *cells])
-    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
-    options += ["--data.split_column", "set", "--output", str(tmp_path / "run")]
-    arguments = [option for option in TINY if "max_" not in option]
-    length = ["--trainer.max_epochs=6", "--model.learning_rate=0.01", "--baselines=true"]
-    assert train(["fit", "-c", "table_classification", *arguments, *length, *options]) == 0
+    options = ["--data.split_column=set", "--model.learning_rate=0.01", "--baselines=true"]
+    options += ["--trainer.max_epochs=6", "--trainer.max_steps=-1"]
+    assert fit(tmp_path, table, "table_classification", *options) == 0
     said = "validation AUROC is undefined for active, which has not both classes there: the loss"
     assert said in caplog.text
     assert caplog.text.count("no target has both classes among its labels") == 1  # of six epochs
@@ -290,51 +275,37 @@ def test_loss_decides_where_the_validation_labels_define_no_auroc(tmp_path, caps
     assert read_checkpoint(tmp_path / "run")["global_step"] == min(losses)[1]
 
 
-def test_baselines_that_fail_cost_nothing_else(
-    table_run: TableRun, tmp_path, capsys, caplog, monkeypatch
+@pytest.mark.parametrize(
+    ("error", "status"), [(DataError("'X' has no fingerprint"), 0), (KeyboardInterrupt(), 130)]
+)
+def test_baselines_that_fail_or_are_interrupted_cost_nothing_else(
+    error: BaseException, status: int, table_run: TableRun, tmp_path, capsys, caplog, monkeypatch
 ) -> None:
     def fail(*arguments: object) -> None:
-        raise DataError("'X' has no fingerprint")
+        raise error
 
     monkeypatch.setattr("graphormer_sepnorm.chem.baselines.fit_baselines", fail)
-    options = ["--data.table", str(table_run.table), "--data.root", str(table_run.root)]
-    options += [
-        "--data.target_columns=[logX]",
-        "--output",
-        str(tmp_path / "run"),
-        "--baselines=true",
-    ]
-    assert train(["fit", "-c", "table_regression", *TINY, *options]) == 0
-    assert "Graphormer, bn+ln" in capsys.readouterr().out
-    assert "no baselines: 'X' has no fingerprint" in caplog.text
-
-
-def test_baselines_can_be_interrupted(table_run: TableRun, tmp_path, capsys, monkeypatch) -> None:
-    def interrupt(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("graphormer_sepnorm.chem.baselines.fit_baselines", interrupt)
-    options = ["--data.table", str(table_run.table), "--data.root", str(table_run.root)]
-    options += ["--data.target_columns=[logX]", "--output", str(tmp_path / "run")]
-    assert train(["fit", "-c", "table_regression", *TINY, *options, "--baselines=true"]) == 130
+    options = ["--data.target_columns=[logX]", "--baselines=true"]
+    assert fit(tmp_path, table_run.table, "table_regression", *options) == status
     captured = capsys.readouterr()
     assert "Graphormer, bn+ln" in captured.out
     assert "ridge" not in captured.out
-    said = f"train.py: baselines interrupted; the run is whole: {tmp_path / 'run'}"
-    assert captured.err.splitlines()[-1] == said
     assert (tmp_path / "run" / "summary.json").is_file()
+    if status:
+        said = f"train.py: baselines interrupted; the run is whole: {tmp_path / 'run'}"
+        assert captured.err.splitlines()[-1] == said
+    else:
+        assert "no baselines: 'X' has no fingerprint" in caplog.text
 
 
 def test_several_targets_of_different_scale(tmp_path, capsys) -> None:
     rows = [[smiles, value, str(1000 * len(smiles))] for smiles, value in sample_rows(60)]
     # YAML takes these names for numbers.
     table = write(tmp_path / "assays.csv", [["smiles", "720", "721"], *rows])
-    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
-    options += ["--data.target_columns", "[720,721]", "--data.split", "random"]
-    options += ["--data.units", "[eV,'']", "--output", str(tmp_path / "run")]
-    assert train(["fit", "-c", "table_regression", *TINY, *options]) == 0
+    options = ["--data.target_columns=[720,721]", "--data.split=random", "--data.units=[eV,'']"]
+    assert fit(tmp_path, table, "table_regression", *options) == 0
     said = capsys.readouterr().out
-    result = json.loads((tmp_path / "run" / "summary.json").read_text())
+    result = summary(tmp_path / "run")
     errors = [result[f"test_mae_{name}"] for name in ("720", "721")]
     assert result["test_mae"] == pytest.approx(sum(errors) / 2)
     assert "test_rmse" not in result  # of errors in two units
@@ -357,12 +328,12 @@ def test_decimal_commas_are_named(cells: str, options: list[str], said: str, tmp
     rows = [[smiles, cells] for smiles, _ in sample_rows(60)]
     rows[7][1] = "-2"
     table = write(tmp_path / "comma.csv", [["smiles", "dG"], *rows])
-    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root"), *options]
-    assert train(["fit", "-c", "table_regression", *TINY, *options]) == 2
-    error = capsys.readouterr().err
+    error = refused(
+        *(capsys, train, "fit", "-c", "table_regression", *TINY, "--data.table", table),
+        *("--data.root", tmp_path / "root", *options),
+    )
     assert said in error
     assert "decimal comma" in error
-    assert error.count("\n") == 1
 
 
 def test_weights_change_training_and_their_scale_does_not(tmp_path: Path) -> None:
@@ -435,12 +406,6 @@ def split_rows() -> list[list[str]]:
     return [[*row, part] for row, part in zip(sample_rows(60), parts, strict=True)]
 
 
-def fit(tmp_path: Path, table: Path, configuration: str, *more: str) -> int:
-    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
-    options += ["--output", str(tmp_path / "run"), *more]
-    return train(["fit", "-c", configuration, *TINY, *options])
-
-
 def test_target_without_both_classes_is_undefined_beside_others(
     tmp_path, split_rows, capsys, caplog
 ) -> None:
@@ -478,7 +443,7 @@ def test_molecules_with_new_elements_are_said_and_marked(
     assert [row["new_elements"] for row in kept] == ["", "", "Se", "", "", "", "", "B", "", ""]
     errors = [abs(float(row["label_y"]) - float(row["pred_y"])) for row in kept]
     known = [error for error, row in zip(errors, kept, strict=True) if not row["new_elements"]]
-    result = json.loads((tmp_path / "run" / "summary.json").read_text())
+    result = summary(tmp_path / "run")
     assert result["test_mae"] == pytest.approx(np.mean(errors))  # all of them are in the metric
     both = f"test MAE with them {np.mean(errors):.4f}, without {np.mean(known):.4f}"
     assert both in out

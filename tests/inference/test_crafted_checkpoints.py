@@ -250,9 +250,3 @@ def test_a_pickle_that_is_no_archive_does_not_run(
     with pytest.raises(CheckpointError, match="not a checkpoint"):
         read_checkpoint("a.ckpt")
     assert not Path("ran").exists()
-
-
-def test_a_folder_is_no_checkpoint(tmp_path: Path) -> None:
-    (tmp_path / "a.ckpt").mkdir()
-    with pytest.raises(CheckpointError, match="no checkpoint in"):
-        read_checkpoint(tmp_path / "a.ckpt")

@@ -11,7 +11,6 @@ from rdkit import Chem
 from reference.checkpoints import make_checkpoint
 from reference.models import EVERYTHING
 
-from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -78,29 +77,6 @@ def test_values_are_in_real_units_and_probabilities():
 def test_a_model_of_graphs_without_smiles_says_so():
     with pytest.raises(CheckpointError, match="not made from SMILES"):
         Predictor(make_checkpoint(featuriser=None))
-
-
-def test_command_prints_one_row_per_smiles(tmp_path, capsys):
-    torch.save(make_checkpoint(), tmp_path / "model.ckpt")
-    assert main([str(tmp_path / "model.ckpt"), "CCO", "xyz", CAFFEINE]) == 0
-    rows = capsys.readouterr().out.splitlines()
-    assert rows[0] == "smiles,pred_property,warning,error"
-    assert [row.split(",")[0] for row in rows[1:]] == ["CCO", "xyz", CAFFEINE]
-    assert float(rows[1].split(",")[1]) == pytest.approx(
-        Predictor.load(tmp_path / "model.ckpt", "cpu").predict("CCO").values[0, 0], rel=1e-5
-    )
-    assert rows[2].startswith("xyz,,,")
-    assert "Parse Error" not in rows[2]
-
-
-def test_mistakes_are_one_line_and_status_2(tmp_path, capsys):
-    assert main([str(tmp_path / "absent.ckpt"), "CCO"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "absent.ckpt" in error
-    (tmp_path / "text.ckpt").write_text("no checkpoint")
-    assert main([str(tmp_path / "text.ckpt"), "CCO"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_what_is_new_to_the_model_is_said(predictor):

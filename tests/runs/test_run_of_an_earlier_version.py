@@ -18,6 +18,7 @@ from graphormer_sepnorm.compare import analysis
 from graphormer_sepnorm.compare.progress import reached
 from graphormer_sepnorm.compare.results import learning_curve
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.old_names import OPTIONS
 from graphormer_sepnorm.runs.directory import RunDirectory
 
 KEPT = Path(__file__).parent / "a_run_of_0.1.0"
@@ -98,8 +99,15 @@ def test_it_is_tested_resumed_and_a_model(
     assert "test_mae       0.908594\n" in capsys.readouterr().out
     assert predict([str(old.path), "CCO"]) == 0
     assert "pred_logp" in capsys.readouterr().out
-    assert train(["fit", "--resume", str(old.path), "--trainer.max_epochs=4", *options]) == 0
+    resume = ["fit", "--resume", str(old.path), *options]
+    assert train([*resume, "--model.local=gine"]) == 2  # by the name that it had then
+    said = "--model.local_mpnn is gine here and none in the checkpoint"
+    assert said in capsys.readouterr().err
+    names = {name.removeprefix("model.") for name in OPTIONS}
+    assert names <= old.configuration()["model"].keys()
+    assert train([*resume, "--trainer.max_epochs=4"]) == 0
     assert "continued from step 6" in capsys.readouterr().out
+    assert not names & old.configuration()["model"].keys()
     record, summary = old.record(), old.summary()
     assert record is not None
     assert summary is not None

@@ -1,0 +1,124 @@
+"""Options of a command beside those of the checkpoint that it takes up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import Namespace
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser
+
+from graphormer_sepnorm.cli.options import LINKED, option_names
+from graphormer_sepnorm.datasets.catalogue import DATASETS, TABLE
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.inference.checkpoint import KEY
+from graphormer_sepnorm.model.norm_arms import norm_name
+
+# How training goes on, which a resumed run may change; not what is trained.
+CHANGEABLE = tuple(
+    f"model.{name}"
+    for name in (
+        *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
+        *("betas", "eps", "precise_bn_graphs", "frozen_bn_fraction"),
+        *("uniformity_weight", "uniformity_on"),
+        *("dropout", "attention_dropout", "input_dropout", "drop_path"),
+    )
+)
+
+
+def adopt_checkpoint(
+    parser: LightningArgumentParser,
+    verb_parser: LightningArgumentParser,
+    verb: str,
+    arguments: ArgsType,
+    file: Path,
+    checkpoint: dict[str, Any],
+    changeable: tuple[str, ...] = (),
+) -> Namespace:
+    """Parse again with the checkpoint's values as defaults.
+
+    So a value that the user did not give is the checkpoint's, and one that differs from it must
+    have been given, on the command line or in a configuration file. Those named `changeable` may
+    differ. Options of the model that are younger than the checkpoint have their default in it.
+
+    Raises:
+        ConfigError: Another value contradicts the checkpoint; it names both.
+        CheckpointError: The checkpoint has options that do not exist.
+    """
+    options = set(option_names(verb_parser))
+    hyper_parameters = checkpoint.get("hyper_parameters", {})
+    kept = {
+        name: hyper_parameters.get(name.removeprefix("model."), verb_parser.get_default(name))
+        for name in options
+        if name.startswith("model.")
+    }
+    kept["seed_everything"] = hyper_parameters.get("seed", 0)
+    kept |= _data_options(checkpoint[KEY], arguments)
+    if verb == "fit":
+        kept |= _step_options(checkpoint)
+    unknown = sorted(kept.keys() - options - set(LINKED))
+    if unknown:
+        raise CheckpointError(
+            f"{file} was made with --{unknown[0]}, which is no option of this version: use the "
+            "version of graphormer_sepnorm that wrote it"
+        )
+    # Another data set with the same features may be evaluated, and a seed changes nothing.
+    known = {
+        name: value for name, value in kept.items() if verb == "fit" or name.startswith("model.")
+    }
+    verb_parser.set_defaults(kept)
+    config = parser.parse_args(arguments)  # type: ignore[arg-type]
+    contradictions = [
+        f"--{name} is {given} here and {value} in the checkpoint"
+        for name, value in known.items()
+        if name not in changeable and _differ(name, given := config[verb][name], value)
+    ]
+    if contradictions:
+        raise ConfigError(
+            f"{'; '.join(contradictions)} ({file}): leave the option out to use the checkpoint's"
+        )
+    return config
+
+
+def _step_options(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Return what a step is: otherwise the place in the epoch and the schedule would not fit."""
+    state = checkpoint.get(MoleculeDataModule.__qualname__, {})
+    names = {
+        "data.batch_size": "batch_size",
+        "trainer.accumulate_grad_batches": "accumulate_grad_batches",
+    }
+    return {option: state[name] for option, name in names.items() if name in state}
+
+
+def _data_options(facts: dict[str, Any], arguments: ArgsType) -> dict[str, Any]:
+    """Return the options that load what a checkpoint was trained on.
+
+    Raises:
+        ConfigError: It was trained on a table whose place the checkpoint does not know.
+    """
+    table = facts.get("data_options")
+    if table is not None:
+        return {f"data.{name}": value for name, value in table.items()} | {"data.dataset": TABLE}
+    if facts["dataset"] in DATASETS:
+        return {"data.dataset": facts["dataset"]}
+    words = arguments if isinstance(arguments, list) else []
+    if any(str(word).startswith("--data.") for word in words):
+        return {}
+    raise ConfigError(
+        f"the checkpoint was trained on {facts['dataset']}, which is not among "
+        f"{', '.join(DATASETS)}: say what to evaluate it on, with --data.table FILE or "
+        "--data.dataset NAME"
+    )
+
+
+def _differ(name: str, given: Any, kept: Any) -> bool:
+    if name == "model.norm":
+        return norm_name(given) != norm_name(kept)
+    if name in ("data.table", "data.validation_table", "data.test_table") and given and kept:
+        return Path(given).expanduser().resolve() != Path(kept)
+    if name == "data.dataset" and given is None:
+        return False  # not said: a table, which is compared itself
+    if isinstance(given, list | tuple) and isinstance(kept, list | tuple):
+        return list(given) != list(kept)
+    return given != kept
