@@ -26,3 +26,9 @@ def listed(names: Sequence[str], most: int = 12) -> str:
 def shortened(text: str, length: int = 60) -> str:
     """Cut a text so that it has at most `length` characters, the last ones ``...``."""
     return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def format_table(rows: list[tuple[str, str]]) -> str:
+    """Return two aligned columns, one line per row."""
+    width = max(len(label) for label, _ in rows)
+    return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)

@@ -14,7 +14,6 @@ from tiny_graphs import path_graphs
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.loading import EpochBatches, make_loader
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
@@ -153,11 +152,6 @@ def test_layer_norms_cost_nothing(
     data = make_data()
     data.__class__ = NoStatistics
     make_trainer(max_epochs=1).fit(make_module(norm="ln+ln"), data)
-
-
-def test_single_graph_is_refused(make_module: Callable) -> None:
-    with pytest.raises(ConfigError, match="precise_bn_graphs is 1: it must be 0, or 2 or more"):
-        make_module(precise_bn_graphs=1)
 
 
 class Modes(Callback):

@@ -21,10 +21,10 @@ from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
 from graphormer_sepnorm.training.callbacks.logs import ContinueMetrics, LogTraining, MetricsFile
-from graphormer_sepnorm.training.callbacks.throughput import Throughput
+from graphormer_sepnorm.training.callbacks.run_record import Throughput
 from graphormer_sepnorm.training.captured import engine
 from graphormer_sepnorm.training.captured.engine import CapturedTraining, batch_size_advice
-from graphormer_sepnorm.training.captured.launches import Launch
+from graphormer_sepnorm.training.captured.launch_loop import Launch
 from graphormer_sepnorm.training.module import GraphormerModule
 
 Fit = Callable[..., tuple[GraphormerModule, Trainer]]

@@ -9,8 +9,8 @@ from reference.models import small_model, stored
 from reference.molecules import molecule
 
 from graphormer_sepnorm.kernels.library import library, switched_off
+from graphormer_sepnorm.training.callbacks.progress import ModelTable
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.report import ModelTable
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Weight decay acts on the matrices of linear layers, unless told otherwise."""
+"""What weight decay acts on, the learning rate of each step, and what a resumed run keeps."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from lightning.pytorch import Trainer
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.optimizer import OPTIMIZERS, decay_groups, make_optimizer
+from graphormer_sepnorm.training.optimizer import (
+    OPTIMIZERS,
+    decay_groups,
+    make_optimizer,
+    make_schedule,
+    renew_options,
+)
 
 
 def fitted(make_module: Callable, make_data: Callable, make_trainer: Callable) -> GraphormerModule:
@@ -53,8 +58,6 @@ def test_all_parameters_decay_if_asked_for(
     decayed, kept = module.optimizers().optimizer.param_groups
     assert len(decayed["params"]) == len(list(module.model.parameters()))
     assert not kept["params"]
-    with pytest.raises(ConfigError, match="weight_decay_on is 'none'"):
-        make_module(weight_decay_on="none")
 
 
 def test_optimiser_has_the_options_of_the_module(
@@ -97,3 +100,53 @@ def test_no_device_is_told_to_take_one_parameter_after_the_other(
     for group in optimizer.param_groups:
         assert group["fused"] is fused
         assert group["foreach"] is None
+
+
+V1 = {"total_steps": 400_000, "warmup": 40_000, "peak": 2e-4, "final": 1e-9, "schedule": "linear"}
+COSINE = {"total_steps": 110, "warmup": 10, "peak": 1.0, "final": 0.0, "schedule": "cosine"}
+
+
+@pytest.mark.parametrize(
+    ("options", "step", "rate"),
+    [
+        (V1, 0, 2e-4 / 40_000),
+        (V1, 19_999, 1e-4),
+        (V1, 39_999, 2e-4),
+        (V1, 40_000, 2e-4),
+        (V1, 220_000, (2e-4 + 1e-9) / 2),
+        (V1, 400_000, 1e-9),
+        (V1, 500_000, 1e-9),
+        (V1 | {"warmup": 0.1}, 19_999, 1e-4),  # a fraction
+        (V1 | {"warmup": 1}, 0, 2e-4),
+        (V1 | {"warmup": 0}, 0, 2e-4),
+        (COSINE, 10, 1.0),
+        (COSINE, 35, 0.8535533906),
+        (COSINE, 60, 0.5),
+        (COSINE, 110, 0.0),
+    ],
+)
+def test_learning_rate_of_a_step(options: dict, step: int, rate: float) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=options["peak"])
+    (factor,) = make_schedule(optimizer, **options).lr_lambdas
+    assert options["peak"] * factor(step) == pytest.approx(rate, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("capturable", "fused", "device"),
+    [(True, True, "meta"), (False, True, "meta"), (False, None, "cpu")],
+)
+def test_step_counts_go_where_the_optimiser_expects_them(
+    capturable: bool, fused: bool | None, device: str
+) -> None:
+    model = torch.nn.Linear(2, 1, device="meta")  # stands for a GPU
+    optimizer = make_optimizer(model, 1e-2, 0.1, (0.9, 0.99), 1e-8)
+    for group in optimizer.param_groups:
+        group.update(capturable=capturable, fused=fused)
+    for parameter in model.parameters():
+        optimizer.state[parameter]["step"] = torch.tensor(3.0)
+    options = [
+        {name: value for name, value in group.items() if name != "params"}
+        for group in optimizer.param_groups
+    ]
+    renew_options(optimizer, make_schedule(optimizer, **COSINE), options)
+    assert {state["step"].device.type for state in optimizer.state.values()} == {device}

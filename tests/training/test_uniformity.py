@@ -9,8 +9,7 @@ import torch
 
 from graphormer_sepnorm.compare.geometry import uniformity
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.training.uniformity import mean_inner_product
+from graphormer_sepnorm.training.loss import mean_inner_product
 
 
 def literal_mean(rows: torch.Tensor) -> torch.Tensor:
@@ -61,8 +60,3 @@ def test_it_pushes_apart_what_it_is_told_to(
     for name in ("graph_token", "atoms"):
         if on in (name, "both"):
             assert spread[1.0][name] < spread[0.0][name] - 0.1
-
-
-def test_negative_weight_is_refused(make_module: Callable) -> None:
-    with pytest.raises(ConfigError, match="uniformity_weight is -1"):
-        make_module(uniformity_weight=-1.0)
