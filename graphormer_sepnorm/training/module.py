@@ -11,20 +11,17 @@ import inspect
 import logging
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from lightning.pytorch import LightningModule
 from torch import Tensor
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.splits import Evaluator
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
-from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import (
     FORMAT_VERSION,
@@ -35,7 +32,6 @@ from graphormer_sepnorm.inference.checkpoint import (
     with_current_options,
 )
 from graphormer_sepnorm.inference.network import load_weights
-from graphormer_sepnorm.metrics import Metric, metrics_of
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.batch_statistics import (
@@ -45,15 +41,14 @@ from graphormer_sepnorm.training.batch_statistics import (
 )
 from graphormer_sepnorm.training.captured.launch_loop import Launch
 from graphormer_sepnorm.training.checks import check_options, check_same_data, check_same_network
+from graphormer_sepnorm.training.evaluation import EvaluatedModule, MeanLoss
 from graphormer_sepnorm.training.loss import (
     LossChoice,
     LossName,
     UniformityOn,
     choose_loss,
-    summed_loss,
     uniformity_loss,
 )
-from graphormer_sepnorm.training.metrics import MeanLoss, SplitPredictions
 from graphormer_sepnorm.training.optimizer import (
     DecayedName,
     OptimizerName,
@@ -73,7 +68,7 @@ FIXED = "batch_norm_fixed"
 TRAINED_WEIGHTS = "trained_weights"
 
 
-class GraphormerModule(LightningModule):
+class GraphormerModule(EvaluatedModule):
     """Graphormer (Ying et al. 2021) with the norms of SepNorm (2023), ready to train.
 
     The network itself is built when the data are known, since the sizes of its embedding tables
@@ -105,10 +100,6 @@ class GraphormerModule(LightningModule):
         **architecture: Options of the network, those of `GraphormerConfig`.
     """
 
-    model: Graphormer
-    target_mean: Tensor
-    target_std: Tensor
-
     def __init__(
         self,
         *,
@@ -139,11 +130,7 @@ class GraphormerModule(LightningModule):
             if name not in FROM_DATA:  # defaults too: a later version may have others
                 self.hparams.setdefault(name, value)
         check_options(self.hparams)
-        self.facts: dict[str, Any] = {}
-        self.metrics: torch.nn.ModuleDict = torch.nn.ModuleDict()
-        self._evaluated: dict[str, np.ndarray] = {}
         self.epoch_loss = MeanLoss()
-        self.losses = torch.nn.ModuleDict({split: MeanLoss() for split in ("validation", "test")})
         # The loss of the newest optimiser step, as far as this process contributes to it.
         self.step_loss = torch.tensor(0.0)
         # Set where steps are captured (`CapturedTraining`): takes those of a launch.
@@ -154,7 +141,6 @@ class GraphormerModule(LightningModule):
         self.statistics_fixed = False
         self._labels_per_step = np.empty(0)
         self._labels_epoch = -1
-        self._undefined: set[str] = set()
         self._statistics_batches: list[GraphBatch] = []
         self._optimizer_options: list[dict[str, Any]] = []
 
@@ -189,11 +175,6 @@ class GraphormerModule(LightningModule):
         module = cls(**{**own, **options}).to(map_location)
         module.on_load_checkpoint(checkpoint)
         return module
-
-    @property
-    def task(self) -> Task:
-        """What is predicted; known once the network is built."""
-        return Task.from_plain(self.facts["task"])
 
     def setup(self, stage: str) -> None:
         """Refuse what cannot work.
@@ -263,9 +244,6 @@ class GraphormerModule(LightningModule):
         ):
             scale = torch.tensor(plain, dtype=torch.float32, device=self.device)
             self.register_buffer(name, scale, persistent=False)
-        self.metrics = torch.nn.ModuleDict(
-            {split: SplitPredictions() for split in ("validation", "test")}
-        ).to(self.device)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what predicting needs, and what the last validation gave."""
@@ -307,15 +285,6 @@ class GraphormerModule(LightningModule):
         """Predict in real units (regression) or as logits (binary): float ``[B, T]``."""
         return self.model(batch).float() * self.target_std + self.target_mean
 
-    def _summed_loss(
-        self, outputs: Tensor, targets: Tensor, weights: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """The sum of the losses of the labels that are present, and their number."""
-        scaled = (targets - self.target_mean) / self.target_std
-        if weights is not None:
-            weights = weights * self.facts.get("weight_scale", 1.0)
-        return summed_loss(self.loss_name, outputs, scaled, weights)
-
     def on_train_epoch_start(self) -> None:
         """Choose the epoch's order; Lightning tells it to samplers, not to batch samplers."""
         order = self.trainer.train_dataloader.batch_sampler  # type: ignore[union-attr]
@@ -354,7 +323,7 @@ class GraphormerModule(LightningModule):
         torch.manual_seed(self.dropout_seed(batch_idx))
         graph_token, atoms = self.model.encode(batch)
         outputs = self.model.read_out(graph_token, atoms, batch)
-        total, labels = self._summed_loss(outputs, batch.targets, batch.weights)
+        total, labels = self.summed_loss(outputs, batch.targets, batch.weights)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)
         loss = total / self.labels_of_step(step)
@@ -381,7 +350,7 @@ class GraphormerModule(LightningModule):
 
     def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Sum of the losses of the labels of a batch that are present, and their number."""
-        return self._summed_loss(self.model(batch), batch.targets, batch.weights)
+        return self.summed_loss(self.model(batch), batch.targets, batch.weights)
 
     def _record(self, total: Tensor, labels: Tensor) -> None:
         """Add steps to the mean loss of the epoch."""
@@ -432,82 +401,6 @@ class GraphormerModule(LightningModule):
             measure_batch_norm(
                 self.model, (batch.to(self.device) for batch in self._statistics_batches)
             )
-
-    def validation_step(self, batch: GraphBatch, batch_idx: int) -> None:
-        """Collect the predictions of a batch."""
-        self._collect("validation", batch)
-
-    def test_step(self, batch: GraphBatch, batch_idx: int) -> None:
-        """Collect the predictions of a batch."""
-        self._collect("test", batch)
-
-    def on_validation_epoch_end(self) -> None:
-        """Evaluate the whole validation split."""
-        self._evaluate("validation")
-
-    def on_test_epoch_end(self) -> None:
-        """Evaluate the whole test split."""
-        self._evaluate("test")
-
-    def _collect(self, split: str, batch: GraphBatch) -> None:
-        outputs = self.model(batch)
-        values = outputs.double() * self.target_std + self.target_mean
-        values = values.sigmoid() if self.task.kind == "binary" else values
-        cast(SplitPredictions, self.metrics[split]).update(values, batch.targets, batch.graph_ids)
-        total, labels = self._summed_loss(outputs, batch.targets, None)
-        mean = cast(MeanLoss, self.losses[split])
-        mean.update(total, labels)
-        self.log(f"{split}_loss", mean, on_step=False, on_epoch=True)
-
-    def _evaluate(self, split: str) -> None:
-        collected = cast(SplitPredictions, self.metrics[split])
-        targets, predictions = collected.compute()
-        collected.reset()
-        self._evaluated[split] = predictions
-        values = self.task.evaluate(targets, predictions, self._wanted_metrics(split))
-        main = self.task.main
-        if math.isnan(values[main.name]) and split not in self._undefined:
-            self._undefined.add(split)  # once, and not after every epoch
-            log.warning(
-                "%s %s is undefined: no target has %s there, or a prediction is not a number",
-                *(split, main.label, main.lacking),
-            )
-        for name, evaluator in self._official_evaluators().items():
-            if not math.isnan(values[name]):
-                values[name] = evaluator(targets, predictions)
-        # float64, or Lightning would round. The same in every process already; a mean over them
-        # would round too.
-        named = {
-            f"{split}_{name}": torch.tensor(value, dtype=torch.float64, device=self.device)
-            for name, value in values.items()
-        }
-        self.log_dict(named, sync_dist=True, reduce_fx="max")
-
-    def _wanted_metrics(self, split: str) -> list[Metric]:
-        """All of the task; while training the main one and those that callbacks go by."""
-        everything = metrics_of(self.task.kind)
-        if self.trainer.state.fn != "fit":
-            return everything
-        callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
-        watched = {getattr(callback, "monitor", None) for callback in callbacks}
-        return [
-            metric
-            for metric in everything
-            if metric is self.task.main or f"{split}_{metric.name}" in watched
-        ]
-
-    def _official_evaluators(self) -> Mapping[str, Evaluator]:
-        """Those of the data set, for what is reported; while training our own are quicker."""
-        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-        reported = self.trainer.state.fn != "fit" and isinstance(data, MoleculeDataModule)
-        return data.splits.evaluators if reported else {}
-
-    def evaluated(self, split: str) -> np.ndarray:
-        """Return what the last evaluation of a split gave, float64 ``[n, T]``.
-
-        Real units, or probabilities of class 1.
-        """
-        return self._evaluated[split]
 
     def configure_optimizers(self) -> Any:
         """Return the optimiser and its schedule, stepped after every optimiser step.

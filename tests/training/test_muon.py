@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
 from reference.models import EVERYTHING
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.kernels.library import switched_off
 from graphormer_sepnorm.model.fused.cpu_linear import products_usable
-from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.muon import MuonAdamW, newton_schulz_in_c, orthogonalised
 
 RATE, DECAY = 0.02, 0.3
@@ -194,13 +191,9 @@ def test_matrices_without_a_gradient_stay() -> None:
         assert torch.equal(parameter, was)
 
 
-def test_layers_are_trained_by_muon_and_the_rest_by_adamw(
-    make_module: Callable[..., GraphormerModule],
-    make_data: Callable[..., MoleculeDataModule],
-    make_trainer: Callable[..., Trainer],
-) -> None:
-    module = make_module(optimizer="muon", weight_decay=DECAY, **EVERYTHING)
-    make_trainer(max_epochs=1).fit(module, make_data())
+def test_layers_are_trained_by_muon_and_the_rest_by_adamw(train: Callable) -> None:
+    model = {"optimizer": "muon", "weight_decay": DECAY, **EVERYTHING}
+    module, _, _ = train(model=model, max_epochs=1)
     optimizer = module.optimizers().optimizer
     assert isinstance(optimizer, MuonAdamW)
     names = {id(parameter): name for name, parameter in module.model.named_parameters()}
@@ -222,10 +215,11 @@ def test_layers_are_trained_by_muon_and_the_rest_by_adamw(
         )
         assert set(state) == kept
     # What is not Muon's moves as it does without Muon, as long as the gradients are the same.
-    twins = [make_module(optimizer=name, weight_decay=DECAY) for name in ("adamw", "muon")]
-    for twin in twins:
-        make_trainer(max_epochs=1, limit_train_batches=1).fit(twin, make_data())
-    adamw, muon_ = (dict(twin.model.named_parameters()) for twin in twins)
+    model, step = {"weight_decay": DECAY}, {"max_epochs": 1, "limit_train_batches": 1}
+    adamw, muon_ = (
+        dict(train(model=model | {"optimizer": name}, **step)[0].model.named_parameters())
+        for name in ("adamw", "muon")
+    )
     same = {name for name in adamw if torch.equal(adamw[name], muon_[name])}
     assert {name for name in adamw if name not in same} == {
         name for name in of_muon if name in adamw

@@ -29,13 +29,21 @@ class MetricsFile(Logger):
         rows: How many the file has.
     """
 
-    name = version = ""  # the file lies in the run directory itself
-
     def __init__(self, directory: Path) -> None:
         super().__init__()
         self._path = RunDirectory(directory).metrics_file
         self._columns: list[str] = []
         self.rows = 0
+
+    @property
+    def name(self) -> str:
+        """Nothing: the file lies in the run directory itself."""
+        return ""
+
+    @property
+    def version(self) -> str:
+        """Nothing, as `name`."""
+        return ""
 
     @property
     def save_dir(self) -> str:
