@@ -33,6 +33,12 @@ def shortened(text: str, length: int = 60) -> str:
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
+def format_table(rows: list[tuple[str, str]]) -> str:
+    """Return two aligned columns, one line per row."""
+    width = max(len(label) for label, _ in rows)
+    return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
+
+
 class StatusLine:
     """A line on stderr that is rewritten on a terminal; in a log file a line now and then."""
 

@@ -56,12 +56,10 @@ from graphormer_sepnorm.training.callbacks.logs import (
     LogTraining,
     MetricsFile,
 )
-from graphormer_sepnorm.training.callbacks.progress import TrainingProgress
-from graphormer_sepnorm.training.callbacks.run_record import RunRecord
+from graphormer_sepnorm.training.callbacks.progress import ModelTable, TrainingProgress
+from graphormer_sepnorm.training.callbacks.run_record import RunRecord, Throughput
 from graphormer_sepnorm.training.callbacks.stopping import StopBetweenSteps
-from graphormer_sepnorm.training.callbacks.throughput import Throughput
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
-from graphormer_sepnorm.training.report import ModelTable
 from graphormer_sepnorm.training.saving import DurableCheckpointIO
 
 log = logging.getLogger(__name__)

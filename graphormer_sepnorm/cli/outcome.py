@@ -21,15 +21,14 @@ from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import write_json
+from graphormer_sepnorm.formatting import format_table
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.metrics import Metric, metrics_of
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.training.callbacks.run_record import RunRecord
-from graphormer_sepnorm.training.callbacks.throughput import Throughput
+from graphormer_sepnorm.training.callbacks.run_record import RunRecord, Throughput
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.report import format_table
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.datasets.baselines import Baseline

@@ -6,23 +6,22 @@ B graphs of a batch · T targets.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import inspect
 import logging
 import math
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from lightning.pytorch import LightningModule
 from torch import Tensor
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.splits import Evaluator
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
-from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import (
     FORMAT_VERSION,
@@ -33,7 +32,6 @@ from graphormer_sepnorm.inference.checkpoint import (
     with_current_options,
 )
 from graphormer_sepnorm.inference.network import load_weights
-from graphormer_sepnorm.metrics import Metric, metrics_of
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.batch_statistics import (
@@ -41,25 +39,24 @@ from graphormer_sepnorm.training.batch_statistics import (
     fix_batch_norm,
     measure_batch_norm,
 )
-from graphormer_sepnorm.training.captured.launches import Launch
-from graphormer_sepnorm.training.loss import LOSSES, LossChoice, LossName, choose_loss, summed_loss
-from graphormer_sepnorm.training.metrics import MeanLoss, SplitPredictions
+from graphormer_sepnorm.training.captured.launch_loop import Launch
+from graphormer_sepnorm.training.checks import check_options, check_same_data, check_same_network
+from graphormer_sepnorm.training.evaluation import EvaluatedModule, MeanLoss
+from graphormer_sepnorm.training.loss import (
+    LossChoice,
+    LossName,
+    UniformityOn,
+    choose_loss,
+    uniformity_loss,
+)
 from graphormer_sepnorm.training.optimizer import (
-    DECAYED,
-    OPTIMIZERS,
     DecayedName,
     OptimizerName,
-    make_optimizer,
-    place_step_counts,
-)
-from graphormer_sepnorm.training.randomness import stable_seed
-from graphormer_sepnorm.training.schedule import (
-    SCHEDULES,
     ScheduleName,
-    learning_rate_at,
-    warmup_in_steps,
+    make_optimizer,
+    make_schedule,
+    renew_options,
 )
-from graphormer_sepnorm.training.uniformity import UNIFORMITY_ON, UniformityOn, uniformity_loss
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +68,7 @@ FIXED = "batch_norm_fixed"
 TRAINED_WEIGHTS = "trained_weights"
 
 
-class GraphormerModule(LightningModule):
+class GraphormerModule(EvaluatedModule):
     """Graphormer (Ying et al. 2021) with the norms of SepNorm (2023), ready to train.
 
     The network itself is built when the data are known, since the sizes of its embedding tables
@@ -103,10 +100,6 @@ class GraphormerModule(LightningModule):
         **architecture: Options of the network, those of `GraphormerConfig`.
     """
 
-    model: Graphormer
-    target_mean: Tensor
-    target_std: Tensor
-
     def __init__(
         self,
         *,
@@ -136,12 +129,8 @@ class GraphormerModule(LightningModule):
         for name, value in dataclasses.asdict(self.architecture).items():
             if name not in FROM_DATA:  # defaults too: a later version may have others
                 self.hparams.setdefault(name, value)
-        _check_options(self.hparams)
-        self.facts: dict[str, Any] = {}
-        self.metrics: torch.nn.ModuleDict = torch.nn.ModuleDict()
-        self._evaluated: dict[str, np.ndarray] = {}
+        check_options(self.hparams)
         self.epoch_loss = MeanLoss()
-        self.losses = torch.nn.ModuleDict({split: MeanLoss() for split in ("validation", "test")})
         # The loss of the newest optimiser step, as far as this process contributes to it.
         self.step_loss = torch.tensor(0.0)
         # Set where steps are captured (`CapturedTraining`): takes those of a launch.
@@ -152,7 +141,6 @@ class GraphormerModule(LightningModule):
         self.statistics_fixed = False
         self._labels_per_step = np.empty(0)
         self._labels_epoch = -1
-        self._undefined: set[str] = set()
         self._statistics_batches: list[GraphBatch] = []
         self._optimizer_options: list[dict[str, Any]] = []
 
@@ -188,11 +176,6 @@ class GraphormerModule(LightningModule):
         module.on_load_checkpoint(checkpoint)
         return module
 
-    @property
-    def task(self) -> Task:
-        """What is predicted; known once the network is built."""
-        return Task.from_plain(self.facts["task"])
-
     def setup(self, stage: str) -> None:
         """Refuse what cannot work.
 
@@ -210,7 +193,7 @@ class GraphormerModule(LightningModule):
         if self._trainer is None:
             return  # `on_load_checkpoint` is about to build it
         if self.facts:  # built already, for these data it is to be hoped
-            self._compare_data(self.facts)
+            check_same_data(self.facts, self.trainer)
             return
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         if not isinstance(data, MoleculeDataModule):
@@ -261,9 +244,6 @@ class GraphormerModule(LightningModule):
         ):
             scale = torch.tensor(plain, dtype=torch.float32, device=self.device)
             self.register_buffer(name, scale, persistent=False)
-        self.metrics = torch.nn.ModuleDict(
-            {split: SplitPredictions() for split in ("validation", "test")}
-        ).to(self.device)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what predicting needs, and what the last validation gave."""
@@ -288,10 +268,10 @@ class GraphormerModule(LightningModule):
         facts = checkpoint[KEY]
         training = False
         if self._trainer is not None:
-            self._compare_data(facts)
+            check_same_data(facts, self.trainer)
             training = self._trainer.state.fn == "fit"
             if training:
-                self._compare_architecture(facts)
+                check_same_network(facts, self.architecture)
                 own = {name: getattr(self.architecture, name) for name in REGULARISATION}
                 facts = {**facts, "model": {**facts["model"], **own}}
         self._build(facts)
@@ -301,45 +281,9 @@ class GraphormerModule(LightningModule):
             self.epoch_loss.total, self.epoch_loss.labels = sums
         self._fix_statistics(training and checkpoint.get(FIXED, False))
 
-    def _compare_data(self, facts: dict[str, Any]) -> None:
-        """Notice that the data are not those that the checkpoint was trained on."""
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
-        if not isinstance(data, MoleculeDataModule):
-            return  # evaluated with a loader
-        splits = data.splits
-        if splits.fingerprint == facts["dataset_fingerprint"]:
-            return
-        what = f"{splits.name} here is not the {facts['dataset']} that the model was trained on"
-        if self._trainer.state.fn == "fit":  # type: ignore[union-attr]
-            raise CheckpointError(f"{what}: training cannot go on with other data")
-        if splits.name == facts["dataset"]:
-            log.warning("%s: its splits may differ", what)
-
-    def _compare_architecture(self, facts: dict[str, Any]) -> None:
-        """Refuse to go on with another network than the one that was asked for."""
-        saved = GraphormerConfig(**facts["model"])
-        for field in dataclasses.fields(saved):
-            own, there = getattr(self.architecture, field.name), getattr(saved, field.name)
-            # What the data decide is not asked for: rows of tables, unless given.
-            decided = own is None or field.name in FROM_DATA
-            if own != there and not decided and field.name not in REGULARISATION:
-                raise CheckpointError(
-                    f"the checkpoint's network has {field.name} {there}, this one {own}: training "
-                    "cannot go on with another network"
-                )
-
     def forward(self, batch: GraphBatch) -> Tensor:
         """Predict in real units (regression) or as logits (binary): float ``[B, T]``."""
         return self.model(batch).float() * self.target_std + self.target_mean
-
-    def _summed_loss(
-        self, outputs: Tensor, targets: Tensor, weights: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """The sum of the losses of the labels that are present, and their number."""
-        scaled = (targets - self.target_mean) / self.target_std
-        if weights is not None:
-            weights = weights * self.facts.get("weight_scale", 1.0)
-        return summed_loss(self.loss_name, outputs, scaled, weights)
 
     def on_train_epoch_start(self) -> None:
         """Choose the epoch's order; Lightning tells it to samplers, not to batch samplers."""
@@ -376,10 +320,10 @@ class GraphormerModule(LightningModule):
             self.step_loss = losses[-1]
             self._record(totals, label_counts)
             return losses
-        self.seed_dropout(batch_idx)
+        torch.manual_seed(self.dropout_seed(batch_idx))
         graph_token, atoms = self.model.encode(batch)
         outputs = self.model.read_out(graph_token, atoms, batch)
-        total, labels = self._summed_loss(outputs, batch.targets, batch.weights)
+        total, labels = self.summed_loss(outputs, batch.targets, batch.weights)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)
         loss = total / self.labels_of_step(step)
@@ -393,17 +337,20 @@ class GraphormerModule(LightningModule):
             loss = loss + weight * uniformity_loss(graph_token, atoms, batch, on)
         return loss
 
-    def seed_dropout(self, batch_idx: int) -> None:
-        """Seed the random numbers of a batch of the current epoch."""
-        torch.manual_seed(self.dropout_seed(batch_idx))
-
     def dropout_seed(self, batch_idx: int) -> int:
-        """What the random numbers of a batch of the current epoch are seeded with."""
-        return stable_seed(self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank)
+        """What the random numbers of a batch of the current epoch are seeded with.
+
+        63 bits of (seed, epoch, batch, rank), the same in every process and version: Lightning
+        saves no state of the random numbers, but so a resumed run draws what the uninterrupted one
+        would have, and two arms of a comparison draw the same at the same step.
+        """
+        place = self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank
+        digest = hashlib.blake2b(struct.pack("<4q", *place), digest_size=8).digest()
+        return int.from_bytes(digest, "little") >> 1
 
     def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Sum of the losses of the labels of a batch that are present, and their number."""
-        return self._summed_loss(self.model(batch), batch.targets, batch.weights)
+        return self.summed_loss(self.model(batch), batch.targets, batch.weights)
 
     def _record(self, total: Tensor, labels: Tensor) -> None:
         """Add steps to the mean loss of the epoch."""
@@ -434,19 +381,8 @@ class GraphormerModule(LightningModule):
 
     def on_train_start(self) -> None:
         """Let the options of this run count, where a checkpoint brought those of an earlier one."""
-        for optimizer, scheduler in zip(
-            self.trainer.optimizers, self.trainer.lr_scheduler_configs, strict=True
-        ):
-            schedule: Any = scheduler.scheduler
-            for group, options in zip(optimizer.param_groups, self._optimizer_options, strict=True):
-                group.update(options)
-                group["initial_lr"] = options["lr"]
-            schedule.base_lrs = [options["lr"] for options in self._optimizer_options]
-            for group, base, factor in zip(
-                optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
-            ):
-                group["lr"] = base * factor(schedule.last_epoch)
-            place_step_counts(optimizer)
+        schedule: Any = self.trainer.lr_scheduler_configs[0].scheduler
+        renew_options(self.trainer.optimizers[0], schedule, self._optimizer_options)
 
     def on_validation_epoch_start(self) -> None:
         """Measure BatchNorm's statistics for the weights that are about to be validated."""
@@ -466,82 +402,6 @@ class GraphormerModule(LightningModule):
                 self.model, (batch.to(self.device) for batch in self._statistics_batches)
             )
 
-    def validation_step(self, batch: GraphBatch, batch_idx: int) -> None:
-        """Collect the predictions of a batch."""
-        self._collect("validation", batch)
-
-    def test_step(self, batch: GraphBatch, batch_idx: int) -> None:
-        """Collect the predictions of a batch."""
-        self._collect("test", batch)
-
-    def on_validation_epoch_end(self) -> None:
-        """Evaluate the whole validation split."""
-        self._evaluate("validation")
-
-    def on_test_epoch_end(self) -> None:
-        """Evaluate the whole test split."""
-        self._evaluate("test")
-
-    def _collect(self, split: str, batch: GraphBatch) -> None:
-        outputs = self.model(batch)
-        values = outputs.double() * self.target_std + self.target_mean
-        values = values.sigmoid() if self.task.kind == "binary" else values
-        cast(SplitPredictions, self.metrics[split]).update(values, batch.targets, batch.graph_ids)
-        total, labels = self._summed_loss(outputs, batch.targets, None)
-        mean = cast(MeanLoss, self.losses[split])
-        mean.update(total, labels)
-        self.log(f"{split}_loss", mean, on_step=False, on_epoch=True)
-
-    def _evaluate(self, split: str) -> None:
-        collected = cast(SplitPredictions, self.metrics[split])
-        targets, predictions = collected.compute()
-        collected.reset()
-        self._evaluated[split] = predictions
-        values = self.task.evaluate(targets, predictions, self._wanted_metrics(split))
-        main = self.task.main
-        if math.isnan(values[main.name]) and split not in self._undefined:
-            self._undefined.add(split)  # once, and not after every epoch
-            log.warning(
-                "%s %s is undefined: no target has %s there, or a prediction is not a number",
-                *(split, main.label, main.lacking),
-            )
-        for name, evaluator in self._official_evaluators().items():
-            if not math.isnan(values[name]):
-                values[name] = evaluator(targets, predictions)
-        # float64, or Lightning would round. The same in every process already; a mean over them
-        # would round too.
-        named = {
-            f"{split}_{name}": torch.tensor(value, dtype=torch.float64, device=self.device)
-            for name, value in values.items()
-        }
-        self.log_dict(named, sync_dist=True, reduce_fx="max")
-
-    def _wanted_metrics(self, split: str) -> list[Metric]:
-        """All of the task; while training the main one and those that callbacks go by."""
-        everything = metrics_of(self.task.kind)
-        if self.trainer.state.fn != "fit":
-            return everything
-        callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
-        watched = {getattr(callback, "monitor", None) for callback in callbacks}
-        return [
-            metric
-            for metric in everything
-            if metric is self.task.main or f"{split}_{metric.name}" in watched
-        ]
-
-    def _official_evaluators(self) -> Mapping[str, Evaluator]:
-        """Those of the data set, for what is reported; while training our own are quicker."""
-        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-        reported = self.trainer.state.fn != "fit" and isinstance(data, MoleculeDataModule)
-        return data.splits.evaluators if reported else {}
-
-    def evaluated(self, split: str) -> np.ndarray:
-        """Return what the last evaluation of a split gave, float64 ``[n, T]``.
-
-        Real units, or probabilities of class 1.
-        """
-        return self._evaluated[split]
-
     def configure_optimizers(self) -> Any:
         """Return the optimiser and its schedule, stepped after every optimiser step.
 
@@ -554,23 +414,12 @@ class GraphormerModule(LightningModule):
                 "the learning-rate schedule needs to know where training ends: give "
                 "--trainer.max_epochs or --trainer.max_steps"
             )
-        options = self.hparams
-        if options["frozen_bn_fraction"]:
-            self.fixed_from = int(total) - round(options["frozen_bn_fraction"] * total)
-        else:
-            self.fixed_from = math.inf
-        warmup = warmup_in_steps(options["warmup_steps"], int(total))
-        if warmup > total:
-            log.warning(
-                "--model.warmup_steps %d is longer than the training of %d steps: the peak "
-                "learning rate is not reached",
-                warmup,
-                total,
-            )
-        peak = options["learning_rate"]
+        options, total = self.hparams, int(total)
+        fixed = round(options["frozen_bn_fraction"] * total)
+        self.fixed_from = total - fixed if options["frozen_bn_fraction"] else math.inf
         optimizer = make_optimizer(
             self.model,
-            peak,
+            options["learning_rate"],
             options["weight_decay"],
             tuple(options["betas"]),
             options["eps"],
@@ -583,54 +432,12 @@ class GraphormerModule(LightningModule):
             {name: value for name, value in group.items() if name != "params"}
             for group in optimizer.param_groups
         ]
-
-        def factor(step: int) -> float:
-            rate = learning_rate_at(
-                step,
-                total_steps=int(total),
-                warmup_steps=warmup,
-                peak=peak,
-                final=options["final_learning_rate"],
-                schedule=options["schedule"],
-            )
-            return rate / peak
-
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
-
-
-def _check_options(options: Mapping[str, Any]) -> None:
-    """Refuse what cannot be trained with; `GraphormerConfig` checks the options of the network.
-
-    Raises:
-        ConfigError: A value is out of its range.
-    """
-    for name in ("learning_rate", "eps"):
-        if not options[name] > 0:
-            raise _out_of_range(name, options[name], "it must be positive")
-    for name in ("warmup_steps", "final_learning_rate", "weight_decay", "uniformity_weight"):
-        if not options[name] >= 0:
-            raise _out_of_range(name, options[name], "it must not be negative")
-    if not all(0 <= beta < 1 for beta in options["betas"]):
-        raise _out_of_range("betas", list(options["betas"]), "each must be from 0 to below 1")
-    for name, choices in (
-        *(("optimizer", OPTIMIZERS), ("weight_decay_on", DECAYED), ("schedule", SCHEDULES)),
-        *(("uniformity_on", UNIFORMITY_ON), ("loss", LOSSES)),
-    ):
-        if options[name] not in choices:
-            wanted = " or ".join(f"'{choice}'" for choice in choices)
-            raise _out_of_range(name, f"'{options[name]}'", f"it must be {wanted}")
-    graphs, fixed = options["precise_bn_graphs"], options["frozen_bn_fraction"]
-    if graphs < 0 or graphs == 1:
-        raise _out_of_range("precise_bn_graphs", graphs, "it must be 0, or 2 or more")
-    if not 0 <= fixed < 1:
-        raise _out_of_range("frozen_bn_fraction", fixed, "it must be from 0 to below 1")
-    if fixed and not graphs:
-        raise ConfigError(
-            "--model.frozen_bn_fraction needs --model.precise_bn_graphs: BatchNorm's statistics "
-            "are fixed as they are measured"
+        schedule = make_schedule(
+            optimizer,
+            total_steps=total,
+            warmup=options["warmup_steps"],
+            peak=options["learning_rate"],
+            final=options["final_learning_rate"],
+            schedule=options["schedule"],
         )
-
-
-def _out_of_range(name: str, value: object, range_: str) -> ConfigError:
-    return ConfigError(f"--model.{name} is {value}: {range_}")
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]

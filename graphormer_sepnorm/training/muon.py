@@ -14,20 +14,23 @@ need. Here all matrices of one shape go together.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphormer_sepnorm.kernels.library import run
 from graphormer_sepnorm.model.fused.cpu_linear import products_usable
-from graphormer_sepnorm.training.compiled_muon import newton_schulz
 
 # Of the odd polynomial a s + b s³ + c s⁵ (Jordan et al.): its iteration brings singular values from
 # (0, 1] to between 0.7 and 1.2 in few steps, fast rather than exact.
 _POLYNOMIAL = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
 _MOMENTUM = 0.95
+# Matrices that a thread takes at a time.
+_SHARE = 4
 # Larger matrices do not stay in the cache, and torch's products are made for them.
 _MOST_ELEMENTS = 1 << 16
 # Root mean square of an AdamW update, in units of the learning rate (Liu et al., Section 2.2).
@@ -114,7 +117,7 @@ def orthogonalised(matrices: Tensor) -> Tensor:
     # The Frobenius norm is at least the largest singular value.
     wide = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     if products_usable(wide) and wide[0].numel() <= _MOST_ELEMENTS:
-        wide = newton_schulz(wide, _POLYNOMIAL, _ITERATIONS)
+        wide = newton_schulz_in_c(wide)
     else:
         a, b, c = _POLYNOMIAL
         for _ in range(_ITERATIONS):
@@ -123,3 +126,25 @@ def orthogonalised(matrices: Tensor) -> Tensor:
                 wide, torch.baddbmm(square, square, square, beta=b, alpha=c), wide, beta=a
             )
     return wide if matrices.shape[1] <= matrices.shape[2] else wide.mT
+
+
+class _NewtonSchulz(ctypes.Structure):
+    """``NewtonSchulz`` of kernels/newton_schulz.c."""
+
+    _fields_ = (
+        ("matrices", ctypes.c_void_p),
+        ("rows", ctypes.c_int64),
+        ("columns", ctypes.c_int64),
+        ("iterations", ctypes.c_int64),
+        ("a", ctypes.c_float),
+        ("b", ctypes.c_float),
+        ("c", ctypes.c_float),
+    )
+
+
+def newton_schulz_in_c(matrices: Tensor) -> Tensor:
+    """Iterate on ``[N, A, B]``, A at most B, by kernels/newton_schulz.c; see `orthogonalised`."""
+    result = matrices.clone(memory_format=torch.contiguous_format)
+    arguments = _NewtonSchulz(result.data_ptr(), *result.shape[1:], _ITERATIONS, *_POLYNOMIAL)
+    run("newton_schulz", arguments, len(result), _SHARE, torch.get_num_threads())
+    return result

@@ -1,21 +1,31 @@
-"""AdamW alone or beside Muon; weight decay on the matrices of linear layers, or on everything."""
+"""The optimiser, AdamW alone or beside Muon, and its learning rate.
+
+The rate is a pure function of the step: on resume nothing has to be restored but its number.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+import logging
+import math
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
 
 from graphormer_sepnorm.training.muon import MuonAdamW
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.model.graphormer import Graphormer
 
+log = logging.getLogger(__name__)
+
 OptimizerName = Literal["adamw", "muon"]
 OPTIMIZERS: tuple[OptimizerName, ...] = get_args(OptimizerName)
 DecayedName = Literal["matrices", "all"]
 DECAYED: tuple[DecayedName, ...] = get_args(DecayedName)
+ScheduleName = Literal["linear", "cosine"]
+SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
 
 def decay_groups(
@@ -118,16 +128,71 @@ def make_optimizer(
     )
 
 
-def place_step_counts(optimizer: torch.optim.Optimizer) -> None:
-    """Bring the counts of steps to where the optimiser expects them.
+def renew_options(
+    optimizer: torch.optim.Optimizer, schedule: LambdaLR, options: list[dict[str, Any]]
+) -> None:
+    """Give optimiser and schedule, as a checkpoint has restored them, the options of this run.
 
-    A checkpoint restores them where they were when it was written, which need not be where this
-    optimiser, capturable, fused or neither, has them.
+    The counts of steps go to where this optimiser expects them: they are restored where they were
+    when the checkpoint was written, by an optimiser that was capturable, fused or neither.
+
+    Args:
+        optimizer: Of the parameters that are trained.
+        schedule: Of its learning rates.
+        options: Of each parameter group, all but ``params``.
     """
-    for group in optimizer.param_groups:
+    schedule.base_lrs = [group["lr"] for group in options]
+    for group, own, factor in zip(
+        optimizer.param_groups, options, schedule.lr_lambdas, strict=True
+    ):
+        rate = own["lr"] * factor(schedule.last_epoch)
+        group.update({**own, "initial_lr": own["lr"], "lr": rate})
         for parameter in group["params"]:
             state = optimizer.state.get(parameter, {})
             if "step" in state:
                 on_device = group["capturable"] or group["fused"]
                 device = parameter.device if on_device else torch.device("cpu")
                 state["step"] = state["step"].to(device)
+
+
+def make_schedule(
+    optimizer: torch.optim.Optimizer,
+    *,
+    total_steps: int,
+    warmup: int | float,
+    peak: float,
+    final: float,
+    schedule: ScheduleName,
+) -> LambdaLR:
+    """Return the schedule of an optimiser whose learning rate is `peak`.
+
+    The warm-up rises linearly and reaches `peak` with its last step, as in Graphormer version 1:
+    the first step already learns. From there the rate falls to `final`, which the last step all but
+    reaches and every later one has.
+
+    Args:
+        optimizer: The optimiser.
+        total_steps: Length of the whole training, in optimiser steps.
+        warmup: Length of the warm-up in optimiser steps; below 1 a fraction of all.
+        peak: Highest learning rate.
+        final: Learning rate at the end of training.
+        schedule: ``linear`` or ``cosine`` (half a period).
+    """
+    warmup_steps = round(warmup * total_steps) if warmup < 1 else int(warmup)
+    if warmup_steps > total_steps:
+        log.warning(
+            "--model.warmup_steps %d is longer than the training of %d steps: the peak learning "
+            "rate is not reached",
+            warmup_steps,
+            total_steps,
+        )
+
+    def factor(step: int) -> float:
+        """Learning rate of a step, counted from 0, in units of the peak."""
+        if step < warmup_steps:
+            return peak * (step + 1) / warmup_steps / peak
+        progress = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
+        left = 1 - progress if schedule == "linear" else (1 + math.cos(math.pi * progress)) / 2
+        return (final + (peak - final) * left) / peak
+
+    return LambdaLR(optimizer, factor)

@@ -290,16 +290,16 @@ def test_full_disk_keeps_the_old_checkpoint(
 def test_full_disk_of_the_logs_is_one_line(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    from graphormer_sepnorm.training.callbacks.logs import _ContinuedWriter
+    from graphormer_sepnorm.training.callbacks.logs import MetricsFile
 
     run = tmp_path / "my run"
     shutil.copytree(finished, run)
     (run / "checkpoints" / "last.ckpt").unlink()
 
-    def full(self: object) -> None:
+    def full(*arguments: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_ContinuedWriter, "save", full)
+    monkeypatch.setattr(MetricsFile, "log_metrics", full)
     error = refused(capsys, main, "fit", "--resume", run)
     assert "there is no room on the disk" in error
     assert f"python train.py fit --resume '{run}'" in error

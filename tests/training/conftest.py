@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
 from tiny_graphs import path_graphs
 
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
@@ -72,16 +73,43 @@ def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
         defaults = {
             "accelerator": "cpu",
             "logger": False,
-            "enable_checkpointing": False,
             "enable_progress_bar": False,
             "enable_model_summary": False,
             "num_sanity_val_steps": 0,
             "default_root_dir": tmp_path,
             "max_epochs": 2,
         }
-        return Trainer(**{**defaults, **options})
+        saving = any(isinstance(one, ModelCheckpoint) for one in options.get("callbacks", []))
+        return Trainer(**{**defaults, "enable_checkpointing": saving, **options})
 
     return make
+
+
+@pytest.fixture
+def train(make_module: Callable, make_data: Callable, make_trainer: Callable) -> Callable:
+    """Train a tiny module, to the end or until Ctrl-C; return it, its data and the trainer.
+
+    Called with callbacks, `model` options, `data` (a module, or options of one), the checkpoint to
+    `resume` from, and options of the trainer.
+    """
+
+    def run(
+        *callbacks: Callback,
+        model: dict | None = None,
+        data: MoleculeDataModule | dict | None = None,
+        resume: Path | None = None,
+        **options: object,
+    ) -> tuple[GraphormerModule, MoleculeDataModule, Trainer]:
+        module = make_module(**(model or {}))
+        own = data if isinstance(data, MoleculeDataModule) else make_data(**(data or {}))
+        trainer = make_trainer(callbacks=list(callbacks), **options)
+        try:
+            trainer.fit(module, own, ckpt_path=resume, weights_only=True)
+        except SystemExit:
+            assert trainer.interrupted
+        return module, own, trainer
+
+    return run
 
 
 class Losses(Callback):

@@ -52,22 +52,16 @@ def literal_average(
 
 
 @pytest.mark.parametrize("accumulated", [1, 2])
-def test_average_follows_its_formula_and_is_validated(
-    accumulated: int, make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
-    module, history = make_module(dropout=0.1), History()
+def test_average_follows_its_formula_and_is_validated(accumulated: int, train: Callable) -> None:
+    history = History()
     starts: list[dict[str, torch.Tensor]] = []
 
     class Start(Callback):
         def on_train_start(self, trainer: Trainer, module: Any) -> None:
             starts.append(clone(module))
 
-    trainer = make_trainer(
-        max_epochs=3,
-        callbacks=[AveragedWeights(0.5), Start(), history],
-        accumulate_grad_batches=accumulated,
-    )
-    trainer.fit(module, make_data())
+    options = {"max_epochs": 3, "accumulate_grad_batches": accumulated}
+    module, _, _ = train(AveragedWeights(0.5), Start(), history, model={"dropout": 0.1}, **options)
     steps = {1: 15, 2: 9}[accumulated]
     assert len(history.trained) == steps
     for epoch, validated in enumerate(history.validated[::2], start=1):
@@ -79,30 +73,26 @@ def test_average_follows_its_formula_and_is_validated(
         assert torch.equal(value, history.trained[-1][name])
 
 
-def test_training_is_the_same_with_and_without(
-    make_module: Callable, make_data: Callable, make_trainer: Callable, losses: Callable
-) -> None:
+def test_training_is_the_same_with_and_without(train: Callable, losses: Callable) -> None:
     recorders = []
     for callbacks in ([], [AveragedWeights(0.9)]):
         recorders.append(losses())
-        trainer = make_trainer(callbacks=[*callbacks, recorders[-1]], max_epochs=3)
-        trainer.fit(make_module(norm="bn+bn", dropout=0.2), make_data())
+        train(*callbacks, recorders[-1], model={"norm": "bn+bn", "dropout": 0.2}, max_epochs=3)
     assert recorders[0].values == recorders[1].values
 
 
 @pytest.mark.parametrize("norm", ["bn+ln", "shared-ln"])
-def test_what_is_validated_is_what_is_saved(
-    norm: str, tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+def test_what_is_validated_is_what_is_saved_and_tested(
+    norm: str, tmp_path: Path, train: Callable, make_module: Callable, make_trainer: Callable
 ) -> None:
     callbacks = [AveragedWeights(0.8), *checkpoint_callbacks(tmp_path, "mae", 0)]
-    trainer = make_trainer(max_epochs=3, callbacks=callbacks, enable_checkpointing=True)
-    module, data = make_module(norm=norm), make_data()
-    trainer.fit(module, data)
+    module, data, trainer = train(*callbacks, model={"norm": norm}, max_epochs=3)
     best = tmp_path / "checkpoints" / "best.ckpt"
     reported = float(trainer.checkpoint_callback.best_model_score)
-    again = trainer.validate(
-        make_module(norm=norm), data, ckpt_path=best, verbose=False, weights_only=True
-    )
+    options = {"ckpt_path": best, "verbose": False, "weights_only": True}
+    here = trainer.test(module, data, **options)
+    assert here == make_trainer().test(make_module(norm=norm), data, **options)
+    again = trainer.validate(make_module(norm=norm), data, **options)
     assert again[0]["validation_mae"] == pytest.approx(reported, rel=1e-6)
     # The weights that training goes on with are others, and give another error.
     checkpoint = read_checkpoint(best)
@@ -113,37 +103,6 @@ def test_what_is_validated_is_what_is_saved(
     assert other != pytest.approx(reported, rel=1e-3)
 
 
-def test_test_after_fit_uses_the_average(
-    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
-    callbacks = [AveragedWeights(0.8), *checkpoint_callbacks(tmp_path, "mae", 0)]
-    trainer = make_trainer(max_epochs=2, callbacks=callbacks, enable_checkpointing=True)
-    module, data = make_module(), make_data()
-    trainer.fit(module, data)
-    best = tmp_path / "checkpoints" / "best.ckpt"
-    options = {"ckpt_path": best, "verbose": False, "weights_only": True}
-    here = trainer.test(module, data, **options)
-    elsewhere = make_trainer().test(make_module(), data, **options)
-    assert here == elsewhere
-
-
-def test_last_checkpoint_without_a_validation_has_statistics(
-    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
-    """The statistics in a checkpoint belong to the average in it, not to nothing at all."""
-    last = LastCheckpoint(tmp_path / "last.ckpt")
-    trainer = make_trainer(
-        max_epochs=2, callbacks=[AveragedWeights(0.8), last], limit_val_batches=0
-    )
-    module, data = make_module(norm="bn+ln"), make_data()
-    trainer.fit(module, data)
-    saved = read_checkpoint(tmp_path / "last.ckpt")
-    averaged = make_module(norm="bn+ln")
-    averaged.on_load_checkpoint(saved)
-    averaged.load_state_dict(saved["state_dict"])
-    assert_measured(averaged, data)
-
-
 def assert_measured(averaged: GraphormerModule, data: MoleculeDataModule) -> None:
     kept = {name: value.clone() for name, value in averaged.model.state_dict().items()}
     measure_batch_norm(averaged.model, data.statistics_batches(2048))
@@ -151,37 +110,35 @@ def assert_measured(averaged: GraphormerModule, data: MoleculeDataModule) -> Non
         torch.testing.assert_close(value, kept[name])
 
 
-def loaded(path: Path, module: GraphormerModule) -> GraphormerModule:
-    saved = read_checkpoint(path)
-    module.on_load_checkpoint(saved)
-    module.load_state_dict(saved["state_dict"])
-    return module
+def test_last_checkpoint_without_a_validation_has_statistics(
+    tmp_path: Path, train: Callable
+) -> None:
+    """The statistics in a checkpoint belong to the average in it, not to nothing at all."""
+    last = LastCheckpoint(tmp_path / "last.ckpt")
+    _, data, _ = train(AveragedWeights(0.8), last, limit_val_batches=0)
+    assert_measured(GraphormerModule.load_from_checkpoint(last.path), data)
 
 
 def test_statistics_of_epochs_of_one_batch_without_a_validation(
-    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+    tmp_path: Path, train: Callable
 ) -> None:
-    last = LastCheckpoint(tmp_path / "last.ckpt")
-    trainer = make_trainer(
-        max_epochs=4, callbacks=[AveragedWeights(0.8), last], limit_val_batches=0
+    last, options = LastCheckpoint(tmp_path / "last.ckpt"), {"limit_val_batches": 0}
+    _, _, trainer = train(
+        AveragedWeights(0.8), last, data={"batch_size": 64}, max_epochs=4, **options
     )
-    data = make_data(batch_size=64)
-    trainer.fit(make_module(norm="bn+ln"), data)
     assert trainer.global_step == 4
     # Measured when the first checkpoint was written, for the average of that moment.
-    model = loaded(tmp_path / "last.ckpt", make_module(norm="bn+ln")).model
+    model = GraphormerModule.load_from_checkpoint(last.path).model
     assert not any(torch.equal(norm.running_var, torch.ones(16)) for norm in batch_norms(model))
 
 
 def test_interruption_before_the_first_validation_leaves_statistics(
-    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+    tmp_path: Path, train: Callable
 ) -> None:
     last = LastCheckpoint(tmp_path / "last.ckpt")
-    trainer = make_trainer(callbacks=[AveragedWeights(0.8), Interrupt(after=3), last])
-    data = make_data()
-    with pytest.raises(SystemExit):
-        trainer.fit(make_module(norm="bn+ln"), data)
-    assert_measured(loaded(tmp_path / "last.ckpt", make_module(norm="bn+ln")), data)
+    _, data, trainer = train(AveragedWeights(0.8), Interrupt(after=3), last)
+    assert trainer.interrupted
+    assert_measured(GraphormerModule.load_from_checkpoint(last.path), data)
 
 
 class Interrupt(Callback):
@@ -200,15 +157,11 @@ class Interrupt(Callback):
 
 
 def test_interruption_of_a_validation_does_not_swap_the_weights(
-    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+    tmp_path: Path, train: Callable
 ) -> None:
-    history = History()
-    last = LastCheckpoint(tmp_path / "last.ckpt")
-    trainer = make_trainer(
-        max_epochs=3, callbacks=[AveragedWeights(0.8), history, Interrupt(), last]
-    )
-    with pytest.raises(SystemExit):
-        trainer.fit(make_module(), make_data())
+    history, last = History(), LastCheckpoint(tmp_path / "last.ckpt")
+    _, _, trainer = train(AveragedWeights(0.8), history, Interrupt(), last, max_epochs=3)
+    assert trainer.interrupted
     saved = read_checkpoint(tmp_path / "last.ckpt")
     for name, value in history.trained[9].items():
         assert torch.equal(saved[TRAINED_WEIGHTS][f"model.{name}"], value)
@@ -220,9 +173,6 @@ def test_impossible_decay_is_refused(decay: float) -> None:
         AveragedWeights(decay)
 
 
-def test_statistics_must_be_measured(
-    make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
-    module = make_module(norm="bn+ln", precise_bn_graphs=0)
+def test_statistics_must_be_measured(train: Callable) -> None:
     with pytest.raises(ConfigError, match=r"--ema_decay needs --model\.precise_bn_graphs"):
-        make_trainer(callbacks=[AveragedWeights(0.9)]).fit(module, make_data())
+        train(AveragedWeights(0.9), model={"norm": "bn+ln", "precise_bn_graphs": 0})

@@ -14,7 +14,6 @@ from tiny_graphs import path_graphs
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.loading import EpochBatches, make_loader
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
@@ -26,11 +25,10 @@ from graphormer_sepnorm.training.module import GraphormerModule
 
 @pytest.fixture
 def trained(
-    make_module: Callable, make_data: Callable, make_trainer: Callable
+    train: Callable,
 ) -> tuple[GraphormerModule, MoleculeDataModule]:
-    module, data = make_module(norm="bn+bn", dropout=0.3, precise_bn_graphs=0), make_data()
-    make_trainer(max_epochs=2).fit(module, data)
-    return module, data
+    model = {"norm": "bn+bn", "dropout": 0.3, "precise_bn_graphs": 0}
+    return train(model=model)[:2]
 
 
 def whole_split(data: MoleculeDataModule, batch_size: int = 37) -> Any:
@@ -98,14 +96,13 @@ def test_nothing_else_changes(trained: tuple[GraphormerModule, MoleculeDataModul
 
 
 def test_validation_uses_measured_statistics_and_training_does_not(
-    make_module: Callable, make_data: Callable, make_trainer: Callable, losses: Callable
+    train: Callable, losses: Callable
 ) -> None:
     metrics, trainings = {}, {}
     for graphs in (0, 1000):
         recorder = losses()
-        module, data = make_module(norm="bn+ln", precise_bn_graphs=graphs), make_data()
-        trainer = make_trainer(callbacks=[recorder], max_epochs=1)
-        trainer.fit(module, data)
+        model = {"norm": "bn+ln", "precise_bn_graphs": graphs}
+        module, data, trainer = train(recorder, model=model, max_epochs=1)
         metrics[graphs] = float(trainer.callback_metrics["validation_mae"])
         trainings[graphs] = recorder.values
         measured = trainer.validate(module, data, verbose=False)[0]["validation_mae"]
@@ -115,13 +112,12 @@ def test_validation_uses_measured_statistics_and_training_does_not(
 
 
 def test_validation_graphs_leave_no_trace_in_the_statistics(
-    make_module: Callable, make_data: Callable, make_trainer: Callable, splits: DatasetSplits
+    train: Callable, make_data: Callable, splits: DatasetSplits
 ) -> None:
     others = dataclasses.replace(splits, validation=path_graphs(13, 99), fingerprint="others")
     seen, metrics = [], []
     for own in (splits, others):
-        module, trainer = make_module(norm="bn+bn"), make_trainer(max_epochs=1)
-        trainer.fit(module, make_data(own))
+        module, _, trainer = train(model={"norm": "bn+bn"}, data=make_data(own), max_epochs=1)
         seen.append([norm.running_mean.clone() for norm in batch_norms(module.model)])
         metrics.append(trainer.callback_metrics["validation_mae"])
     assert metrics[0] != metrics[1]
@@ -155,27 +151,15 @@ def test_layer_norms_cost_nothing(
     make_trainer(max_epochs=1).fit(make_module(norm="ln+ln"), data)
 
 
-def test_single_graph_is_refused(make_module: Callable) -> None:
-    with pytest.raises(ConfigError, match="precise_bn_graphs is 1: it must be 0, or 2 or more"):
-        make_module(precise_bn_graphs=1)
+def test_validation_stays_in_evaluation_mode(train: Callable) -> None:
+    training: list[bool] = []
 
+    class Modes(Callback):
+        def on_validation_batch_start(self, trainer: Trainer, module: Any, *_: Any) -> None:
+            training.append(any(part.training for part in module.model.modules()))
 
-class Modes(Callback):
-    """Records whether validation happens in evaluation mode."""
-
-    def __init__(self) -> None:
-        self.training: list[bool] = []
-
-    def on_validation_batch_start(self, trainer: Trainer, module: Any, *_: Any) -> None:
-        self.training.append(any(part.training for part in module.model.modules()))
-
-
-def test_validation_stays_in_evaluation_mode(
-    make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
-    modes = Modes()
-    make_trainer(max_epochs=1, callbacks=[modes]).fit(make_module(norm="bn+bn"), make_data())
-    assert modes.training == [False] * 2
+    train(Modes(), model={"norm": "bn+bn"}, max_epochs=1)
+    assert training == [False] * 2
 
 
 def test_fixed_statistics_are_constants_in_training() -> None:
@@ -212,14 +196,13 @@ def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
 
 
 def test_the_last_share_of_the_steps_has_fixed_statistics(
-    make_module: Callable, make_data: Callable, make_trainer: Callable, losses: Callable
+    train: Callable, make_data: Callable, losses: Callable
 ) -> None:
     """Ten steps, the last four of them: from what is measured for the weights after six."""
     recorders = []
     for share in (0.0, 0.4):
         loss, statistics = losses(), Statistics()
-        module, data = make_module(norm="bn+bn", frozen_bn_fraction=share), make_data()
-        make_trainer(callbacks=[loss, statistics]).fit(module, data)
+        train(loss, statistics, model={"norm": "bn+bn", "frozen_bn_fraction": share})
         recorders.append((loss.values, statistics.values))
     (plain, moving), (with_fixed, fixed) = recorders
     assert len(plain) == 10
@@ -229,7 +212,6 @@ def test_the_last_share_of_the_steps_has_fixed_statistics(
     assert all(same(fixed[6], later) for later in fixed[7:])
     assert all(one != other for one, other in zip(with_fixed[6:], plain[6:], strict=True))
 
-    stopped = make_module(norm="bn+bn")
     data = make_data()
 
     class MeasureAfterSix(Callback):
@@ -239,17 +221,16 @@ def test_the_last_share_of_the_steps_has_fixed_statistics(
                 trainer.should_stop = True
 
     statistics = Statistics()
-    make_trainer(callbacks=[MeasureAfterSix(), statistics]).fit(stopped, data)
+    train(MeasureAfterSix(), statistics, model={"norm": "bn+bn"}, data=data)
     assert same(statistics.values[5], fixed[6])
 
 
 def test_fixed_statistics_belong_to_the_averaged_weights_too(
-    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+    tmp_path: Path, train: Callable
 ) -> None:
     """Validation measures none, and what is saved predicts with the constants of training."""
-    module = make_module(norm="bn+bn", frozen_bn_fraction=0.5)
     callbacks = [AveragedWeights(0.5), *checkpoint_callbacks(tmp_path, "mae", 0)]
-    make_trainer(callbacks=callbacks, enable_checkpointing=True).fit(module, make_data())
+    module, _, _ = train(*callbacks, model={"norm": "bn+bn", "frozen_bn_fraction": 0.5})
     saved = read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
     buffers = [name for name, _ in module.named_buffers() if "running" in name]
     assert len(buffers) > 4

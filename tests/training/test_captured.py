@@ -21,10 +21,10 @@ from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
 from graphormer_sepnorm.training.callbacks.logs import ContinueMetrics, LogTraining, MetricsFile
-from graphormer_sepnorm.training.callbacks.throughput import Throughput
+from graphormer_sepnorm.training.callbacks.run_record import Throughput
 from graphormer_sepnorm.training.captured import engine
 from graphormer_sepnorm.training.captured.engine import CapturedTraining, batch_size_advice
-from graphormer_sepnorm.training.captured.launches import Launch
+from graphormer_sepnorm.training.captured.launch_loop import Launch
 from graphormer_sepnorm.training.module import GraphormerModule
 
 Fit = Callable[..., tuple[GraphormerModule, Trainer]]
@@ -73,7 +73,6 @@ def fit(tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer
             **{**options, **(trainer or {})},
             callbacks=callbacks,
             logger=[metrics],
-            enable_checkpointing=True,
         )
         module = make_module(**{"dropout": 0.2, **model})
         data = make_data(batch_size=4, seed=module.hparams["seed"])
@@ -169,8 +168,14 @@ def test_launches_train_as_the_ordinary_path_does(tmp_path: Path, fit: Fit) -> N
     ]
 
 
-@pytest.mark.parametrize(("first", "second"), [(4, 4), (None, 4), (4, None)])
-@pytest.mark.parametrize(("stop", "fixed"), [(11, 0.0), (15, 0.0), (11, 0.35), (15, 0.35)])
+@pytest.mark.parametrize(
+    ("first", "second", "stop", "fixed"),
+    [
+        *((4, 4, 11, 0.0), (4, 4, 15, 0.0), (4, 4, 11, 0.35), (4, 4, 15, 0.35)),
+        *((None, 4, 11, 0.35), (None, 4, 15, 0.0)),
+        *((4, None, 11, 0.0), (4, None, 15, 0.35)),
+    ],
+)
 def test_resumed_run_equals_the_uninterrupted_one(
     first: int | None, second: int | None, stop: int, fixed: float, tmp_path: Path, fit: Fit
 ) -> None:
@@ -197,14 +202,8 @@ def test_resumed_run_equals_the_uninterrupted_one(
     [
         ({"max_steps": 17, "max_epochs": -1}, [1, 3, 6, 9, 10, 11, 12, 15, 17]),
         ({"log_every_n_steps": 0, "max_epochs": 1}, [1, 5, 9, 10]),
-        (
-            {"log_every_n_steps": 0, "val_check_interval": 0.5, "max_epochs": 1},
-            [1, 5, 9, 10],
-        ),
-        (
-            {"log_every_n_steps": 0, "val_check_interval": 3, "max_epochs": 1},
-            [1, 3, 6, 9, 10],
-        ),
+        ({"log_every_n_steps": 0, "val_check_interval": 0.5, "max_epochs": 1}, [1, 5, 9, 10]),
+        ({"log_every_n_steps": 0, "val_check_interval": 3, "max_epochs": 1}, [1, 3, 6, 9, 10]),
         ({"log_every_n_steps": 0, "limit_train_batches": 6, "max_epochs": 2}, [1, 5, 6, 7, 11, 12]),
     ],
 )
@@ -257,23 +256,25 @@ def test_afterwards_trainer_and_model_take_ordinary_steps(
     module.hparams["uniformity_weight"] = 0.1  # cannot be captured
     trainer.fit_loop.max_epochs = 2
     trainer.fit(module, make_data())
+    assert "batches have 3 or 4 of 37 graphs" in caplog.text  # said when the first began
     assert "--engine is not for the uniformity loss" in caplog.text
     assert turns.steps[-5:] == [taken + step for step in range(1, 6)]
 
 
 @pytest.mark.parametrize(
-    ("options", "model", "reason"),
+    ("options", "model", "on_cpu", "reason"),
     [
-        ({"accumulate_grad_batches": 2}, {}, "accumulated gradients"),
-        ({}, {"uniformity_weight": 0.1}, "the uniformity loss"),
-        ({}, {"local_mpnn": "gine+rings"}, "local_mpnn gine+rings"),
+        ({"accumulate_grad_batches": 2}, {}, True, "accumulated gradients"),
+        ({}, {"uniformity_weight": 0.1}, True, "the uniformity loss"),
+        ({}, {"local_mpnn": "gine+rings"}, True, "local_mpnn gine+rings"),
+        ({}, {}, False, "a CPU, only for a CUDA GPU"),
     ],
 )
 def test_what_cannot_be_captured_takes_the_ordinary_path(
-    options: dict, model: dict, reason: str, fit: Fit, caplog: pytest.LogCaptureFixture
+    options: dict, model: dict, on_cpu: bool, reason: str, fit: Fit, caplog: Any
 ) -> None:
-    turns = Turns()
-    fit("run", 4, turns, trainer={"max_epochs": 1, **options}, **model)
+    turns, captured = Turns(), CapturedTraining(on_cpu=on_cpu)
+    fit("run", None, captured, turns, trainer={"max_epochs": 1, **options}, **model)
     assert f"--engine is not for {reason}: training takes the ordinary path" in caplog.text
     assert len(turns.steps) == 10
 
@@ -296,13 +297,6 @@ def test_a_batch_size_that_divides_the_graphs_is_named(
     assert advice is None or re.search(advice, str(said))
 
 
-def test_two_sizes_of_batches_are_said_when_training_starts(
-    fit: Fit, caplog: pytest.LogCaptureFixture
-) -> None:
-    fit("run", 4, trainer={"max_epochs": 1})
-    assert "batches have 3 or 4 of 37 graphs" in caplog.text
-
-
 def test_a_launch_is_sent_without_waiting_for_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy to a GPU waits for it unless it is from pinned memory and told not to."""
     done = []
@@ -322,12 +316,3 @@ def test_a_launch_is_sent_without_waiting_for_the_gpu(monkeypatch: pytest.Monkey
     assert done == ["pinned", "sent to cuda:0, not waited for"]
     launch.to("cpu")
     assert done[2:] == ["sent to cpu, not waited for"]
-
-
-def test_without_a_gpu_the_ordinary_path_is_taken(
-    fit: Fit, caplog: pytest.LogCaptureFixture
-) -> None:
-    turns = Turns()
-    fit("run", None, CapturedTraining(), turns, trainer={"max_epochs": 1})
-    assert "--engine is not for a CPU" in caplog.text
-    assert len(turns.steps) == 10

@@ -14,12 +14,7 @@ from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.training.captured import recording
 from graphormer_sepnorm.training.captured.recording import TrainingStep
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.optimizer import (
-    OPTIMIZERS,
-    OptimizerName,
-    make_optimizer,
-    place_step_counts,
-)
+from graphormer_sepnorm.training.optimizer import OPTIMIZERS, OptimizerName, make_optimizer
 
 GRAPHS = torch.tensor([3, 0, 7, 12])
 NUMBERS = torch.tensor([4.0, 0.25, 1e-2, 1e-2], dtype=torch.float64)
@@ -262,20 +257,3 @@ def test_calls_that_fail_leave_no_trace_either(make_step: Callable) -> None:
         step(GRAPHS, numbers, SHAPE)
     for name, value in module.model.state_dict().items():
         assert torch.equal(value, before[name]), name
-
-
-@pytest.mark.parametrize(
-    ("capturable", "fused", "device"),
-    [(True, True, "meta"), (False, True, "meta"), (False, None, "cpu")],
-)
-def test_step_counts_go_where_the_optimiser_expects_them(
-    capturable: bool, fused: bool | None, device: str
-) -> None:
-    model = torch.nn.Linear(2, 1, device="meta")  # stands for a GPU
-    optimizer = make_optimizer(model, 1e-2, 0.1, (0.9, 0.99), 1e-8)
-    for group in optimizer.param_groups:
-        group.update(capturable=capturable, fused=fused)
-    for parameter in model.parameters():
-        optimizer.state[parameter]["step"] = torch.tensor(3.0)
-    place_step_counts(optimizer)
-    assert {state["step"].device.type for state in optimizer.state.values()} == {device}

@@ -31,9 +31,7 @@ class Poison(Callback):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_step_rate_and_batch_are_told(
-    value: float, tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
+def test_step_rate_and_batch_are_told(value: float, tmp_path: Path, train: Callable) -> None:
     met: list[Any] = []
 
     class Meet(Callback):
@@ -42,11 +40,9 @@ def test_step_rate_and_batch_are_told(
 
     run = tmp_path / "my run"
     run.mkdir()
-    data, last = make_data(), LastCheckpoint(tmp_path / "last.ckpt", minutes=0)
-    callbacks = [Poison(7, value), Meet(), StopWhenDiverged(run), last]
-    trainer = make_trainer(max_epochs=5, callbacks=callbacks)
+    last = LastCheckpoint(tmp_path / "last.ckpt", minutes=0)
     with pytest.raises(ConfigError) as caught:
-        trainer.fit(make_module(), data)
+        train(Poison(7, value), Meet(), StopWhenDiverged(run), last)
     record = json.loads((run / "diverged.json").read_text())
     assert (record["step"], record["epoch"], record["batch"]) == (8, 1, 2)
     assert f"diverged at step 8 (epoch 2, learning rate {record['learning_rate']:.3g})" in str(
@@ -69,7 +65,7 @@ def test_step_rate_and_batch_are_told(
 
 
 def test_nothing_is_saved_where_the_loss_is_looked_at_later(
-    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable, monkeypatch
+    tmp_path: Path, train: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU, where 16 losses are looked at together."""
     watch = StopWhenDiverged(tmp_path)
@@ -81,9 +77,8 @@ def test_nothing_is_saved_where_the_loss_is_looked_at_later(
 
     monkeypatch.setattr(watch, "on_save_checkpoint", look)
     last = LastCheckpoint(tmp_path / "last.ckpt", minutes=0)
-    trainer = make_trainer(max_epochs=5, callbacks=[Poison(3, float("nan")), watch, last])
     with pytest.raises(ConfigError, match="diverged at step 4 "):
-        trainer.fit(make_module(), make_data())
+        train(Poison(3, float("nan")), watch, last)
     assert read_checkpoint(tmp_path / "last.ckpt")["global_step"] == 3
 
 
@@ -95,23 +90,17 @@ class PoisonGradient(Callback):
             module.model.readout.bias.grad.fill_(float("nan"))
 
 
-def test_nothing_is_saved_after_a_gradient_that_is_nan(
-    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
+def test_nothing_is_saved_after_a_gradient_that_is_nan(tmp_path: Path, train: Callable) -> None:
     last = LastCheckpoint(tmp_path / "last.ckpt", minutes=0)
-    callbacks = [PoisonGradient(), StopWhenDiverged(tmp_path), last]
     with pytest.raises(ConfigError, match=r"diverged at step 7 .* weights are nan"):
-        make_trainer(max_epochs=5, callbacks=callbacks).fit(make_module(), make_data())
+        train(PoisonGradient(), StopWhenDiverged(tmp_path), last)
     assert read_checkpoint(tmp_path / "last.ckpt")["global_step"] == 6
     assert json.loads((tmp_path / "diverged.json").read_text())["found"] == "weights are nan"
 
 
-def test_divergence_of_the_training_itself(
-    make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
-    module = make_module(norm="ln+ln", learning_rate=1e25, warmup_steps=0)
-    trainer = make_trainer(max_epochs=50, callbacks=[StopWhenDiverged()])
+def test_divergence_of_the_training_itself(train: Callable) -> None:
+    model = {"norm": "ln+ln", "learning_rate": 1e25, "warmup_steps": 0}
     with pytest.raises(
         ConfigError, match=r"diverged at step .* lower --model\.learning_rate or clip"
     ):
-        trainer.fit(module, make_data())
+        train(StopWhenDiverged(), model=model, max_epochs=50)

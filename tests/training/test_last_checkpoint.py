@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -70,39 +69,29 @@ def test_short_epochs_do_not_write_a_checkpoint_each(
     saved_steps: list[int],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    make_module: Callable,
-    make_data: Callable,
-    make_trainer: Callable,
+    train: Callable,
 ) -> None:
     clock = Clock(seconds_per_epoch)
     monkeypatch.setattr(checkpoints, "time", clock)
-    callbacks = [Tick(clock), LastCheckpoint(tmp_path / "last.ckpt", minutes)]
-    make_trainer(max_epochs=4, callbacks=callbacks).fit(make_module(), make_data())
+    train(Tick(clock), LastCheckpoint(tmp_path / "last.ckpt", minutes), max_epochs=4)
     assert saved_steps == expected
 
 
 def test_a_run_killed_between_its_checkpoints_goes_on_exactly(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    make_module: Callable,
-    make_data: Callable,
-    make_trainer: Callable,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Callable
 ) -> None:
     def fit(
         path: Path, resume: Path | None = None, killed_at: int | None = None
     ) -> dict[str, torch.Tensor]:
         clock = Clock(25.0)
         monkeypatch.setattr(checkpoints, "time", clock)
-        module = make_module(dropout=0.2)
-        trainer = make_trainer(
-            max_epochs=6, callbacks=[Tick(clock, killed_at), LastCheckpoint(path)]
-        )
-        with pytest.raises(RuntimeError, match="killed") if killed_at else nullcontext():
-            trainer.fit(module, make_data(), ckpt_path=resume, weights_only=True)
+        callbacks = Tick(clock, killed_at), LastCheckpoint(path)
+        module, _, _ = train(*callbacks, model={"dropout": 0.2}, resume=resume, max_epochs=6)
         return module.model.state_dict()
 
     whole = fit(tmp_path / "whole.ckpt")
-    fit(tmp_path / "last.ckpt", killed_at=24)
+    with pytest.raises(RuntimeError, match="killed"):
+        fit(tmp_path / "last.ckpt", killed_at=24)
     assert read_checkpoint(tmp_path / "last.ckpt")["global_step"] == 16
     resumed = fit(tmp_path / "last.ckpt", resume=tmp_path / "last.ckpt")
     assert read_checkpoint(tmp_path / "last.ckpt")["global_step"] == 30

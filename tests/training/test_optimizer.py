@@ -1,4 +1,4 @@
-"""Weight decay acts on the matrices of linear layers, unless told otherwise."""
+"""What weight decay acts on, the learning rate of each step, and what a resumed run keeps."""
 
 from __future__ import annotations
 
@@ -6,27 +6,19 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.optimizer import OPTIMIZERS, decay_groups, make_optimizer
+from graphormer_sepnorm.training.optimizer import (
+    OPTIMIZERS,
+    decay_groups,
+    make_optimizer,
+    make_schedule,
+    renew_options,
+)
 
 
-def fitted(make_module: Callable, make_data: Callable, make_trainer: Callable) -> GraphormerModule:
-    module = make_module(weight_decay=0.3, betas=(0.8, 0.9), eps=1e-6)
-    make_trainer(max_epochs=1).fit(module, make_data())
-    return module
-
-
-def test_only_matrices_of_linear_layers_decay(
-    make_module: Callable[..., GraphormerModule],
-    make_data: Callable[..., MoleculeDataModule],
-    make_trainer: Callable[..., Trainer],
-) -> None:
-    module = fitted(make_module, make_data, make_trainer)
+def test_only_matrices_of_linear_layers_decay(train: Callable) -> None:
+    module, _, _ = train(max_epochs=1)
     decayed, kept = decay_groups(module.model, 0.3)
     names = {id(parameter): name for name, parameter in module.model.named_parameters()}
     assert decayed["weight_decay"] == 0.3
@@ -43,26 +35,16 @@ def test_only_matrices_of_linear_layers_decay(
         assert any(part in name for name in kept_names), part
 
 
-def test_all_parameters_decay_if_asked_for(
-    make_module: Callable[..., GraphormerModule],
-    make_data: Callable[..., MoleculeDataModule],
-    make_trainer: Callable[..., Trainer],
-) -> None:
-    module = make_module(weight_decay=0.3, weight_decay_on="all")
-    make_trainer(max_epochs=1).fit(module, make_data())
+def test_all_parameters_decay_if_asked_for(train: Callable) -> None:
+    module, _, _ = train(model={"weight_decay": 0.3, "weight_decay_on": "all"}, max_epochs=1)
     decayed, kept = module.optimizers().optimizer.param_groups
     assert len(decayed["params"]) == len(list(module.model.parameters()))
     assert not kept["params"]
-    with pytest.raises(ConfigError, match="weight_decay_on is 'none'"):
-        make_module(weight_decay_on="none")
 
 
-def test_optimiser_has_the_options_of_the_module(
-    make_module: Callable[..., GraphormerModule],
-    make_data: Callable[..., MoleculeDataModule],
-    make_trainer: Callable[..., Trainer],
-) -> None:
-    module = fitted(make_module, make_data, make_trainer)
+def test_optimiser_has_the_options_of_the_module(train: Callable) -> None:
+    model = {"weight_decay": 0.3, "betas": (0.8, 0.9), "eps": 1e-6}
+    module, _, _ = train(model=model, max_epochs=1)
     optimizer = module.optimizers().optimizer
     assert isinstance(optimizer, torch.optim.AdamW)
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.3, 0.0]
@@ -97,3 +79,53 @@ def test_no_device_is_told_to_take_one_parameter_after_the_other(
     for group in optimizer.param_groups:
         assert group["fused"] is fused
         assert group["foreach"] is None
+
+
+V1 = {"total_steps": 400_000, "warmup": 40_000, "peak": 2e-4, "final": 1e-9, "schedule": "linear"}
+COSINE = {"total_steps": 110, "warmup": 10, "peak": 1.0, "final": 0.0, "schedule": "cosine"}
+
+
+@pytest.mark.parametrize(
+    ("options", "step", "rate"),
+    [
+        (V1, 0, 2e-4 / 40_000),
+        (V1, 19_999, 1e-4),
+        (V1, 39_999, 2e-4),
+        (V1, 40_000, 2e-4),
+        (V1, 220_000, (2e-4 + 1e-9) / 2),
+        (V1, 400_000, 1e-9),
+        (V1, 500_000, 1e-9),
+        (V1 | {"warmup": 0.1}, 19_999, 1e-4),  # a fraction
+        (V1 | {"warmup": 1}, 0, 2e-4),
+        (V1 | {"warmup": 0}, 0, 2e-4),
+        (COSINE, 10, 1.0),
+        (COSINE, 35, 0.8535533906),
+        (COSINE, 60, 0.5),
+        (COSINE, 110, 0.0),
+    ],
+)
+def test_learning_rate_of_a_step(options: dict, step: int, rate: float) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=options["peak"])
+    (factor,) = make_schedule(optimizer, **options).lr_lambdas
+    assert options["peak"] * factor(step) == pytest.approx(rate, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("capturable", "fused", "device"),
+    [(True, True, "meta"), (False, True, "meta"), (False, None, "cpu")],
+)
+def test_step_counts_go_where_the_optimiser_expects_them(
+    capturable: bool, fused: bool | None, device: str
+) -> None:
+    model = torch.nn.Linear(2, 1, device="meta")  # stands for a GPU
+    optimizer = make_optimizer(model, 1e-2, 0.1, (0.9, 0.99), 1e-8)
+    for group in optimizer.param_groups:
+        group.update(capturable=capturable, fused=fused)
+    for parameter in model.parameters():
+        optimizer.state[parameter]["step"] = torch.tensor(3.0)
+    options = [
+        {name: value for name, value in group.items() if name != "params"}
+        for group in optimizer.param_groups
+    ]
+    renew_options(optimizer, make_schedule(optimizer, **COSINE), options)
+    assert {state["step"].device.type for state in optimizer.state.values()} == {device}

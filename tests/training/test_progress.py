@@ -1,15 +1,20 @@
-"""What the progress line says."""
+"""What is said before and during a training."""
 
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from lightning.pytorch import Callback, Trainer
+from reference.models import small_model, stored
+from reference.molecules import molecule
 
+from graphormer_sepnorm.kernels.library import library, switched_off
 from graphormer_sepnorm.training.callbacks import progress
-from graphormer_sepnorm.training.callbacks.progress import TrainingProgress
+from graphormer_sepnorm.training.callbacks.progress import ModelTable, TrainingProgress
+from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 
@@ -27,20 +32,44 @@ class StepLosses(Callback):
 
 
 @pytest.mark.parametrize("accumulated", [1, 3])
-def test_the_loss_is_that_of_the_step(
-    accumulated, make_trainer, make_module, make_data, monkeypatch, capsys
-) -> None:
+def test_the_loss_is_that_of_the_step(accumulated, train, monkeypatch, capsys) -> None:
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0)
     noted = StepLosses()
-    trainer = make_trainer(
-        accumulate_grad_batches=accumulated,
-        max_epochs=1,
-        callbacks=[noted, TrainingProgress("mae")],
-        enable_progress_bar=True,
-    )
-    trainer.fit(make_module(dropout=0.0), make_data())
+    options = {"accumulate_grad_batches": accumulated, "enable_progress_bar": True}
+    train(noted, TrainingProgress("mae"), model={"dropout": 0.0}, max_epochs=1, **options)
     lines = capsys.readouterr().err.splitlines()
     shown = [float(found[1]) for line in lines if (found := re.search(r" loss ([\d.]+)", line))]
     # A line for each step, and one at the end.
     assert len(noted.values) == -(-5 // accumulated)
     assert shown == [pytest.approx(value, abs=1e-4) for value in [*noted.values, noted.values[-1]]]
+
+
+@pytest.fixture
+def say(capsys):
+    """Return what is printed when training starts."""
+    _, vocabulary = stored([molecule("CCO")])
+    module = GraphormerModule()
+    module.model = small_model(vocabulary)
+    parts = {"train": range(1200), "validation": range(2), "test": range(3)}
+    data = SimpleNamespace(splits=SimpleNamespace(name="esol", parts=parts, report=None))
+    trainer = SimpleNamespace(is_global_zero=True, datamodule=data)
+
+    def said() -> str:
+        ModelTable().on_fit_start(trainer, module)  # type: ignore[arg-type]
+        return capsys.readouterr().out
+
+    return said
+
+
+def test_data_and_model_are_named(say):
+    lines = say().splitlines()
+    assert lines[0] == "data   esol: 1,200 / 2 / 3 molecules (train / validation / test)"
+    assert lines[1].startswith("model  ")
+    assert lines[-2].startswith("total")
+
+
+@pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+def test_missing_kernels_are_said(say):
+    assert "compiled kernels" not in say()
+    with switched_off():
+        assert "on cpu without compiled kernels, several times slower" in say()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -44,19 +45,11 @@ def handlers() -> list[Any]:
     return [signal.getsignal(number) for number in SIGNALS]
 
 
-def fail() -> None:
-    raise RuntimeError("in a step")
-
-
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_lets_the_step_end(
-    number: int, make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
+def test_a_signal_lets_the_step_end(number: int, train: Callable) -> None:
     before = handlers()
     at = At(2, lambda: signal.raise_signal(number))
-    trainer = make_trainer(callbacks=[at, StopBetweenSteps()])
-    with pytest.raises(SystemExit):
-        trainer.fit(make_module(), make_data())
+    _, _, trainer = train(at, StopBetweenSteps())
     assert trainer.interrupted
     assert at.ended == trainer.global_step == 3
     assert all(handler not in before for handler in at.handlers_in_step)
@@ -74,22 +67,16 @@ class SaveSlowly(Callback):
         self.saved = True
 
 
-def test_a_second_signal_lets_saving_end(
-    make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
+def test_a_second_signal_lets_saving_end(train: Callable) -> None:
     before = handlers()
     saving = SaveSlowly()
     at = At(2, lambda: signal.raise_signal(signal.SIGINT))
-    trainer = make_trainer(callbacks=[at, saving, StopBetweenSteps()])
-    with pytest.raises(SystemExit):
-        trainer.fit(make_module(), make_data())
+    train(at, saving, StopBetweenSteps())
     assert saving.saved
     assert handlers() == before
 
 
-def test_a_second_signal_acts_at_once(
-    make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
+def test_a_second_signal_acts_at_once(make_module: Callable, make_trainer: Callable) -> None:
     before = handlers()
     stop = StopBetweenSteps()
     trainer = make_trainer(callbacks=[stop])
@@ -101,33 +88,22 @@ def test_a_second_signal_acts_at_once(
     assert handlers() == before
 
 
-def test_signals_are_given_back_when_training_fails(
-    make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
-    before = handlers()
-    at = At(2, fail)
-    with pytest.raises(RuntimeError, match="in a step"):
-        make_trainer(callbacks=[at, StopBetweenSteps()]).fit(make_module(), make_data())
+@pytest.mark.parametrize("fails", [False, True])
+def test_signals_are_free_after_training(fails: bool, train: Callable) -> None:
+    def act() -> None:
+        if fails:
+            raise RuntimeError("in a step")
+
+    before, at = handlers(), At(2, act)
+    with pytest.raises(RuntimeError, match="in a step") if fails else nullcontext():
+        train(at, StopBetweenSteps(), max_epochs=1)
     assert at.handlers_in_step != before
     assert handlers() == before
 
 
-def test_signals_are_free_after_training(
-    make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
-    before = handlers()
-    at = At(2, list)
-    make_trainer(callbacks=[at, StopBetweenSteps()], max_epochs=1).fit(make_module(), make_data())
-    assert at.handlers_in_step != before
-    assert handlers() == before
-
-
-def test_what_is_ignored_stays_so(
-    make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
+def test_what_is_ignored_stays_so(train: Callable) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     at = At(2, lambda: signal.raise_signal(signal.SIGINT))
-    trainer = make_trainer(callbacks=[at, StopBetweenSteps()], max_epochs=1)
-    trainer.fit(make_module(), make_data())
+    _, _, trainer = train(at, StopBetweenSteps(), max_epochs=1)
     assert at.handlers_in_step[0] == signal.SIG_IGN
     assert not trainer.interrupted

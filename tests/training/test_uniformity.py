@@ -9,8 +9,7 @@ import torch
 
 from graphormer_sepnorm.compare.geometry import uniformity
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.training.uniformity import mean_inner_product
+from graphormer_sepnorm.training.loss import mean_inner_product
 
 
 def literal_mean(rows: torch.Tensor) -> torch.Tensor:
@@ -41,18 +40,15 @@ def same_label(splits: DatasetSplits) -> DatasetSplits:
 
 @pytest.mark.parametrize("on", ["graph_token", "atoms", "both"])
 def test_it_pushes_apart_what_it_is_told_to(
-    on: str,
-    same_label: DatasetSplits,
-    make_module: Callable,
-    make_data: Callable,
-    make_trainer: Callable,
+    on: str, same_label: DatasetSplits, train: Callable
 ) -> None:
     spread: dict[float, dict[str, float]] = {}
     for weight in (0.0, 1.0):
         # BatchNorm would have taken away the mean of the batch, and with it the products, already.
-        module = make_module(norm="ln+ln", uniformity_weight=weight, uniformity_on=on)
-        data = make_data(batch_size=37)
-        make_trainer(max_epochs=30).fit(module, data)
+        model = {"norm": "ln+ln", "uniformity_weight": weight, "uniformity_on": on}
+        module, data, _ = train(
+            model=model, data={"batch_size": 37}, max_epochs=30, limit_val_batches=0
+        )
         (batch,) = data.statistics_batches(37)
         with torch.no_grad():
             clouds = module.model.eval().encode(batch)
@@ -61,8 +57,3 @@ def test_it_pushes_apart_what_it_is_told_to(
     for name in ("graph_token", "atoms"):
         if on in (name, "both"):
             assert spread[1.0][name] < spread[0.0][name] - 0.1
-
-
-def test_negative_weight_is_refused(make_module: Callable) -> None:
-    with pytest.raises(ConfigError, match="uniformity_weight is -1"):
-        make_module(uniformity_weight=-1.0)

@@ -23,8 +23,8 @@ from graphormer_sepnorm.compare.report.numbers import (
 )
 from graphormer_sepnorm.compare.results_file import ArmResult, Results
 from graphormer_sepnorm.compare.statistics import EXACT_UP_TO, holm, smallest_sign_flip_p
+from graphormer_sepnorm.formatting import format_table
 from graphormer_sepnorm.metrics import METRICS
-from graphormer_sepnorm.training.report import format_table
 
 # With more, the arms whose effect is not resolved share one sentence.
 FEW_ARMS = 3

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric.loggers.csv_logs import _ExperimentWriter
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from graphormer_sepnorm.files import replacing
@@ -17,77 +16,83 @@ from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 
-class _ContinuedWriter(_ExperimentWriter):
-    """Lightning's writer, but it keeps the file that is there and never leaves half of it."""
+class MetricsFile(Logger):
+    """``metrics.csv``: a row for each call, a column for each name, in alphabetical order.
 
-    def __init__(self, log_dir: str) -> None:
-        super().__init__(log_dir)
-        self.rows = 0
-
-    def _check_log_dir_exists(self) -> None:
-        """Do nothing: Lightning would remove the file of the run that is continued."""
-
-    def log_metrics(self, metrics_dict: dict[str, float], step: int | None = None) -> None:
-        """Add a row."""
-        super().log_metrics(metrics_dict, step)
-        self.rows += 1
-
-    def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
-        with open(self.metrics_file_path, newline="", encoding="utf-8") as file:
-            self._write(list(csv.DictReader(file)), fieldnames)
-
-    def keep(self, rows: int) -> None:
-        """Keep the first `rows` rows of the file; what follows is logged again."""
-        self.rows, self.metrics, self.metrics_keys = 0, [], []
-        path = Path(self.metrics_file_path)
-        if not path.is_file():
-            return
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            kept = [row for _, row in zip(range(rows), reader, strict=False)]
-            self.metrics_keys = list(reader.fieldnames or [])
-        self.rows = len(kept)
-        self._write(kept, self.metrics_keys)
-
-    def _write(self, rows: list[dict[str, Any]], fieldnames: list[str]) -> None:
-        path = Path(self.metrics_file_path)
-        with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, fieldnames=fieldnames)
-            writer.writeheader()
-            writer.writerows(rows)
-
-
-class MetricsFile(CSVLogger):
-    """Lightning's CSV logger that can be continued.
+    Unlike Lightning's `CSVLogger` it can be continued by a resumed run, loses no row when a process
+    is killed, and is never half a file.
 
     Args:
-        directory: The run directory; the file is ``metrics.csv`` in it.
+        directory: The run directory.
+
+    Attributes:
+        rows: How many the file has.
     """
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(directory, name="", version="")
+        super().__init__()
+        self._path = RunDirectory(directory).metrics_file
+        self._columns: list[str] = []
+        self.rows = 0
 
     @property
-    def writer(self) -> _ContinuedWriter:
-        """What writes the file."""
-        if self._experiment is None:
-            os.makedirs(self.root_dir, exist_ok=True)
-            self._experiment = _ContinuedWriter(log_dir=self.log_dir)
-        assert isinstance(self._experiment, _ContinuedWriter)
-        return self._experiment
-
-    def begin_again(self) -> None:
-        """Take the file of an earlier attempt away; the first process does, whose file it is."""
-        if rank_zero_only.rank == 0:
-            RunDirectory(Path(self.root_dir)).metrics_file.unlink(missing_ok=True)
+    def name(self) -> str:
+        """Nothing: the file lies in the run directory itself."""
+        return ""
 
     @property
-    def experiment(self) -> Any:
-        """The same, under the name that Lightning uses."""
-        return self.writer
+    def version(self) -> str:
+        """Nothing, as `name`."""
+        return ""
 
-    def log_hyperparams(self, *arguments: Any, **options: Any) -> None:
+    @property
+    def save_dir(self) -> str:
+        """The run directory; Lightning's log directory where this logger is the first."""
+        return str(self._path.parent)
+
+    def log_hyperparams(self, params: Any, *arguments: Any, **options: Any) -> None:
         """Do nothing: config.yaml has them."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Add a row."""
+        row = {**metrics, "step": step}
+        if not row.keys() <= {*self._columns}:
+            earlier, columns = self._read()
+            self._write(earlier, sorted({*columns, *row}))
+        with self._path.open("a", newline="", encoding="utf-8") as file:
+            csv.DictWriter(file, self._columns).writerow(row)
+        self.rows += 1
+
+    @rank_zero_only
+    def keep(self, rows: int) -> None:
+        """Keep the first `rows` rows of the file; what follows is logged again."""
+        if self._path.is_file():
+            kept, columns = self._read()
+            self._write(kept[:rows], columns)
+
+    @rank_zero_only
+    def begin_again(self) -> None:
+        """Take the file of an earlier attempt away."""
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> tuple[list[dict[str, Any]], list[str]]:
+        if not self._path.is_file():
+            return [], []
+        with self._path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            return list(reader), list(reader.fieldnames or [])
+
+    def _write(self, rows: list[dict[str, Any]], columns: list[str]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            replacing(self._path) as partial,
+            partial.open("w", newline="", encoding="utf-8") as file,
+        ):
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(rows)
+        self._columns, self.rows = columns, len(rows)
 
 
 class Board(TensorBoardLogger):
@@ -156,11 +161,9 @@ class ContinueMetrics(Callback):
         self._logger = logger
 
     def state_dict(self) -> dict[str, int]:
-        """Write the rows so far to disk and return their number."""
-        self._logger.save()
-        return {"rows": self._logger.writer.rows}
+        """Return the number of rows so far."""
+        return {"rows": self._logger.rows}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Take away the rows after the checkpoint; the first process does, whose file it is."""
-        if rank_zero_only.rank == 0:
-            self._logger.writer.keep(state_dict["rows"])
+        """Take away the rows after the checkpoint."""
+        self._logger.keep(state_dict["rows"])

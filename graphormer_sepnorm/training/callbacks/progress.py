@@ -1,4 +1,4 @@
-"""A progress display that fits the place: one live line in a terminal, sparse lines in a log."""
+"""What a training shows: a table of the model, then one live line, or sparse lines in a log."""
 
 from __future__ import annotations
 
@@ -7,14 +7,37 @@ import sys
 import time
 from typing import Any
 
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 
 from graphormer_sepnorm.formatting import clock
+from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.model.summary import parameter_table
+from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 _SECONDS_BETWEEN_LINES = 20.0
+
+
+class ModelTable(Callback):
+    """Prints what is trained, on what, and how many parameters each part has."""
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Print the table when the network is built."""
+        if not trainer.is_global_zero or not isinstance(pl_module, GraphormerModule):
+            return
+        splits = trainer.datamodule.splits  # type: ignore[attr-defined]
+        sizes = " / ".join(f"{len(part):,}" for part in splits.parts.values())
+        left_out = len(splits.report.invalid) if splits.report else 0
+        others = f", {left_out:,} rows left out" if left_out else ""
+        print(f"data   {splits.name}: {sizes} molecules (train / validation / test){others}")
+        plain = pl_module.device.type == "cpu" and library() is None
+        slow = " without compiled kernels, several times slower (README: Install)"
+        print(
+            f"model  {pl_module.model.config.norm}, on {pl_module.device}{slow if plain else ''}\n"
+        )
+        print(parameter_table(pl_module.model), end="\n\n", flush=True)
 
 
 class TrainingProgress(ProgressBar):

@@ -20,7 +20,7 @@ from torch import Tensor
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
-from graphormer_sepnorm.training.captured.launches import Launch, LaunchLoop, sent
+from graphormer_sepnorm.training.captured.launch_loop import Launch, LaunchLoop, sent
 from graphormer_sepnorm.training.captured.recording import TrainingStep
 from graphormer_sepnorm.training.captured.together import DueStep, Together
 from graphormer_sepnorm.training.module import GraphormerModule

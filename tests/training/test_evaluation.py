@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphormer_sepnorm.training.metrics import MeanLoss, SplitPredictions
+from graphormer_sepnorm.training.evaluation import MeanLoss, SplitPredictions
 
 
 @pytest.mark.parametrize("size", [1, 7, 10, 23, 64])

@@ -1,9 +1,10 @@
-"""Several optimiser steps for one turn of Lightning's loop.
+"""Lightning's loop over an epoch, in launches instead of single steps.
 
-A turn of the loop costs the host about a millisecond, as much as a captured step takes on a fast
-GPU. So steps in which nothing is due are taken together with the next one in which something is:
-Lightning, its callbacks and its counters see the last step of a launch, at a moment when all
-counters are what they would be if it had seen every one.
+A launch is several optimiser steps that follow each other, taken in one turn of the loop. A turn
+costs the host about a millisecond, as much as a captured step takes on a fast GPU. So steps at
+whose end nothing is to be done (logged, validated, saved) wait for the next one at whose end
+something is, and are taken with it. Lightning and its callbacks are called once, for the last step
+of the launch; by then all counters are what they would be had they been called for every step.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from graphormer_sepnorm.graphs.resident import BatchShape
 
 @dataclass(frozen=True)
 class Launch:
-    """The batches of consecutive steps; in the place of a batch.
+    """The batches of the steps of a launch; Lightning hands it on in the place of a single batch.
 
     Attributes:
         graphs: Numbers of the graphs of all batches, one after the other, int64.
@@ -60,7 +61,7 @@ def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
 
 
 def steps_until_due(trainer: Trainer, most: int) -> int:
-    """Number of steps, 1 to `most`, of which only the last has something due at its end.
+    """Steps of the next launch, 1 to `most`, of which only the last ends with something due.
 
     Due are the logging of every n-th step, a validation, the end of the epoch or of training, the
     checkpoint that `LastCheckpoint` writes after the first step of an epoch, and the moment in

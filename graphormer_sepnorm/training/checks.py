@@ -1,0 +1,97 @@
+"""What is not trained: options out of range, other data or another network than a checkpoint's."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from lightning.pytorch import Trainer
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
+from graphormer_sepnorm.training.loss import LOSSES, UNIFORMITY_ON
+from graphormer_sepnorm.training.optimizer import DECAYED, OPTIMIZERS, SCHEDULES
+
+log = logging.getLogger(__name__)
+
+_CHOICES = {
+    "optimizer": OPTIMIZERS,
+    "weight_decay_on": DECAYED,
+    "schedule": SCHEDULES,
+    "uniformity_on": UNIFORMITY_ON,
+    "loss": LOSSES,
+}
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse what cannot be trained with; `GraphormerConfig` checks the options of the network.
+
+    Raises:
+        ConfigError: A value is out of its range.
+    """
+    for name in ("learning_rate", "eps"):
+        if not options[name] > 0:
+            raise _out_of_range(name, options[name], "it must be positive")
+    for name in ("warmup_steps", "final_learning_rate", "weight_decay", "uniformity_weight"):
+        if not options[name] >= 0:
+            raise _out_of_range(name, options[name], "it must not be negative")
+    if not all(0 <= beta < 1 for beta in options["betas"]):
+        raise _out_of_range("betas", list(options["betas"]), "each must be from 0 to below 1")
+    for name, choices in _CHOICES.items():
+        if options[name] not in choices:
+            wanted = " or ".join(f"'{choice}'" for choice in choices)
+            raise _out_of_range(name, f"'{options[name]}'", f"it must be {wanted}")
+    graphs, fixed = options["precise_bn_graphs"], options["frozen_bn_fraction"]
+    if graphs < 0 or graphs == 1:
+        raise _out_of_range("precise_bn_graphs", graphs, "it must be 0, or 2 or more")
+    if not 0 <= fixed < 1:
+        raise _out_of_range("frozen_bn_fraction", fixed, "it must be from 0 to below 1")
+    if fixed and not graphs:
+        raise ConfigError(
+            "--model.frozen_bn_fraction needs --model.precise_bn_graphs: BatchNorm's statistics "
+            "are fixed as they are measured"
+        )
+
+
+def _out_of_range(name: str, value: object, range_: str) -> ConfigError:
+    return ConfigError(f"--model.{name} is {value}: {range_}")
+
+
+def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
+    """Refuse to go on with other data than those of a checkpoint; say it where they are tested.
+
+    Raises:
+        CheckpointError: The trainer trains, and its data are other ones.
+    """
+    data = trainer.datamodule  # type: ignore[attr-defined]
+    if not isinstance(data, MoleculeDataModule):
+        return  # evaluated with a loader
+    splits = data.splits
+    if splits.fingerprint == facts["dataset_fingerprint"]:
+        return
+    what = f"{splits.name} here is not the {facts['dataset']} that the model was trained on"
+    if trainer.state.fn == "fit":
+        raise CheckpointError(f"{what}: training cannot go on with other data")
+    if splits.name == facts["dataset"]:
+        log.warning("%s: its splits may differ", what)
+
+
+def check_same_network(facts: Mapping[str, Any], asked_for: GraphormerConfig) -> None:
+    """Refuse to go on with another network than the one that was asked for.
+
+    Raises:
+        CheckpointError: They differ in more than regularisation.
+    """
+    saved = GraphormerConfig(**facts["model"])
+    for field in dataclasses.fields(saved):
+        own, there = getattr(asked_for, field.name), getattr(saved, field.name)
+        # What the data decide is not asked for: rows of tables, unless given.
+        decided = own is None or field.name in FROM_DATA
+        if own != there and not decided and field.name not in REGULARISATION:
+            raise CheckpointError(
+                f"the checkpoint's network has {field.name} {there}, this one {own}: training "
+                "cannot go on with another network"
+            )

@@ -1,0 +1,214 @@
+"""The evaluation of a whole split: its predictions and its loss are collected, then evaluated.
+
+An average of per-batch metrics is not the metric: the last batch is smaller, and an AUROC has no
+meaning per batch at all. So predictions and targets are collected and evaluated once, one row per
+graph (`Task.evaluate`).
+
+B graphs of a batch · G graphs of a split · T targets.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torchmetrics
+from lightning.pytorch import LightningModule
+from torch import Tensor
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.splits import Evaluator
+from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import Metric, metrics_of
+from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.training.loss import LossName, summed_loss
+
+log = logging.getLogger(__name__)
+
+
+class MeanLoss(torchmetrics.Metric):
+    """Mean of a loss over the labels of many batches, of all processes.
+
+    torchmetrics' own mean forgets the weights when it is told to let nan through, and a loss that
+    is not a number must stay visible.
+    """
+
+    full_state_update = False
+    total: Tensor
+    labels: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("total", "labels"):
+            zero = torch.tensor(0.0, dtype=torch.float64)
+            self.add_state(name, default=zero, dist_reduce_fx="sum")
+
+    def update(self, total: Tensor, labels: Tensor) -> None:
+        """Add a batch: the sum of its losses and the number of its labels; or several in turn."""
+        for one in total.detach().reshape(-1).unbind():  # one by one, so that rounding is the same
+            self.total = self.total + one
+        self.labels = self.labels + labels.sum()
+
+    def compute(self) -> Tensor:
+        """Return the mean, float64; 0 where there is no label."""
+        return self.total / self.labels.clamp(min=1)
+
+
+class SplitPredictions(torchmetrics.Metric):
+    """Collects what is predicted for one split.
+
+    Under several processes the rows of all of them are gathered; a graph that several of them
+    evaluated counts once.
+    """
+
+    full_state_update = False
+    predictions: list[Tensor]
+    targets: list[Tensor]
+    graph_ids: list[Tensor]
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("predictions", "targets", "graph_ids"):
+            self.add_state(name, default=[], dist_reduce_fx="cat")
+
+    def update(self, predictions: Tensor, targets: Tensor, graph_ids: Tensor) -> None:
+        """Add a batch.
+
+        Args:
+            predictions: Real units or probabilities, ``[B, T]``.
+            targets: Real units or 0/1, ``[B, T]``; nan where missing.
+            graph_ids: Position of each graph in its data set, int64 ``[B]``.
+        """
+        self.predictions.append(predictions.detach().double())
+        self.targets.append(targets.double())
+        self.graph_ids.append(graph_ids)
+
+    def compute(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return targets and predictions, each float64 ``[G, T]``, by graph id."""
+        ids = _joined(self.graph_ids)
+        unique, inverse = ids.unique(return_inverse=True)
+        first = torch.empty_like(unique)
+        first[inverse] = torch.arange(len(ids))
+        return _joined(self.targets)[first].numpy(), _joined(self.predictions)[first].numpy()
+
+
+def _joined(state: list[Tensor] | Tensor) -> Tensor:
+    # After a gather torchmetrics leaves one tensor where there was a list.
+    return torch.cat(state if isinstance(state, list) else [state]).cpu()
+
+
+class EvaluatedModule(LightningModule):
+    """Evaluates validation and test splits; a subclass builds the network and trains it.
+
+    Attributes:
+        facts: What a checkpoint keeps of model and data; empty until the network is built.
+    """
+
+    model: Graphormer
+    loss_name: LossName
+    target_mean: Tensor
+    target_std: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.facts: dict[str, Any] = {}
+        splits = ("validation", "test")
+        self.collected = torch.nn.ModuleDict({split: SplitPredictions() for split in splits})
+        self.losses = torch.nn.ModuleDict({split: MeanLoss() for split in splits})
+        self._evaluated: dict[str, np.ndarray] = {}
+        self._undefined: set[str] = set()
+
+    @property
+    def task(self) -> Task:
+        """What is predicted; known once the network is built."""
+        return Task.from_plain(self.facts["task"])
+
+    def summed_loss(
+        self, outputs: Tensor, targets: Tensor, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The sum of the losses of the labels that are present, and their number."""
+        scaled = (targets - self.target_mean) / self.target_std
+        if weights is not None:
+            weights = weights * self.facts.get("weight_scale", 1.0)
+        return summed_loss(self.loss_name, outputs, scaled, weights)
+
+    def validation_step(self, batch: GraphBatch, batch_idx: int) -> None:
+        """Collect the predictions of a batch."""
+        self._collect("validation", batch)
+
+    def test_step(self, batch: GraphBatch, batch_idx: int) -> None:
+        """Collect the predictions of a batch."""
+        self._collect("test", batch)
+
+    def on_validation_epoch_end(self) -> None:
+        """Evaluate the whole validation split."""
+        self._evaluate("validation")
+
+    def on_test_epoch_end(self) -> None:
+        """Evaluate the whole test split."""
+        self._evaluate("test")
+
+    def _collect(self, split: str, batch: GraphBatch) -> None:
+        outputs = self.model(batch)
+        values = outputs.double() * self.target_std + self.target_mean
+        values = values.sigmoid() if self.task.kind == "binary" else values
+        cast(SplitPredictions, self.collected[split]).update(values, batch.targets, batch.graph_ids)
+        total, labels = self.summed_loss(outputs, batch.targets, None)
+        mean = cast(MeanLoss, self.losses[split])
+        mean.update(total, labels)
+        self.log(f"{split}_loss", mean, on_step=False, on_epoch=True)
+
+    def _evaluate(self, split: str) -> None:
+        collected = cast(SplitPredictions, self.collected[split])
+        targets, predictions = collected.compute()
+        collected.reset()
+        self._evaluated[split] = predictions
+        values = self.task.evaluate(targets, predictions, self._wanted_metrics(split))
+        main = self.task.main
+        if math.isnan(values[main.name]) and split not in self._undefined:
+            self._undefined.add(split)  # once, and not after every epoch
+            log.warning(
+                "%s %s is undefined: no target has %s there, or a prediction is not a number",
+                *(split, main.label, main.lacking),
+            )
+        for name, evaluator in self._official_evaluators().items():
+            if not math.isnan(values[name]):
+                values[name] = evaluator(targets, predictions)
+        # float64, or Lightning would round. The same in every process already; a mean over them
+        # would round too.
+        named = {
+            f"{split}_{name}": torch.tensor(value, dtype=torch.float64, device=self.device)
+            for name, value in values.items()
+        }
+        self.log_dict(named, sync_dist=True, reduce_fx="max")
+
+    def _wanted_metrics(self, split: str) -> list[Metric]:
+        """All of the task; while training the main one and those that callbacks go by."""
+        everything = metrics_of(self.task.kind)
+        if self.trainer.state.fn != "fit":
+            return everything
+        callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
+        watched = {getattr(callback, "monitor", None) for callback in callbacks}
+        return [
+            metric
+            for metric in everything
+            if metric is self.task.main or f"{split}_{metric.name}" in watched
+        ]
+
+    def _official_evaluators(self) -> Mapping[str, Evaluator]:
+        """Those of the data set, for what is reported; while training our own are quicker."""
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        reported = self.trainer.state.fn != "fit" and isinstance(data, MoleculeDataModule)
+        return data.splits.evaluators if reported else {}
+
+    def evaluated(self, split: str) -> np.ndarray:
+        """Return what the last evaluation of a split gave, float64 ``[n, T]``.
+
+        Real units, or probabilities of class 1.
+        """
+        return self._evaluated[split]

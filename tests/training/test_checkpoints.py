@@ -1,0 +1,402 @@
+"""What a checkpoint holds, which are kept, and that a run goes on from one as if never stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import EarlyStopping
+
+from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
+from graphormer_sepnorm.training.batch_statistics import batch_norms
+from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
+from graphormer_sepnorm.training.callbacks.checkpoints import ValidateAtTheEnd, checkpoint_callbacks
+from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
+from graphormer_sepnorm.training.module import GraphormerModule
+
+
+@pytest.fixture
+def saved(tmp_path: Path, train: Callable) -> Callable[..., Path]:
+    """Train an epoch of five steps, and return its checkpoint."""
+
+    def save(**options: Any) -> Path:
+        _, _, trainer = train(**{"max_epochs": 1, **options})
+        trainer.save_checkpoint(tmp_path / "a.ckpt")
+        return tmp_path / "a.ckpt"
+
+    return save
+
+
+def test_checkpoint_knows_its_parts_and_is_plain(tmp_path: Path, train: Callable) -> None:
+    module, data, trainer = train(model={"norm": "bn+bn"})
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    checkpoint = read_checkpoint(tmp_path / "a.ckpt")  # with weights_only=True
+    facts = checkpoint[KEY]
+    assert facts["format_version"] == 2
+    assert facts["model"] == dataclasses.asdict(module.model.config)
+    assert facts["model"]["norm"] == "bn+bn"
+    assert facts["task"] == data.splits.task.to_plain()
+    assert (facts["target_mean"], facts["target_std"]) == data.target_scaling()
+    assert facts["vocabulary"] == data.fit_vocabulary().to_plain()
+    assert (facts["featuriser"], facts["feature_version"]) == (None, "paths")
+    assert (facts["dataset"], facts["dataset_fingerprint"]) == ("paths", "paths-1")
+    assert facts["training_graphs"] == 37
+    assert {"torch", "lightning", "graphormer-sepnorm"} <= facts["packages"].keys()
+    own = module.model.state_dict()
+    assert all(torch.equal(value, own[name]) for name, value in model_weights(checkpoint).items())
+    assert checkpoint["hyper_parameters"]["layers"] == 2
+    # It loads into a module without data.
+    loaded = GraphormerModule.load_from_checkpoint(tmp_path / "a.ckpt", weights_only=True)
+    batch = next(iter(data.test_dataloader()))
+    assert torch.equal(loaded.eval()(batch), module.eval()(batch))
+
+
+def test_checkpoint_is_tested_with_its_own_vocabulary_and_scaling(
+    tmp_path: Path,
+    train: Callable,
+    make_module: Callable,
+    make_data: Callable,
+    make_trainer: Callable,
+    splits: DatasetSplits,
+) -> None:
+    module, _, trainer = train()
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    options = {"weights_only": True, "verbose": False}
+    expected = trainer.test(module, make_data(), **options)
+    # Other training data: fewer codes, other labels. Only the test split is the same.
+    few = [graph.clone() for graph in splits.train[:5]]
+    for graph in few:
+        graph.x[:] = 1
+        graph.y += 100
+    own = make_data(dataclasses.replace(splits, name="other", train=few, fingerprint="few"))
+    found = make_trainer().test(make_module(), own, ckpt_path=tmp_path / "a.ckpt", **options)
+    assert found == expected
+
+
+def test_features_of_another_kind_are_refused(
+    saved: Callable,
+    make_module: Callable,
+    make_data: Callable,
+    make_trainer: Callable,
+    splits: DatasetSplits,
+) -> None:
+    path = saved()
+    own = dataclasses.replace(splits, name="other", feature_version="v2", fingerprint="x")
+    with pytest.raises(CheckpointError, match="features 'paths', other has 'v2'"):
+        make_trainer().test(make_module(), make_data(own), ckpt_path=path, weights_only=True)
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_training_does_not_go_on_with_other_data(
+    resumed: bool,
+    tmp_path: Path,
+    train: Callable,
+    make_data: Callable,
+    make_trainer: Callable,
+    splits: DatasetSplits,
+) -> None:
+    """Neither from a checkpoint nor with a module: vocabulary and scale are those of the first."""
+    module, data, trainer = train(max_epochs=1)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    make_trainer(max_epochs=1).fit(module, data)
+    other = make_data(dataclasses.replace(splits, fingerprint="changed"))
+    goes_on = {
+        True: lambda: train(data=other, resume=tmp_path / "a.ckpt"),
+        False: lambda: make_trainer(max_epochs=1).fit(module, other),
+    }
+    with pytest.raises(CheckpointError, match="cannot go on with other data"):
+        goes_on[resumed]()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layers": 3}, "network has layers 2, this one 3"),
+        ({"norm": "sharenorm"}, "network has norm bn\\+ln, this one shared-ln"),
+        ({"encodings": "rrwp"}, "network has encodings graphormer, this one rrwp"),
+    ],
+)
+def test_training_does_not_go_on_with_another_network(
+    options: dict, message: str, saved: Callable, train: Callable
+) -> None:
+    path = saved()
+    with pytest.raises(CheckpointError, match=message):
+        train(model=options, resume=path)
+
+
+class StopAfter(Callback):
+    """Interrupts training after some steps, as Ctrl-C does."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        if trainer.global_step == self.steps and not trainer.is_last_batch:
+            raise KeyboardInterrupt
+
+    def on_train_epoch_end(self, trainer: Trainer, *_: Any) -> None:
+        if trainer.global_step == self.steps:
+            raise KeyboardInterrupt
+
+
+class Validations(Callback):
+    """Records the steps after which there was a validation, and BatchNorm's measurements."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.measured: list[int] = []
+
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        measure = pl_module.measure_batch_norm
+
+        def noted() -> None:
+            self.measured.append(trainer.global_step)
+            measure()
+
+        pl_module.measure_batch_norm = noted
+
+    def on_validation_end(self, trainer: Trainer, *_: Any) -> None:
+        self.steps.append(trainer.global_step)
+
+
+FIXED = {"frozen_bn_fraction": 0.5}  # from step 10 on
+SELDOM = {"norm": "bn+bn"}  # with validations after every second epoch, and an average
+
+
+@pytest.mark.parametrize(
+    ("stop", "checkpoint", "num_workers", "options"),
+    [
+        (10, "last", 0, {}),  # 5 steps are one epoch
+        (10, "best", 0, {}),
+        (12, "last", 0, {}),
+        (3, "last", 0, {}),
+        (12, "last", 1, {}),
+        (10, "last", 1, {}),
+        (12, "last", 0, {"optimizer": "muon"}),
+        (10, "last", 0, FIXED),
+        (10, "best", 0, FIXED),
+        (12, "last", 0, FIXED),
+        (3, "last", 0, FIXED),
+        (7, "last", 0, SELDOM),
+        (10, "last", 0, SELDOM),
+        (12, "last", 0, SELDOM),
+        (15, "last", 0, SELDOM),
+    ],
+)
+def test_resumed_run_equals_the_uninterrupted_one(
+    stop: int,
+    checkpoint: str,
+    num_workers: int,
+    options: dict,
+    tmp_path: Path,
+    train: Callable,
+    losses: Callable,
+) -> None:
+    seldom = options is SELDOM
+    every, epochs = (2, 5) if seldom else (1, 4)
+
+    def run(folder: str, resume: Path | None, *more: Callback) -> tuple[Any, ...]:
+        recorder, seen = losses(), Validations()
+        curve = LearningCurve(tmp_path / f"{folder}.png", "mae")
+        module, _, trainer = train(
+            *([AveragedWeights(0.9), ValidateAtTheEnd(), curve] if seldom else []),
+            *(recorder, seen, *more),
+            *checkpoint_callbacks(tmp_path / folder, "mae", patience=2 if seldom else 0),
+            model={"dropout": 0.2, **options},
+            data={"num_workers": num_workers},
+            resume=resume,
+            max_epochs=epochs,
+            check_val_every_n_epoch=every,
+        )
+        waited = trainer.early_stopping_callback.wait_count if seldom else 0
+        return module.model.state_dict(), (curve.history, waited), recorder.values, seen.steps
+
+    straight, end, all_losses, validations = run("straight", None)
+    _, _, early, seen = run("first", None, StopAfter(stop))
+    path = tmp_path / "first" / "checkpoints" / f"{checkpoint}.ckpt"
+    resumed, same_end, late, seen_later = run("second", path)
+    assert len(early) == stop
+    start = len(all_losses) - len(late)
+    assert start == (stop if checkpoint == "last" else pytest.approx(stop, abs=stop))
+    assert late == all_losses[start:]
+    assert all(torch.equal(straight[name], resumed[name]) for name in straight)
+    if checkpoint == "last":
+        assert seen + seen_later == validations == ([10, 20, 25] if seldom else [5, 10, 15, 20])
+    if seldom:
+        assert same_end == end
+        assert (tmp_path / "second.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("every", "averaged", "options", "steps"),
+    [
+        (2, False, {"max_epochs": 4}, [10, 20]),
+        (2, False, {"max_epochs": 3}, [10, 15]),
+        (2, True, {"max_epochs": 3}, [10, 15]),
+        (9, True, {"max_epochs": 2}, [10]),
+        (1, False, {"max_epochs": -1, "max_steps": 3}, [3]),
+        (2, False, {"max_epochs": -1, "max_steps": 13}, [10, 13]),
+        (2, True, {"max_epochs": -1, "max_steps": 13}, [10, 13]),
+        (9, False, {"max_epochs": -1, "max_steps": 10}, [10]),
+        (9, False, {"max_epochs": 4, "max_steps": 5, "min_epochs": 2}, [5]),
+    ],
+)
+def test_a_run_validates_its_end_whatever_epochs_it_validates(
+    every: int,
+    averaged: bool,
+    options: dict[str, int],
+    steps: list[int],
+    tmp_path: Path,
+    train: Callable,
+) -> None:
+    curve, seen = LearningCurve(tmp_path / "curve.png", "mae"), Validations()
+    _, _, trainer = train(
+        *([AveragedWeights(0.9)] if averaged else []),
+        *(ValidateAtTheEnd(), seen, curve, *checkpoint_callbacks(tmp_path, "mae", 0)),
+        model={"norm": "bn+bn"},
+        check_val_every_n_epoch=every,
+        **options,
+    )
+    assert seen.steps == seen.measured == steps
+    assert trainer.check_val_every_n_epoch == every
+    # What the curve shows of an epoch is of that epoch.
+    known = [point["step"] for point in curve.history if "validation_mae" in point]
+    assert known == steps
+    assert len(curve.history) == -(-steps[-1] // 5)
+    last = read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
+    assert last["global_step"] == steps[-1]
+    newest = float(trainer.callback_metrics["validation_mae"])
+    assert last[KEY]["validation"]["validation_mae"] == newest
+    assert curve.history[-1]["validation_mae"] == newest
+    assert read_checkpoint(tmp_path)["global_step"] in steps
+
+
+def test_validations_do_not_touch_the_training(train: Callable) -> None:
+    trained = []
+    for every in (1, 3):
+        model = {"norm": "bn+bn", "dropout": 0.2}
+        module, _, _ = train(model=model, max_epochs=3, check_val_every_n_epoch=every)
+        trained.append([parameter.detach() for parameter in module.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*trained, strict=True))
+
+
+def test_a_longer_training_fixes_statistics_later(saved: Callable, train: Callable) -> None:
+    """Of 10 steps the last 4 were fixed; of 20 the last 8 are, and the two between are not."""
+
+    class Fixed(Callback):
+        def __init__(self) -> None:
+            self.steps: list[int] = []
+
+        def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
+            if module.statistics_fixed:
+                assert all(norm.fixed for norm in batch_norms(module.model))
+                self.steps.append(trainer.global_step)
+
+    model, seen = {"frozen_bn_fraction": 0.4}, Fixed()
+    train(seen, model=model, resume=saved(model=model, max_epochs=2), max_epochs=4)
+    assert seen.steps == list(range(13, 21))
+
+
+def test_a_resumed_run_may_have_other_dropout(
+    tmp_path: Path, saved: Callable, train: Callable
+) -> None:
+    path = saved(model={"dropout": 0.1})
+    module, _, trainer = train(model={"dropout": 0.3, "drop_path": 0.2}, resume=path)
+    assert (module.model.config.dropout, module.model.config.drop_path) == (0.3, 0.2)
+    trainer.save_checkpoint(tmp_path / "b.ckpt")
+    assert read_checkpoint(tmp_path / "b.ckpt")[KEY]["model"]["dropout"] == 0.3
+
+
+def test_a_resumed_run_may_have_other_options_of_the_optimiser(
+    saved: Callable, train: Callable
+) -> None:
+    rates = []
+
+    class Rates(Callback):
+        def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
+            rates.append(optimizer.param_groups[0]["lr"])
+
+    path = saved(model={"weight_decay": 0.1, "betas": (0.9, 0.99), "eps": 1e-8})
+    model = {"weight_decay": 0.4, "betas": (0.8, 0.9), "eps": 1e-6, "learning_rate": 0.01}
+    _, _, trainer = train(Rates(), model=model, resume=path)
+    decayed, kept = trainer.optimizers[0].param_groups
+    assert (decayed["weight_decay"], kept["weight_decay"]) == (0.4, 0.0)
+    assert (decayed["betas"], decayed["eps"]) == ((0.8, 0.9), 1e-6)
+    # Ten steps in all, two of warm-up, five taken before.
+    assert rates == pytest.approx([0.01 * (10 - step) / 8 for step in range(5, 10)], rel=1e-4)
+
+
+class Ruin(Callback):
+    """Spoils the model, so that nothing after it is better."""
+
+    def on_validation_start(self, trainer: Trainer, module: Any) -> None:
+        torch.nn.init.constant_(module.model.readout.bias, 1e3)
+
+
+@pytest.mark.parametrize("place", ["resumed elsewhere", "moved", "copied"])
+def test_best_checkpoint_of_the_earlier_run_stays_to_be_beaten(
+    place: str, tmp_path: Path, train: Callable
+) -> None:
+    def run(folder: Path, epochs: int, resume: Path | None, *more: Callback) -> Any:
+        best, last = checkpoint_callbacks(folder, "mae", 0)
+        _, _, trainer = train(*more, best, last, resume=resume, max_epochs=epochs)
+        return best, float(trainer.callback_metrics["validation_mae"])
+
+    earlier, here = tmp_path / "first", tmp_path / "second"
+    first, _ = run(earlier, 3, None)
+    step = read_checkpoint(earlier)["global_step"]
+    if place == "moved":
+        shutil.move(earlier, here)
+    elif place == "copied":  # what becomes of the original is another run's business
+        shutil.copytree(earlier, here)
+        (earlier / "checkpoints" / "best.ckpt").write_text("of a later time")
+    last = (earlier if place == "resumed elsewhere" else here) / "checkpoints" / "last.ckpt"
+    second, error = run(here, 4, last, Ruin())
+    assert error > 1e2
+    assert float(second.best_model_score) == float(first.best_model_score)
+    assert read_checkpoint(here)["global_step"] == step
+
+
+def test_a_metric_that_is_undefined_is_no_improvement_and_no_end(tmp_path: Path) -> None:
+    stopping = checkpoint_callbacks(tmp_path, "auroc", 2)[-1]
+    assert isinstance(stopping, EarlyStopping)
+    undefined = torch.tensor(torch.nan)
+    stops = [stopping._evaluate_stopping_criteria(undefined)[0] for _ in range(2)]
+    assert stops == [False, True]
+
+
+@pytest.mark.parametrize(("patience", "more_epochs"), [(2, 0), (4, 2)])
+def test_a_run_stops_without_improvement_and_trains_on_only_with_more_patience(
+    patience: int, more_epochs: int, tmp_path: Path, train: Callable
+) -> None:
+    def run(patience: int, resume: Path | None) -> Trainer:
+        callbacks = [Ruin(), *checkpoint_callbacks(tmp_path, "mae", patience)]
+        # Without a learning rate to speak of the ruined model stays exactly as bad.
+        model = {"learning_rate": 1e-30, "final_learning_rate": 0.0}
+        return train(*callbacks, model=model, resume=resume, max_epochs=20)[-1]
+
+    assert run(2, None).current_epoch == 3
+    again = run(patience, tmp_path / "checkpoints" / "last.ckpt")
+    assert again.current_epoch == 3 + more_epochs
+    assert again.global_step == 5 * (3 + more_epochs)
+
+
+def test_last_checkpoint_knows_the_last_validation(tmp_path: Path, train: Callable) -> None:
+    """Also where an epoch is one batch, whose step is the first and the last of the epoch."""
+    best, last, stopping = checkpoint_callbacks(tmp_path, "mae", patience=9)
+    _, _, trainer = train(best, last, stopping, data={"batch_size": 64}, max_epochs=4)
+    saved = read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
+    assert saved["global_step"] == 4
+    error = float(trainer.callback_metrics["validation_mae"])
+    assert saved[KEY]["validation"]["validation_mae"] == error
+    state = saved["callbacks"]
+    assert state[best.state_key]["best_model_score"] == best.best_model_score
+    assert state[stopping.state_key]["wait_count"] == stopping.wait_count

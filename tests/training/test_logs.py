@@ -1,0 +1,42 @@
+"""``metrics.csv`` is what Lightning's logger writes, at once; it can be cut and continued."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lightning.pytorch.loggers import CSVLogger
+
+from graphormer_sepnorm.training.callbacks.logs import MetricsFile
+
+ROWS = [
+    ({"train_loss_step": 0.25, "epoch": 0}, 2),
+    ({"validation_mae": 1 / 3, "validation_loss": 1e-9, "epoch": 0}, 4),
+    ({"train_loss_epoch": 0.5, "epoch": 0}, 4),
+    ({"train_loss_step": 0.125, "epoch": 1}, 5),
+]
+
+
+def test_rows_are_written_at_once_as_lightning_writes_them_at_the_end(tmp_path: Path) -> None:
+    lightnings, own = CSVLogger(tmp_path, name="", version="theirs"), MetricsFile(tmp_path)
+    for rows, (metrics, step) in enumerate(ROWS, start=1):
+        lightnings.log_metrics(dict(metrics), step)
+        own.log_metrics(metrics, step)
+        assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 1 + rows == 1 + own.rows
+    lightnings.save()
+    expected = (tmp_path / "theirs" / "metrics.csv").read_bytes()
+    assert (tmp_path / "metrics.csv").read_bytes() == expected
+
+
+def test_a_file_that_was_cut_is_continued_to_the_same(tmp_path: Path) -> None:
+    first = MetricsFile(tmp_path)
+    for row in ROWS:
+        first.log_metrics(*row)
+    whole = (tmp_path / "metrics.csv").read_bytes()
+    second = MetricsFile(tmp_path)
+    second.keep(2)
+    assert second.rows == 2
+    for row in ROWS[2:]:
+        second.log_metrics(*row)
+    assert (tmp_path / "metrics.csv").read_bytes() == whole
+    second.begin_again()
+    assert not (tmp_path / "metrics.csv").exists()
