@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+# Targets that are told apart in results; of more only the mean is said.
+_MOST_NAMED = 100
+
+
 @dataclass(frozen=True)
 class Task:
     """The targets of a data set.
@@ -68,7 +72,7 @@ class Task:
                     if metric.is_defined(labels)
                 ]
                 values[metric.name] = statistics.fmean(defined) if defined else math.nan
-            if len(self.targets) > 1:
+            if 1 < len(self.targets) <= _MOST_NAMED:
                 names = (f"{metric.name}_{target}" for target in self.targets)
                 values |= zip(names, each, strict=True)
         return values
