@@ -15,11 +15,14 @@ VERBS = {
     "fit": "train a model, then test its best checkpoint",
     "validate": "evaluate a checkpoint on the validation split",
     "test": "evaluate a checkpoint on the test split",
+    "pretrain": "train a backbone on molecules without labels, for --model.from_pretrained",
     "compare": "train several arms with several seeds and report what differs",
     "results": "make the table of a project's results from run directories",
 }
 # Not methods of Lightning's Trainer, as the others are.
 OWN_VERBS = {"compare": compare, "results": results}
+# Short for another verb with options.
+SHORT_VERBS = {"pretrain": ["fit", "--data.dataset", "pretraining"]}
 
 HELP = """\
 usage: train.py [--help] [--version] [--debug] VERB [-c CONFIG.yaml] [--option value ...]
@@ -67,6 +70,7 @@ def _train(arguments: list[str]) -> int:
         )
     if verb in OWN_VERBS:
         return OWN_VERBS[verb](arguments[1:])
+    arguments = [*SHORT_VERBS.get(verb, [verb]), *arguments[1:]]
     from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 
     silence_known_noise()

@@ -37,7 +37,9 @@ MAX_ATOMS = 100  # larger ones are few and set the memory of every batch they ar
 FRACTIONS = (0.98, 0.01, 0.01)
 CLIPPED = 6.0
 RAREST = 0.01  # share of the molecules that an environment must be in, and may be missing in
+_FEWEST = 100  # to standardise by, and to split
 _CHUNK = 500
+_CHUNKS_BETWEEN_NOTES = 20
 
 
 def load_pretraining(path: Path, root: Path, processes: int | None = None) -> DatasetSplits:
@@ -61,7 +63,7 @@ def load_pretraining(path: Path, root: Path, processes: int | None = None) -> Da
     digest = hashlib.sha256("\n".join([RDKIT_VERSION, *names, *smiles]).encode()).hexdigest()
     values, usable = _descriptors(smiles, root / "pretraining" / f"{digest[:12]}.npy", processes)
     chosen = np.flatnonzero(usable)
-    if len(chosen) < 100:
+    if len(chosen) < _FEWEST:
         raise DataError(f"{path}: {len(chosen):,} of its {len(smiles):,} molecules can be used")
     kept = [smiles[at] for at in chosen]
     counts = morgan_fingerprints(kept, counts=True)
@@ -137,7 +139,9 @@ def _compute(smiles: list[str], shape: tuple[int, int], file: Path, processes: i
         for start, rows in zip(starts, pool.map(_of_chunk, chunks), strict=True):
             values[start : start + len(rows)] = rows
             done = start + len(rows)
-            if start // _CHUNK % 20 == 19:
+            if (
+                start - starts.start
+            ) // _CHUNK % _CHUNKS_BETWEEN_NOTES == _CHUNKS_BETWEEN_NOTES - 1:
                 values.flush()
                 with replacing(progress) as new:
                     new.write_text(json.dumps({"done": done}))
