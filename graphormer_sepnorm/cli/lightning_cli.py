@@ -231,6 +231,8 @@ class TrainCLI(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Prepare the data and the run directory, then make the trainer."""
+        # A pre-trained network has its own.
+        self.datamodule.max_path_length = self.model.architecture.max_path_length
         if self.subcommand != "fit":
             return super().instantiate_trainer(
                 logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs

@@ -179,7 +179,7 @@ def report_fit(
     rows.append((f"Graphormer, {norm}", main.shown(summary[f"test_{main.name}"], unit)))
     others = [one for one in metrics_of(task.kind) if f"test_{one.name}" in summary]
     rows.append(("", _in_a_line(summary, [one for one in others if one is not main], task.unit_of)))
-    if len(task.targets) > 1:
+    if task.tells_targets_apart:
         rows += [
             (f"  {name}", _in_a_line(summary, metrics_of(task.kind), lambda _, of=unit: of, name))
             for name, unit in zip(task.targets, task.units, strict=True)

@@ -32,6 +32,10 @@ VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
         partial(_lightning, "validate"),
     ),
     "test": ("evaluate a checkpoint on the test split", partial(_lightning, "test")),
+    "pretrain": (
+        "train a backbone on molecules without labels, for --model.from_pretrained",
+        lambda words: _lightning("fit", ["--data.dataset", "pretraining", *words]),
+    ),
     "compare": ("train several arms with several seeds and report what differs", compare),
     "results": ("make the table of a project's results from run directories", results),
 }

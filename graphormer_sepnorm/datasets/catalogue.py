@@ -43,6 +43,8 @@ DATASETS: dict[str, Callable[[Path], DatasetSplits]] = {
 
 # A file of the user's: it has options of its own, so it is not loaded by name alone.
 TABLE = "table"
+# Molecules of the user's, without labels.
+PRETRAINING = "pretraining"
 
 # Other names the same data sets go by; "_" and capitals are already taken care of.
 ALIASES = {
@@ -65,7 +67,7 @@ def canonical_name(name: str) -> str:
     """
     plain = name.strip().lower().replace("_", "-")
     plain = ALIASES.get(plain, plain)
-    if plain not in (*DATASETS, TABLE):
+    if plain not in (*DATASETS, TABLE, PRETRAINING):
         raise ConfigError(
             f"unknown data set '{name}'{did_you_mean(plain, [*DATASETS, *ALIASES, TABLE])}; "
             f"there are {', '.join(DATASETS)}; a file of your own is given by --data.table FILE"

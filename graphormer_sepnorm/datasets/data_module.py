@@ -14,7 +14,7 @@ import torch
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
-from graphormer_sepnorm.datasets.catalogue import TABLE, canonical_name, load_dataset
+from graphormer_sepnorm.datasets.catalogue import PRETRAINING, TABLE, canonical_name, load_dataset
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits, Graphs
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
@@ -69,6 +69,8 @@ class MoleculeDataModule(LightningDataModule):
             different seeds share their split.
         on_invalid: What to do with rows that cannot be used: skip lists them and goes on, error
             stops at the first.
+        molecules: Molecules without labels for dataset pretraining: SMILES, one on each line, or a
+            table with a column of them. Their descriptors are what is learned.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class MoleculeDataModule(LightningDataModule):
         split_fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
         split_seed: int = 0,
         on_invalid: Literal["skip", "error"] = "skip",
+        molecules: str | None = None,
     ) -> None:
         super().__init__()
         if batch_size < 2:
@@ -123,6 +126,9 @@ class MoleculeDataModule(LightningDataModule):
                 "on_invalid": on_invalid,
             }
         )
+        if self.dataset == PRETRAINING and molecules is None:
+            raise ConfigError("which molecules? Give a file of SMILES: --data.molecules FILE")
+        self.molecules = molecules
         self.root = Path(root).expanduser().resolve()
         self.batch_size = batch_size
         self.eval_batch_size = eval_batch_size or batch_size
@@ -164,6 +170,10 @@ class MoleculeDataModule(LightningDataModule):
         return TableOptions.from_data_options(options)
 
     def _load(self) -> DatasetSplits:
+        if self.dataset == PRETRAINING:
+            from graphormer_sepnorm.datasets.pretraining import load_pretraining
+
+            return load_pretraining(Path(str(self.molecules)).expanduser(), self.root)
         if self.table_options is None:
             return load_dataset(self.dataset, self.root)
         from graphormer_sepnorm.datasets.user_table.load import load_table

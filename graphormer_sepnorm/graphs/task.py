@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_MOST_TOLD_APART = 100
+
+
 @dataclass(frozen=True)
 class Task:
     """The targets of a data set.
@@ -36,6 +39,11 @@ class Task:
     def main(self) -> Metric:
         """The main metric."""
         return METRICS[self.metric]
+
+    @property
+    def tells_targets_apart(self) -> bool:
+        """Whether results are said of each target: of several, if they are not hundreds."""
+        return 1 < len(self.targets) <= _MOST_TOLD_APART
 
     def unit_of(self, metric: Metric) -> str:
         """Unit of the mean of a metric over the targets; empty where it has none or they differ."""
@@ -68,7 +76,7 @@ class Task:
                     if metric.is_defined(labels)
                 ]
                 values[metric.name] = statistics.fmean(defined) if defined else math.nan
-            if len(self.targets) > 1:
+            if self.tells_targets_apart:
                 names = (f"{metric.name}_{target}" for target in self.targets)
                 values |= zip(names, each, strict=True)
         return values

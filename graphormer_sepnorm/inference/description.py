@@ -87,6 +87,8 @@ def _training(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
         text += f" of {atoms['min']} to {atoms['max']} atoms"
         text += ", each of one piece" if facts["training_summary"].get("connected") else ""
     rows = [("trained on", text)]
+    if facts.get("from_pretrained"):
+        rows.insert(0, ("begun with", facts["from_pretrained"]))
     if "global_step" in checkpoint and "epoch" in checkpoint:
         rows.append(
             ("training", f"epoch {checkpoint['epoch'] + 1}, step {checkpoint['global_step']:,}")

@@ -47,6 +47,8 @@ def check_options(options: Mapping[str, Any]) -> None:
     graphs, fixed = options["precise_bn_graphs"], options["frozen_bn_fraction"]
     if graphs < 0 or graphs == 1:
         raise _out_of_range("precise_bn_graphs", graphs, "it must be 0, or 2 or more")
+    if not 0 < options["label_fraction"] <= 1:
+        raise _out_of_range("label_fraction", options["label_fraction"], "it must be above 0, to 1")
     if not 0 <= fixed < 1:
         raise _out_of_range("frozen_bn_fraction", fixed, "it must be from 0 to below 1")
     if fixed and not graphs:

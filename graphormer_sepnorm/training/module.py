@@ -34,6 +34,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 from graphormer_sepnorm.inference.network import load_weights
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.training.backbone import Backbone
 from graphormer_sepnorm.training.batch_statistics import (
     batch_norms,
     fix_batch_norm,
@@ -87,6 +88,8 @@ class GraphormerModule(EvaluatedModule):
         schedule: linear or cosine decay after the warm-up.
         betas: AdamW's decay rates of the running moments.
         eps: AdamW's guard against division by zero.
+        label_fraction: Share of a batch's labels, drawn anew each time, that enter the training
+            loss; for pre-training on hundreds of targets (CheMeleon takes 0.15).
         uniformity_weight: Weight of the auxiliary loss that pushes the last embeddings apart
             (SepNorm's paper, Eq. 8); 0 leaves it out. Behind BatchNorm, which centres them already,
             it acts on that norm's scale and shift alone.
@@ -96,6 +99,9 @@ class GraphormerModule(EvaluatedModule):
         frozen_bn_fraction: Share of the steps, the last ones, in which BatchNorm's statistics are
             measured once and then constants, in training as in evaluation; 0 to below 1. Needs
             precise_bn_graphs. Without a BatchNorm it does nothing.
+        from_pretrained: A trained network to begin with: a bundled model's name, a run directory or
+            a checkpoint. All but the read-out is taken from it, and the options of the network too,
+            dropout apart.
         seed: Decides the initial parameters and dropout. Set by seed_everything.
         **architecture: Options of the network, those of `GraphormerConfig`.
     """
@@ -113,19 +119,27 @@ class GraphormerModule(EvaluatedModule):
         schedule: ScheduleName = "linear",
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
+        label_fraction: float = 1.0,
         uniformity_weight: float = 0.0,
         uniformity_on: UniformityOn = "graph_token",
         precise_bn_graphs: int = 2048,
         frozen_bn_fraction: float = 0.0,
+        from_pretrained: str | None = None,
         seed: int = 0,
         **architecture: Any,
     ) -> None:
         super().__init__()
+        self.backbone = None if from_pretrained is None else Backbone.read(from_pretrained)
+        if self.backbone is not None:
+            own = {name: architecture[name] for name in REGULARISATION if name in architecture}
+            architecture = self.backbone.architecture(**own)
         # Validated now, before any data are touched. The command line offers what `architecture`
         # can hold: not what stands beside it, which the data decide (FROM_DATA).
         self.architecture = GraphormerConfig(num_targets=1, mean_atoms=1.0, **architecture)
         # logger=False: the exact configuration lies beside the checkpoint already.
-        self.save_hyperparameters(logger=False)
+        # Of a pre-trained network nothing is needed any more once training has begun.
+        self.save_hyperparameters(logger=False, ignore=["from_pretrained"])
+        self.hparams.update(architecture)
         for name, value in dataclasses.asdict(self.architecture).items():
             if name not in FROM_DATA:  # defaults too: a later version may have others
                 self.hparams.setdefault(name, value)
@@ -206,11 +220,15 @@ class GraphormerModule(EvaluatedModule):
         splits, vocabulary = data.splits, data.fit_vocabulary()
         mean, deviation = data.target_scaling()
         summary = data.training_summary()
-        config = dataclasses.replace(
-            self.architecture,
-            num_targets=len(splits.task.targets),
-            mean_atoms=summary["atoms"]["mean"],
-        ).for_vocabulary(vocabulary)
+        if self.backbone is None:
+            config = dataclasses.replace(
+                self.architecture,
+                num_targets=len(splits.task.targets),
+                mean_atoms=summary["atoms"]["mean"],
+            ).for_vocabulary(vocabulary)
+        else:
+            vocabulary = self.backbone.extended_vocabulary(vocabulary, splits.feature_version)
+            config = self.backbone.config(self.architecture, len(splits.task.targets), vocabulary)
         self._build(
             {
                 "format_version": FORMAT_VERSION,
@@ -224,6 +242,7 @@ class GraphormerModule(EvaluatedModule):
                 "dataset": splits.name,
                 "dataset_fingerprint": splits.fingerprint,
                 "training_graphs": len(splits.train),
+                "from_pretrained": "" if self.backbone is None else self.backbone.name,
                 "training_summary": summary,
                 "weight_scale": data.weight_scale(),
                 "data_options": data.table_options and data.table_options.to_plain(),
@@ -231,6 +250,8 @@ class GraphormerModule(EvaluatedModule):
             }
         )
         self.model.initialize(self.hparams["seed"])
+        if self.backbone is not None:
+            self.backbone.load_into(self.model, self.vocabulary)
 
     def _build(self, facts: dict[str, Any]) -> None:
         """Build everything that depends on the data from what a checkpoint keeps of them."""
@@ -323,10 +344,10 @@ class GraphormerModule(EvaluatedModule):
         torch.manual_seed(self.dropout_seed(batch_idx))
         graph_token, atoms = self.model.encode(batch)
         outputs = self.model.read_out(graph_token, atoms, batch)
-        total, labels = self.summed_loss(outputs, batch.targets, batch.weights)
+        total, labels = self.summed_loss(outputs, self._drawn(batch.targets), batch.weights)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)
-        loss = total / self.labels_of_step(step)
+        loss = total / (self.labels_of_step(step) * self.hparams["label_fraction"])
         self.step_loss = loss.detach() + (0 if first == 0 else self.step_loss)
         self._record(total, labels)
         # Gradients are averaged over processes, and Lightning averages over accumulated batches.
@@ -336,6 +357,13 @@ class GraphormerModule(EvaluatedModule):
             on = self.hparams["uniformity_on"]
             loss = loss + weight * uniformity_loss(graph_token, atoms, batch, on)
         return loss
+
+    def _drawn(self, targets: Tensor) -> Tensor:
+        """Take all labels, or a random share of them: nan for the others."""
+        share = self.hparams["label_fraction"]
+        if share == 1:
+            return targets
+        return targets.masked_fill(torch.rand_like(targets) >= share, math.nan)
 
     def dropout_seed(self, batch_idx: int) -> int:
         """What the random numbers of a batch of the current epoch are seeded with.

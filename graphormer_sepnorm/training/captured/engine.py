@@ -129,6 +129,8 @@ class CapturedTraining(Callback):
             return f"precision {trainer.precision}"
         if module.hparams["uniformity_weight"]:
             return "the uniformity loss"
+        if module.hparams["label_fraction"] != 1:
+            return "a share of the labels"
         if "rings" in module.architecture.local_mpnn:
             return f"local_mpnn {module.architecture.local_mpnn}"
         if device.type == "cuda" and not self._together.holds(data):

@@ -1,0 +1,83 @@
+"""Molecules without labels as a data set whose targets are descriptors and Morgan counts."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rdkit import Chem
+
+from graphormer_sepnorm.datasets import pretraining
+from graphormer_sepnorm.datasets.pretraining import CLIPPED, load_pretraining
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.resources import sample_path
+
+
+@pytest.fixture(scope="module")
+def molecules() -> list[str]:
+    lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()[1:151]
+    return [*(line.split(",")[0] for line in lines), "not a molecule", "C" * 101]
+
+
+def write(path: Path, molecules: list[str]) -> Path:
+    path.write_text("\n".join(molecules) + "\n")
+    return path
+
+
+def test_targets_are_standardised_descriptors(tmp_path: Path, molecules: list[str]) -> None:
+    splits = load_pretraining(write(tmp_path / "m.smi", molecules), tmp_path, processes=1)
+    assert [len(part) for part in splits.parts.values()] == [147, 1, 2] or sum(
+        len(part) for part in splits.parts.values()
+    ) == 150  # what is no molecule and what is too large are left out
+    texts = [text for part in splits.parts.values() for text in part.texts]
+    targets = np.concatenate([part.y.numpy() for part in splits.parts.values()])
+    assert np.nanmax(np.abs(targets)) <= CLIPPED + 1e-5
+    at = splits.task.targets.index("MolWt")
+    weights = np.array([Chem.Descriptors.MolWt(Chem.MolFromSmiles(text)) for text in texts])
+    # Without outliers a z-score is the value, shifted and scaled.
+    assert np.corrcoef(weights, targets[:, at])[0, 1] > 0.999
+    assert any(name.startswith("morgan_") for name in splits.task.targets)
+
+
+def test_an_interrupted_computation_goes_on_where_it_was(
+    tmp_path: Path, molecules: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "m.smi", molecules)
+    monkeypatch.setattr(pretraining, "_CHUNK", 20)
+    monkeypatch.setattr(pretraining, "_CHUNKS_BETWEEN_NOTES", 2)
+    calls: list[int] = []
+    whole = pretraining._of_chunk
+
+    def failing(smiles: list[str]) -> np.ndarray:
+        calls.append(len(smiles))
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return whole(smiles)
+
+    class Here:
+        """A pool of this process."""
+
+        def __init__(self, *_: object) -> None: ...
+        def __enter__(self) -> Here:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        map = staticmethod(map)
+
+    monkeypatch.setattr(pretraining, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(pretraining, "_of_chunk", failing)
+    with pytest.raises(KeyboardInterrupt):
+        load_pretraining(path, tmp_path / "broken", processes=1)
+    resumed = load_pretraining(path, tmp_path / "broken", processes=1)
+    assert len(calls) == 6 + 4  # 8 chunks, of which 4 were noted as done
+    monkeypatch.setattr(pretraining, "_of_chunk", whole)
+    plain = load_pretraining(path, tmp_path / "whole", processes=1)
+    np.testing.assert_array_equal(resumed.train.y.numpy(), plain.train.y.numpy())
+
+
+def test_too_few_molecules_are_refused(tmp_path: Path, molecules: list[str]) -> None:
+    with pytest.raises(DataError, match="50 of its 50 molecules can be used"):
+        load_pretraining(write(tmp_path / "m.smi", molecules[:50]), tmp_path, processes=1)

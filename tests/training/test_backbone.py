@@ -1,0 +1,144 @@
+"""Starting from a trained network: what is taken over, what is new, what cannot be."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from tiny_graphs import path_graphs
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
+from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
+from graphormer_sepnorm.training.backbone import _places
+from graphormer_sepnorm.training.module import GraphormerModule
+
+MakeData = Callable[..., MoleculeDataModule]
+MakeTrainer = Callable[..., Trainer]
+RICH = {"encodings": "rrwp+rings", "local_mpnn": "gine", "ring_bias": True, "readout": "both"}
+
+
+@pytest.fixture
+def backbone(
+    tmp_path: Path,
+    make_module: Callable[..., GraphormerModule],
+    make_data: MakeData,
+    make_trainer: MakeTrainer,
+) -> Path:
+    trainer = make_trainer(max_epochs=1)
+    trainer.fit(make_module(**RICH), make_data())
+    trainer.save_checkpoint(tmp_path / "backbone.ckpt")
+    return tmp_path / "backbone.ckpt"
+
+
+@pytest.fixture
+def other(splits: DatasetSplits) -> DatasetSplits:
+    """Two targets, and atoms of a code that the backbone has not seen."""
+    graphs = path_graphs(37, 5, targets=2)
+    for graph in graphs[:20]:
+        graph.x[0] = 9
+    return dataclasses.replace(
+        splits,
+        train=graphs,
+        validation=path_graphs(13, 6, targets=2),
+        test=path_graphs(11, 7, targets=2),
+        task=Task("regression", ("a", "b"), ("", ""), "mae"),
+        fingerprint="others",
+    )
+
+
+def begun(
+    backbone: Path, data: MoleculeDataModule, make_trainer: MakeTrainer, **options: object
+) -> GraphormerModule:
+    """A module with its network built, before any step of training."""
+    module = GraphormerModule(from_pretrained=str(backbone), **options)
+    trainer = make_trainer(limit_val_batches=0, max_epochs=1)
+    trainer.fit(module, data)
+    return module
+
+
+def test_everything_but_the_read_out_is_taken_over(
+    backbone: Path, other: DatasetSplits, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    weights = model_weights(read_checkpoint(backbone))
+    data = make_data(other)
+    # A learning rate that moves nothing.
+    module = begun(backbone, data, make_trainer, learning_rate=1e-30, precise_bn_graphs=0)
+    own = module.model.state_dict()
+    old = GraphVocabulary.from_plain(read_checkpoint(backbone)[KEY]["vocabulary"])
+    assert 9 in module.vocabulary.atoms.seen[0]
+    assert 9 not in old.atoms.seen[0]
+    for name, value in weights.items():
+        if name.startswith(("readout", "atom_readout")) or "running" in name or "num_b" in name:
+            continue
+        if name == "embedding.atom.weight":
+            codes = old.atoms.seen[0]
+            rows = [module.vocabulary.atoms.seen[0].index(code) + 1 for code in codes]
+            torch.testing.assert_close(own[name][[0, *rows]], value[: len(rows) + 1])
+        else:
+            torch.testing.assert_close(own[name], value, msg=name)
+    assert own["readout.weight"].shape[0] == 2
+
+
+def test_rows_of_several_columns_find_their_places() -> None:
+    old = Vocabulary(((1, 4), (0, 2)))
+    new = Vocabulary(((1, 3, 4), (0, 1, 2)))
+    assert _places(old, new).tolist() == [0, 1, 3, 4, 6]
+
+
+def test_the_architecture_is_the_backbones_and_dropout_ones_own(backbone: Path) -> None:
+    module = GraphormerModule(from_pretrained=str(backbone), layers=7, width=24, dropout=0.3)
+    options = read_checkpoint(backbone)[KEY]["model"]
+    assert module.architecture.layers == options["layers"] == 2
+    assert module.architecture.encodings == "rrwp+rings"
+    assert module.architecture.dropout == 0.3
+    assert module.hparams["layers"] == 2
+
+
+def test_a_fine_tuned_checkpoint_needs_the_backbone_no_more(
+    tmp_path: Path,
+    backbone: Path,
+    other: DatasetSplits,
+    make_data: MakeData,
+    make_trainer: MakeTrainer,
+) -> None:
+    module = GraphormerModule(from_pretrained=str(backbone), learning_rate=3e-3)
+    trainer = make_trainer(max_epochs=1)
+    data = make_data(other)
+    trainer.fit(module, data)
+    trainer.save_checkpoint(tmp_path / "tuned.ckpt")
+    backbone.unlink()
+    again = GraphormerModule.load_from_checkpoint(tmp_path / "tuned.ckpt")
+    assert again.facts["from_pretrained"] == str(backbone)
+    (first,) = trainer.test(module, data, verbose=False)
+    (second,) = make_trainer().test(again, data, verbose=False)
+    assert first == second
+
+
+def test_other_features_are_refused(
+    backbone: Path, other: DatasetSplits, make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    data = make_data(dataclasses.replace(other, feature_version="ogb"))
+    with pytest.raises(CheckpointError, match="knows molecules by paths, these data by ogb"):
+        begun(backbone, data, make_trainer)
+
+
+def test_a_share_of_the_labels_is_drawn(
+    make_module: Callable[..., GraphormerModule], make_data: MakeData, make_trainer: MakeTrainer
+) -> None:
+    torch.manual_seed(0)
+    module = make_module(label_fraction=0.25)
+    targets = torch.zeros(400, 100)
+    drawn = module._drawn(targets)
+    kept = float((~drawn.isnan()).float().mean())
+    assert kept == pytest.approx(0.25, abs=0.01)
+    trainer = make_trainer(max_epochs=1)
+    trainer.fit(module, make_data())
+    assert torch.isfinite(trainer.callback_metrics["train_loss_epoch"])
