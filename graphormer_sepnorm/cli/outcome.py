@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import math
 import shlex
 import sys
@@ -14,10 +13,10 @@ import numpy as np
 
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.predictions_file import write_test_predictions
+from graphormer_sepnorm.cli.simple_models import blended_predictions, evaluate, simple_models
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.datasets.data_report import DataReport
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
-from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.metrics import Metric, metrics_of
@@ -30,9 +29,6 @@ from graphormer_sepnorm.training.report import format_table
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.cli.lightning_cli import TrainCLI
-    from graphormer_sepnorm.datasets.baselines import Baseline
-
-log = logging.getLogger(__name__)
 
 
 def report_data(report: DataReport, data: MoleculeDataModule, run: RunDirectory) -> None:
@@ -72,23 +68,34 @@ def report_evaluation(cli: TrainCLI, split: str, checkpoint: str) -> None:
         split: ``validation`` or ``test``.
         checkpoint: Checkpoint file.
     """
-    evaluate = cli.trainer.validate if split == "validation" else cli.trainer.test
-    values = evaluate(
+    run = cli.trainer.validate if split == "validation" else cli.trainer.test
+    values = run(
         cli.model, datamodule=cli.datamodule, ckpt_path=checkpoint, verbose=False, weights_only=True
     )[0]
     if cli.trainer.is_global_zero:
         print(f"checkpoint  {checkpoint}")
-        print(
-            format_table(
-                [
-                    (name, "undefined" if math.isnan(value) else f"{value:.6g}")
-                    for name, value in values.items()
-                ]
-            )
-        )
-        _, line = _without_new_elements(cli, split, values[f"{split}_{cli.model.task.metric}"])
-        if line:
-            print(line)
+        predictions = cli.model.evaluated(split)
+        blended, note = blended_predictions(cli, split, checkpoint, predictions)
+        shown = {name: _digits(value) for name, value in values.items()}
+        if blended is not None:
+            predictions = blended
+            own = evaluate(cli.datamodule, cli.model.task, split, blended)
+            own = {f"{split}_{name}": value for name, value in own.items()}
+            shown |= {
+                name: f"{_digits(value)}  (network alone {shown[name]})"
+                for name, value in own.items()
+            }
+            values = {**values, **own}
+        print(format_table(list(shown.items())))
+        main = values[f"{split}_{cli.model.task.metric}"]
+        _, line = _without_new_elements(cli, split, predictions, main)
+        for text in (note, line):
+            if text:
+                print(text)
+
+
+def _digits(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.6g}"
 
 
 def report_fit(cli: TrainCLI, run: RunDirectory) -> None:
@@ -97,7 +104,7 @@ def report_fit(cli: TrainCLI, run: RunDirectory) -> None:
     ``summary.json`` has the numbers, ``test_predictions.csv`` each molecule.
 
     Raises:
-        Interrupted: During the baselines; all else has been kept and printed.
+        Interrupted: During the baselines or before the blend; all else has been kept and printed.
     """
     trainer: Any = cli.trainer
     module = cli.model
@@ -141,16 +148,32 @@ def report_fit(cli: TrainCLI, run: RunDirectory) -> None:
         "checkpoint": str(best),
     }
     predictions = module.evaluated("test")
-    found, new_line = _without_new_elements(cli, "test", values[f"test_{main.name}"])
+    found, new_line = _without_new_elements(cli, "test", predictions, values[f"test_{main.name}"])
     # Of a part of the split (--trainer.limit_test_batches) there is no table.
-    if len(predictions) == len(cli.datamodule.indices("test")):
+    whole = len(predictions) == len(cli.datamodule.indices("test"))
+    if whole:
         write_test_predictions(run, cli.datamodule, predictions, found)
     run.write_summary(result)
     cli.tested = True
+    network = values
+    simple = simple_models(cli, checkpoint, best, predictions if whole else None)
+    if simple.blended is not None:
+        result = simple.blended.in_summary(result)
+        if simple.blended.predictions is not None:
+            values = {name: result[name] for name in values if name in result}
+            main_value = values[f"test_{main.name}"]
+            predictions = simple.blended.predictions
+            found, new_line = _without_new_elements(cli, "test", predictions, main_value)
+            write_test_predictions(run, cli.datamodule, predictions, found)
+    if simple.baselines:
+        result["baselines"] = [one.to_plain() for one in simple.baselines]
+    if simple.baselines or simple.blended is not None:
+        run.write_summary(result)
     label, unit = f"Graphormer, {module.model.config.norm}", task.unit_of(main)
-    baselines, left_out, interrupted = _baselines(cli)
-    rows = [(one.name, main.shown(one.test, unit)) for one in baselines]
-    rows.append((label, main.shown(values[f"test_{main.name}"], unit)))
+    rows = [(one.name, main.shown(one.test[main.name], unit)) for one in simple.baselines]
+    rows.append((label, main.shown(network[f"test_{main.name}"], unit)))
+    if simple.blended is not None and values is not network:
+        rows.append((simple.blended.label, main.shown(values[f"test_{main.name}"], unit)))
     others = [one for one in metrics_of(task.kind) if f"test_{one.name}" in values]
     rows.append(("", _in_a_line(values, [one for one in others if one is not main], task.unit_of)))
     if len(task.targets) > 1:
@@ -160,8 +183,9 @@ def report_fit(cli: TrainCLI, run: RunDirectory) -> None:
         ]
     print(f"\ntest {main.label}")
     print(format_table([(f"  {label}", value) for label, value in rows]))
-    if left_out:
-        print(f"  {left_out}")
+    for line in (simple.left_out, simple.said(main, values[f"test_{main.name}"])):
+        if line:
+            print(f"  {line}")
     if new_line:
         print(f"\n{new_line}")
     best_line = f"best validation {main.label} {best_values[main]:.4f}"
@@ -181,26 +205,8 @@ def report_fit(cli: TrainCLI, run: RunDirectory) -> None:
     print(f"checkpoint  {best}")
     if module.facts["featuriser"] is not None:
         print(f'try         {command("predict")} {shlex.quote(str(run.path))} "CCO"')
-    if interrupted:
+    if simple.interrupted:
         raise Interrupted(f"baselines interrupted; the run is whole: {run.path}")
-
-
-def _baselines(cli: TrainCLI) -> tuple[list[Baseline], str, bool]:
-    """The simple models if they were asked for, what they leave out, and whether they were stopped.
-
-    Training is over, so that whatever happens here leaves its result as it is.
-    """
-    if not cli.config["fit"].baselines:
-        return [], "", False
-    from graphormer_sepnorm.datasets.baselines import baselines_of
-
-    try:
-        return *baselines_of(cli.datamodule), False
-    except GraphormerError as error:  # a molecule that has a graph, but no fingerprint
-        log.warning("no baselines: %s", error)
-    except KeyboardInterrupt:
-        return [], "", True
-    return [], "", False
 
 
 def _in_a_line(
@@ -216,12 +222,15 @@ def _in_a_line(
     )
 
 
-def _without_new_elements(cli: TrainCLI, split: str, value: float) -> tuple[dict[int, str], str]:
+def _without_new_elements(
+    cli: TrainCLI, split: str, predictions: np.ndarray, value: float
+) -> tuple[dict[int, str], str]:
     """Return which molecules of an evaluated split have elements that the model never saw.
 
     Args:
         cli: The command.
-        split: ``validation`` or ``test``, which was evaluated last.
+        split: ``validation`` or ``test``.
+        predictions: Of the molecules that were evaluated.
         value: Its main metric.
 
     Returns:
@@ -230,7 +239,6 @@ def _without_new_elements(cli: TrainCLI, split: str, value: float) -> tuple[dict
     """
     module, data = cli.model, cli.datamodule
     found = new_elements(data, split, module.vocabulary)
-    predictions = module.evaluated(split)
     count = len(data.indices(split))
     if not found or len(predictions) != count:
         return found, ""

@@ -147,11 +147,13 @@ def _baselines(
     if same and all(name in earlier for name in names):
         return {name: earlier[name] for name in names}
     try:
-        found, left_out = baselines_of(data)
+        found, left_out, _ = baselines_of(data)
     except DataError as error:  # a molecule that has a graph, but no fingerprint
         log.warning("no baselines: %s", error)
         return {}
-    return dict(zip(names, ([one.to_plain() for one in found], left_out), strict=True))
+    return dict(
+        zip(names, ([one.by(data.splits.task.metric) for one in found], left_out), strict=True)
+    )
 
 
 def _target_names(task: Task) -> tuple[str, ...]:

@@ -225,7 +225,7 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     arguments += ["--metric", "brier", "--early_stopping=3"]
     assert train([*arguments, "--output", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().out
-    assert "logistic regression on Morgan fingerprints" in said
+    assert "gradient boosting on Morgan fingerprints and descriptors" in said
     result = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert 0 <= result["test_auroc"] <= 1
     assert f"best validation Brier {result['best_validation_brier']:.4f}, with it AUROC" in said
@@ -277,8 +277,8 @@ def test_loss_decides_where_the_validation_labels_define_no_auroc(tmp_path, caps
     out = capsys.readouterr().out
     assert "AUROC is undefined" in out
     assert "validation AUROC undefined, best validation loss 0." in out
-    # The baseline chooses its penalty on the validation split.
-    assert "No logistic regression on Morgan fingerprints: no target has both classes" in out
+    # Trees choose nothing on the validation split.
+    assert re.search(r"gradient boosting on Morgan fingerprints and descriptors +[01]\.\d{4}", out)
     assert not re.search(r"\bnan\b", out)
     with (tmp_path / "run" / "metrics.csv").open() as file:
         losses = [
@@ -319,7 +319,7 @@ def test_baselines_can_be_interrupted(table_run: TableRun, tmp_path, capsys, mon
     assert train(["fit", "-c", "table_regression", *TINY, *options, "--baselines=true"]) == 130
     captured = capsys.readouterr()
     assert "Graphormer, bn+ln" in captured.out
-    assert "ridge" not in captured.out
+    assert "boosting" not in captured.out
     said = f"train.py: baselines interrupted; the run is whole: {tmp_path / 'run'}"
     assert captured.err.splitlines()[-1] == said
     assert (tmp_path / "run" / "summary.json").is_file()
@@ -502,9 +502,9 @@ def test_large_labels_are_trained_on_with_their_baselines(tmp_path, split_rows, 
     found = re.search(r"mean of the training labels +([\d.]+)", out)
     assert found is not None
     assert float(found[1]) == pytest.approx(mean * 1e37, rel=1e-5)
-    ridge = re.search(r"ridge on Morgan fingerprints +([\d.]+)", out)
-    assert ridge is not None
-    assert 0 < float(ridge[1]) < 2 * mean * 1e37
+    boosting = re.search(r"gradient boosting on Morgan .* +([\d.]+)$", out, re.MULTILINE)
+    assert boosting is not None
+    assert 0 < float(boosting[1]) < 2 * mean * 1e37
 
 
 @pytest.mark.parametrize(
