@@ -16,12 +16,20 @@ import pytest
 import torch
 from tiny_run import TINY
 
+from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
 from graphormer_sepnorm.resources import sample_path
+
+
+@pytest.fixture(autouse=True)
+def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("regression", "binary"):
+        monkeypatch.setitem(baselines.BOOSTED, kind, 10)
+        monkeypatch.setitem(baselines.FOREST, kind, 5)
 
 
 def sample_rows(count: int) -> list[list[str]]:
