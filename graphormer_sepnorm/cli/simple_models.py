@@ -150,10 +150,10 @@ def simple_models(
         found = baselines_of(cli.datamodule, **models)
         result.baselines, result.left_out = found.baselines, found.left_out
         if options.blend and found.fitted is not None:
-            result.blended = _blend(cli.model, cli.datamodule, found.fitted, predictions)
-            kept = {**checkpoint, BLEND: result.blended.blend.to_plain()}
+            blended = _blend(cli.model, cli.datamodule, found.fitted, predictions)
             with replacing(file) as partial:
-                torch.save(kept, partial)
+                torch.save({**checkpoint, BLEND: blended.blend.to_plain()}, partial)
+            result.blended = blended
     except GraphormerError as error:  # a molecule that has a graph, but no fingerprint
         log.warning("no %s: %s", "blend" if options.blend else "baselines", error)
     except KeyboardInterrupt:

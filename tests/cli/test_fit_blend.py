@@ -232,6 +232,21 @@ def test_a_blend_that_fails_costs_nothing_else(tmp_path, capsys, caplog, monkeyp
     assert "test_mae" in summary(tmp_path)
 
 
+def test_interrupted_before_it_is_written_the_run_is_the_networks(
+    tmp_path, capsys, monkeypatch
+) -> None:
+    def interrupt(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graphormer_sepnorm.cli.simple_models.replacing", interrupt)
+    assert fit(tmp_path, "table_regression", "--blend=true") == 130
+    captured = capsys.readouterr()
+    assert "Graphormer + " not in captured.out
+    assert f"baselines interrupted; the run is whole: {tmp_path / 'run'}" in captured.err
+    assert "blend" not in summary(tmp_path)
+    assert BLEND not in read_checkpoint(tmp_path / "run")
+
+
 def test_graphs_without_smiles_cannot_be_blended(
     tmp_path, capsys, monkeypatch, blended: Blended
 ) -> None:
