@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
+from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator
 from scipy.sparse import csr_array
 
@@ -36,20 +37,32 @@ def morgan_fingerprints(
     Raises:
         DataError: A SMILES cannot be read; the message names its position, counted from one.
     """
+
+    def molecules() -> Iterator[Chem.Mol]:
+        for number, text in enumerate(smiles, start=1):
+            parsed = parse_smiles(text)
+            if parsed.molecule is None:
+                raise DataError(f"molecule {number} of {len(smiles)}: {parsed.reason}")
+            yield parsed.molecule
+            if done is not None:
+                done(number)
+
+    return fingerprints_of(molecules(), radius, size, counts)
+
+
+def fingerprints_of(
+    molecules: Iterable[Chem.Mol], radius: int = 2, size: int = 2048, counts: bool = False
+) -> csr_array:
+    """Return the Morgan fingerprints of molecules that are parsed; see `morgan_fingerprints`."""
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=radius, fpSize=size)
     compute = generator.GetCountFingerprintAsNumPy if counts else generator.GetFingerprintAsNumPy
     columns, values = [np.empty(0, np.int32)], [np.empty(0)]
-    for number, text in enumerate(smiles, start=1):
-        parsed = parse_smiles(text)
-        if parsed.molecule is None:
-            raise DataError(f"molecule {number} of {len(smiles)}: {parsed.reason}")
-        fingerprint = compute(parsed.molecule)
+    for molecule in molecules:
+        fingerprint = compute(molecule)
         (occurring,) = fingerprint.nonzero()
         columns.append(occurring.astype(np.int32))
         values.append(fingerprint[occurring].astype(np.float64))
-        if done is not None:
-            done(number)
     starts = np.cumsum([len(row) for row in columns], dtype=np.int32)
     return csr_array(
-        (np.concatenate(values), np.concatenate(columns), starts), shape=(len(smiles), size)
+        (np.concatenate(values), np.concatenate(columns), starts), shape=(len(columns) - 1, size)
     )

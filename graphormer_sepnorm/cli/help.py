@@ -27,8 +27,8 @@ SHOWN: dict[str, dict[str, tuple[str, ...]]] = {
         "data": _DATA,
         "model": ("model.norm", "model.layers", "model.width", "model.heads", "model.dropout"),
         "training": (
-            *("trainer.max_epochs", "model.learning_rate", "model.weight_decay"),
-            *("early_stopping", "ema_decay", "baselines"),
+            *("trainer.max_epochs", "model.learning_rate"),
+            *("early_stopping", "ema_decay", "baselines", "blend"),
         ),
         "machine": _MACHINE,
     },

@@ -31,6 +31,7 @@ from graphormer_sepnorm.cli.main import ending_with
 from graphormer_sepnorm.cli.options import OPTIONS, explain, explain_classes, require_data
 from graphormer_sepnorm.cli.outcome import evaluate_best, report_data, report_evaluation, report_fit
 from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed, resuming
+from graphormer_sepnorm.cli.simple_models import require_smiles
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
@@ -238,6 +239,8 @@ class TrainCLI(LightningCLI):
                 logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs
             )
         require_data(self.arguments)  # last, so that other mistakes are said first
+        if self.config["fit"].blend:
+            require_smiles(self.datamodule)
         options = self.config["fit"]
         shown = self._select(options.metric)
         self.run_directory = run = RunDirectory(self._make_run_directory())
@@ -362,7 +365,8 @@ class TrainCLI(LightningCLI):
             tested = evaluate_best(self.trainer, self.model, self.datamodule, run, self.selected_by)
             self.tested = tested is not None
             if tested is not None:
-                report_fit(tested, self.model, self.datamodule, self.config["fit"].baselines)
+                wanted = {name: self.config["fit"][name] for name in ("baselines", "blend")}
+                report_fit(tested, self.model, self.datamodule, **wanted)
 
     def _log_options(self) -> None:
         """Give the loggers the options of the run, but for their own: those can hold passwords."""

@@ -79,11 +79,16 @@ OPTIONS: dict[str, tuple[Any, Any, str]] = {
     ),
     "baselines": (
         *(bool, False),
-        "Show the test metric of simple models beside the model's (fit): the mean and "
-        "ridge regression on Morgan fingerprints, or logistic regression for binary targets; "
-        "for data sets with SMILES. Bounded: 100,000 molecules of each split, drawn at random, "
-        "and the first targets with 6,000,000 training labels together; what is left out is "
-        "said.",
+        "Show the test metric of simple models beside the model's (fit): a random forest and "
+        "gradient boosting on Morgan fingerprints and descriptors, of real values the mean too; "
+        "for data sets with SMILES. Bounded: 40,000 molecules of each split, drawn at random, and "
+        "the first targets, at most 50; what is left out is said.",
+    ),
+    "blend": (
+        *(bool, False),
+        "Let the best checkpoint predict a weighted mean of network and gradient boosting (fit), "
+        "which is fitted after training; the validation split chooses the weight. Descriptors "
+        "make prediction slower by 4 to 10 ms a molecule.",
     ),
 }
 

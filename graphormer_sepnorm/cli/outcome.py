@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import math
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.cli.main import Interrupted
+from graphormer_sepnorm.cli.simple_models import (
+    SimpleModels,
+    blended_predictions,
+    evaluate,
+    simple_models,
+)
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
-from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.formatting import format_table
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
@@ -29,11 +34,6 @@ from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.callbacks.run_record import RunRecord, Throughput
 from graphormer_sepnorm.training.module import GraphormerModule
-
-if TYPE_CHECKING:
-    from graphormer_sepnorm.datasets.baselines import Baseline
-
-log = logging.getLogger(__name__)
 
 
 def report_data(report: DataReport, data: MoleculeDataModule, run: RunDirectory) -> None:
@@ -67,20 +67,32 @@ def report_evaluation(
     checkpoint: str,
 ) -> None:
     """Evaluate a checkpoint file on ``validation`` or ``test`` and print its metrics."""
-    evaluate = trainer.validate if split == "validation" else trainer.test
-    values = evaluate(
-        module, datamodule=data, ckpt_path=checkpoint, verbose=False, weights_only=True
-    )[0]
+    run = trainer.validate if split == "validation" else trainer.test
+    values = run(module, datamodule=data, ckpt_path=checkpoint, verbose=False, weights_only=True)[0]
     if not trainer.is_global_zero:
         return
     print(f"checkpoint  {checkpoint}")
-    rows = {
-        name: "undefined" if math.isnan(value) else f"{value:.6g}" for name, value in values.items()
-    }
+    predictions = module.evaluated(split)
+    blended, note = blended_predictions(data, split, checkpoint, predictions)
+    rows = {name: _digits(value) for name, value in values.items()}
+    if blended is not None:
+        predictions = blended
+        own = evaluate(data, module.task, split, blended)
+        own = {f"{split}_{name}": value for name, value in own.items()}
+        rows |= {
+            name: f"{_digits(value)}  (network alone {rows[name]})" for name, value in own.items()
+        }
+        values = {**values, **own}
     print(format_table([*rows.items()]))
-    _, line = _without_new_elements(module, data, split, values[f"{split}_{module.task.metric}"])
-    if line:
-        print(line)
+    main = values[f"{split}_{module.task.metric}"]
+    _, line = _without_new_elements(module, data, split, predictions, main)
+    for text in (note, line):
+        if text:
+            print(text)
+
+
+def _digits(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.6g}"
 
 
 @dataclass(frozen=True)
@@ -93,6 +105,7 @@ class Tested:
         validation: Metrics and loss of the checkpoint's validation.
         selected: What decided on it.
         new_elements: A line on molecules with elements that training lacks; empty without any.
+        predictions: float64 ``[n, T]`` of the test split; None where only a part was tested.
     """
 
     run: RunDirectory
@@ -100,6 +113,7 @@ class Tested:
     validation: dict[str, float]
     selected: Metric
     new_elements: str
+    predictions: np.ndarray | None
 
 
 def evaluate_best(
@@ -155,28 +169,66 @@ def evaluate_best(
         "checkpoint": str(best),
     }
     predictions = module.evaluated("test")
-    found, line = _without_new_elements(module, data, "test", values[f"test_{main.name}"])
+    value = values[f"test_{main.name}"]
+    found, line = _without_new_elements(module, data, "test", predictions, value)
     # Of a part of the split (--trainer.limit_test_batches) there is no table.
-    if len(predictions) == len(data.indices("test")):
+    whole = len(predictions) == len(data.indices("test"))
+    if whole:
         write_test_predictions(run, data, predictions, found)
     run.write_summary(summary)
-    return Tested(run, summary, validation, selected, line)
+    return Tested(run, summary, validation, selected, line, predictions if whole else None)
+
+
+def _with_simple_models(
+    tested: Tested, simple: SimpleModels, module: GraphormerModule, data: MoleculeDataModule
+) -> Tested:
+    """Keep what simple models came to, and what the blend predicts in place of the network."""
+    if not simple.baselines and simple.blended is None:
+        return tested
+    summary, line = tested.summary, tested.new_elements
+    if simple.blended is not None:
+        summary = simple.blended.in_summary(summary)
+        predictions = simple.blended.predictions
+        if predictions is not None:
+            value = summary[f"test_{module.task.metric}"]
+            found, line = _without_new_elements(module, data, "test", predictions, value)
+            write_test_predictions(tested.run, data, predictions, found)
+    if simple.baselines:
+        summary = {**summary, "baselines": [one.to_plain() for one in simple.baselines]}
+    tested.run.write_summary(summary)
+    return dataclasses.replace(tested, summary=summary, new_elements=line)
 
 
 def report_fit(
-    tested: Tested, module: GraphormerModule, data: MoleculeDataModule, baselines: bool
+    tested: Tested,
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    *,
+    baselines: bool,
+    blend: bool,
 ) -> None:
-    """Print what came out of a run, with simple models beside it if `baselines` says so.
+    """Print what came out of a run, with the simple models and the blend that are asked for.
 
     Raises:
-        Interrupted: During the baselines; all else has been kept and printed.
+        Interrupted: During the baselines or before the blend; all else has been kept and printed.
     """
-    task, summary = module.task, tested.summary
-    main, norm = task.main, summary["norm"]
-    simple, left_out, interrupted = _baselines(data) if baselines else ([], "", False)
-    unit = task.unit_of(main)
-    rows = [(one.name, main.shown(one.test, unit)) for one in simple]
-    rows.append((f"Graphormer, {norm}", main.shown(summary[f"test_{main.name}"], unit)))
+    task, network = module.task, tested
+    main = task.main
+    simple = simple_models(
+        module,
+        data,
+        Path(tested.summary["checkpoint"]),
+        tested.predictions,
+        baselines=baselines,
+        blend=blend,
+    )
+    tested = _with_simple_models(tested, simple, module, data)
+    summary, unit = tested.summary, task.unit_of(main)
+    rows = [(one.name, main.shown(one.test[main.name], unit)) for one in simple.baselines]
+    alone = main.shown(network.summary[f"test_{main.name}"], unit)
+    rows.append((f"Graphormer, {summary['norm']}", alone))
+    if "network" in summary and simple.blended is not None:
+        rows.append((simple.blended.label, main.shown(summary[f"test_{main.name}"], unit)))
     others = [one for one in metrics_of(task.kind) if f"test_{one.name}" in summary]
     rows.append(("", _in_a_line(summary, [one for one in others if one is not main], task.unit_of)))
     if task.tells_targets_apart:
@@ -186,18 +238,20 @@ def report_fit(
         ]
     print(f"\ntest {main.label}")
     print(format_table([(f"  {label}", value) for label, value in rows]))
-    for said, before in ((left_out, "  "), (tested.new_elements, "\n")):
+    compared = simple.said(main, summary[f"test_{main.name}"])
+    lines = ((simple.left_out, "  "), (compared, "  "), (tested.new_elements, "\n"))
+    for said, before in lines:
         if said:
             print(f"{before}{said}")
     print(
-        f"\n{_best_validation(tested, main)}; {summary['epochs']} epochs, "
+        f"\n{_best_validation(network, main)}; {summary['epochs']} epochs, "
         f"{summary['steps']:,} steps, {summary['parameters']:,} parameters, "
         f"{summary['seconds']:.0f} s, {summary['graphs_per_second']:.0f} graphs/s"
     )
     print(f"checkpoint  {summary['checkpoint']}")
     if module.facts["featuriser"] is not None:
         print(f'try         {command("predict")} {shlex.quote(str(tested.run.path))} "CCO"')
-    if interrupted:
+    if simple.interrupted:
         raise Interrupted(f"baselines interrupted; the run is whole: {tested.run.path}")
 
 
@@ -215,22 +269,6 @@ def _best_validation(tested: Tested, main: Metric) -> str:
     return f"best validation {main.label} {value:.4f}"
 
 
-def _baselines(data: MoleculeDataModule) -> tuple[list[Baseline], str, bool]:
-    """The simple models, what they leave out, and whether they were stopped.
-
-    Training is over, so that whatever happens here leaves its result as it is.
-    """
-    from graphormer_sepnorm.datasets.baselines import baselines_of
-
-    try:
-        return *baselines_of(data), False
-    except GraphormerError as error:  # a molecule that has a graph, but no fingerprint
-        log.warning("no baselines: %s", error)
-        return [], "", False
-    except KeyboardInterrupt:
-        return [], "", True
-
-
 def _in_a_line(
     values: Mapping[str, float],
     metrics: Iterable[Metric],
@@ -245,15 +283,18 @@ def _in_a_line(
 
 
 def _without_new_elements(
-    module: GraphormerModule, data: MoleculeDataModule, split: str, value: float
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    split: str,
+    predictions: np.ndarray,
+    value: float,
 ) -> tuple[dict[int, str], str]:
-    """Return which molecules of the split evaluated last have elements that the model never saw.
+    """Return which molecules of an evaluated split have elements that the model never saw.
 
     And a line that says it beside `value`, the main metric, without them; nothing where there are
     none.
     """
     found = new_elements(data, split, module.vocabulary)
-    predictions = module.evaluated(split)
     count = len(data.indices(split))
     if not found or len(predictions) != count:
         return found, ""

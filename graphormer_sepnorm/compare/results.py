@@ -23,10 +23,11 @@ from graphormer_sepnorm.compare.results_file import (
     CurvePoint,
     Results,
     RunResult,
+    SimpleModel,
     typed,
 )
 from graphormer_sepnorm.compare.runner import Run, planned_runs
-from graphormer_sepnorm.datasets.baselines import Baseline, baselines_of
+from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import checked_graph
@@ -143,7 +144,7 @@ def runs_are_gone(directory: Path) -> bool:
 
 def _baselines(
     comparison: Comparison, data: MoleculeDataModule, earlier: Results | None
-) -> tuple[tuple[Baseline, ...], str | None]:
+) -> tuple[tuple[SimpleModel, ...], str | None]:
     """The simple models, if ``--baselines`` asks for them: computed once, then taken from there."""
     if not comparison.configuration.get("baselines"):
         return (), None
@@ -151,11 +152,12 @@ def _baselines(
     if earlier and same and earlier.baselines:
         return earlier.baselines, earlier.baselines_left_out
     try:
-        found, left_out = baselines_of(data)
+        found, left_out, _ = baselines_of(data)
     except DataError as error:  # a molecule that has a graph, but no fingerprint
         log.warning("no baselines: %s", error)
         return (), None
-    return tuple(found), left_out
+    metric = data.splits.task.metric
+    return tuple(SimpleModel(**one.by(metric)) for one in found), left_out
 
 
 def _test_smiles(data: MoleculeDataModule) -> Sequence[str]:

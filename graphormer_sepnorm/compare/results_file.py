@@ -19,13 +19,22 @@ import numpy as np
 from graphormer_sepnorm.compare.arm_comparisons import ArmComparison
 from graphormer_sepnorm.compare.comparison import other_format
 from graphormer_sepnorm.compare.model_geometry import CloudGeometry
-from graphormer_sepnorm.datasets.baselines import Baseline
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, write_json
 from graphormer_sepnorm.graphs.task import Task
 
 FORMAT_VERSION = 1
 RESULTS = "results.json"
+
+
+@dataclass(frozen=True)
+class SimpleModel:
+    """A baseline's main metric; comparable if it is a mean over the same targets as an arm's."""
+
+    name: str
+    validation: float
+    test: float
+    comparable: bool
 
 
 @dataclass(frozen=True)
@@ -129,7 +138,7 @@ class Results:
     base_options: tuple[str, ...] = ()
     configuration: dict[str, Any] = field(default_factory=dict)
     selected_on: str | None = None
-    baselines: tuple[Baseline, ...] = ()
+    baselines: tuple[SimpleModel, ...] = ()
     baselines_left_out: str | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     environments_differ: dict[str, Any] = field(default_factory=dict)

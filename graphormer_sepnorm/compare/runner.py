@@ -90,6 +90,7 @@ def planned_runs(comparison: Comparison, directory: Path) -> list[Run]:
             (
                 *comparison.base_options,
                 *arm.arguments,
+                "--blend=false",  # networks are compared
                 "--baselines=false",  # once for all of them: see results.py
                 f"--seed_everything={seed}",
                 f"--output={place}",

@@ -2,56 +2,93 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.formatting import StatusLine
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import metrics_of
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.chem.baselines import Baselines
+
 
 NAMES = {
     "mean": "mean of the training labels",
-    "ridge": "ridge on Morgan fingerprints",
-    "logistic": "logistic regression on Morgan fingerprints",
+    "forest": "random forest on Morgan fingerprints and descriptors",
+    "boosting": "gradient boosting on Morgan fingerprints and descriptors",
 }
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A simple model: the main metric, a mean over the targets for which it is defined.
+    """A simple model: metrics by their names, means over the targets for which it is defined.
 
     Attributes:
         name: In words, for a table.
         validation: Over the validation split; nan if it is defined for no target.
         test: Over the test split, in the same way.
-        comparable: Whether it is a mean over the same targets as that of any other model.
+        comparable: Whether they are means over the same targets as those of any other model.
     """
 
     name: str
-    validation: float
-    test: float
+    validation: dict[str, float]
+    test: dict[str, float]
     comparable: bool
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as a dict."""
         return asdict(self)
 
+    def by(self, metric: str) -> dict[str, Any]:
+        """Return it as a dict that has one metric."""
+        return {
+            **self.to_plain(),
+            "validation": self.validation[metric],
+            "test": self.test[metric],
+        }
 
-def baselines_of(data: MoleculeDataModule) -> tuple[list[Baseline], str]:
-    """Return the baselines, and in words what was left out; shows on stderr how far it is.
+
+class Found(NamedTuple):
+    """The baselines of a data set.
+
+    Attributes:
+        baselines: Those that have a test metric.
+        left_out: In words, what was not looked at; mostly nothing.
+        fitted: What they say of each molecule; None for a data set without SMILES.
+    """
+
+    baselines: list[Baseline]
+    left_out: str
+    fitted: Baselines | None
+
+
+def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES)) -> Found:
+    """Return the baselines; shows on stderr how far it is.
 
     There are none for a data set without SMILES.
+
+    Args:
+        data: The data set.
+        models: Which, of `NAMES`.
 
     Raises:
         DataError: A molecule that has a graph has no fingerprint.
     """
-    from graphormer_sepnorm.chem.baselines import Baselines, fit_baselines
+    from graphormer_sepnorm.chem.baselines import fit_baselines
 
     splits = data.splits
     if splits.smiles is None:
-        return [], ""
-    targets = {split: data.store.targets[data.indices(split)] for split in SPLITS}
+        return Found([], "", None)
+    targets = {
+        split: np.asarray(data.store.targets[data.indices(split)], np.float64) for split in SPLITS
+    }
     line = StatusLine()
 
     def show(what: str, done: int, total: int) -> None:
@@ -59,44 +96,51 @@ def baselines_of(data: MoleculeDataModule) -> tuple[list[Baseline], str]:
             line.show(f"baselines: {what}, {done:,} of {total:,}")
 
     try:
-        fitted: Baselines = fit_baselines(splits.smiles, targets, splits.task.kind, show)
+        fitted = fit_baselines(splits.smiles, targets, splits.task.kind, show, models)
     finally:
         line.clear()
-    has_metric = _has_metric(np.asarray(targets["test"]), splits.task.kind)
-    found = []
-    for name, scores in fitted.scores.items():
-        known = ~np.isnan(scores.test)
-        if known.any():
-            validation, test = (
-                float(values[known].mean()) for values in (scores.validation, scores.test)
-            )
-            comparable = bool((known == has_metric).all())
-            found.append(Baseline(NAMES[name], validation, test, comparable))
-    return found, _left_out(fitted, len(splits.task.targets))
-
-
-def _has_metric(targets: np.ndarray, kind: str) -> np.ndarray:
-    """Whether a test metric is defined, for each target."""
-    if kind == "regression":
-        return np.any(~np.isnan(targets), axis=0)
-    return np.logical_and(np.any(targets > 0.5, axis=0), np.any(targets <= 0.5, axis=0))
-
-
-def _left_out(fitted: Any, targets: int) -> str:
-    parts = [
-        f"{used:,} of {there:,} {split} molecules, drawn at random"
-        for split, (used, there) in fitted.molecules.items()
-        if used < there
-    ]
-    if fitted.targets < targets:
-        parts.append(f"the first {fitted.targets:,} of {targets:,} targets")
-    undefined = [name for name, scores in fitted.scores.items() if np.isnan(scores.test).all()]
-    needed = "both classes" if "logistic" in undefined else "labels"
-    texts = [f"No {NAMES[name]}: no target has {needed} in every split." for name in undefined]
-    texts += [f"The baselines are of {', '.join(parts)}."] if parts else []
-    if fitted.unconverged:
-        texts.append(
-            f"Logistic regression was stopped before it had converged for {fitted.unconverged:,} "
-            f"of {targets:,} targets."
+    found, undefined = [], []
+    for name, predictions in fitted.predictions.items():
+        validation, test = (
+            _metrics(splits.task, targets[split][fitted.rows[split]], predictions[split])
+            for split in SPLITS[1:]
         )
+        if math.isnan(test[splits.task.metric]):
+            undefined.append(name)
+            continue
+        comparable = all(
+            np.isfinite(values).all() or not splits.task.main.is_defined(labels)
+            for values, labels in zip(predictions["test"].T, targets["test"].T, strict=True)
+        )
+        found.append(Baseline(NAMES[name], validation, test, comparable))
+    return Found(found, _left_out(fitted, splits.task, undefined), fitted)
+
+
+def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+    """Means over the targets that there is a model for, and whose labels define the metric."""
+    pairs = [
+        pair for pair in zip(targets.T, predictions.T, strict=True) if np.isfinite(pair[1]).all()
+    ]
+    values = {}
+    for metric in metrics_of(task.kind):
+        if metric is task.main or task.has_mean(metric):
+            each = [metric.of(*pair) for pair in pairs if metric.is_defined(pair[0])]
+            values[metric.name] = statistics.fmean(each) if each else math.nan
+    return values
+
+
+def _left_out(fitted: Baselines, task: Task, undefined: list[str]) -> str:
+    parts = [
+        f"{len(fitted.rows[split]):,} of {there:,} {split} molecules, drawn at random"
+        for split, there in fitted.labelled.items()
+        if len(fitted.rows[split]) < there
+    ]
+    if fitted.targets < len(task.targets):
+        parts.append(f"the first {fitted.targets:,} of {len(task.targets):,} targets")
+    needed = "both classes" if task.kind == "binary" else "enough labels"
+    texts = [
+        f"No {NAMES[name]}: no target has {needed} in the training and the test split."
+        for name in undefined
+    ]
+    texts += [f"The baselines are of {', '.join(parts)}."] if parts else []
     return " ".join(texts)

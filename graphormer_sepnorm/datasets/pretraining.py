@@ -18,13 +18,14 @@ from pathlib import Path
 
 import numpy as np
 from filelock import FileLock
+from scipy.sparse import csc_array
 
 from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_names
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.fingerprints import morgan_fingerprints
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_smiles
-from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.user_table.graphs import LazyGraphs
 from graphormer_sepnorm.datasets.user_table.splits import random_split
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
@@ -66,10 +67,10 @@ def load_pretraining(path: Path, root: Path, processes: int | None = None) -> Da
     if len(chosen) < _FEWEST:
         raise DataError(f"{path}: {len(chosen):,} of its {len(smiles):,} molecules can be used")
     kept = [smiles[at] for at in chosen]
-    counts = morgan_fingerprints(kept, counts=True)
-    share = np.diff(counts.tocsc().indptr) / len(kept)
+    counts = csc_array(morgan_fingerprints(kept, counts=True))
+    share = np.diff(counts.indptr) / len(kept)
     environments = np.flatnonzero((share >= RAREST) & (share <= 1 - RAREST))
-    environments_of = np.log1p(counts.astype(np.float32)[:, environments].toarray())
+    environments_of = np.log1p(counts[:, environments].toarray().astype(np.float32))
     targets, varying = _standardised(np.hstack([values[chosen], environments_of]))
     named = [*names, *(f"morgan_{bit}" for bit in environments)]
     positions = random_split(kept, FRACTIONS, seed=0)

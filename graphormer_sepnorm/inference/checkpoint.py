@@ -16,6 +16,8 @@ Beside what Lightning keeps there is one plain dictionary under the key ``grapho
 * ``packages``: versions of what it was made with;
 * ``card``: facts to show, in a file of `save_for_prediction` only.
 
+Under the key ``blend`` there may be trees that are blended with the network (`Blend`).
+
 Lightning's own entries (state of the optimiser and of the loops) are for training on; a file
 written by `save_for_prediction` has none of them.
 
@@ -44,6 +46,7 @@ from graphormer_sepnorm.inference.checkpoint_contents import (
     check_extent,
 )
 from graphormer_sepnorm.inference.network import check_network
+from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.old_names import current_options
 from graphormer_sepnorm.resources import model_names, model_path
 from graphormer_sepnorm.runs.directory import BEST, LAST, RunDirectory
@@ -221,7 +224,7 @@ def save_for_prediction(
         KEY: facts,
         "state_dict": {f"model.{name}": value for name, value in model_weights(checkpoint).items()},
         # What `train.py test` needs beside that.
-        **{name: checkpoint[name] for name in _FOR_TESTING if name in checkpoint},
+        **{name: checkpoint[name] for name in (*_FOR_TESTING, BLEND) if name in checkpoint},
     }
     with replacing(path) as partial:
         torch.save(slim, partial)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.inference.tree_contents import ARRAYS, BLEND, check_trees
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.model.config import GraphormerConfig
 
@@ -106,6 +107,19 @@ def check_contents(checkpoint: dict[str, Any]) -> None:
     weights, trained = checkpoint["state_dict"], checkpoint.get("trained_weights")
     if trained is not None and _shapes(trained) != _shapes(weights):
         raise CheckpointError("trained_weights are not of the network of state_dict")
+    if BLEND in checkpoint:
+        _check_blend(checkpoint[BLEND], task)
+
+
+def _check_blend(blend: dict[str, Any], task: dict[str, Any]) -> None:
+    targets = len(task["targets"])
+    if len(blend["weights"]) != targets:
+        raise CheckpointError(
+            f"blend.weights is of {len(blend['weights'])} targets, task.targets of {targets}"
+        )
+    if blend["trees"]["logistic"] != (task["kind"] == "binary"):
+        raise CheckpointError(f"blend.trees are not for {task['kind']} targets")
+    check_trees(blend["trees"], targets, "blend.trees")
 
 
 def _shapes(weights: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
@@ -155,6 +169,14 @@ def _is_weight(value: Any) -> bool:
         isinstance(value, torch.Tensor)
         and value.layout == torch.strided
         and not (value.is_meta or value.is_quantized or value.is_complex())
+    )
+
+
+def _numbers(kind: str) -> Kind:
+    """A tensor of one dimension."""
+    return _simple(
+        f"a row of {kind}",
+        lambda value: _is_weight(value) and value.ndim == 1 and str(value.dtype) == f"torch.{kind}",
     )
 
 
@@ -235,6 +257,7 @@ _FINITE = _simple("a finite number", _is_finite)
 _POSITIVE = _simple("a positive number", lambda value: _is_finite(value) and value > 0)
 _PLAIN = _simple("a number or text", _is_plain)
 _CODES = _simple("a list of increasing whole numbers", _is_increasing)
+_SHARE = _simple("a number from 0 to 1", lambda value: _is_finite(value) and 0 <= value <= 1)
 _WEIGHTS = _dictionary_of(_simple("a dense tensor of real numbers", _is_weight))
 _TARGETS = _list_of(_TEXT)
 
@@ -303,9 +326,31 @@ _OTHER_FACTS = {
     "card": _optional(_dictionary_of(_PLAIN)),
 }
 
+_BLEND = _record(
+    {
+        "weights": _list_of(_SHARE),
+        "trees": _record(
+            {
+                "columns": _record(
+                    {
+                        "environments": _CODES,
+                        "descriptors": _list_of(_TEXT),
+                        "medians": _list_of(_FINITE),
+                        "rdkit": _TEXT,
+                    }
+                ),
+                "logistic": _FLAG,
+                **{name: _numbers(kind) for name, kind in ARRAYS.items()},
+            }
+        ),
+    },
+    {"validation": _dictionary_of(_REAL)},
+)
+
 _CHECKPOINT = _record(
     {KEY: _record(_NEEDED_FACTS, _OTHER_FACTS), "state_dict": _WEIGHTS},
     {
+        BLEND: _BLEND,
         # Lightning's. What is in the states of callbacks and optimisers is their own affair.
         "epoch": _COUNT,
         "global_step": _COUNT,

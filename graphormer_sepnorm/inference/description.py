@@ -7,6 +7,7 @@ from typing import Any
 
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights
+from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
 
 
@@ -25,6 +26,7 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
     rows += [(name, str(value)) for name, value in card.items()]
     rows += _targets(facts)
     rows += _model(checkpoint)
+    rows += _blend(checkpoint.get(BLEND))
     rows += _training(checkpoint)
     no_smiles = "not possible: evaluate it on its own data set with train.py test"
     rows.append(("from SMILES", f"by {facts['featuriser']}" if facts["featuriser"] else no_smiles))
@@ -75,6 +77,26 @@ def _model(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
         if model.get(name, neutral := getattr(GraphormerConfig, name)) != neutral
     ]
     return [*rows, ("beyond it", ", ".join(beyond))] if beyond else rows
+
+
+def _blend(blend: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if blend is None:
+        return []
+    trees, columns = blend["trees"], blend["trees"]["columns"]
+    weight = min(blend["weights"])
+    text = (
+        f"{weight:g} of the network, {1 - weight:g} of gradient boosting: {len(trees['roots']):,} "
+        f"trees on {len(columns['environments']):,} Morgan environments and "
+        f"{len(columns['descriptors']):,} descriptors of RDKit {columns['rdkit']}"
+    )
+    without = sum(not trees for trees in trees["trees"].tolist())
+    if without:
+        text += f"; {without:,} of {len(blend['weights']):,} targets by the network alone"
+    rows = [("blend", text)]
+    if blend.get("validation"):
+        values = ", ".join(f"{name} {value:.4f}" for name, value in blend["validation"].items())
+        rows.append(("of the blend", f"validation {values}"))
+    return rows
 
 
 def _training(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     find_checkpoint,
@@ -27,6 +28,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
 )
 from graphormer_sepnorm.inference.network import build_network
+from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.inference.unseen_codes import UnseenCodes
 
 BATCH_SIZE = 128
@@ -82,6 +84,7 @@ class Predictor:
         task: What is predicted.
         model: The network, in evaluation mode.
         vocabulary: The codes of atoms and bonds that it knows.
+        blend: Trees whose values are mixed with those of the network; None: there are none.
         facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
 
     Raises:
@@ -113,6 +116,7 @@ class Predictor:
         self._only_connected = summary.get("connected", False)
         self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
+        self.blend = Blend.from_plain(checkpoint[BLEND]) if BLEND in checkpoint else None
         self.model = build_network(self.facts["model"], model_weights(checkpoint))
         try:
             self.model.to(self.device).eval()
@@ -182,6 +186,9 @@ class Predictor:
         if graphs is not None:
             for numbers in _by_size(graphs.num_atoms, batch_size):
                 values[places[numbers]] = self._values(graphs.take(numbers))
+            if self.blend is not None:
+                understood = [molecules[place].molecule for place in places]
+                values[places] = self.blend.of_molecules(values[places], understood)
         for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
             values[place], warnings[place] = np.nan, ""
             errors[place] = "the model gives no finite value for it"

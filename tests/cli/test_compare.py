@@ -24,13 +24,14 @@ import yaml
 from sklearn.metrics import roc_auc_score
 from tiny_run import TINY
 
-from graphormer_sepnorm.chem.baselines import fit_baselines
+from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli import compare as command
 from graphormer_sepnorm.cli import fit_check
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.analysis import analyse
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.compare.report.numbers import plain
+from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import sample_path
@@ -483,19 +484,18 @@ def test_simple_models_are_computed_once_for_all_runs(
     assert "Morgan" not in (place / "sepnorm" / "seed0.log").read_text()
     kept = place / "compare.yaml"
     kept.write_text(kept.read_text().replace("baselines: false", "baselines: true"))
+    monkeypatch.setitem(baselines.BOOSTED, "regression", 5)
+    monkeypatch.setitem(baselines.FOREST, "regression", 3)
+    monkeypatch.setattr(baselines, "MOST_MOLECULES", 200)
     assert main(["compare", "--report-only", "-o", str(place)]) == 0
     results = json.loads((place / "results.json").read_text())
-    ridge = results["baselines"][1]
-    assert ridge["name"] == "ridge on Morgan fingerprints"
+    trees = results["baselines"][2]
+    assert trees["name"] == "gradient boosting on Morgan fingerprints and descriptors"
     config = yaml.safe_load((place / "sepnorm" / "seed0" / "config.yaml").read_text())
     data = MoleculeDataModule(**config["data"])
-    assert data.splits.smiles is not None
-    targets = {split: data.store.targets[data.indices(split)] for split in data.splits.smiles}
-    expected = fit_baselines(data.splits.smiles, targets, "regression").scores["ridge"]
-    assert (ridge["validation"], ridge["test"]) == pytest.approx(
-        (expected.validation[0], expected.test[0])
-    )
-    said = f"ridge on Morgan fingerprints | \N{EN DASH} | \N{EN DASH} | {ridge['validation']:.3f}"
+    expected = baselines_of(data, ["boosting"]).baselines[0].by("mae")
+    assert trees == pytest.approx(expected)
+    said = f"{trees['name']} | \N{EN DASH} | \N{EN DASH} | {trees['validation']:.3f}"
     assert said in (place / "report.md").read_text()
 
     def again(*arguments: object) -> None:

@@ -15,11 +15,19 @@ import pytest
 import torch
 from tiny_run import TINY, refused, sample_rows, summary
 
+from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
+
+
+@pytest.fixture(autouse=True)
+def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("regression", "binary"):
+        monkeypatch.setitem(baselines.BOOSTED, kind, 10)
+        monkeypatch.setitem(baselines.FOREST, kind, 5)
 
 
 def write(path: Path, rows: list[list[str]]) -> Path:
@@ -212,7 +220,7 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     options += ["--metric=brier", "--early_stopping=3"]
     assert fit(tmp_path, table, "table_classification", *options) == 0
     said = capsys.readouterr().out
-    assert "logistic regression on Morgan fingerprints" in said
+    assert "gradient boosting on Morgan fingerprints and descriptors" in said
     result = summary(tmp_path / "run")
     assert 0 <= result["test_auroc"] <= 1
     assert f"best validation Brier {result['best_validation_brier']:.4f}, with it AUROC" in said
@@ -289,7 +297,7 @@ def test_baselines_that_fail_or_are_interrupted_cost_nothing_else(
     assert fit(tmp_path, table_run.table, "table_regression", *options) == status
     captured = capsys.readouterr()
     assert "Graphormer, bn+ln" in captured.out
-    assert "ridge" not in captured.out
+    assert "boosting" not in captured.out
     assert (tmp_path / "run" / "summary.json").is_file()
     if status:
         said = f"train.py: baselines interrupted; the run is whole: {tmp_path / 'run'}"

@@ -15,11 +15,14 @@ import pytest
 import torch
 from reference.checkpoints import make_checkpoint
 from reference.damage import WRONG, places, replaced
+from reference.trees import boosted_trees
 
 from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.inference.description import describe
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.inference.tree_contents import BLEND
 
 ROOT = Path(__file__).parents[2]
 # Each part of a checkpoint of a run beside the weights, as small as it can be.
@@ -58,6 +61,7 @@ def whole() -> dict[str, Any]:
         KEY: checkpoint[KEY] | FACTS,
         "state_dict": weights,
         "trained_weights": weights,
+        BLEND: Blend.of_trees(boosted_trees()[0], 0.5).to_plain() | {"validation": {"mae": 1.0}},
         **OF_A_RUN,
     }
 

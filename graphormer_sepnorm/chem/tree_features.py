@@ -1,0 +1,156 @@
+"""What trees see of a molecule: counts of its Morgan environments, and RDKit's descriptors.
+
+n molecules · F features: the environments that training knows, then the descriptors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from rdkit import Chem
+from scipy.sparse import csr_array, vstack
+
+from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_names
+from graphormer_sepnorm.chem.fingerprints import fingerprints_of
+from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_smiles
+from graphormer_sepnorm.errors import DataError
+
+# Environments are hashed to so many columns; those in fewer training molecules say nothing.
+ENVIRONMENTS, FEWEST = 2048, 3
+LARGEST = 1e6  # some descriptors of charges are enormous where a denominator is nearly 0
+# Molecules that a process takes at once, and the number from which several processes are worth it.
+_CHUNK, _MANY = 250, 2000
+
+
+@dataclass(frozen=True, eq=False)
+class RawFeatures:
+    """All environments and descriptors of some molecules.
+
+    Attributes:
+        counts: float64 ``[n, 2048]``, how often each environment occurs.
+        descriptors: float32 ``[n, K]``, those of `descriptor_names`; nan where undefined.
+    """
+
+    counts: csr_array
+    descriptors: np.ndarray
+
+
+@dataclass(frozen=True)
+class FeatureColumns:
+    """Which columns trees were given, and what stands for a descriptor that is undefined.
+
+    Attributes:
+        environments: Numbers below `ENVIRONMENTS`, increasing.
+        descriptors: Names.
+        medians: Of each descriptor in training.
+        rdkit: Release that computed them.
+    """
+
+    environments: tuple[int, ...]
+    descriptors: tuple[str, ...]
+    medians: tuple[float, ...]
+    rdkit: str = RDKIT_VERSION
+
+    @classmethod
+    def fit(cls, raw: RawFeatures) -> Self:
+        """Choose the columns for training molecules."""
+        molecules = np.bincount(raw.counts.indices, minlength=ENVIRONMENTS)
+        medians = np.zeros(raw.descriptors.shape[1])
+        for place, column in enumerate(raw.descriptors.T):
+            present = column[~np.isnan(column)].astype(np.float64)
+            medians[place] = np.median(present) if len(present) else 0
+        return cls(
+            tuple(np.flatnonzero(molecules >= FEWEST).tolist()),
+            descriptor_names(),
+            tuple(np.clip(medians, -LARGEST, LARGEST).tolist()),
+        )
+
+    def check(self) -> None:
+        """See whether this release of RDKit has the descriptors.
+
+        Raises:
+            DataError: It has not.
+        """
+        compute_descriptors([], self.descriptors)
+
+    def of(self, raw: RawFeatures) -> np.ndarray:
+        """Return the columns, float32 ``[n, F]``: what trees compare is in single precision."""
+        known = np.where(np.isnan(raw.descriptors), self.medians, raw.descriptors)
+        return np.hstack(
+            [
+                raw.counts[:, list(self.environments)].toarray().astype(np.float32),
+                np.clip(known, -LARGEST, LARGEST).astype(np.float32),
+            ]
+        )
+
+    def of_molecules(self, molecules: Sequence[Chem.Mol]) -> np.ndarray:
+        """Return the columns of molecules: float32 ``[n, F]``."""
+        return self.of(_raw(molecules, self.descriptors))
+
+
+def compute_features(
+    smiles: Sequence[str],
+    done: Callable[[int], None] = lambda number: None,
+    names: Sequence[str] | None = None,
+    processes: int | None = None,
+) -> RawFeatures:
+    """Compute environments and descriptors; four to ten milliseconds a molecule and core.
+
+    Args:
+        smiles: The molecules.
+        done: Is told now and then how many are done.
+        names: Of the descriptors; None: all that this release of RDKit has.
+        processes: That compute; None: one for each core, if the molecules are many.
+
+    Raises:
+        DataError: A SMILES cannot be read; the message names its position, counted from one.
+    """
+    names = descriptor_names() if names is None else names
+    cores = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
+    processes = processes or (len(cores) if len(smiles) >= _MANY else 1)
+    chunks = [
+        (smiles[start : start + _CHUNK], names, start, len(smiles))
+        for start in range(0, len(smiles), _CHUNK)
+    ]
+    parts = [_raw([], names)]
+    with contextlib.ExitStack() as stack:
+        computed = map(_of_chunk, chunks)
+        if processes > 1:
+            pool = ProcessPoolExecutor(
+                processes,
+                multiprocessing.get_context("spawn"),  # forked, torch's threads may hold locks
+                *(signal.signal, (signal.SIGINT, signal.SIG_IGN)),  # this process decides
+            )
+            stack.callback(pool.shutdown, cancel_futures=True)
+            computed = pool.map(_of_chunk, chunks)
+        for (chunk, _, start, _), part in zip(chunks, computed, strict=True):
+            parts.append(part)
+            done(start + len(chunk))
+    return RawFeatures(
+        csr_array(vstack([part.counts for part in parts])),
+        np.concatenate([part.descriptors for part in parts]),
+    )
+
+
+def _of_chunk(chunk: tuple[Sequence[str], Sequence[str], int, int]) -> RawFeatures:
+    smiles, names, before, total = chunk
+    molecules = []
+    for number, text in enumerate(smiles, start=before + 1):
+        parsed = parse_smiles(text)
+        if parsed.molecule is None:
+            raise DataError(f"molecule {number} of {total}: {parsed.reason}")
+        molecules.append(parsed.molecule)
+    return _raw(molecules, names)
+
+
+def _raw(molecules: Sequence[Chem.Mol], descriptors: Sequence[str]) -> RawFeatures:
+    counts = fingerprints_of(molecules, size=ENVIRONMENTS, counts=True)
+    return RawFeatures(counts, compute_descriptors(molecules, descriptors))

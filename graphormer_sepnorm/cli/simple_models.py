@@ -1,0 +1,260 @@
+"""Simple models beside a trained network: what they reach, and a blend of it with the best."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import ConfigError, GraphormerError
+from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.graphs.loading import in_order, make_loader
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.inference.tree_contents import BLEND
+from graphormer_sepnorm.metrics import Metric
+from graphormer_sepnorm.training.module import GraphormerModule
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.chem.baselines import Baselines
+    from graphormer_sepnorm.datasets.baselines import Baseline
+    from graphormer_sepnorm.inference.blend import Blend
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BlendedRun:
+    """What a run predicts when its network is blended with trees.
+
+    Attributes:
+        blend: In its checkpoint now.
+        chosen: Whether the validation split has chosen the weight.
+        predictions: float64 ``[n, T]`` of the test split; None: only a part of it was tested.
+        test: Metrics of them, by their names.
+    """
+
+    blend: Blend
+    chosen: bool
+    predictions: np.ndarray | None
+    test: dict[str, float]
+
+    @property
+    def label(self) -> str:
+        """What it is, in a table."""
+        weight = self.blend.weight
+        return f"blend, {weight:g} Graphormer + {1 - weight:g} gradient boosting"
+
+    def in_summary(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Return what came out: of the blend, and of the network under ``network``.
+
+        Args:
+            result: What came out of the network.
+        """
+        result = {**result, "blend": {"network_weight": self.blend.weight}}
+        if self.predictions is None:
+            return result
+        names = [name for name in result if name.startswith(("test_", "best_validation_"))]
+        network = {name: result.pop(name) for name in names}
+        own = {f"test_{name}": value for name, value in self.test.items()}
+        own |= {f"best_validation_{name}": value for name, value in self.blend.validation.items()}
+        return {**result, **{name: own[name] for name in names if name in own}, "network": network}
+
+
+@dataclass
+class SimpleModels:
+    """What was asked for beside the network, as far as it was made.
+
+    Attributes:
+        baselines: The simple models.
+        left_out: What they leave out.
+        interrupted: Whether they were stopped.
+        blended: The blend, if it was asked for and could be made.
+    """
+
+    baselines: list[Baseline] = field(default_factory=list)
+    left_out: str = ""
+    interrupted: bool = False
+    blended: BlendedRun | None = None
+
+    def said(self, metric: Metric, reached: float) -> str:
+        """Return sentences: how the blend was weighed, and if a simple model is better.
+
+        Args:
+            metric: The main one.
+            reached: Its test value, of what the checkpoint predicts.
+        """
+        said, advice = [], "use it, or --blend true"
+        if self.blended is not None:
+            advice = "use it"
+            by = (
+                "with which the loss on the validation split is smallest"
+                if self.blended.chosen
+                else "for want of 100 validation labels to choose it by"
+            )
+            validation = metric.shown(self.blended.blend.validation[metric.name])
+            said.append(
+                f"The network has the weight {self.blended.blend.weight:g} in the blend, {by}; "
+                f"validation {metric.label} {validation}."
+            )
+        fair = {one.name: one.test[metric.name] for one in self.baselines if one.comparable}
+        best = metric.best(fair.values(), default=math.nan)
+        if best > reached if metric.higher_is_better else best < reached:
+            name = next(name for name, value in fair.items() if value == best)
+            said.append(f"{name} has the {metric.better} test {metric.label}: {advice}.")
+        return " ".join(sentence[0].upper() + sentence[1:] for sentence in said)
+
+
+def require_smiles(data: MoleculeDataModule) -> None:
+    """Refuse to train for a blend that cannot be made.
+
+    Raises:
+        ConfigError: Trees take SMILES, and the data set has none, or its model takes none.
+    """
+    if data.splits.smiles is None or data.splits.featuriser is None:
+        raise ConfigError(
+            f"--blend true: {data.splits.name} is made of graphs, and trees take SMILES: leave it "
+            "out"
+        )
+
+
+def simple_models(
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    file: Path,
+    predictions: np.ndarray | None,
+    *,
+    baselines: bool,
+    blend: bool,
+) -> SimpleModels:
+    """Fit the simple models that are asked for, and write the blend into the checkpoint.
+
+    Training is over, so that whatever happens here leaves its result as it is.
+
+    Args:
+        module: With the weights of the checkpoint.
+        data: What it was trained on.
+        file: The checkpoint that was tested.
+        predictions: Of the network for the test split, ``[n, T]``; None: it is not known of all.
+        baselines: Whether all of them are wanted.
+        blend: Whether gradient boosting is to be blended with the network.
+    """
+    if not (baselines or blend):
+        return SimpleModels()
+    from graphormer_sepnorm.datasets.baselines import baselines_of
+
+    models = {} if baselines else {"models": ("boosting",)}
+    result = SimpleModels()
+    try:
+        found = baselines_of(data, **models)
+        result.baselines, result.left_out = found.baselines, found.left_out
+        if blend and found.fitted is not None:
+            blended = _blend(module, data, found.fitted, predictions)
+            with replacing(file) as partial:
+                torch.save({**read_checkpoint(file), BLEND: blended.blend.to_plain()}, partial)
+            result.blended = blended
+    except GraphormerError as error:  # a molecule that has a graph, but no fingerprint
+        log.warning("no %s: %s", "blend" if blend else "baselines", error)
+    except KeyboardInterrupt:
+        result.interrupted = True
+    return result
+
+
+def blended_predictions(
+    data: MoleculeDataModule, split: str, file: str, predictions: np.ndarray
+) -> tuple[np.ndarray | None, str]:
+    """Return what a checkpoint with a blend says of an evaluated split, or why that is not known.
+
+    Args:
+        data: The data set.
+        split: ``validation`` or ``test``.
+        file: Checkpoint.
+        predictions: Of its network, ``[n, T]``.
+
+    Returns:
+        The values of the blend, None if there are none; and a line to be said, mostly empty.
+    """
+    from graphormer_sepnorm.inference.blend import Blend
+
+    checkpoint, splits = read_checkpoint(file), data.splits
+    if BLEND not in checkpoint:
+        return None, ""
+    if splits.smiles is None or len(splits.smiles[split]) != len(predictions):
+        return None, "these are of the network alone: a blend takes SMILES of the whole split"
+    blend = Blend.from_plain(checkpoint[BLEND])
+    return blend.of_smiles(predictions, splits.smiles[split]), ""
+
+
+def evaluate(
+    data: MoleculeDataModule, task: Task, split: str, predictions: np.ndarray
+) -> dict[str, float]:
+    """Return the metrics of a split, those of a benchmark by its own evaluator.
+
+    Args:
+        data: The data set.
+        task: What is predicted.
+        split: ``validation`` or ``test``.
+        predictions: ``[n, T]`` of all its molecules.
+    """
+    targets = np.asarray(data.store.targets[data.indices(split)], np.float64)
+    values = task.evaluate(targets, predictions)
+    for name, evaluator in data.splits.evaluators.items():
+        if not math.isnan(values[name]):
+            values[name] = evaluator(targets, predictions)
+    return values
+
+
+def _blend(
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    fitted: Baselines,
+    predictions: np.ndarray | None,
+) -> BlendedRun:
+    """Weigh network and trees on the validation split; no test label is looked at for it."""
+    from graphormer_sepnorm.inference.blend import EVEN, Blend, choose_weight
+    from graphormer_sepnorm.inference.trees import BoostedTrees
+
+    task = module.task
+    trees = BoostedTrees.from_fitted(fitted.columns, fitted.boosted, task.kind == "binary")
+    boosting, rows = fitted.predictions["boosting"], fitted.rows["validation"]
+    labels = np.asarray(data.store.targets[data.indices("validation")], np.float64)[rows]
+    network = _validation_predictions(module, data)[rows]
+    std = np.asarray(module.facts["target_std"])
+    weight = choose_weight(task.kind, labels, network, boosting["validation"], std)
+    blend = Blend.of_trees(trees, EVEN if weight is None else weight)
+    validation = task.evaluate(labels, blend.combined(network, boosting["validation"]))
+    blend = dataclasses.replace(blend, validation=validation)
+    if predictions is None:
+        return BlendedRun(blend, weight is not None, None, {})
+    if len(fitted.rows["test"]) == len(predictions):
+        blended = blend.combined(predictions, boosting["test"])
+    else:  # some were not drawn, or have no label
+        assert data.splits.smiles is not None
+        blended = blend.of_smiles(predictions, data.splits.smiles["test"])
+    test = evaluate(data, task, "test", blended)
+    return BlendedRun(blend, weight is not None, blended, test)
+
+
+@torch.inference_mode()
+def _validation_predictions(module: GraphormerModule, data: MoleculeDataModule) -> np.ndarray:
+    """What the network says of the validation molecules, float64 ``[n, T]``.
+
+    Not by Lightning's loop: it would log what is validated, and ask all processes for their part.
+    """
+    numbers = data.indices("validation")
+    mean, std = (np.asarray(module.facts[f"target_{name}"]) for name in ("mean", "std"))
+    loader = make_loader(
+        data.store, module.vocabulary, in_order(data.store, numbers, data.eval_batch_size)
+    )
+    module.model.eval()
+    parts = [
+        module.task.values_of(module.model(batch.to(module.device)), mean, std) for batch in loader
+    ]
+    return np.concatenate(parts)

@@ -1,0 +1,137 @@
+"""A network and gradient boosting in one model: a weighted mean of what both say.
+
+n molecules · T targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from graphormer_sepnorm.chem.tree_features import ENVIRONMENTS, compute_features
+from graphormer_sepnorm.errors import CheckpointError, DataError
+from graphormer_sepnorm.inference.trees import BoostedTrees
+from graphormer_sepnorm.metrics import Kind
+
+# Weights of the network that are tried on the validation split; what is taken where it is smaller.
+WEIGHTS = tuple(tenth / 10 for tenth in range(11))
+FEWEST_LABELS, EVEN = 100, 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """Trees beside a network.
+
+    Attributes:
+        trees: What the network is blended with.
+        weights: float64 ``[T]``, the share of the network; 1 for targets without trees.
+        validation: Metrics of the blend on the validation split, by their names.
+    """
+
+    trees: BoostedTrees
+    weights: np.ndarray
+    validation: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of_trees(cls, trees: BoostedTrees, weight: float) -> Self:
+        """Give all targets that have trees the same weight."""
+        return cls(trees, np.where(trees.known, weight, 1.0))
+
+    @property
+    def weight(self) -> float:
+        """The share of the network in the targets that have trees."""
+        return float(self.weights.min(initial=1.0))
+
+    def combined(self, network: np.ndarray, trees: np.ndarray) -> np.ndarray:
+        """Return the weighted mean of what both say, real units or probabilities: ``[n, T]``."""
+        return np.where(
+            self.weights < 1, self.weights * network + (1 - self.weights) * trees, network
+        )
+
+    def of_molecules(self, network: np.ndarray, molecules: Sequence[Any]) -> np.ndarray:
+        """Return the blend for molecules, ``[n, T]``; takes milliseconds for each.
+
+        Args:
+            network: What the network says of them.
+            molecules: The same ones, RDKit's.
+        """
+        if (self.weights == 1).all():
+            return network
+        features = self.trees.columns.of_molecules(molecules)
+        return self.combined(network, self.trees.predict(features))
+
+    def of_smiles(self, network: np.ndarray, smiles: Sequence[str]) -> np.ndarray:
+        """Return the blend for many molecules, in several processes; see `of_molecules`.
+
+        Raises:
+            DataError: A SMILES cannot be read.
+        """
+        columns = self.trees.columns
+        features = columns.of(compute_features(smiles, names=columns.descriptors))
+        return self.combined(network, self.trees.predict(features))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as a checkpoint holds it."""
+        return {
+            "trees": self.trees.to_plain(),
+            "weights": self.weights.tolist(),
+            "validation": dict(self.validation),
+        }
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """Make a blend from what `to_plain` gave, checked as all of a checkpoint is.
+
+        Raises:
+            CheckpointError: This release of RDKit lacks a descriptor.
+        """
+        trees = BoostedTrees.from_plain(plain["trees"])
+        environments = trees.columns.environments
+        if environments and not 0 <= environments[0] <= environments[-1] < ENVIRONMENTS:
+            raise CheckpointError(
+                f"blend.trees has an environment that is not below {ENVIRONMENTS}"
+            )
+        try:
+            trees.columns.check()
+        except DataError as error:
+            raise CheckpointError(str(error)) from error
+        return cls(trees, np.array(plain["weights"], np.float64), plain.get("validation", {}))
+
+
+def choose_weight(
+    kind: Kind, labels: np.ndarray, network: np.ndarray, trees: np.ndarray, std: np.ndarray
+) -> float | None:
+    """Return the weight of the network with the smallest loss on validation molecules.
+
+    Squared error in units of the training labels' deviation, or log loss, a mean over the targets.
+
+    Args:
+        kind: Of the targets.
+        labels: ``[n, T]``; nan = missing.
+        network: Real units or probabilities, as `labels`.
+        trees: The same; nan in all rows of a target without trees.
+        std: ``[T]``, deviations of the training labels.
+
+    Returns:
+        One of `WEIGHTS`; None where a target has fewer than `FEWEST_LABELS` labels to choose by, or
+        the network says something that is no number.
+    """
+    chosen = np.flatnonzero(~np.isnan(trees).any(axis=0))
+    present = ~np.isnan(labels[:, chosen])
+    numbers = np.isfinite(network[:, chosen][present]).all()
+    if len(chosen) == 0 or present.sum(axis=0).min() < FEWEST_LABELS or not numbers:
+        return None
+    labels, network, trees = (values[:, chosen] for values in (labels, network, trees))
+    losses = []
+    for weight in WEIGHTS:
+        values = weight * network + (1 - weight) * trees
+        if kind == "binary":
+            right = np.clip(np.where(labels > 0.5, values, 1 - values), 1e-7, 1)
+            loss = -np.log(right)
+        else:
+            loss = ((values - labels) / std[chosen]) ** 2
+        losses.append(np.mean(loss, axis=0, where=present).mean())
+    return WEIGHTS[int(np.argmin(losses))]

@@ -1,0 +1,65 @@
+"""What trees see: environments that training knows, descriptors without gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rdkit import Chem
+from rdkit.Chem import Descriptors
+
+from graphormer_sepnorm.chem import tree_features
+from graphormer_sepnorm.chem.descriptors import descriptor_names
+from graphormer_sepnorm.chem.fingerprints import morgan_fingerprints
+from graphormer_sepnorm.chem.tree_features import FeatureColumns, RawFeatures, compute_features
+from graphormer_sepnorm.errors import DataError
+
+SMILES = ["CCO", "CCN", "CCCl", "c1ccccc1O", "CC(C)C", "[Na+].[Cl-]"]
+
+
+def test_environments_of_three_molecules_and_all_descriptors() -> None:
+    columns = FeatureColumns.fit(raw := compute_features(SMILES))
+    counts = morgan_fingerprints(SMILES, counts=True).toarray()
+    expected = np.flatnonzero((counts > 0).sum(axis=0) >= 3)
+    assert len(expected) > 0
+    assert list(columns.environments) == expected.tolist()
+    assert columns.descriptors == descriptor_names()
+    features = columns.of(raw)
+    assert features.dtype == np.float32
+    np.testing.assert_array_equal(features[:, : len(expected)], counts[:, expected])
+    weight = len(expected) + columns.descriptors.index("MolWt")
+    molecules = [Chem.MolFromSmiles(text) for text in SMILES]
+    np.testing.assert_allclose(
+        features[:, weight], [Descriptors.MolWt(one) for one in molecules], rtol=1e-6
+    )
+    np.testing.assert_array_equal(columns.of_molecules(molecules), features)
+
+
+def test_undefined_descriptors_are_medians_of_training_and_large_ones_are_clipped() -> None:
+    raw = compute_features(SMILES)
+    descriptors = np.tile(np.arange(6, dtype=np.float32)[:, None], len(descriptor_names()))
+    descriptors[[0, 1], 0] = np.nan
+    descriptors[:, 1] = np.nan
+    descriptors[2, 2], descriptors[3, 2] = 1e30, -1e30
+    columns = FeatureColumns.fit(RawFeatures(raw.counts, descriptors))
+    assert columns.medians[:2] == (3.5, 0.0)
+    features = columns.of(RawFeatures(raw.counts, descriptors))[:, len(columns.environments) :]
+    assert features[:, 0].tolist() == [3.5, 3.5, 2, 3, 4, 5]
+    assert features[:, 1].tolist() == [0] * 6
+    assert features[[2, 3], 2].tolist() == [1e6, -1e6]
+
+
+def test_several_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_features, "_CHUNK", 4)
+    told: list[int] = []
+    alone = compute_features(SMILES)
+    several = compute_features(SMILES, told.append, processes=2)
+    assert told == [4, 6]
+    np.testing.assert_array_equal(several.descriptors, alone.descriptors)
+    np.testing.assert_array_equal(several.counts.toarray(), alone.counts.toarray())
+    with pytest.raises(DataError, match="molecule 6 of 7"):
+        compute_features([*SMILES[:5], "C1CC", "C"], processes=2)
+
+
+def test_a_descriptor_that_this_rdkit_lacks_is_one_line() -> None:
+    with pytest.raises(DataError, match=r"^RDKit .* has no descriptor Fluffiness: use the release"):
+        FeatureColumns((), ("MolWt", "Fluffiness"), (0.0, 0.0)).check()

@@ -1,0 +1,274 @@
+"""``fit --blend true`` and ``--baselines true``: what a run says, keeps and predicts."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import dataclasses
+import io
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_run import TINY
+
+from graphormer_sepnorm.chem import baselines
+from graphormer_sepnorm.cli.predict import main as predict
+from graphormer_sepnorm.cli.simple_models import SimpleModels
+from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.datasets.baselines import Baseline
+from graphormer_sepnorm.datasets.user_table.load import load_table
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.inference import blend as blending
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.inference.tree_contents import BLEND
+from graphormer_sepnorm.metrics import METRICS
+
+BOOSTING = "gradient boosting on Morgan fingerprints and descriptors"
+PARTS = ["train"] * 40 + ["validation"] * 15 + ["test"] * 15
+
+
+@pytest.fixture(autouse=True)
+def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("regression", "binary"):
+        monkeypatch.setitem(baselines.BOOSTED, kind, 20)
+        monkeypatch.setitem(baselines.FOREST, kind, 5)
+
+
+def table(path: Path, binary: bool = False) -> Path:
+    """Chains with and without oxygen; how long they are, and a second target that is nearly it."""
+    rows = []
+    for number, part in enumerate(PARTS):
+        length = 3 + number * 7 % 20
+        smiles = "C" * length + "O" * (number % 2)
+        values = (int(length > 12), number % 2) if binary else (length, 2 * length - number % 3)
+        rows.append(f"{smiles},{values[0]},{values[1] if number % 5 else ''},{part}")
+    path.write_text("\n".join(["smiles,a,b,set", *rows]))
+    return path
+
+
+def fit(folder: Path, configuration: str = "table_regression", *more: str) -> int:
+    options = [f"--data.table={table(folder / 'a.csv', 'class' in configuration)}"]
+    options += [f"--data.root={folder / 'root'}", "--data.split_column=set"]
+    options += ["--data.target_columns=[a,b]", f"--output={folder / 'run'}", *more]
+    return train(["fit", "-c", configuration, *TINY, *options])
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "run" / "summary.json").read_text())
+
+
+def kept_predictions(folder: Path) -> tuple[list[str], np.ndarray]:
+    with (folder / "run" / "test_predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [row["smiles"] for row in rows], np.array(
+        [[float(row["pred_a"]), float(row["pred_b"])] for row in rows]
+    )
+
+
+@dataclass(frozen=True)
+class Blended:
+    """A run with a blend, and what it printed."""
+
+    folder: Path
+    out: str
+    summary: dict[str, Any]
+
+
+@pytest.fixture(scope="module", params=["table_regression", "table_classification"])
+def blended(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Blended:
+    folder, out = tmp_path_factory.mktemp("blended"), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+        patch.setitem(baselines.BOOSTED, "regression", 20)
+        patch.setitem(baselines.BOOSTED, "binary", 20)
+        patch.setattr(blending, "FEWEST_LABELS", 12)
+        patch.setattr(blending, "WEIGHTS", (0.3,))
+        assert fit(folder, request.param, "--blend=true") == 0
+    return Blended(folder, out.getvalue(), summary(folder))
+
+
+def main_metric(run: Blended) -> str:
+    return "test_mae" if "test_mae" in run.summary else "test_auroc"
+
+
+def test_network_trees_and_blend_stand_side_by_side(blended: Blended) -> None:
+    metric, result = main_metric(blended), blended.summary
+    (trees,) = result["baselines"]
+    assert trees["name"] == BOOSTING
+    name = metric.removeprefix("test_")
+    for label, value in (
+        (BOOSTING, trees["test"][name]),
+        (r"Graphormer, bn\+ln", result["network"][metric]),
+        (r"blend, 0\.3 Graphormer \+ 0\.7 gradient boosting", result[metric]),
+    ):
+        assert re.search(rf"^  {label} +{value:.4f}$", blended.out, re.MULTILINE)
+    assert "The network has the weight 0.3 in the blend, with which the loss" in blended.out
+    assert f"{result[f'best_validation_{name}']:.4f}." in blended.out
+    assert "random forest" not in blended.out  # which is a baseline and was not asked for
+    assert result["blend"] == {"network_weight": 0.3}
+    assert "--blend true" not in blended.out
+
+
+def test_what_is_kept_is_what_the_checkpoint_predicts(blended: Blended) -> None:
+    smiles, kept = kept_predictions(blended.folder)
+    predictor = Predictor.load(blended.folder / "run", "cpu")
+    values = predictor.predict(smiles).values
+    np.testing.assert_allclose(values, kept, rtol=1e-4)
+    with (blended.folder / "run" / "test_predictions.csv").open(newline="") as file:
+        cells = [[row["label_a"], row["label_b"]] for row in csv.DictReader(file)]
+    labels = np.array([[float(cell or "nan") for cell in row] for row in cells])
+    for name, value in predictor.task.evaluate(labels, kept).items():
+        assert blended.summary[f"test_{name}"] == pytest.approx(value, rel=1e-5)
+    predictor.blend = None
+    assert np.abs(predictor.predict(smiles).values - kept).max() > 0.01
+
+
+def test_evaluating_the_checkpoint_gives_the_same(blended: Blended, capsys) -> None:
+    metric, result = main_metric(blended), blended.summary
+    arguments = ["--ckpt_path", str(blended.folder / "run"), "--trainer.accelerator=cpu"]
+    for verb, split, name in (
+        ("test", "test", metric),
+        ("validate", "validation", metric.replace("test_", "best_validation_")),
+    ):
+        assert train([verb, *arguments]) == 0
+        out = capsys.readouterr().out
+        found = re.search(
+            rf"^{split}_{metric.removeprefix('test_')} +(\S+)  \(network alone (\S+)\)$",
+            out,
+            re.MULTILINE,
+        )
+        assert found is not None
+        assert float(found[1]) == pytest.approx(result[name], rel=1e-5)
+        assert float(found[2]) == pytest.approx(result["network"][name], rel=1e-4)
+        assert re.search(rf"^{split}_loss +[\d.]+$", out, re.MULTILINE)
+
+
+def test_info_says_what_it_is(blended: Blended, capsys) -> None:
+    assert predict(["info", str(blended.folder / "run")]) == 0
+    said = r"^blend +0\.3 of the network, 0\.7 of gradient boosting: 40 trees on"
+    assert re.search(said, capsys.readouterr().out, re.MULTILINE)
+
+
+def test_what_is_trained_on_has_no_blend(blended: Blended) -> None:
+    """Trees belong to the weights beside which they were weighed."""
+    assert BLEND in read_checkpoint(blended.folder / "run")
+    assert BLEND not in read_checkpoint(blended.folder / "run" / "checkpoints" / "last.ckpt")
+
+
+def test_few_validation_labels_are_half_and_half(tmp_path: Path, capsys) -> None:
+    """And of a part of the test split the network alone is tested."""
+    part = ["--trainer.limit_test_batches=1", "--data.eval_batch_size=4"]
+    assert fit(tmp_path, "table_regression", "--blend=true", *part) == 0
+    out = capsys.readouterr().out
+    assert "The network has the weight 0.5 in the blend, for want of 100 validation labels" in out
+    assert "blend, 0.5 Graphormer" not in out
+    assert summary(tmp_path)["blend"] == {"network_weight": 0.5}
+    assert "network" not in summary(tmp_path)
+    assert not (tmp_path / "run" / "test_predictions.csv").exists()
+    assert read_checkpoint(tmp_path / "run")[BLEND]["weights"] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("blended", ["table_regression"], indirect=True)
+def test_no_test_label_is_looked_at(blended: Blended, tmp_path: Path, monkeypatch) -> None:
+    """Other labels there, the same checkpoint."""
+    monkeypatch.setattr(blending, "FEWEST_LABELS", 12)
+    monkeypatch.setattr(blending, "WEIGHTS", (0.3,))
+    text = table(tmp_path / "a.csv").read_text()
+    changed = re.sub(r"^(\w+),\d+,\d*,test$", r"\1,50,60,test", text, flags=re.MULTILINE)
+    assert changed != text
+    monkeypatch.setitem(globals(), "table", lambda path, binary: path)
+    (tmp_path / "a.csv").write_text(changed)
+    assert fit(tmp_path, "table_regression", "--blend=true") == 0
+    ours, theirs = (read_checkpoint(folder / "run")[BLEND] for folder in (tmp_path, blended.folder))
+    assert ours["validation"] == theirs["validation"]
+    for name in ("value", "threshold"):
+        assert ours["trees"][name].equal(theirs["trees"][name])
+    assert summary(tmp_path)["test_mae"] > 2 * blended.summary["test_mae"]
+
+
+def test_baselines_are_all_of_them_and_kept_with_every_metric(tmp_path: Path, capsys) -> None:
+    assert fit(tmp_path, "table_regression", "--baselines=true") == 0
+    out, result = capsys.readouterr().out, summary(tmp_path)
+    assert [one["name"].split(" on ")[0] for one in result["baselines"]] == [
+        "mean of the training labels",
+        "random forest",
+        "gradient boosting",
+    ]
+    for one in result["baselines"]:
+        assert list(one["test"]) == list(one["validation"]) == ["mae", "rmse", "r2", "spearman"]
+        assert re.search(rf"^  {one['name']} +{one['test']['mae']:.4f}$", out, re.MULTILINE)
+    best = min(result["baselines"], key=lambda one: one["test"]["mae"])["name"]
+    said = f"{best[0].upper()}{best[1:]} has the lower test MAE: use it, or --blend true."
+    assert said in out
+    assert "network" not in result
+    assert BLEND not in read_checkpoint(tmp_path / "run")
+
+
+def test_who_is_better_is_said_by_the_main_metric() -> None:
+    def said(metric: str, reached: float, comparable: bool = True) -> str:
+        scores = {"mae": 0.4, "auroc": 0.8}
+        one = Baseline("trees", scores, scores, comparable)
+        return SimpleModels([one]).said(METRICS[metric], reached)
+
+    assert said("mae", 0.5) == "Trees has the lower test MAE: use it, or --blend true."
+    assert said("auroc", 0.7) == "Trees has the higher test AUROC: use it, or --blend true."
+    assert said("mae", 0.3) == said("mae", 0.4) == said("auroc", 0.9) == ""
+    assert said("mae", 0.5, comparable=False) == said("mae", float("nan")) == ""
+
+
+def test_a_blend_that_fails_costs_nothing_else(tmp_path, capsys, caplog, monkeypatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise DataError("'X' has no fingerprint")
+
+    monkeypatch.setattr("graphormer_sepnorm.chem.baselines.fit_baselines", fail)
+    assert fit(tmp_path, "table_regression", "--blend=true") == 0
+    assert "no blend: 'X' has no fingerprint" in caplog.text
+    assert "Graphormer, bn+ln" in capsys.readouterr().out
+    assert "test_mae" in summary(tmp_path)
+
+
+def test_interrupted_before_it_is_written_the_run_is_the_networks(
+    tmp_path, capsys, monkeypatch
+) -> None:
+    def interrupt(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graphormer_sepnorm.cli.simple_models.replacing", interrupt)
+    assert fit(tmp_path, "table_regression", "--blend=true") == 130
+    captured = capsys.readouterr()
+    assert "Graphormer + " not in captured.out
+    assert f"baselines interrupted; the run is whole: {tmp_path / 'run'}" in captured.err
+    assert "blend" not in summary(tmp_path)
+    assert BLEND not in read_checkpoint(tmp_path / "run")
+
+
+def test_graphs_without_smiles_cannot_be_blended(
+    tmp_path, capsys, monkeypatch, blended: Blended
+) -> None:
+    """Nor can a checkpoint with a blend be evaluated on them, but for its network."""
+
+    def load_graphs(*arguments: Any) -> Any:
+        return dataclasses.replace(load_table(*arguments), smiles=None)
+
+    monkeypatch.setattr("graphormer_sepnorm.datasets.table.load_table", load_graphs)
+    assert fit(tmp_path, "table_regression", "--blend=true") == 2
+    assert "--blend true: a is made of graphs, and trees take SMILES" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    assert train(["test", "--ckpt_path", str(blended.folder / "run")]) == 0
+    out = capsys.readouterr().out
+    assert "these are of the network alone: a blend takes SMILES of the whole split" in out
+    metric = main_metric(blended)
+    value = re.search(rf"^{metric} +(\S+)$", out, re.MULTILINE)
+    assert value is not None
+    assert float(value[1]) == pytest.approx(blended.summary["network"][metric], rel=1e-5)
+
+
+def test_networks_are_compared_without_blends(tmp_path, capsys) -> None:
+    arguments = ["compare", "--arms=sepnorm,sharenorm", "-o", str(tmp_path / "c")]
+    assert train([*arguments, "--data.dataset=sample", "--blend=true"]) == 2
+    assert "--blend is not for compare: networks are compared" in capsys.readouterr().err
