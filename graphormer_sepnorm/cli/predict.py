@@ -25,6 +25,7 @@ USAGE = """\
 predict.py MODEL SMILES [SMILES ...]
        predict.py MODEL -i FILE [-o FILE] [options]
        predict.py info MODEL
+       predict.py embed MODEL -i FILE [-o FILE] [options]
        predict.py geometry MODEL -i FILE [-o FILE.json]"""
 
 DESCRIPTION = """\
@@ -61,6 +62,10 @@ def _predict(arguments: list[str]) -> int:
 
         geometry(arguments[1:])
         return 0
+    if arguments[:1] == ["embed"]:
+        from graphormer_sepnorm.cli.embed import embed
+
+        return 0 if embed(arguments) else EXIT_NOTHING_PREDICTED
     options = _parse(arguments)
     if options.input is None:
         predicted = _predict_arguments(options)
@@ -280,9 +285,9 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
         started = time.monotonic()
         predict_table(predictor, job, find_checkpoint(options.model), outcome)
     except KeyboardInterrupt:
-        raise Interrupted(_what_is_left(job, outcome, arguments)) from None
+        raise Interrupted(what_is_left(job, outcome, arguments)) from None
     if not options.quiet:
-        print(_summary(job, outcome, time.monotonic() - started), file=sys.stderr)
+        print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
     if outcome.evaluation is not None:
         text = outcome.evaluation.text()
         if job.to_file:
@@ -292,7 +297,8 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
     return not outcome.rows or sum(outcome.errors.values()) < outcome.rows
 
 
-def _what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
+def what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
+    """Say what an interrupted job leaves, and how to go on, if that can be."""
     if not job.can_resume:
         return f"interrupted after {outcome.rows:,} rows; the output is incomplete"
     if not outcome.safe_rows:
@@ -305,13 +311,15 @@ def _what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
     )
 
 
-def _summary(job: TableJob, outcome: Outcome, seconds: float) -> str:
+def summary(job: TableJob, outcome: Outcome, seconds: float) -> str:
+    """Return what has come of a job: rows, those with an error by its kind, time."""
     failed = outcome.errors.total()
     lines = [f"note: {note}" for note in outcome.notes]
-    text = f"{outcome.rows:,} rows, {outcome.rows - failed:,} predicted"
+    text = f"{outcome.rows:,} rows, {outcome.rows - failed:,} {job.verb}"
     if failed:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in outcome.errors.most_common())
-        text += f", {failed:,} without a prediction ({kinds})"
+        what = "a prediction" if job.verb == "predicted" else "an embedding"
+        text += f", {failed:,} without {what} ({kinds})"
     if outcome.warnings:
         text += f", {outcome.warnings:,} with a warning"
     rate = (outcome.rows - outcome.earlier_rows) / max(seconds, 1e-3)

@@ -48,6 +48,7 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
             "max_atoms": job.max_atoms,
             "chunk_rows": chunk_rows,
             "device": device.partition(":")[0],
+            **({} if job.verb == "predicted" else {"verb": job.verb}),
         },
         "rdkit": RDKIT_VERSION,
     }

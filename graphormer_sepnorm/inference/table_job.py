@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.evaluation import Evaluation
@@ -29,6 +30,7 @@ class TableJob:
         resume: Continue an interrupted job, if there is one.
         overwrite: Replace an output that is there, or begin an interrupted job anew.
         quiet: No progress on stderr.
+        verb: What is done with the rows: predicted or embedded.
     """
 
     source: str
@@ -43,6 +45,7 @@ class TableJob:
     resume: bool = False
     overwrite: bool = False
     quiet: bool = False
+    verb: Literal["predicted", "embedded"] = "predicted"
 
     @property
     def to_file(self) -> bool:
@@ -54,7 +57,7 @@ class TableJob:
         """Whether an interruption of this job loses nothing: its input can be read again."""
         if not self.to_file or self.source == "-" or not Path(self.source).is_file():
             return False
-        return (self.output_format or format_of(self.destination)) != "parquet"
+        return (self.output_format or format_of(self.destination)) not in ("parquet", "npz")
 
     @property
     def partial(self) -> Path:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.formats import format_of, require_format
@@ -44,6 +44,7 @@ def create_table(
     format: str | None = None,
     like: TableReader | None = None,
     numeric: Collection[str] = (),
+    numeric_type: Literal["float64", "float32"] = "float64",
     resume: Mark | None = None,
 ) -> TableWriter:
     """Begin a table, or continue one.
@@ -59,6 +60,7 @@ def create_table(
         like: The table that the rows come from. Its columns must be the first ones. SDF can only be
             written from SDF; Parquet takes over the types of Parquet.
         numeric: Columns of floating-point numbers, for Parquet.
+        numeric_type: Their type in Parquet.
         resume: Where to continue; None begins anew.
 
     Raises:
@@ -82,7 +84,7 @@ def create_table(
         raise DataError(f"{path} is a {what}: name a file, or - for standard output")
     if format == "parquet":
         assert path is not None
-        return _ParquetWriter(path, columns, numeric, like)
+        return _ParquetWriter(path, columns, numeric, numeric_type, like)
     known = len(like.columns) if like is not None and format == "sdf" else 0
     return _TextWriter(path, columns, format, known, resume)
 
@@ -273,6 +275,7 @@ class _ParquetWriter(TableWriter):
         path: Path,
         columns: Sequence[str],
         numeric: Collection[str],
+        numeric_type: str,
         like: TableReader | None,
     ) -> None:
         from graphormer_sepnorm.tables.parquet import ParquetSink
@@ -280,7 +283,7 @@ class _ParquetWriter(TableWriter):
         super().__init__(path)
         assert self.partial is not None
         with self._explained():
-            self._sink = ParquetSink(self.partial, columns, numeric, like)
+            self._sink = ParquetSink(self.partial, columns, numeric, numeric_type, like)
 
     def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
         with self._explained():
