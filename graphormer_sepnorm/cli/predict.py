@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.cli.main import Interrupted, run
 from graphormer_sepnorm.cli.parser import OneLineParser
@@ -186,7 +186,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _limits(options: argparse.Namespace) -> dict[str, int]:
+def _limits(options: argparse.Namespace) -> dict[str, Any]:
     """Return the limits that were given; the defaults are the predictor's."""
     given = {"batch_size": options.batch_size, "max_atoms": options.max_atoms}
     return {name: value for name, value in given.items() if value is not None}

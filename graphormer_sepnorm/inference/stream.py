@@ -192,7 +192,7 @@ def canonical_of(parsed: ParsedMolecule) -> str:
 
 def _rounded(value: Any) -> float:
     """Six digits: more than the arithmetic of the network is good for; an embedding as it is."""
-    if isinstance(value, np.float32):
+    if value.dtype == np.float32:
         return float(str(value))  # the shortest text that is this number
     return float(f"{value:.6g}")
 
