@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
+    from graphormer_sepnorm.estimators import (
+        GraphormerClassifier,
+        GraphormerEmbedding,
+        GraphormerRegressor,
+    )
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.model.config import GraphormerConfig
     from graphormer_sepnorm.model.graphormer import Graphormer
@@ -23,6 +28,9 @@ _HOMES = {
     "GraphormerConfig": "graphormer_sepnorm.model.config",
     "SepNorm": "graphormer_sepnorm.model.sepnorm",
     "Predictor": "graphormer_sepnorm.inference.predictor",
+    "GraphormerRegressor": "graphormer_sepnorm.estimators",
+    "GraphormerClassifier": "graphormer_sepnorm.estimators",
+    "GraphormerEmbedding": "graphormer_sepnorm.estimators",
     "GraphormerError": "graphormer_sepnorm.errors",
     "DataError": "graphormer_sepnorm.errors",
     "ConfigError": "graphormer_sepnorm.errors",
@@ -34,8 +42,11 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Graphormer",
+    "GraphormerClassifier",
     "GraphormerConfig",
+    "GraphormerEmbedding",
     "GraphormerError",
+    "GraphormerRegressor",
     "Predictor",
     "SepNorm",
     "__version__",

@@ -108,6 +108,10 @@ def test_command(command, workspace, run, request):
         assert len(kept) < 150_000
     elif arguments[:2] == ["predict.py", "geometry"]:
         assert "output" in done.stdout
+    elif arguments[:2] == ["predict.py", "embed"]:
+        header, *rows = (workspace / "embedded.csv").read_text().splitlines()
+        assert header.startswith("smiles,penalised_logp,cls_0,cls_1,")
+        assert len(rows) == 400
     elif arguments[:2] == ["predict.py", "info"]:
         assert "predicts" in done.stdout
     elif arguments[0] == "predict.py" and "-o" in arguments:

@@ -52,6 +52,8 @@ class Featuriser:
         remarks: What is lost of a molecule on the way, in one line; empty where nothing is.
         smiles_of: The way back, as far as the codes allow: a SMILES of a graph, without
             stereochemistry, or the empty string. None where there is no way back.
+        atom_order: Which atom of the graph each atom of a molecule is, before it is prepared. None:
+            their order is the same.
         label_of: The word for a value of the first table of atoms, as `atom_labels` has it.
     """
 
@@ -63,6 +65,7 @@ class Featuriser:
     prepare: Callable[[Chem.Mol], Chem.Mol] = lambda molecule: molecule
     remarks: Callable[[Chem.Mol], str] = lambda molecule: ""
     smiles_of: Callable[[MolecularGraph], str] | None = None
+    atom_order: Callable[[Chem.Mol], list[int]] | None = None
     label_of: Callable[[Hashable], str] = str
 
     def featurise(self, molecule: Chem.Mol) -> MolecularGraph:

@@ -153,6 +153,18 @@ def _atom_of(atom_type: str) -> Chem.Atom:
     return atom
 
 
+def _atom_order(molecule: Chem.Mol) -> list[int]:
+    """Return where `_kekulise` puts each atom: canonical SMILES from its end."""
+    Chem.MolToSmiles(molecule)  # notes the order in which it writes the atoms
+    written = molecule.GetPropsAsDict(includePrivate=True, includeComputed=True)
+    order = list(written["_smilesAtomOutputOrder"])
+    places = [0] * len(order)
+    for place, atom in enumerate(reversed(order)):
+        places[atom] = place
+    return places
+
+
 ZINC_1 = Featuriser(
-    *("zinc-1", ATOM_TABLES, BOND_TABLES, _pack, _labels, _kekulise, _remarks, _smiles_of)
+    *("zinc-1", ATOM_TABLES, BOND_TABLES, _pack, _labels, _kekulise, _remarks, _smiles_of),
+    atom_order=_atom_order,
 )

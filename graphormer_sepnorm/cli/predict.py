@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.cli import geometry
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, run
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 EXIT_NOTHING_PREDICTED = 1
 
 INFO_USAGE = "predict.py info MODEL"
+EMBED_USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"
 
 DESCRIPTION = """\
 Predict molecular properties. MODEL is a checkpoint file, a run directory of train.py (its best
@@ -57,9 +58,16 @@ def _info(arguments: list[str]) -> None:
     _say(describe(read_checkpoint(file), file))
 
 
+def _embed(arguments: list[str]) -> int:
+    from graphormer_sepnorm.cli.embed import embed
+
+    return 0 if embed(arguments) else EXIT_NOTHING_PREDICTED
+
+
 # Verb -> its usage, and what runs it: takes the words after it, may return an exit status.
 VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     "info": (INFO_USAGE, _info),
+    "embed": (EMBED_USAGE, _embed),
     "geometry": (geometry.USAGE, geometry.geometry),
 }
 USAGE = "\n       ".join(
@@ -199,7 +207,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _limits(options: argparse.Namespace) -> dict[str, int]:
+def _limits(options: argparse.Namespace) -> dict[str, Any]:
     """Return the limits that were given; the defaults are the predictor's."""
     given = {"batch_size": options.batch_size, "max_atoms": options.max_atoms}
     return {name: value for name, value in given.items() if value is not None}
@@ -285,9 +293,9 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
         started = time.monotonic()
         predict_table(predictor, job, find_checkpoint(options.model), outcome)
     except KeyboardInterrupt:
-        raise Interrupted(_what_is_left(job, outcome, arguments)) from None
+        raise Interrupted(what_is_left(job, outcome, arguments)) from None
     if not options.quiet:
-        print(_summary(job, outcome, time.monotonic() - started), file=sys.stderr)
+        print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
     if outcome.evaluation is not None:
         text = outcome.evaluation.text()
         if job.to_file:
@@ -297,7 +305,8 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
     return not outcome.rows or sum(outcome.errors.values()) < outcome.rows
 
 
-def _what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
+def what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
+    """Say what an interrupted job leaves, and how to go on, if that can be."""
     if not job.can_resume:
         return f"interrupted after {outcome.rows:,} rows; the output is incomplete"
     if not outcome.safe_rows:
@@ -310,13 +319,15 @@ def _what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
     )
 
 
-def _summary(job: TableJob, outcome: Outcome, seconds: float) -> str:
+def summary(job: TableJob, outcome: Outcome, seconds: float) -> str:
+    """Return what has come of a job: rows, those with an error by its kind, time."""
     failed = outcome.errors.total()
     lines = [f"note: {note}" for note in outcome.notes]
-    text = f"{outcome.rows:,} rows, {outcome.rows - failed:,} predicted"
+    text = f"{outcome.rows:,} rows, {outcome.rows - failed:,} {job.verb}"
     if failed:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in outcome.errors.most_common())
-        text += f", {failed:,} without a prediction ({kinds})"
+        what = "a prediction" if job.verb == "predicted" else "an embedding"
+        text += f", {failed:,} without {what} ({kinds})"
     if outcome.warnings:
         text += f", {outcome.warnings:,} with a warning"
     rate = (outcome.rows - outcome.earlier_rows) / max(seconds, 1e-3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.featuriser import Featuriser
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces, parse_smiles
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
-from graphormer_sepnorm.graphs.batch import Collator
+from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.loading import bounded
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
@@ -30,6 +30,9 @@ from graphormer_sepnorm.inference.checkpoint import (
 from graphormer_sepnorm.inference.network import build_network
 from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.inference.unseen_codes import UnseenCodes
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.inference.embeddings import Embeddings
 
 BATCH_SIZE = 128
 MAX_ATOMS = 500
@@ -79,6 +82,8 @@ class Predictor:
     Args:
         checkpoint: What `read_checkpoint` gives.
         device: Where to compute; None: a GPU if there is one.
+        refuse_new_elements: A molecule with an element that did not occur in training gets an
+            error. Else it gets a warning, and the model takes such an atom for nothing at all.
 
     Attributes:
         task: What is predicted.
@@ -92,7 +97,13 @@ class Predictor:
             features or with a network that this version does not know.
     """
 
-    def __init__(self, checkpoint: dict[str, Any], device: str | None = None) -> None:
+    def __init__(
+        self,
+        checkpoint: dict[str, Any],
+        device: str | None = None,
+        refuse_new_elements: bool = True,
+    ) -> None:
+        self.refuse_new_elements = refuse_new_elements
         self.facts: dict[str, Any] = checkpoint[KEY]
         if self.facts["featuriser"] is None:
             raise CheckpointError(
@@ -173,6 +184,25 @@ class Predictor:
             tuple(warning for part in parts for warning in part.warnings),
         )
 
+    def embed(
+        self,
+        smiles: str | Sequence[str],
+        batch_size: int = BATCH_SIZE,
+        max_atoms: int = MAX_ATOMS,
+        atoms: bool = False,
+    ) -> Embeddings:
+        """Return what the network makes of molecules before it reads its predictions from that.
+
+        Args:
+            smiles: As for `predict`.
+            batch_size: Molecules computed at once; the embeddings do not depend on it.
+            max_atoms: Larger molecules get an error.
+            atoms: Return the embeddings of the atoms too.
+        """
+        from graphormer_sepnorm.inference.embeddings import Embedder
+
+        return Embedder(self, atoms).embed(smiles, batch_size, max_atoms)
+
     def predict_molecules(
         self,
         molecules: Sequence[ParsedMolecule],
@@ -184,7 +214,7 @@ class Predictor:
         values = np.full((len(molecules), len(self.task.targets)), np.nan)
         graphs, places, errors, warnings = self.featurise(molecules, max_atoms)
         if graphs is not None:
-            for numbers in _by_size(graphs.num_atoms, batch_size):
+            for numbers in by_size(graphs.num_atoms, batch_size):
                 values[places[numbers]] = self._values(graphs.take(numbers))
             if self.blend is not None:
                 understood = [molecules[place].molecule for place in places]
@@ -218,7 +248,10 @@ class Predictor:
         unseen = [""] * len(graphs)
         for number in self._unseen.find(graphs):
             place = places[number]
-            errors[place], unseen[number] = self._unseen.describe(graphs[number], chosen[place])
+            error, new = self._unseen.describe(graphs[number], chosen[place])
+            errors[place], unseen[number] = (
+                (error, new) if self.refuse_new_elements else ("", error or new)
+            )
         understood = [number for number, place in enumerate(places) if not errors[place]]
         for number in understood:
             molecule = chosen[places[number]]
@@ -242,11 +275,20 @@ class Predictor:
         pieces = count_pieces(molecule) if self._only_connected else 1
         return f"{pieces} pieces; molecules in training had one" if pieces > 1 else ""
 
+    def atom_order(self, molecule: Any) -> np.ndarray:
+        """Return which atom of its graph each atom of a molecule is, int64 ``[atoms]``."""
+        if self._featuriser.atom_order is None:
+            return np.arange(molecule.GetNumAtoms())
+        return np.asarray(self._featuriser.atom_order(molecule), dtype=np.int64)
+
+    def collate(self, graphs: PackedGraphs) -> GraphBatch:
+        """Return a batch for the network, of these graphs in this order."""
+        store = GraphStore.from_graphs([graphs], self.model.config.max_path_length)
+        return Collator(store, self.vocabulary)(range(len(graphs))).to(self.device)
+
     @torch.inference_mode()
     def _values(self, graphs: PackedGraphs) -> np.ndarray:
-        store = GraphStore.from_graphs([graphs], self.model.config.max_path_length)
-        batch = Collator(store, self.vocabulary)(list(range(len(graphs)))).to(self.device)
-        return self.task.values_of(self.model(batch), self._mean, self._std)
+        return self.task.values_of(self.model(self.collate(graphs)), self._mean, self._std)
 
 
 def _compare(vocabulary: GraphVocabulary, featuriser: Featuriser) -> None:
@@ -264,6 +306,6 @@ def _compare(vocabulary: GraphVocabulary, featuriser: Featuriser) -> None:
             raise CheckpointError(f"vocabulary.{name} is not one of {featuriser.name}")
 
 
-def _by_size(sizes: np.ndarray, batch_size: int) -> Iterator[list[int]]:
+def by_size(sizes: np.ndarray, batch_size: int) -> Iterator[list[int]]:
     """Group molecules of similar size: little padding."""
     return bounded(np.argsort(sizes, kind="stable").tolist(), sizes, batch_size, _MAX_PAIRS)

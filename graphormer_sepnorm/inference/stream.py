@@ -18,6 +18,7 @@ import numpy as np
 
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.inference.embeddings import Embedder
 from graphormer_sepnorm.inference.evaluation import Evaluation
 from graphormer_sepnorm.inference.predictor import CHUNK_ROWS, Predictor
 from graphormer_sepnorm.inference.table_job import (
@@ -67,11 +68,13 @@ class _Predicted(NamedTuple):
     error: str
 
 
-def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome: Outcome) -> None:
+def predict_table(
+    predictor: Predictor | Embedder, job: TableJob, checkpoint: Path, outcome: Outcome
+) -> None:
     """Predict for all rows of a table.
 
     Args:
-        predictor: The model.
+        predictor: The model, or what gives its embeddings instead of its predictions.
         job: What is to be done.
         checkpoint: Its file, by whose contents an interrupted job is recognised.
         outcome: Filled in while the job runs, so that it can be read after an interruption.
@@ -93,6 +96,7 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
             format=job.output_format,
             like=reader,
             numeric=columns.targets,
+            numeric_type="float32" if job.verb == "embedded" else "float64",
             resume=mark,
         )
         try:
@@ -114,23 +118,23 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
 def _predict_rows(
     rows: Iterator[Row],
     reader: TableReader,
-    predictor: Predictor,
+    predictor: Predictor | Embedder,
     columns: _Columns,
     writer: TableWriter,
     job: TableJob,
     identity: dict[str, Any] | None,
     outcome: Outcome,
 ) -> None:
-    progress = TableProgress(reader, "predicted", job.quiet, outcome.rows)
+    progress = TableProgress(reader, job.verb, job.quiet, outcome.rows)
     jobs = number_of_jobs(job.jobs, predictor.device)
     predict = partial(_predict_chunk, predictor, columns, job)
-    work = map_in_order(predict, _chunks(rows, columns.smiles), jobs)
+    work = map_in_order(predict, chunks(rows, columns.smiles), jobs)
     try:
         for chunk, predicted in work:
             for row, (_, values, warning, error) in zip(chunk, predicted, strict=True):
                 outcome.warnings += bool(warning)
                 if error:
-                    outcome.errors[_kind(error)] += 1
+                    outcome.errors[kind_of(error)] += 1
                 _evaluate(outcome, columns, row, values)
             writer.write(
                 (
@@ -149,7 +153,7 @@ def _predict_rows(
         progress.finish()
 
 
-def _chunks(
+def chunks(
     rows: Iterator[Row], smiles: int | None
 ) -> Iterator[tuple[list[Row], list[tuple[str, Any]]]]:
     """Yield rows that are predicted together, and the part of them that this takes."""
@@ -158,7 +162,10 @@ def _chunks(
 
 
 def _predict_chunk(
-    predictor: Predictor, columns: _Columns, job: TableJob, texts: list[tuple[str, Any]]
+    predictor: Predictor | Embedder,
+    columns: _Columns,
+    job: TableJob,
+    texts: list[tuple[str, Any]],
 ) -> list[_Predicted]:
     """Return what is added to each row of a chunk; runs in any process."""
     in_record = columns.smiles is None
@@ -167,7 +174,7 @@ def _predict_chunk(
     trim_now_and_then()
     return [
         _Predicted(
-            (_canonical(molecules[number]),) if columns.with_smiles else (),
+            (canonical_of(molecules[number]),) if columns.with_smiles else (),
             [_rounded(value) for value in predictions.values[number]],
             predictions.warnings[number],
             predictions.errors[number],
@@ -176,16 +183,19 @@ def _predict_chunk(
     ]
 
 
-def _canonical(parsed: ParsedMolecule) -> str:
+def canonical_of(parsed: ParsedMolecule) -> str:
+    """Return the SMILES of a record; empty where it has no molecule."""
     return "" if parsed.molecule is None else canonical_smiles(parsed.molecule)
 
 
-def _rounded(value: np.floating) -> float:
-    """Six digits: more than the arithmetic of the network is good for."""
+def _rounded(value: Any) -> float:
+    """Six digits: more than the arithmetic of the network is good for; an embedding as it is."""
+    if value.dtype == np.float32:
+        return float(str(value))  # the shortest text that is this number
     return float(f"{value:.6g}")
 
 
-def _kind(error: str) -> str:
+def kind_of(error: str) -> str:
     """Return what a reason has in common with others of its kind."""
     for kind in ("empty", "not a valid molecule", "too large", "not understood", "no atoms"):
         if kind in error:
@@ -200,12 +210,12 @@ def _evaluate(outcome: Outcome, columns: _Columns, row: Row, values: Sequence[fl
 
 
 def _columns(
-    reader: TableReader, predictor: Predictor, job: TableJob, outcome: Outcome
+    reader: TableReader, predictor: Predictor | Embedder, job: TableJob, outcome: Outcome
 ) -> _Columns:
     """Find the columns that are read and name those that are added."""
     smiles = find_molecules(reader, job.smiles_column)
-    task = predictor.task
     if job.evaluate:
+        task = predictor.task
         if len(job.evaluate) != len(task.targets):
             raise DataError(
                 f"--evaluate names {len(job.evaluate)} columns, the model has "
@@ -216,9 +226,13 @@ def _columns(
     labels = tuple(find_column(reader.columns, name, reader.name) for name in job.evaluate)
     to_sdf = (job.output_format or (format_of(job.destination) if job.to_file else "")) == "sdf"
     with_smiles = smiles is None and not to_sdf
+    if isinstance(predictor, Embedder):
+        names = predictor.columns
+    else:
+        names = tuple(f"pred_{target}" for target in predictor.task.targets)
     wanted = (
         *(("smiles",) if with_smiles else ()),
-        *(f"pred_{target}" for target in task.targets),
+        *names,
         "warning",
         "error",
     )
@@ -231,7 +245,7 @@ def _columns(
         taken.append(free)
         added.append(free)
     first = int(with_smiles)
-    targets = tuple(added[first : first + len(task.targets)])
+    targets = tuple(added[first : first + len(names)])
     return _Columns(smiles, labels, tuple(added), with_smiles, targets)
 
 

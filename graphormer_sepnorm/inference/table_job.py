@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION
 from graphormer_sepnorm.errors import DataError
@@ -37,6 +37,7 @@ class TableJob:
         resume: Continue an interrupted job, if there is one.
         overwrite: Replace an output that is there, or begin an interrupted job anew.
         quiet: No progress on stderr.
+        verb: What is done with the rows: predicted or embedded.
     """
 
     source: str
@@ -51,6 +52,7 @@ class TableJob:
     resume: bool = False
     overwrite: bool = False
     quiet: bool = False
+    verb: Literal["predicted", "embedded"] = "predicted"
 
     @property
     def to_file(self) -> bool:
@@ -62,7 +64,7 @@ class TableJob:
         """Whether an interruption of this job loses nothing: its input can be read again."""
         if not self.to_file or self.source == "-" or not Path(self.source).is_file():
             return False
-        return (self.output_format or format_of(self.destination)) != "parquet"
+        return (self.output_format or format_of(self.destination)) not in ("parquet", "npz")
 
     @property
     def partial(self) -> Path:
@@ -159,6 +161,7 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
             "max_atoms": job.max_atoms,
             "chunk_rows": chunk_rows,
             "device": device.partition(":")[0],
+            **({} if job.verb == "predicted" else {"verb": job.verb}),
         },
         "rdkit": RDKIT_VERSION,
     }

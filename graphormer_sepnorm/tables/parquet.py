@@ -87,6 +87,7 @@ class ParquetWriter(TableWriter):
         path: The file.
         columns: Names of the columns.
         numeric: Those that hold floating-point numbers; others are text.
+        numeric_type: The type of these, ``float64`` or ``float32``.
         like: A Parquet file whose columns come first and keep their types.
     """
 
@@ -95,13 +96,15 @@ class ParquetWriter(TableWriter):
         path: Path,
         columns: Sequence[str],
         numeric: Collection[str],
+        numeric_type: str,
         like: TableReader | None,
     ) -> None:
         super().__init__(path)
         self._arrow = arrow = _pyarrow()
         kept = list(like.schema) if isinstance(like, ParquetReader) else []
+        number = getattr(arrow, numeric_type)()
         added = [
-            arrow.field(_utf8(name), arrow.float64() if name in numeric else arrow.string())
+            arrow.field(_utf8(name), number if name in numeric else arrow.string())
             for name in columns[len(kept) :]
         ]
         self._schema = arrow.schema([*kept, *added])
@@ -142,7 +145,8 @@ class ParquetWriter(TableWriter):
 
 
 def _value(cell: object, kind: Any) -> object:
-    if cell is None or (isinstance(cell, float) and math.isnan(cell) and str(kind) == "double"):
+    floating = str(kind) in ("double", "float")
+    if cell is None or (isinstance(cell, float) and math.isnan(cell) and floating):
         return None
     return _utf8(str(cell)) if str(kind) in ("string", "large_string") else cell
 

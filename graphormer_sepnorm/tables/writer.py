@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.formats import format_of, require_format
@@ -44,6 +44,7 @@ def create_table(
     format: str | None = None,
     like: TableReader | None = None,
     numeric: Collection[str] = (),
+    numeric_type: Literal["float64", "float32"] = "float64",
     resume: Mark | None = None,
 ) -> TableWriter:
     """Begin a table, or continue one.
@@ -59,6 +60,7 @@ def create_table(
         like: The table that the rows come from. Its columns must be the first ones. SDF can only be
             written from SDF; Parquet takes over the types of Parquet.
         numeric: Columns of floating-point numbers, for Parquet.
+        numeric_type: Their type in Parquet.
         resume: Where to continue; None begins anew.
 
     Raises:
@@ -84,7 +86,7 @@ def create_table(
         from graphormer_sepnorm.tables.parquet import ParquetWriter
 
         assert path is not None
-        return ParquetWriter(path, columns, numeric, like)
+        return ParquetWriter(path, columns, numeric, numeric_type, like)
     known = len(like.columns) if like is not None and format == "sdf" else 0
     return _TextWriter(path, columns, format, known, resume)
 

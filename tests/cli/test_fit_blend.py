@@ -255,7 +255,7 @@ def test_graphs_without_smiles_cannot_be_blended(
     def load_graphs(*arguments: Any) -> Any:
         return dataclasses.replace(load_table(*arguments), smiles=None)
 
-    monkeypatch.setattr("graphormer_sepnorm.datasets.table.load_table", load_graphs)
+    monkeypatch.setattr("graphormer_sepnorm.datasets.user_table.load.load_table", load_graphs)
     assert fit(tmp_path, "table_regression", "--blend=true") == 2
     assert "--blend true: a is made of graphs, and trees take SMILES" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

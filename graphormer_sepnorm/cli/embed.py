@@ -1,0 +1,130 @@
+"""The verb embed of predict.py: what a network makes of molecules, as a table or as arrays."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Any
+
+from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
+from graphormer_sepnorm.cli.predict import EMBED_USAGE as USAGE
+from graphormer_sepnorm.cli.predict import summary, what_is_left
+from graphormer_sepnorm.errors import ConfigError
+
+DESCRIPTION = """\
+Write the embedding of each molecule of a table: the graph token ([CLS]) after the last norm, from
+which a model reads its predictions. As many rows come out as went in, in the same order.
+
+.csv .tsv .parquet .sdf  the columns of the table and behind them cls_0, cls_1, ... (one for each
+                         channel), warning and error
+.npz                     arrays: cls [rows, channels] float32 (nan where there is an error), smiles,
+                         warning, error; with --atoms also atoms [all atoms, channels] and
+                         first_atom [rows + 1]: row i has atoms[first_atom[i]:first_atom[i + 1]]
+"""
+
+
+def embed(arguments: list[str]) -> bool:
+    """Run ``predict.py embed``.
+
+    Args:
+        arguments: The words after the verb.
+
+    Returns:
+        Whether any row could be embedded, true where there is none.
+
+    Raises:
+        GraphormerError: A user's mistake.
+    """
+    options = _parse(arguments)
+    from graphormer_sepnorm.inference.checkpoint import find_checkpoint
+    from graphormer_sepnorm.inference.embedding_file import embed_to_arrays
+    from graphormer_sepnorm.inference.embeddings import Embedder
+    from graphormer_sepnorm.inference.predictor import Predictor
+    from graphormer_sepnorm.inference.stream import predict_table
+    from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+
+    given = vars(options)
+    limits: dict[str, Any] = {
+        name: given[name] for name in ("batch_size", "max_atoms") if given[name]
+    }
+    job = TableJob(
+        source=options.input,
+        destination=options.output,
+        smiles_column=options.smiles_column,
+        input_format=options.input_format,
+        output_format="npz" if _to_arrays(options) else options.output_format,
+        jobs=options.jobs,
+        resume=options.resume,
+        overwrite=options.overwrite,
+        quiet=options.quiet,
+        verb="embedded",
+        **limits,
+    )
+    check_places(job)  # before the model is loaded: mistakes are answered at once
+    outcome = Outcome()
+    try:
+        embedder = Embedder(Predictor.load(options.model, options.device), options.atoms)
+        outcome.notes += filter(None, [embedder.note])
+        started = time.monotonic()
+        if _to_arrays(options):
+            embed_to_arrays(embedder, job, outcome)
+        else:
+            predict_table(embedder, job, find_checkpoint(options.model), outcome)
+    except KeyboardInterrupt:
+        if _to_arrays(options):
+            raise
+        raise Interrupted(what_is_left(job, outcome, arguments)) from None
+    if not options.quiet:
+        print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
+    return not outcome.rows or outcome.errors.total() < outcome.rows
+
+
+def _to_arrays(options: argparse.Namespace) -> bool:
+    return options.output_format == "npz" or (
+        options.output_format is None and options.output.lower().endswith(".npz")
+    )
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = OneLineParser(
+        prog="predict.py embed",
+        usage=USAGE,
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
+    add("-i", "--input", metavar="FILE", required=True, help="table of molecules; - reads stdin")
+    add(
+        *("-o", "--output"),
+        metavar="FILE",
+        default="-",
+        help="file to write; - (default) writes CSV to standard output",
+    )
+    add("--atoms", action="store_true", help="the embeddings of the atoms too (.npz)")
+    add("--smiles_column", metavar="NAME", help="default: found by its name")
+    for direction, formats in (
+        ("input", ("csv", "tsv", "smi", "sdf", "parquet")),
+        ("output", ("csv", "tsv", "sdf", "parquet", "npz")),
+    ):
+        what = f"{', '.join(formats)}; default: by the name of the file"
+        add(f"--{direction}_format", metavar="FORMAT", choices=formats, help=what)
+    add("--resume", action="store_true", help="continue an interrupted job (.csv .tsv .sdf)")
+    add("--overwrite", action="store_true", help="replace an output file that is there")
+    add("--quiet", action="store_true", help="no progress and no summary")
+    add("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
+    add("--batch_size", type=int, metavar="N", help="molecules computed at once (128)")
+    add("--max_atoms", type=int, metavar="N", help="larger molecules get an error (500)")
+    add("--jobs", type=int, metavar="N", help="processes (on a CPU one per core, on a GPU 1)")
+    options = parser.parse_args(arguments)
+    for name in ("batch_size", "max_atoms", "jobs"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name} is {value}: it must be 1 or more")
+    if options.output == "-" and options.output_format == "npz":
+        raise ConfigError("arrays cannot be written to standard output: name a file with -o")
+    if options.atoms and not _to_arrays(options):
+        raise ConfigError("--atoms needs arrays: give -o FILE.npz")
+    return options

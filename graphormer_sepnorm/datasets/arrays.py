@@ -1,0 +1,86 @@
+"""Molecules and labels that are in memory, as a data set."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.molecules import parse_smiles
+from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
+from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.task import Task
+
+
+def load_arrays(
+    smiles: Sequence[str],
+    labels: np.ndarray,
+    task: Task,
+    weights: np.ndarray | None,
+    validation: np.ndarray,
+    featuriser: str,
+    feature_version: str,
+) -> DatasetSplits:
+    """Make a data set of arrays; its test split is empty.
+
+    Args:
+        smiles: ``[n]``, which `require_molecules` has let through.
+        labels: ``[n, targets]``; nan = missing.
+        task: What they are.
+        weights: ``[n]`` in the training loss, or None.
+        validation: bool ``[n]``, which rows are validated on; the others are trained on.
+        featuriser: What makes graphs of the molecules.
+        feature_version: What its codes mean.
+    """
+    digest = hashlib.sha256("\n".join([feature_version, *smiles]).encode())
+    for array in (labels, validation, weights):
+        digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+
+    def part(rows: np.ndarray) -> LazyGraphs | list:
+        if not len(rows):
+            return []
+        own = None if weights is None else weights[rows]
+        texts = [smiles[int(row)] for row in rows]
+        return LazyGraphs(texts, labels[rows], get_featuriser(featuriser), own)
+
+    return DatasetSplits(
+        "arrays",
+        part(np.flatnonzero(~validation)),
+        part(np.flatnonzero(validation)),
+        [],
+        task=task,
+        fingerprint=digest.hexdigest(),
+        feature_version=feature_version,
+        featuriser=featuriser,
+    )
+
+
+def require_molecules(smiles: Sequence[str], featuriser: str) -> None:
+    """Refuse SMILES of which no graph can be made.
+
+    Raises:
+        DataError: There are some; it names the first.
+    """
+    prepare = get_featuriser(featuriser).prepare
+    bad: list[tuple[int, str]] = []
+    for row, text in enumerate(smiles):
+        parsed = parse_smiles(text)
+        if parsed.molecule is None:
+            bad.append((row, parsed.reason))
+            continue
+        try:
+            prepare(parsed.molecule)
+        except DataError as error:
+            bad.append((row, str(error)))
+    if bad:
+        raise unusable(bad)
+
+
+def unusable(rows: Sequence[tuple[int, str]]) -> DataError:
+    """Return the error that says which rows of X cannot be used, and why the first cannot."""
+    row, reason = rows[0]
+    more = f"; {len(rows) - 1:,} more cannot be used either" if len(rows) > 1 else ""
+    return DataError(f"X[{row}]: {reason}{more}: mend or leave them out")

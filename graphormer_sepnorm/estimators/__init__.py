@@ -1,0 +1,17 @@
+"""Graphormer as estimators of scikit-learn: molecules are SMILES, one for each row.
+
+They go where scikit-learn's own go: `cross_val_score`, `GridSearchCV`, `Pipeline`. A pickled one
+holds its network as the bytes of a checkpoint, which is read as plain values and tensors.
+"""
+
+from graphormer_sepnorm.estimators.embedding import GraphormerEmbedding
+from graphormer_sepnorm.estimators.inputs import InputError, ParameterError
+from graphormer_sepnorm.estimators.supervised import GraphormerClassifier, GraphormerRegressor
+
+__all__ = [
+    "GraphormerClassifier",
+    "GraphormerEmbedding",
+    "GraphormerRegressor",
+    "InputError",
+    "ParameterError",
+]

@@ -1,0 +1,97 @@
+"""What estimators are given: X, y and weights as scikit-learn's users have them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from graphormer_sepnorm.errors import ConfigError, DataError
+
+
+class ParameterError(ConfigError, ValueError):
+    """A parameter of an estimator has a value that cannot be."""
+
+
+class InputError(DataError, ValueError):
+    """X, y or the weights are not what an estimator can take."""
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Say what is wrong in the words of an estimator, by an exception that scikit-learn knows.
+
+    Options are parameters here, without the sections of the command line.
+    """
+    try:
+        yield
+    except (ConfigError, DataError) as error:
+        known = ParameterError if isinstance(error, ConfigError) else InputError
+        raise known(re.sub(r"--(model|data|trainer)\.|--(?=\w)", "", str(error))) from error
+
+
+def smiles_of(X: Any) -> list[str]:
+    """Return the SMILES of X.
+
+    Raises:
+        InputError: It is not of one column, or holds something else than text.
+    """
+    if isinstance(X, str):
+        raise InputError(f"X is {X!r}: give a list of SMILES, also of one")
+    given = np.asarray(X, dtype=object)
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.ndim != 1:
+        raise InputError(f"X is of shape {given.shape}: give one SMILES for each row")
+    for row, text in enumerate(given):
+        if not isinstance(text, str):
+            raise InputError(f"X[{row}] is {text!r}, of type {type(text).__name__}: give SMILES")
+    return [str(text) for text in given]
+
+
+def labels_of(y: Any) -> np.ndarray:
+    """Return labels as float64 ``[n, targets]``.
+
+    Raises:
+        InputError: They are no numbers, or not finite (nan is a missing one).
+    """
+    labels = _numbers(y, "y")
+    if labels.ndim not in (1, 2):
+        raise InputError(f"y is of shape {labels.shape}: give one column for each target")
+    if np.isinf(labels).any():
+        raise InputError("y holds an infinity: nan is a missing label")
+    return labels.reshape(len(labels), -1)
+
+
+def _numbers(values: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} does not hold numbers ({error})") from error
+
+
+def weights_of(weights: Any) -> np.ndarray:
+    """Return weights as float64 ``[n]``.
+
+    Raises:
+        InputError: They are no numbers, negative or not finite.
+    """
+    array = _numbers(weights, "sample_weight").reshape(-1)
+    if not (np.isfinite(array) & (array >= 0)).all():
+        raise InputError("sample_weight must be finite, and 0 or more")
+    return array
+
+
+def names_of(y: Any) -> tuple[str, ...]:
+    """Return what the targets are called: as their columns in pandas, or y, or y_0, y_1, ..."""
+    shape = np.shape(y)
+    count = shape[1] if len(shape) == 2 else 1
+    named = getattr(y, "columns", None)
+    if named is not None:
+        return tuple(map(str, named))
+    if getattr(y, "name", None) is not None:
+        return (str(y.name),)
+    return tuple(f"y_{target}" for target in range(count)) if count > 1 else ("y",)

@@ -1,0 +1,135 @@
+"""From the parameters of an estimator to the options of network, data and trainer."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Mapping
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
+from graphormer_sepnorm.old_names import current_options
+from graphormer_sepnorm.resources import config_path
+from graphormer_sepnorm.training.module import GraphormerModule
+
+# What of a configuration's sections is taken; the rest is about files, logs and runs.
+_OF_DATA = ("batch_size", "attention_blocks", "num_workers")
+_OF_TRAINER = (
+    *("max_epochs", "max_steps", "gradient_clip_val", "gradient_clip_algorithm"),
+    *("accumulate_grad_batches", "precision"),
+)
+# Parameters that are options of the module.
+_OF_MODULE = (
+    *("norm", "layers", "width", "heads", "ffn_width", "dropout"),
+    *("learning_rate", "weight_decay", "loss"),
+)
+_WHOLE = ("max_epochs", "batch_size", "layers", "width", "heads", "ffn_width", "seed")
+_REAL = ("learning_rate", "weight_decay", "dropout", "validation_fraction")
+_PATHS = ("config", "from_pretrained")
+_KINDS: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(_WHOLE, (Integral, "a whole number")),
+    **dict.fromkeys(_REAL, (Real, "a number")),
+    **dict.fromkeys(_PATHS, ((str, Path), "a name or a path")),
+    **dict.fromkeys(("norm", "loss", "device"), (str, "a name")),
+    "model_options": (Mapping, "a dictionary"),
+}
+_SMALLEST = {"max_epochs": 1, "batch_size": 2, "seed": 0, "validation_fraction": 0}
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?e[-+]?\d+", re.IGNORECASE)
+
+
+def options_of(parameters: Mapping[str, Any], config: str) -> dict[str, Any]:
+    """Return the options of network, data and trainer: the configuration's and one's own.
+
+    Args:
+        parameters: Those of the estimator, by name; None leaves an option to the configuration.
+        config: The configuration if none is named.
+
+    Returns:
+        Options of ``model`` (`GraphormerModule`), ``data`` (`MoleculeDataModule`) and ``trainer``
+        (Lightning's), and ``ema_decay``.
+
+    Raises:
+        ConfigError: One does not exist or cannot be.
+    """
+    given = {name: value for name, value in parameters.items() if value is not None}
+    _check(given)
+    config = str(given.get("config", config))
+    sections = _read(config)
+    own = {
+        **given.get("model_options", {}),
+        **{name: value for name, value in given.items() if name in _OF_MODULE},
+    }
+    of_network = {field.name for field in dataclasses.fields(GraphormerConfig)} - {*FROM_DATA}
+    known = of_network | {*inspect.signature(GraphormerModule).parameters}
+    known -= {"seed", "from_pretrained", "architecture"}
+    for name in own.keys() - known:
+        raise ConfigError(f"model_options: there is no {name!r}{did_you_mean(name, known)}")
+    decided = sorted(own.keys() & of_network - {*REGULARISATION})
+    if "from_pretrained" in given and decided:
+        raise ConfigError(
+            f"from_pretrained and {', '.join(decided)}: the trained network decides that, leave it "
+            "out"
+        )
+    sections["model"] |= own | {"seed": given["seed"]}
+    if "from_pretrained" in given:
+        sections["model"]["from_pretrained"] = given["from_pretrained"]
+    if "batch_size" in given:
+        sections["data"]["batch_size"] = given["batch_size"]
+    if "max_epochs" in given:
+        sections["trainer"] |= {"max_epochs": given["max_epochs"], "max_steps": -1}
+    if not {"max_epochs", "max_steps"} & sections["trainer"].keys():
+        raise ConfigError(f"{config} does not say how long to train: give max_epochs")
+    return sections
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    for name, (kind, words) in _KINDS.items():
+        value = given.get(name)
+        if name in given and (isinstance(value, bool) or not isinstance(value, kind)):
+            raise ConfigError(f"{name} is {value!r}: it must be {words}")
+        if value is not None and name in _SMALLEST and not value >= _SMALLEST[name]:
+            raise ConfigError(f"{name} is {value}: it must be {_SMALLEST[name]} or more")
+    for name in ("seed", "validation_fraction"):
+        if name not in given:
+            raise ConfigError(f"{name} is None: it must be {_KINDS[name][1]}")
+    if given["validation_fraction"] >= 1:
+        raise ConfigError(
+            f"validation_fraction is {given['validation_fraction']}: it must be below 1"
+        )
+
+
+def _read(name: str) -> dict[str, Any]:
+    """Return what is taken of a configuration.
+
+    Raises:
+        ConfigError: It does not exist or cannot be read.
+    """
+    path = Path(name).expanduser()
+    path = path if path.is_file() else config_path(name)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not a YAML file ({' '.join(str(error).split())})") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: expected sections such as data:, model: and trainer:")
+    data, model, trainer = (
+        {option: _as_meant(value) for option, value in (content.get(section) or {}).items()}
+        for section in ("data", "model", "trainer")
+    )
+    return {
+        "data": {option: data[option] for option in _OF_DATA if option in data},
+        "model": current_options(model, "model"),
+        "trainer": {option: trainer[option] for option in _OF_TRAINER if option in trainer},
+        "ema_decay": float(content.get("ema_decay") or 0),
+    }
+
+
+def _as_meant(value: Any) -> Any:
+    """Return the number in a text such as 1e-3, which YAML takes for text."""
+    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value

@@ -1,0 +1,276 @@
+"""Estimators that train a Graphormer on labels."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import check_consistent_length
+
+from graphormer_sepnorm.datasets.arrays import load_arrays, require_molecules
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.estimators.checkpointed import Checkpointed
+from graphormer_sepnorm.estimators.inputs import (
+    InputError,
+    explained,
+    labels_of,
+    names_of,
+    smiles_of,
+    weights_of,
+)
+from graphormer_sepnorm.estimators.options import options_of
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
+from graphormer_sepnorm.metrics import Kind, metrics_of
+from graphormer_sepnorm.training.in_memory import train_in_memory
+from graphormer_sepnorm.training.module import GraphormerModule
+
+FEATURISER = "molecule-1"
+
+
+class Trained(Checkpointed):
+    """What trains a network on labels; see `GraphormerRegressor`."""
+
+    _kind: ClassVar[Kind]
+    _config: ClassVar[str]  # taken if no other is named
+
+    def __init__(
+        self,
+        config: str | None = None,
+        *,
+        from_pretrained: str | None = None,
+        max_epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        loss: str | None = None,
+        norm: str | None = None,
+        layers: int | None = None,
+        width: int | None = None,
+        heads: int | None = None,
+        ffn_width: int | None = None,
+        dropout: float | None = None,
+        model_options: dict[str, Any] | None = None,
+        validation_fraction: float = 0.0,
+        seed: int = 0,
+        device: str | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.config = config
+        self.from_pretrained = from_pretrained
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.loss = loss
+        self.norm = norm
+        self.layers = layers
+        self.width = width
+        self.heads = heads
+        self.ffn_width = ffn_width
+        self.dropout = dropout
+        self.model_options = model_options
+        self.validation_fraction = validation_fraction
+        self.seed = seed
+        self.device = device
+        self.verbose = verbose
+
+    def _train(self, X: Any, labels: np.ndarray, names: tuple[str, ...], weights: Any) -> None:
+        """Train on ``[n, targets]`` labels, nan where missing, and keep the checkpoint."""
+        smiles = smiles_of(X)
+        check_consistent_length(smiles, labels, weights)
+        with explained():
+            sections = options_of(self.get_params(deep=False), self._config)
+            module = GraphormerModule(**sections["model"])
+            featuriser, feature_version = self._features()
+            require_molecules(smiles, featuriser)
+            labelled = np.flatnonzero(~np.isnan(labels).all(axis=1))
+            if weights is not None:
+                weights = weights_of(weights)[labelled]
+            splits = load_arrays(
+                [smiles[row] for row in labelled],
+                labels[labelled],
+                Task(self._kind, names, ("",) * len(names), metrics_of(self._kind)[0].name),
+                weights,
+                self._validation(len(labelled)),
+                featuriser,
+                feature_version,
+            )
+            checkpoint = train_in_memory(
+                module,
+                splits,
+                data_options=sections["data"],
+                trainer_options=sections["trainer"],
+                ema_decay=sections["ema_decay"],
+                device=self.device or ("cuda" if torch.cuda.is_available() else "cpu"),
+                verbose=self.verbose,
+            )
+        self.n_outputs_ = len(names)
+        self._keep(checkpoint)
+
+    def _features(self) -> tuple[str, str]:
+        """Return what makes graphs of SMILES, and what their codes mean."""
+        if self.from_pretrained is None:
+            return FEATURISER, FEATURISER
+        facts = read_checkpoint(self.from_pretrained)[KEY]
+        if facts["featuriser"] is None:
+            raise ConfigError(
+                f"from_pretrained {self.from_pretrained} was trained on graphs that are not made "
+                "from SMILES: take another"
+            )
+        return facts["featuriser"], facts["feature_version"]
+
+    def _validation(self, molecules: int) -> np.ndarray:
+        """Return which of the molecules are validated on, bool ``[molecules]``."""
+        size = round(self.validation_fraction * molecules)
+        if molecules - size < 2 or (self.validation_fraction and not size):
+            raise DataError(
+                f"there are {molecules} molecules with labels, of which validation_fraction "
+                f"{self.validation_fraction} leaves {molecules - size} to train on and {size} to "
+                "validate on: give more"
+            )
+        chosen = np.zeros(molecules, dtype=bool)
+        chosen[np.random.default_rng(self.seed).permutation(molecules)[:size]] = True
+        return chosen
+
+
+class GraphormerRegressor(RegressorMixin, Trained):
+    """Graphormer for real values, as a regressor of scikit-learn.
+
+    X is a list, array or Series of SMILES, or two-dimensional with one column of them; y has one
+    value for each or one column for each target, nan where a label is missing. A SMILES that cannot
+    be read is an error that names its row. Training takes all molecules and a fixed number of
+    epochs, and keeps the last weights, unless a validation fraction is set aside.
+
+    Args:
+        config: Configuration that the options come from which are not given here: the name of one
+            that comes with the package, or a YAML file; None: table_regression, for the classifier
+            table_classification.
+        from_pretrained: A trained network to begin with: a bundled model's name, a run directory or
+            a checkpoint. It decides the options of the network, dropout apart.
+        max_epochs: How often the molecules are gone through.
+        batch_size: Molecules of a step.
+        learning_rate: Peak learning rate.
+        weight_decay: Decoupled decay of the weights.
+        loss: l1 or mse; for the classifier bce.
+        norm: Norm of [CLS] + norm of the atoms, as sharenorm, sepnorm, bn+bn.
+        layers: Transformer layers.
+        width: Channels of a token, a multiple of heads.
+        heads: Attention heads.
+        ffn_width: Channels inside the feed-forward networks.
+        dropout: Of what attention and feed-forward networks add, 0 to below 1.
+        model_options: Other options of `GraphormerModule` and `GraphormerConfig`, by name.
+        validation_fraction: Share of the molecules, drawn at random, on which each epoch is
+            validated; the one with the lowest loss is kept. 0 trains on all.
+        seed: Decides initial weights, order of the molecules, dropout and validation molecules.
+        device: cpu, cuda, cuda:1 ...; None: a GPU if there is one.
+        verbose: Show the progress of training.
+
+    Attributes:
+        checkpoint_: The trained network as the bytes of a checkpoint file, which `predict.py`,
+            `Predictor.load` and `from_pretrained` take.
+        n_features_in_: 1, the SMILES.
+        n_outputs_: Number of targets.
+    """
+
+    _kind = "regression"
+    _config = "table_regression"
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train from the beginning.
+
+        Args:
+            X: ``[n]`` SMILES.
+            y: ``[n]`` or ``[n, targets]``; nan = missing.
+            sample_weight: ``[n]``, weights in the training loss, 0 or more.
+
+        Raises:
+            ParameterError: A parameter cannot be.
+            InputError: A molecule, a label or a weight cannot be used.
+            CheckpointError: There is no such pre-trained network, or it knows molecules otherwise.
+        """
+        self._train(X, labels_of(y), names_of(y), sample_weight)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return values, float64 ``[n]`` or ``[n, targets]``.
+
+        Raises:
+            InputError: A SMILES cannot be read.
+        """
+        return _flat(self._ask(self._predictor().predict, X))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class GraphormerClassifier(ClassifierMixin, Trained):
+    """Graphormer for two classes, as a classifier of scikit-learn.
+
+    As `GraphormerRegressor`, but y is of two classes of any kind; or it has one column of 0 and 1
+    for each of several targets, nan where a label is missing.
+
+    Attributes:
+        classes_: The two classes, sorted; of several targets a list of these.
+        checkpoint_: As in `GraphormerRegressor`; its predictions are probabilities of the second.
+    """
+
+    _kind = "binary"
+    _config = "table_classification"
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train from the beginning; see `GraphormerRegressor.fit`.
+
+        Raises:
+            InputError: y is not of two classes.
+        """
+        given = np.asarray(y)
+        several = given.ndim == 2 and given.shape[1] > 1
+        if several:
+            labels = labels_of(y)
+            if not np.isin(labels[~np.isnan(labels)], (0, 1)).all():
+                raise InputError("y has several columns: each must hold 0, 1 or nan (missing)")
+            classes: Any = [np.array([0, 1])] * labels.shape[1]
+        else:
+            classes, numbers = np.unique(given.reshape(len(given), -1)[:, 0], return_inverse=True)
+            if len(classes) != 2:
+                shown = ", ".join(map(repr, classes[:5].tolist()))
+                raise InputError(f"y must be of two classes, not of {len(classes)} ({shown})")
+            labels = numbers.reshape(-1, 1).astype(np.float64)
+        self._train(X, labels, names_of(y), sample_weight)
+        self.classes_ = classes
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probabilities of both classes ``[n, 2]``; of 1 if several ``[n, targets]``.
+
+        Raises:
+            InputError: A SMILES cannot be read.
+        """
+        ones = self._ask(self._predictor().predict, X)
+        return np.hstack([1 - ones, ones]) if self.n_outputs_ == 1 else ones
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the likelier class ``[n]``; 0 and 1 if there are several targets.
+
+        Raises:
+            InputError: A SMILES cannot be read.
+        """
+        probability = self.predict_proba(X)
+        if self.n_outputs_ == 1:
+            return self.classes_[(probability[:, 1] > 0.5).astype(int)]
+        return (probability > 0.5).astype(int)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def _flat(values: np.ndarray) -> np.ndarray:
+    return values[:, 0] if values.shape[1] == 1 else values

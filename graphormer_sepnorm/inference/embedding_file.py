@@ -1,0 +1,183 @@
+"""Embeddings of a whole table as arrays in an .npz file, in little memory.
+
+The length of an array stands before its values, and how many rows there are is known at the end:
+until then the values lie in files without a name, beside the place of the output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import is_full, replacing
+from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
+from graphormer_sepnorm.inference.memory import trim_now_and_then
+from graphormer_sepnorm.inference.stream import canonical_of, chunks, kind_of
+from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+from graphormer_sepnorm.inference.table_molecules import find_molecules, parse_text
+from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
+from graphormer_sepnorm.tables.opening import open_table
+from graphormer_sepnorm.tables.progress import TableProgress
+
+_TEXTS = 4096  # in memory at once, each as long as the longest of the table
+
+
+def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None:
+    """Embed all molecules of a table.
+
+    The file holds one row for each of the table's, in its order: ``cls`` float32 ``[n, C]`` and the
+    texts ``smiles`` (as given; of SDF records canonical), ``warning`` and ``error``, ``[n]`` each;
+    and ``atoms`` and ``first_atom`` of `Embeddings`, if the embedder gives the atoms.
+
+    Args:
+        embedder: The network.
+        job: What is to be done; its destination is an .npz file.
+        outcome: Filled in while the job runs.
+
+    Raises:
+        DataError: The table cannot be read, or the output cannot be written or would overwrite
+            something.
+    """
+    check_places(job)
+    path = Path(job.destination)
+    if path.is_dir():
+        raise DataError(f"{path} is a directory: name a file")
+    try:
+        with contextlib.ExitStack() as files, open_table(job.source, job.input_format) as reader:
+            arrays = _Arrays(path.parent, embedder.width, embedder.atoms, files)
+            smiles = find_molecules(reader, job.smiles_column)
+            embed = partial(_embed_chunk, embedder, job, smiles is None)
+            jobs = number_of_jobs(job.jobs, embedder.device)
+            work = map_in_order(embed, chunks(iter(reader), smiles), jobs)
+            progress = TableProgress(reader, job.verb, job.quiet)
+            try:
+                for chunk, embeddings in work:
+                    arrays.add(embeddings)
+                    outcome.rows += len(chunk)
+                    outcome.warnings += sum(map(bool, embeddings.warnings))
+                    outcome.errors.update(map(kind_of, filter(None, embeddings.errors)))
+                    progress.show(outcome.rows)
+            finally:
+                work.close()
+                progress.finish()
+            with replacing(path) as unfinished:
+                arrays.save(unfinished)
+    except OSError as error:
+        advice = "make room" if is_full(error) else "choose another place"
+        raise DataError(
+            f"{path} cannot be written ({error.strerror or error}): {advice}"
+        ) from error
+
+
+def _embed_chunk(
+    embedder: Embedder, job: TableJob, in_record: bool, texts: list[tuple[str, Any]]
+) -> Embeddings:
+    """Embed the molecules of a chunk of rows; runs in any process."""
+    molecules = [parse_text(problem, text, in_record) for problem, text in texts]
+    if in_record:
+        smiles = [canonical_of(molecule) for molecule in molecules]
+    else:
+        smiles = ["" if text is None else str(text) for _, text in texts]
+    embeddings = embedder.predict_molecules(molecules, smiles, job.batch_size, job.max_atoms)
+    trim_now_and_then()
+    return embeddings
+
+
+class _Arrays:
+    """The arrays of the file, which grow by the embeddings of some molecules at a time."""
+
+    def __init__(self, folder: Path, width: int, atoms: bool, files: contextlib.ExitStack) -> None:
+        self._numbers = {"cls": _Numbers(np.float32, (width,), _nameless(folder, files))}
+        self._texts = {
+            name: _Texts(_nameless(folder, files)) for name in ("smiles", "warning", "error")
+        }
+        self._atoms = 0
+        if atoms:
+            self._numbers["atoms"] = _Numbers(np.float32, (width,), _nameless(folder, files))
+            self._numbers["first_atom"] = _Numbers(np.int64, (), _nameless(folder, files))
+            self._numbers["first_atom"].add(np.zeros(1))
+
+    def add(self, embeddings: Embeddings) -> None:
+        self._numbers["cls"].add(embeddings.values)
+        self._texts["smiles"].add(embeddings.smiles)
+        self._texts["warning"].add(embeddings.warnings)
+        self._texts["error"].add(embeddings.errors)
+        if embeddings.atoms is not None and embeddings.first_atom is not None:
+            self._numbers["atoms"].add(embeddings.atoms)
+            self._numbers["first_atom"].add(embeddings.first_atom[1:] + self._atoms)
+            self._atoms += len(embeddings.atoms)
+
+    def save(self, path: Path) -> None:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, array in (self._numbers | self._texts).items():
+                member = zipfile.ZipInfo(f"{name}.npy")
+                member.compress_type = array.compression
+                with archive.open(member, "w", force_zip64=True) as out:
+                    array.save(out)
+
+
+class _Numbers:
+    """An array of numbers, row after row in a file."""
+
+    compression = zipfile.ZIP_STORED  # digits of floating-point numbers are hardly made smaller
+
+    def __init__(self, dtype: type, shape: tuple[int, ...], file: Any) -> None:
+        self._dtype = np.dtype(dtype)
+        self._shape = shape
+        self._file = file
+        self._rows = 0
+
+    def add(self, values: np.ndarray) -> None:
+        self._file.write(np.ascontiguousarray(values, self._dtype).data)
+        self._rows += len(values)
+
+    def save(self, out: Any) -> None:
+        _header(out, self._dtype, (self._rows, *self._shape))
+        self._file.seek(0)
+        shutil.copyfileobj(self._file, out)
+
+
+class _Texts:
+    """An array of texts; numpy makes all of them as long as the longest."""
+
+    compression = zipfile.ZIP_DEFLATED
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._rows = 0
+        self._longest = 1
+
+    def add(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self._file.write(json.dumps(text).encode() + b"\n")
+            self._rows += 1
+            self._longest = max(self._longest, len(text))
+
+    def save(self, out: Any) -> None:
+        dtype = np.dtype(f"U{self._longest}")
+        _header(out, dtype, (self._rows,))
+        self._file.seek(0)
+        while lines := list(itertools.islice(self._file, _TEXTS)):
+            out.write(np.array([json.loads(line) for line in lines], dtype).data)
+
+
+def _nameless(folder: Path, files: contextlib.ExitStack) -> Any:
+    return files.enter_context(tempfile.TemporaryFile(dir=folder))
+
+
+def _header(out: Any, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+    """Write what stands before the values in an .npy file."""
+    description = np.lib.format.dtype_to_descr(dtype)
+    what = {"descr": description, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(out, what)

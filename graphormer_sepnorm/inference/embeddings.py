@@ -1,0 +1,148 @@
+"""The embeddings of molecules in a trained network: of [CLS], and if asked for of the atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
+from graphormer_sepnorm.inference.predictor import (
+    BATCH_SIZE,
+    CHUNK_ROWS,
+    MAX_ATOMS,
+    Predictor,
+    by_size,
+)
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """One row per molecule given, in the same order.
+
+    Attributes:
+        smiles: As given.
+        values: float32 ``[n, C]``, the graph token ([CLS]) after the last norm, from which
+            predictions are read; nan where there is an error.
+        errors: Why there is no embedding; the empty string where there is one.
+        warnings: What to know about it; mostly the empty string.
+        atoms: float32 ``[sum of atoms, C]``, the atoms after the last norm, molecule after
+            molecule, those of a molecule in the order in which RDKit reads it; None if not asked
+            for. A molecule with an error has none.
+        first_atom: int64 ``[n + 1]``: molecule i has the atoms from ``first_atom[i]`` to
+            ``first_atom[i + 1]``.
+    """
+
+    smiles: tuple[str, ...]
+    values: np.ndarray
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+    atoms: np.ndarray | None = None
+    first_atom: np.ndarray | None = None
+
+
+class Embedder:
+    """Gives the embeddings of molecules where a predictor gives values.
+
+    Args:
+        predictor: Has the network.
+        atoms: Give the embeddings of the atoms too.
+
+    Attributes:
+        task: What the network predicts.
+        device: Where it is computed.
+        columns: What the channels of [CLS] are called in a table.
+    """
+
+    def __init__(self, predictor: Predictor, atoms: bool = False) -> None:
+        self.task = predictor.task
+        self.device = predictor.device
+        self.width = predictor.model.config.width
+        self.columns = tuple(f"cls_{channel}" for channel in range(self.width))
+        self.atoms = atoms
+        self._predictor = predictor
+
+    @property
+    def note(self) -> str:
+        """What to know about [CLS] of this network; mostly the empty string."""
+        if self._predictor.model.config.readout != "sum":
+            return ""
+        return "this model reads its predictions from the sum of the atoms, not from [CLS]"
+
+    def embed(
+        self,
+        smiles: str | Sequence[str],
+        batch_size: int = BATCH_SIZE,
+        max_atoms: int = MAX_ATOMS,
+    ) -> Embeddings:
+        """See `Predictor.embed`."""
+        given = (smiles,) if isinstance(smiles, str) else tuple(smiles)
+        parts = [
+            self.predict_molecules(
+                [parse_smiles(text) for text in given[start : start + CHUNK_ROWS]],
+                given[start : start + CHUNK_ROWS],
+                batch_size,
+                max_atoms,
+            )
+            for start in range(0, max(len(given), 1), CHUNK_ROWS)
+        ]
+        counts = [np.diff(part.first_atom) for part in parts if part.first_atom is not None]
+        return Embeddings(
+            given,
+            np.concatenate([part.values for part in parts]),
+            tuple(error for part in parts for error in part.errors),
+            tuple(warning for part in parts for warning in part.warnings),
+            np.concatenate([part.atoms for part in parts]) if self.atoms else None,  # type: ignore[misc]
+            _starts(np.concatenate(counts)) if self.atoms else None,
+        )
+
+    def predict_molecules(
+        self,
+        molecules: Sequence[ParsedMolecule],
+        smiles: Sequence[str] = (),
+        batch_size: int = BATCH_SIZE,
+        max_atoms: int = MAX_ATOMS,
+    ) -> Embeddings:
+        """Return the embeddings of molecules that are parsed already; see `Predictor.embed`."""
+        values = np.full((len(molecules), self.width), np.nan, np.float32)
+        of_atoms = [values[:0]] * len(molecules)
+        graphs, places, errors, warnings = self._predictor.featurise(molecules, max_atoms)
+        if graphs is not None:
+            for numbers in by_size(graphs.num_atoms, batch_size):
+                values[places[numbers]], atoms = self._encode(graphs.take(numbers))
+                if self.atoms:
+                    ends = np.cumsum(graphs.num_atoms[numbers])[:-1]
+                    for place, rows in zip(places[numbers], np.split(atoms, ends), strict=True):
+                        of_atoms[place] = rows[
+                            self._predictor.atom_order(molecules[place].molecule)
+                        ]
+        for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
+            values[place], warnings[place], of_atoms[place] = np.nan, "", values[:0]
+            errors[place] = "the model gives no finite embedding for it"
+        return Embeddings(
+            tuple(smiles),
+            values,
+            tuple(errors),
+            tuple(warnings),
+            np.concatenate([values[:0], *of_atoms]) if self.atoms else None,
+            _starts(list(map(len, of_atoms))) if self.atoms else None,
+        )
+
+    @torch.inference_mode()
+    def _encode(self, graphs: PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
+        token, atoms = self._predictor.model.encode(self._predictor.collate(graphs))
+        return _to_numpy(token), _to_numpy(atoms) if self.atoms else np.empty(0)
+
+
+def _to_numpy(rows: Tensor) -> np.ndarray:
+    return rows.float().cpu().numpy()
+
+
+def _starts(counts: Any) -> np.ndarray:
+    """Return where each of some parts begins, and where the last one ends."""
+    return np.cumsum([0, *counts], dtype=np.int64)

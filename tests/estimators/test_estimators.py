@@ -1,0 +1,398 @@
+"""Estimators: what scikit-learn and its users may rely on, and what stands behind a prediction."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import pickletools
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+import torch
+import yaml
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import (
+    check_get_params_invariance,
+    check_no_attributes_set_in_init,
+    check_parameters_default_constructible,
+    check_set_params,
+)
+
+from graphormer_sepnorm import (
+    CheckpointError,
+    GraphormerClassifier,
+    GraphormerEmbedding,
+    GraphormerError,
+    GraphormerRegressor,
+    Predictor,
+)
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
+from graphormer_sepnorm.resources import config_path
+from graphormer_sepnorm.training.module import GraphormerModule
+
+SMILES = [
+    *("CCO", "CCCO", "CCN", "CCCN", "c1ccccc1", "Oc1ccccc1", "Nc1ccccc1", "CC(=O)O", "CC(=O)N"),
+    *("CCOC", "CCCCC", "C1CCCCC1", "OC1CCCCC1", "NCCO", "OCCO", "CC(C)C", "CC(C)O", "c1ccncc1"),
+]
+ATOMS = np.array([sum(letter in "CNOcno" for letter in text) for text in SMILES], dtype=float)
+AROMATIC = ["c" in text for text in SMILES]
+ESTIMATORS = [GraphormerRegressor, GraphormerClassifier, GraphormerEmbedding]
+SMALL = {
+    **{"layers": 1, "width": 8, "heads": 2, "ffn_width": 8, "max_epochs": 2, "batch_size": 8},
+    "device": "cpu",
+}
+
+
+def regressor(**options):
+    return GraphormerRegressor(**(SMALL | options))
+
+
+def classifier(**options):
+    return GraphormerClassifier(**(SMALL | options))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return regressor().fit(SMILES, ATOMS)
+
+
+@pytest.fixture(scope="module")
+def facts_of(tmp_path_factory):
+    """What the checkpoint of an estimator says of its training."""
+
+    def facts(estimator):
+        path = tmp_path_factory.mktemp("estimator") / "model.ckpt"
+        path.write_bytes(estimator.checkpoint_)
+        return read_checkpoint(path)[KEY]
+
+    return facts
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+@pytest.mark.parametrize("check", [check_no_attributes_set_in_init, check_get_params_invariance])
+def test_scikit_learns_checks_of_instances(kind, check):
+    check(kind.__name__, kind())
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_scikit_learns_checks_of_parameters(kind):
+    check_parameters_default_constructible(kind.__name__, kind())
+    check_set_params(kind.__name__, kind())
+
+
+def test_kinds():
+    assert is_regressor(regressor())
+    assert is_classifier(classifier())
+
+
+def test_a_clone_is_equal_and_not_fitted(fitted):
+    copied = clone(fitted)
+    assert copied.get_params() == fitted.get_params()
+    with pytest.raises(NotFittedError):
+        copied.predict(SMILES)
+    with pytest.raises(NotFittedError):
+        GraphormerEmbedding().transform(SMILES)
+
+
+def test_a_prediction_is_that_of_the_checkpoint(fitted, tmp_path):
+    (tmp_path / "model.ckpt").write_bytes(fitted.checkpoint_)
+    predictor = Predictor.load(tmp_path / "model.ckpt", "cpu")
+    np.testing.assert_array_equal(fitted.predict(SMILES), predictor.predict(SMILES).values[:, 0])
+    assert predictor.task.targets == ("y",)
+    assert fitted.n_features_in_ == fitted.n_outputs_ == 1
+
+
+def test_same_seed_same_network(fitted):
+    again = regressor().fit(SMILES, ATOMS).predict(SMILES)
+    np.testing.assert_array_equal(again, fitted.predict(SMILES))
+    assert not np.allclose(regressor(seed=1).fit(SMILES, ATOMS).predict(SMILES), again)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        tuple(SMILES),
+        np.array(SMILES),
+        np.array(SMILES, dtype=object)[:, None],
+        pandas.Series(SMILES, index=range(7, 7 + len(SMILES))),
+        pandas.DataFrame({"smiles": SMILES}),
+    ],
+    ids=["tuple", "array", "column", "series", "frame"],
+)
+def test_smiles_come_in_any_container(fitted, given):
+    np.testing.assert_array_equal(fitted.predict(given), fitted.predict(SMILES))
+
+
+def test_it_learns():
+    labels = np.array(AROMATIC, dtype=float)
+    options = {"max_epochs": 25, "learning_rate": 2e-2, "dropout": 0.0}
+    assert regressor(**options).fit(SMILES, ATOMS).score(SMILES, ATOMS) > 0.8
+    assert classifier(**options).fit(SMILES, labels).score(SMILES, labels) > 0.9
+
+
+def test_all_molecules_are_trained_on_unless_some_validate(facts_of, fitted):
+    assert facts_of(fitted)["training_graphs"] == len(SMILES)
+    validated = facts_of(regressor(validation_fraction=0.25).fit(SMILES, ATOMS))
+    assert validated["training_graphs"] == len(SMILES) - round(len(SMILES) / 4)
+    assert "validation_loss" in validated["validation"]
+
+
+def test_the_best_epoch_is_kept(facts_of, monkeypatch):
+    """Of a training whose learning rate grows until it destroys what was learned."""
+    losses = []
+
+    def note(self):
+        losses.append(float(self.trainer.callback_metrics["validation_loss"]))
+
+    monkeypatch.setattr(GraphormerModule, "on_train_epoch_end", note, raising=False)
+    growing = {"warmup_steps": 1.0, "final_learning_rate": 5.0}
+    options = {"max_epochs": 6, "learning_rate": 5.0, "model_options": growing}
+    best = regressor(**options, validation_fraction=0.5).fit(SMILES, ATOMS)
+    assert len(losses) == 6
+    assert min(losses) < losses[-1]
+    assert facts_of(best)["validation"]["validation_loss"] == pytest.approx(min(losses))
+    monkeypatch.undo()
+    assert facts_of(regressor(**options).fit(SMILES, ATOMS))["validation"] == {}
+
+
+def test_batch_norm_is_measured_for_the_last_weights():
+    """Also without a validation, which measures otherwise."""
+    estimator = regressor(norm="bn+bn", model_options={"precise_bn_graphs": 100}, max_epochs=1)
+    network = estimator.fit(SMILES, ATOMS)._predictor().model
+    tokens = []
+    network.output_norm.graph_token_norm.register_forward_hook(
+        lambda module, given, output: tokens.append(output)
+    )
+    estimator.predict(SMILES)
+    normalised = torch.cat(tokens)
+    np.testing.assert_allclose(normalised.mean(dim=0), 0, atol=1e-2)
+
+
+def test_several_targets_and_missing_labels(facts_of):
+    labels = pandas.DataFrame({"atoms": ATOMS, "half": ATOMS / 2})
+    labels.iloc[0, 1] = labels.iloc[3, 0] = np.nan
+    labels.iloc[5] = np.nan  # a molecule of which nothing can be learned
+    estimator = regressor().fit(SMILES, labels)
+    assert estimator.predict(SMILES).shape == (len(SMILES), 2)
+    assert estimator.n_outputs_ == 2
+    facts = facts_of(estimator)
+    assert facts["task"]["targets"] == ["atoms", "half"]
+    assert facts["training_graphs"] == len(SMILES) - 1
+    assert facts["target_mean"][0] == pytest.approx(labels["atoms"].mean())
+    assert facts_of(regressor().fit(SMILES, labels.to_numpy()))["task"]["targets"] == ["y_0", "y_1"]
+
+
+def test_weights_matter():
+    weights = np.ones(len(SMILES))
+    options = {"max_epochs": 1, "norm": "shared-ln"}
+    plain = regressor(**options).fit(SMILES, ATOMS).predict(SMILES)
+    equal = regressor(**options).fit(SMILES, ATOMS, sample_weight=3 * weights).predict(SMILES)
+    weights[:5] = 0
+    other = regressor(**options).fit(SMILES, ATOMS, sample_weight=weights).predict(SMILES)
+    np.testing.assert_allclose(equal, plain, rtol=1e-5)
+    assert not np.allclose(other, plain, rtol=1e-5)
+
+
+@pytest.mark.parametrize("classes", [("inactive", "active"), (0, 1), (False, True), (-1, 1)])
+def test_classes_of_any_kind(classes):
+    labels = np.array(classes)[np.array(AROMATIC, dtype=int)]
+    estimator = classifier().fit(SMILES, labels)
+    assert estimator.classes_.tolist() == sorted(classes)
+    probability = estimator.predict_proba(SMILES)
+    assert probability.shape == (len(SMILES), 2)
+    np.testing.assert_allclose(probability.sum(axis=1), 1)
+    expected = estimator.classes_[probability.argmax(axis=1)]
+    np.testing.assert_array_equal(estimator.predict(SMILES), expected)
+    assert estimator.predict(SMILES).dtype == labels.dtype
+
+
+def test_several_binary_targets():
+    labels = np.column_stack([AROMATIC, ATOMS > 4]).astype(float)
+    estimator = classifier().fit(SMILES, labels)
+    assert estimator.predict_proba(SMILES).shape == estimator.predict(SMILES).shape == (18, 2)
+    assert [one.tolist() for one in estimator.classes_] == [[0, 1], [0, 1]]
+    scores = cross_val_score(classifier(), SMILES, labels, cv=KFold(2), scoring="roc_auc")
+    assert np.isfinite(scores).all()
+    labels[0, 1] = np.nan
+    classifier().fit(SMILES, labels)
+
+
+def test_cross_validation_and_search():
+    order = np.random.default_rng(0).permutation(len(SMILES))
+    smiles, labels = [SMILES[n] for n in order], ATOMS[order]
+    folds = KFold(2)
+    assert np.isfinite(cross_val_score(regressor(), smiles, labels, cv=folds)).all()
+    scores = cross_val_score(
+        classifier(), smiles, np.array(AROMATIC)[order], cv=2, scoring="roc_auc"
+    )
+    assert np.isfinite(scores).all()
+    search = GridSearchCV(regressor(max_epochs=1), {"norm": ["sepnorm", "bn+bn"]}, cv=folds)
+    search.fit(smiles, labels)
+    assert search.best_params_["norm"] in ("sepnorm", "bn+bn")
+    assert search.predict(smiles).shape == (len(SMILES),)
+
+
+def test_a_pickle_holds_a_checkpoint_and_no_network(fitted):
+    data = pickle.dumps(fitted)
+    strings = {argument for _, argument, _ in pickletools.genops(data) if isinstance(argument, str)}
+    assert not {text for text in strings if text.partition(".")[0] in ("torch", "lightning")}
+    for copied in (pickle.loads(data), copy.deepcopy(fitted)):
+        np.testing.assert_array_equal(copied.predict(SMILES), fitted.predict(SMILES))
+
+
+def test_nothing_is_left_behind(tmp_path, monkeypatch, capfd):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    regressor(validation_fraction=0.2).fit(SMILES, ATOMS).predict(SMILES)
+    assert torch.equal(torch.rand(3), expected)
+    assert len([*tmp_path.rglob("*")]) == 2
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_pretrained_network_is_begun_with(fitted, tmp_path):
+    (tmp_path / "model.ckpt").write_bytes(fitted.checkpoint_)
+    options = {"from_pretrained": str(tmp_path / "model.ckpt"), "max_epochs": 1, "device": "cpu"}
+    estimator = GraphormerRegressor(**options, learning_rate=1e-9).fit(SMILES, -ATOMS)
+    weights = [one._predictor().model.embedding.atom.weight for one in (fitted, estimator)]
+    assert torch.allclose(*weights, atol=1e-5)
+    with pytest.raises(GraphormerError, match="from_pretrained and width: the trained network"):
+        GraphormerRegressor(**options, width=8).fit(SMILES, ATOMS)
+    with pytest.raises(CheckpointError, match="no such checkpoint"):
+        GraphormerRegressor(from_pretrained="nothing", max_epochs=1).fit(SMILES, ATOMS)
+
+
+def test_a_pretrained_network_keeps_its_features():
+    """Bundled models know molecules in two ways, neither of which is told from a table."""
+    estimator = GraphormerRegressor(from_pretrained="zinc", max_epochs=1, device="cpu")
+    assert estimator.fit(SMILES, ATOMS).predict(["CCO"]).shape == (1,)
+
+
+def test_a_configuration_file_of_ones_own(tmp_path, facts_of):
+    config = yaml.safe_load(config_path("table_regression").read_text())
+    config["model"] |= {"layers": 1, "width": 16, "heads": 2, "ffn_width": 16, "optimiser": "muon"}
+    config["trainer"]["max_epochs"] = 1
+    config["ema_decay"] = 0.5
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(config).replace("1.0e-06", "1e-6"))
+    model = facts_of(GraphormerRegressor(str(path), device="cpu").fit(SMILES, ATOMS))["model"]
+    assert (model["layers"], model["width"], model["norm"]) == (1, 16, "bn+ln")
+    path.write_text("model:\n  layers: 1\n")
+    with pytest.raises(ValueError, match="does not say how long to train: give max_epochs"):
+        GraphormerRegressor(str(path)).fit(SMILES, ATOMS)
+    path.write_text("- model")
+    with pytest.raises(ValueError, match="expected sections"):
+        GraphormerRegressor(str(path)).fit(SMILES, ATOMS)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"norm": "bn+xx"}, r"unknown norm 'bn\+xx'"),
+        ({"width": 9}, "width 9 is not a multiple of heads 2"),
+        ({"layers": "three"}, "layers is 'three': it must be a whole number"),
+        ({"learning_rate": -1.0}, "learning_rate is -1.0: it must be positive"),
+        ({"max_epochs": 0}, "max_epochs is 0: it must be 1 or more"),
+        ({"max_epochs": True}, "max_epochs is True: it must be a whole number"),
+        ({"batch_size": 1}, "batch_size is 1: it must be 2 or more"),
+        ({"validation_fraction": 1.0}, "validation_fraction is 1.0: it must be below 1"),
+        ({"validation_fraction": 0.01}, "leaves 18 to train on and 0 to validate on"),
+        ({"validation_fraction": 0.95}, "leaves 1 to train on and 17 to validate on"),
+        ({"seed": None}, "seed is None: it must be a whole number"),
+        ({"loss": "bce"}, "bce"),
+        ({"config": "table_regresion"}, r"did you mean 'table_regression'\?"),
+        ({"model_options": {"encoding": "rrwp"}}, r"no 'encoding' \(did you mean 'encodings'\?\)"),
+        ({"model_options": {"seed": 3}}, "there is no 'seed'"),
+        ({"model_options": "rrwp"}, "model_options is 'rrwp': it must be a dictionary"),
+        ({"device": "tpu"}, "device is 'tpu': it must be cpu, cuda"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_one_line_at_fit(parameters, said):
+    estimator = regressor(**parameters)
+    with pytest.raises(ValueError, match=said) as caught:
+        estimator.fit(SMILES, ATOMS)
+    assert isinstance(caught.value, GraphormerError)
+    assert "\n" not in str(caught.value)
+    assert "--" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "said"),
+    [
+        ("CCO", [1.0], "X is 'CCO': give a list of SMILES"),
+        (["CCO", "C1CC", "", "CC"], range(4), r"X\[1\]: 'C1CC' is not .*; 1 more cannot be used"),
+        (["CCO", None, "CC"], range(3), r"X\[1\] is None, of type NoneType: give SMILES"),
+        ([["CCO", "CC"]] * 4, range(4), r"X is of shape \(4, 2\)"),
+        (SMILES, ATOMS[1:], "inconsistent numbers of samples"),
+        (SMILES, [*ATOMS[1:], np.inf], "y holds an infinity"),
+        (SMILES, ["x"] * 18, "y does not hold numbers"),
+        (SMILES, [np.nan] * 18, "there are 0 molecules with labels"),
+        (SMILES, np.column_stack([ATOMS, ATOMS * np.nan]), "no training label for y_1"),
+    ],
+    ids=range(9),
+)
+def test_bad_input_is_one_line(X, y, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        regressor().fit(X, y)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_classes_and_weights():
+    for labels, said in (
+        ([0] * 18, r"of two classes, not of 1 \(0\)"),
+        (ATOMS, r"of two classes, not of 5"),
+        (np.column_stack([ATOMS, ATOMS]), "each must hold 0, 1 or nan"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            classifier().fit(SMILES, labels)
+    with pytest.raises(ValueError, match="sample_weight must be finite, and 0 or more"):
+        regressor().fit(SMILES, ATOMS, sample_weight=-ATOMS)
+    with pytest.raises(ValueError, match="weights of all training graphs are 0"):
+        regressor().fit(SMILES, ATOMS, sample_weight=0 * ATOMS)
+
+
+def test_a_row_that_cannot_be_predicted_is_named(fitted):
+    with pytest.raises(ValueError, match=r"X\[1\]: 'C1CC' is not a valid molecule"):
+        fitted.predict(["CCO", "C1CC"])
+
+
+def test_an_element_that_training_lacks_is_a_warning(fitted):
+    """Or a rare one would end a cross-validation."""
+    with pytest.warns(UserWarning, match=r"1 of 2 molecules .* X\[1\]: .*Br did not occur"):
+        values = fitted.predict(["CCO", "CCBr"])
+    assert np.isfinite(values).all()
+
+
+def test_embeddings_are_features():
+    embedding = GraphormerEmbedding("esol", device="cpu")
+    values = embedding.fit_transform(SMILES)
+    np.testing.assert_array_equal(values, Predictor.load("esol", "cpu").embed(SMILES).values)
+    assert embedding.get_feature_names_out()[[0, -1]].tolist() == ["cls_0", "cls_63"]
+    frame = embedding.set_output(transform="pandas").transform(SMILES)
+    assert frame.columns[0] == "cls_0"
+    pipeline = make_pipeline(GraphormerEmbedding("esol", device="cpu"), Ridge(1e-3))
+    assert pipeline.fit(SMILES, ATOMS).score(SMILES, ATOMS) > 0.9
+    copied = pickle.loads(pickle.dumps(embedding))
+    np.testing.assert_array_equal(copied.transform(SMILES), values)
+    with pytest.raises(CheckpointError, match="no such checkpoint"):
+        GraphormerEmbedding("nothing").fit(SMILES)
+
+
+def test_a_fitted_embedding_needs_its_file_no_more(fitted, tmp_path):
+    file = Path(tmp_path / "model.ckpt")
+    file.write_bytes(fitted.checkpoint_)
+    embedding = GraphormerEmbedding(file, device="cpu").fit(SMILES)
+    file.unlink()
+    assert pickle.loads(pickle.dumps(embedding)).transform(SMILES).shape == (len(SMILES), 8)

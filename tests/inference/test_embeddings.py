@@ -1,0 +1,115 @@
+"""Embeddings: what the network's last norm gives of each molecule, whatever its company."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from rdkit import Chem
+from reference.checkpoints import make_checkpoint
+from reference.models import EVERYTHING
+
+from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.molecules import parse_smiles
+from graphormer_sepnorm.graphs.batch import Collator
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.inference import embeddings as module
+from graphormer_sepnorm.inference.predictor import Predictor
+
+SMILES = ["CCO", "c1ccccc1", "no molecule", "CC(=O)N", "", "[Si]", "C#N", "c1ccncc1CCOC"]
+GOOD = [0, 1, 3, 6, 7]
+
+
+@pytest.fixture(params=[{}, EVERYTHING, {"norm_position": "post"}], ids=["pre", "all", "post"])
+def predictor(request):
+    return Predictor(make_checkpoint(**request.param), device="cpu")
+
+
+def encoded(predictor, smiles):
+    """[CLS] and atoms by the network alone, all molecules in one batch."""
+    graphs = [get_featuriser("molecule-1").featurise(Chem.MolFromSmiles(text)) for text in smiles]
+    store = GraphStore.from_graphs(graphs, predictor.model.config.max_path_length)
+    with torch.no_grad():
+        token, atoms = predictor.model.encode(
+            Collator(store, predictor.vocabulary)(range(len(smiles)))
+        )
+    return token.numpy(), atoms.numpy()
+
+
+def test_embeddings_are_what_the_network_encodes(predictor):
+    found = predictor.embed(SMILES, atoms=True)
+    token, atoms = encoded(predictor, [SMILES[place] for place in GOOD])
+    assert found.values.dtype == found.atoms.dtype == np.float32
+    np.testing.assert_allclose(found.values[GOOD], token, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.atoms, atoms, rtol=1e-4, atol=1e-5)
+    assert np.diff(found.first_atom).tolist() == [3, 6, 0, 4, 0, 0, 2, 10]
+    assert predictor.embed(SMILES).atoms is None
+
+
+def test_rows_keep_their_places_and_bad_ones_say_why(predictor):
+    found = predictor.embed(SMILES)
+    assert found.smiles == tuple(SMILES)
+    assert np.isfinite(found.values).all(axis=1).tolist() == [n in GOOD for n in range(8)]
+    assert found.errors == predictor.predict(SMILES).errors
+    assert np.isnan(found.values[[2, 4, 5]]).all()
+
+
+def test_predictions_can_be_read_from_the_embeddings():
+    predictor = Predictor(make_checkpoint(), device="cpu")
+    weights = predictor.model.readout
+    read = predictor.embed(SMILES).values @ weights.weight.detach().numpy().T
+    read = (read + weights.bias.detach().numpy()) * 2 + 3
+    np.testing.assert_allclose(read, predictor.predict(SMILES).values, rtol=1e-4)
+
+
+def test_neither_company_nor_chunks_matter(predictor, monkeypatch):
+    together = predictor.embed(SMILES, atoms=True)
+    alone = np.concatenate([predictor.embed(text).values for text in SMILES])
+    np.testing.assert_allclose(alone, together.values, rtol=1e-4, atol=1e-5)
+    monkeypatch.setattr(module, "CHUNK_ROWS", 3)
+    parts = predictor.embed(SMILES, batch_size=2, atoms=True)
+    np.testing.assert_allclose(parts.values, together.values, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(parts.atoms, together.atoms, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(parts.first_atom, together.first_atom)
+
+
+def test_nothing_gives_nothing():
+    found = Predictor(make_checkpoint(), device="cpu").embed([], atoms=True)
+    assert found.values.shape == found.atoms.shape == (0, 16)
+    assert found.first_atom.tolist() == [0]
+
+
+def test_what_is_not_finite_is_an_error():
+    predictor = Predictor(make_checkpoint(), device="cpu")
+    with torch.no_grad():
+        predictor.model.output_norm.graph_token_norm.weight.fill_(np.inf)
+    found = predictor.embed(["CCO"], atoms=True)
+    assert found.errors == ("the model gives no finite embedding for it",)
+    assert np.isnan(found.values).all()
+    assert len(found.atoms) == 0
+
+
+@pytest.mark.parametrize("name", ["molecule-1", "zinc-1"])
+def test_atoms_of_a_graph_are_found_again(name):
+    """The graphs of ZINC's features have their atoms in an order of their own."""
+    featuriser = get_featuriser(name)
+    random.seed(0)
+    for smiles in ("CC(=O)Oc1ccccc1C(=O)[O-]", "C[C@H](N)c1c[nH]cn1", "OC1CC2CCC1(C)C2", "FC#N"):
+        molecule = Chem.MolFromSmiles(smiles)
+        order = random.sample(range(molecule.GetNumAtoms()), molecule.GetNumAtoms())
+        parsed = parse_smiles(
+            Chem.MolToSmiles(Chem.RenumberAtoms(molecule, order), canonical=False)
+        )
+        prepared = featuriser.prepare(parsed.molecule)
+        places = range(len(order))
+        if featuriser.atom_order is not None:
+            places = featuriser.atom_order(parsed.molecule)
+        assert sorted(places) == list(range(len(order)))
+        for atom, place in zip(parsed.molecule.GetAtoms(), places, strict=True):
+            other = prepared.GetAtomWithIdx(place)
+            assert atom.GetSymbol() == other.GetSymbol()
+            assert {places[n.GetIdx()] for n in atom.GetNeighbors()} == {
+                n.GetIdx() for n in other.GetNeighbors()
+            }
