@@ -7,10 +7,11 @@ import sys
 import time
 from typing import Any
 
+from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, summary, what_is_left
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
-from graphormer_sepnorm.cli.predict import EMBED_USAGE as USAGE
-from graphormer_sepnorm.cli.predict import summary, what_is_left
 from graphormer_sepnorm.errors import ConfigError
+
+USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"
 
 DESCRIPTION = """\
 Write the embedding of each molecule of a table: the graph token ([CLS]) after the last norm, from
@@ -24,14 +25,14 @@ which a model reads its predictions. As many rows come out as went in, in the sa
 """
 
 
-def embed(arguments: list[str]) -> bool:
+def embed(arguments: list[str]) -> int:
     """Run ``predict.py embed``.
 
     Args:
         arguments: The words after the verb.
 
     Returns:
-        Whether any row could be embedded, true where there is none.
+        The exit status.
 
     Raises:
         GraphormerError: A user's mistake.
@@ -74,10 +75,11 @@ def embed(arguments: list[str]) -> bool:
     except KeyboardInterrupt:
         if _to_arrays(options):
             raise
-        raise Interrupted(what_is_left(job, outcome, arguments)) from None
+        raise Interrupted(what_is_left(job, outcome, ["embed", *arguments])) from None
     if not options.quiet:
         print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
-    return not outcome.rows or outcome.errors.total() < outcome.rows
+    nothing = outcome.rows and outcome.errors.total() == outcome.rows
+    return EXIT_NOTHING_PREDICTED if nothing else 0
 
 
 def _to_arrays(options: argparse.Namespace) -> bool:

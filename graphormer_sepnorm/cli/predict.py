@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphormer_sepnorm.cli import geometry
+from graphormer_sepnorm.cli import embed, geometry
+from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, summary, what_is_left
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, run
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.metrics import Kind, metrics_of
-from graphormer_sepnorm.process import command, name_and_version
+from graphormer_sepnorm.process import name_and_version
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictions
-    from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 
-EXIT_NOTHING_PREDICTED = 1
 
 INFO_USAGE = "predict.py info MODEL"
-EMBED_USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"
 
 DESCRIPTION = """\
 Predict molecular properties. MODEL is a checkpoint file, a run directory of train.py (its best
@@ -58,16 +55,10 @@ def _info(arguments: list[str]) -> None:
     _say(describe(read_checkpoint(file), file))
 
 
-def _embed(arguments: list[str]) -> int:
-    from graphormer_sepnorm.cli.embed import embed
-
-    return 0 if embed(arguments) else EXIT_NOTHING_PREDICTED
-
-
 # Verb -> its usage, and what runs it: takes the words after it, may return an exit status.
 VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     "info": (INFO_USAGE, _info),
-    "embed": (EMBED_USAGE, _embed),
+    "embed": (embed.USAGE, embed.embed),
     "geometry": (geometry.USAGE, geometry.geometry),
 }
 USAGE = "\n       ".join(
@@ -303,38 +294,6 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
         else:
             print(text, file=sys.stderr)
     return not outcome.rows or sum(outcome.errors.values()) < outcome.rows
-
-
-def what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
-    """Say what an interrupted job leaves, and how to go on, if that can be."""
-    if not job.can_resume:
-        return f"interrupted after {outcome.rows:,} rows; the output is incomplete"
-    if not outcome.safe_rows:
-        left = f"{job.partial} is as it was" if job.partial.exists() else "there is no output"
-        return f"interrupted before a row was written; {left}"
-    again = [word for word in arguments if word != "--resume"]
-    return (
-        f"interrupted: {job.partial} holds the first {outcome.safe_rows:,} rows, the rest is "
-        f"missing; continue with: {command('predict')} {shlex.join(again)} --resume"
-    )
-
-
-def summary(job: TableJob, outcome: Outcome, seconds: float) -> str:
-    """Return what has come of a job: rows, those with an error by its kind, time."""
-    failed = outcome.errors.total()
-    lines = [f"note: {note}" for note in outcome.notes]
-    text = f"{outcome.rows:,} rows, {outcome.rows - failed:,} {job.verb}"
-    if failed:
-        kinds = ", ".join(f"{kind} {count:,}" for kind, count in outcome.errors.most_common())
-        what = "a prediction" if job.verb == "predicted" else "an embedding"
-        text += f", {failed:,} without {what} ({kinds})"
-    if outcome.warnings:
-        text += f", {outcome.warnings:,} with a warning"
-    rate = (outcome.rows - outcome.earlier_rows) / max(seconds, 1e-3)
-    text += f"; {seconds:.1f} s, {rate:,.0f} rows/s"
-    if job.to_file:
-        text += f"; {job.destination}"
-    return "\n".join([*lines, text])
 
 
 if __name__ == "__main__":

@@ -22,11 +22,11 @@ import numpy as np
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import is_full, replacing
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
-from graphormer_sepnorm.inference.memory import trim_now_and_then
 from graphormer_sepnorm.inference.stream import canonical_of, chunks, kind_of
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
 from graphormer_sepnorm.inference.table_molecules import find_molecules, parse_text
 from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
+from graphormer_sepnorm.process import trim_now_and_then
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
+from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
-from graphormer_sepnorm.inference.predictor import (
-    BATCH_SIZE,
-    CHUNK_ROWS,
-    MAX_ATOMS,
-    Predictor,
-    by_size,
-)
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.batching import BATCH_SIZE, CHUNK_ROWS, MAX_ATOMS, by_size
+from graphormer_sepnorm.model.graphormer import Graphormer
 
 
 @dataclass(frozen=True)
@@ -46,6 +43,26 @@ class Embeddings:
     first_atom: np.ndarray | None = None
 
 
+class Network(Protocol):
+    """What is asked of a `Predictor`: its network, and graphs of the molecules it understands."""
+
+    task: Task
+    device: str
+    model: Graphormer
+
+    def featurise(self, molecules: Sequence[ParsedMolecule], max_atoms: int = ..., /) -> Any:
+        """Return graphs, their places, errors and warnings."""
+        ...
+
+    def collate(self, graphs: PackedGraphs, /) -> GraphBatch:
+        """Return a batch."""
+        ...
+
+    def atom_order(self, molecule: Any, /) -> Any:
+        """Return the place in its graph of each atom."""
+        ...
+
+
 class Embedder:
     """Gives the embeddings of molecules where a predictor gives values.
 
@@ -59,7 +76,7 @@ class Embedder:
         columns: What the channels of [CLS] are called in a table.
     """
 
-    def __init__(self, predictor: Predictor, atoms: bool = False) -> None:
+    def __init__(self, predictor: Network, atoms: bool = False) -> None:
         self.task = predictor.task
         self.device = predictor.device
         self.width = predictor.model.config.width

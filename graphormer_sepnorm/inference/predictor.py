@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,11 +15,11 @@ from graphormer_sepnorm.chem.featuriser import Featuriser
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces, parse_smiles
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
-from graphormer_sepnorm.graphs.loading import bounded
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.inference.batching import BATCH_SIZE, CHUNK_ROWS, MAX_ATOMS, by_size
 from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
@@ -27,19 +27,10 @@ from graphormer_sepnorm.inference.checkpoint import (
     model_weights,
     read_checkpoint,
 )
+from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
 from graphormer_sepnorm.inference.network import build_network
 from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.inference.unseen_codes import UnseenCodes
-
-if TYPE_CHECKING:
-    from graphormer_sepnorm.inference.embeddings import Embeddings
-
-BATCH_SIZE = 128
-MAX_ATOMS = 500
-# Molecules that are held in memory at once, sorted by size and divided into batches.
-CHUNK_ROWS = 1024
-# Padded pairs of atoms computed at once: bounds the memory whatever the sizes of the molecules.
-_MAX_PAIRS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -199,8 +190,6 @@ class Predictor:
             max_atoms: Larger molecules get an error.
             atoms: Return the embeddings of the atoms too.
         """
-        from graphormer_sepnorm.inference.embeddings import Embedder
-
         return Embedder(self, atoms).embed(smiles, batch_size, max_atoms)
 
     def predict_molecules(
@@ -304,8 +293,3 @@ def _compare(vocabulary: GraphVocabulary, featuriser: Featuriser) -> None:
             for code in seen
         ):
             raise CheckpointError(f"vocabulary.{name} is not one of {featuriser.name}")
-
-
-def by_size(sizes: np.ndarray, batch_size: int) -> Iterator[list[int]]:
-    """Group molecules of similar size: little padding."""
-    return bounded(np.argsort(sizes, kind="stable").tolist(), sizes, batch_size, _MAX_PAIRS)

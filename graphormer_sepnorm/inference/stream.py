@@ -18,9 +18,10 @@ import numpy as np
 
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.embeddings import Embedder
 from graphormer_sepnorm.inference.evaluation import Evaluation
-from graphormer_sepnorm.inference.predictor import CHUNK_ROWS, Predictor
+from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.table_job import (
     Outcome,
     TableJob,

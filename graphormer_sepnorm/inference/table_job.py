@@ -12,8 +12,8 @@ from typing import Any, Literal
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import write_json
+from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.inference.evaluation import Evaluation
-from graphormer_sepnorm.inference.predictor import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.writer import Mark
 

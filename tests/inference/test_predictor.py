@@ -148,7 +148,7 @@ def test_memory_of_a_batch_is_bounded(predictor, monkeypatch):
         return values(self, graphs)
 
     monkeypatch.setattr(Predictor, "_values", spy)
-    monkeypatch.setattr("graphormer_sepnorm.inference.predictor._MAX_PAIRS", 2000)
+    monkeypatch.setattr("graphormer_sepnorm.inference.batching._MAX_PAIRS", 2000)
     smiles = ["C" * n for n in (40, 3, 60, 3, 20, 3, 20, 3)]
     together = predictor.predict(smiles, batch_size=3).values
     assert sorted(size for batch in seen for size in batch) == [3, 3, 3, 3, 20, 20, 40, 60]
