@@ -105,7 +105,7 @@ def test_each_row_is_in_the_test_split_of_one_fold(
         sizes.append(len(parts[2]))
         # A tenth of what is left, or one group where all are larger.
         room = max(1, (len(groups) - len(parts[2])) // 10)
-        assert 0 < len(parts[1])
+        assert len(parts[1]) > 0
         assert len(parts[1]) <= room or len(members[1]) == 1
         # Not by the order of the rows.
         again = fold_split([groups[at] for at in shuffled], folds, fold, seed)

@@ -62,7 +62,8 @@ def _fold_of(
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], str]:
     """The splits of one fold, and what helps where one of them is empty."""
     folds, fold = options.folds, options.fold
-    assert folds is not None and fold is not None
+    assert folds is not None
+    assert fold is not None
     by_scaffold = options.resolved_split == "scaffold"
     groups = [(row.scaffold or "") if by_scaffold else row.canonical for row in rows]
     different = len(set(groups))
