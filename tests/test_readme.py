@@ -67,6 +67,8 @@ def run(workspace):
             arguments += CAP
         if arguments[:2] == ["train.py", "compare"] and "--report-only" not in arguments:
             arguments += [*CAP, *SMALL, "--seeds", "0,1"]
+        if arguments[:2] == ["train.py", "crossvalidate"] and "-c" in arguments:
+            arguments += [*CAP, *SMALL]
         if "configs/zinc.yaml" in arguments:  # the whole set would be a minute of structure
             arguments += ["--data.dataset", "zinc-subset"]
         return run_python(*arguments, cwd=workspace)
@@ -100,6 +102,10 @@ def test_command(command, workspace, run, request):
     elif arguments[1] == "compare":
         directory = workspace / arguments[arguments.index("-o") + 1]
         assert "over 2 paired seeds" in (directory / "report.md").read_text()
+    elif arguments[1] == "crossvalidate":
+        rows = (workspace / "runs/folds/out_of_fold.csv").read_text().splitlines()
+        assert len(rows) == 401
+        assert "all molecules, out of fold" in done.stdout
     elif arguments[0] == "docs/make_picture.py":
         picture = (workspace / arguments[2]).read_bytes()
         assert picture.startswith(b"\x89PNG")

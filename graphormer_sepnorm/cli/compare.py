@@ -271,13 +271,13 @@ def _train(
             f"--seeds-together {seeds_together} needs --engine captured: steps that are not "
             "captured cannot be taken together"
         )
-    gpus, jobs = _places(options.jobs, checked, len(together(runs, seeds_together)))
+    gpus, jobs = places_of_runs(options.jobs, checked, len(together(runs, seeds_together)))
     if kept is None:
         comparison = dataclasses.replace(
             comparison,
             configuration=checked.configuration,
             dataset_fingerprint=checked.fingerprint,
-            threads=_threads(jobs),
+            threads=threads_of_runs(jobs),
         )
     elif differences := comparison.differences(checked.configuration):
         raise ConfigError(
@@ -329,13 +329,13 @@ def _train(
     return _say_failed(unfinished, len(runs), directory)
 
 
-def _threads(jobs: int) -> int:
+def threads_of_runs(jobs: int) -> int:
     """Threads of each process: those that the user wants, or an equal share of the cores."""
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return int(wanted) if wanted.isdigit() and int(wanted) else max(1, cores() // jobs)
 
 
-def _places(jobs: int | None, checked: CheckedFit, runs: int) -> tuple[list[str], int]:
+def places_of_runs(jobs: int | None, checked: CheckedFit, runs: int) -> tuple[list[str], int]:
     """Return the GPUs to give to processes in turn (none: all see all), and how many there are."""
     import torch
 

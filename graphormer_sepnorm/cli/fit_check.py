@@ -73,6 +73,7 @@ class CheckedFit:
         steps: Optimiser steps of each arm.
         fingerprint: Of the data; empty if they were not prepared.
         devices: Accelerator and number of devices of a run, as the options say.
+        seed: Of initial values, order and dropout, as the options say.
     """
 
     configuration: dict[str, Any]
@@ -80,6 +81,7 @@ class CheckedFit:
     fingerprint: str
     steps: dict[str, int]
     devices: tuple[str, str]
+    seed: int = 0
 
 
 def check_fit(base: Sequence[str], arms: Sequence[Arm], prepare: bool) -> CheckedFit:
@@ -107,7 +109,8 @@ def check_fit(base: Sequence[str], arms: Sequence[Arm], prepare: bool) -> Checke
             metric = task.metric
             monitored_metric(task, data.store.targets[data.indices("validation")], config.metric)
     devices = (str(trainer.accelerator), str(trainer.devices))
-    return CheckedFit(options.configuration(), metric, fingerprint, steps, devices)
+    seed = int(options.config["fit"].seed_everything)
+    return CheckedFit(options.configuration(), metric, fingerprint, steps, devices, seed)
 
 
 def _check_arms(

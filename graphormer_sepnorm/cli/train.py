@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from graphormer_sepnorm.cli.compare import compare
+from graphormer_sepnorm.cli.crossvalidate import crossvalidate
 from graphormer_sepnorm.cli.main import run
 from graphormer_sepnorm.cli.results import results
 from graphormer_sepnorm.compare.process_lifetime import end_with_the_command
@@ -36,6 +37,7 @@ VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
         "train a backbone on molecules without labels, for --model.from_pretrained",
         lambda words: _lightning("fit", ["--data.dataset", "pretraining", *words]),
     ),
+    "crossvalidate": ("train on every fold of your own table", crossvalidate),
     "compare": ("train several arms with several seeds and report what differs", compare),
     "results": ("make the table of a project's results from run directories", results),
 }
@@ -53,6 +55,7 @@ examples:
   train.py fit -c configs/zinc_subset.yaml --data.root DIR --model.norm sepnorm
   train.py test --ckpt_path RUN                    a run directory means its best checkpoint
   train.py fit --resume RUN                        continue a run that was interrupted
+  train.py crossvalidate -c table_regression --data.table FILE --folds 5 -o DIR
   train.py compare -c configs/quickstart.yaml --arms sharenorm,sepnorm -o DIR
   train.py results RUN DIR                         add runs to the table results.md
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import yaml
 
@@ -36,6 +36,7 @@ class Comparison:
             a later command is held against the first.
     """
 
+    file: ClassVar[str] = FILE
     base_options: tuple[str, ...]
     arms: tuple[Arm, ...]
     seeds: tuple[int, ...]
@@ -45,13 +46,13 @@ class Comparison:
     configuration: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def read(cls, directory: Path) -> Comparison | None:
-        """Read what is kept in a directory; None if no comparison was begun there.
+    def read(cls, directory: Path) -> Self | None:
+        """Read what is kept in a directory; None if nothing of the kind was begun there.
 
         Raises:
             ConfigError: The file is damaged or of another version.
         """
-        path = directory / FILE
+        path = directory / cls.file
         if not path.is_file():
             return None
         try:
@@ -59,26 +60,28 @@ class Comparison:
             version = kept["format_version"]
             if version != _FORMAT_VERSION:
                 raise ConfigError(other_format(path, version, _FORMAT_VERSION))
-            arms = tuple(
-                Arm(str(name), current_options(dict(kept["arms"][name]))) for name in kept["arms"]
-            )
-            return cls(
-                base_options=tuple(kept["base_options"]),
-                arms=arms,
-                seeds=tuple(int(seed) for seed in kept["seeds"]),
-                baseline=str(kept["baseline"]),
-                threads=int(kept["threads"]),
-                dataset_fingerprint=str(kept["dataset_fingerprint"]),
-                configuration=current_options(dict(kept["configuration"])),
-            )
+            return cls(**cls._fields(kept))
         except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{path} is damaged: begin in another directory") from error
+
+    @classmethod
+    def _fields(cls, kept: Mapping[str, Any]) -> dict[str, Any]:
+        arms = kept["arms"]
+        return {
+            "base_options": tuple(kept["base_options"]),
+            "arms": tuple(Arm(str(name), current_options(dict(arms[name]))) for name in arms),
+            "seeds": tuple(int(seed) for seed in kept["seeds"]),
+            "baseline": str(kept["baseline"]),
+            "threads": int(kept["threads"]),
+            "dataset_fingerprint": str(kept["dataset_fingerprint"]),
+            "configuration": current_options(dict(kept["configuration"])),
+        }
 
     def write(self, directory: Path) -> None:
         """Keep it in a directory."""
         arms = {arm.name: arm.options for arm in self.arms}
         content = {"format_version": _FORMAT_VERSION, **dataclasses.asdict(self), "arms": arms}
-        with replacing(directory / FILE) as partial:
+        with replacing(directory / self.file) as partial:
             partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
     def command_line(self) -> list[str]:
@@ -94,7 +97,7 @@ class Comparison:
             *("--seeds", ",".join(map(str, self.seeds)), *baseline, "-o", "DIR"),
         ]
 
-    def with_more(self, arms: tuple[Arm, ...], seeds: tuple[int, ...]) -> Comparison:
+    def with_more(self, arms: tuple[Arm, ...], seeds: tuple[int, ...]) -> Self:
         """Return this with arms and seeds added that it does not have yet.
 
         Raises:
@@ -104,8 +107,8 @@ class Comparison:
         for arm in arms:
             if arm.name in known and arm.options != known[arm.name].options:
                 raise ConfigError(
-                    f"arm '{arm.name}' is {_said(arm)} here and {_said(known[arm.name])} in {FILE}:"
-                    " give it another name, or begin in another directory"
+                    f"arm '{arm.name}' is {_said(arm)} here and {_said(known[arm.name])} in "
+                    f"{self.file}: give it another name, or begin in another directory"
                 )
         more = tuple(arm for arm in arms if arm.name not in known)
         check_arms([*self.arms, *more])
@@ -119,7 +122,7 @@ class Comparison:
         """
         kept, given = dict(flat(self.configuration)), dict(flat(configuration))
         return [
-            f"--{name} is {_plain(given[name])} here and {_plain(kept[name])} in {FILE}"
+            f"--{name} is {_plain(given[name])} here and {_plain(kept[name])} in {self.file}"
             for name in kept
             if name in given and given[name] != kept[name]
         ]

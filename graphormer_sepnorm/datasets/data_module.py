@@ -65,8 +65,12 @@ class MoleculeDataModule(LightningDataModule):
             files; auto takes files or a column if they are given, else scaffold.
         split_column: Column that says train, validation or test.
         split_fractions: Shares of training, validation and test split.
-        split_seed: Decides the random split; not tied to seed_everything, so that runs with
-            different seeds share their split.
+        split_seed: Decides the random split, and the folds; not tied to seed_everything, so that
+            runs with different seeds share their split.
+        folds: Number of folds of a cross-validation, dealt out by chance or by scaffold as split
+            says; train.py crossvalidate trains on all of them.
+        fold: The fold that is the test split, from 0; a tenth of the others is the validation
+            split.
         on_invalid: What to do with rows that cannot be used: skip lists them and goes on, error
             stops at the first.
         molecules: Molecules without labels for dataset pretraining: SMILES, one on each line, or a
@@ -95,6 +99,8 @@ class MoleculeDataModule(LightningDataModule):
         split_column: str | None = None,
         split_fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
         split_seed: int = 0,
+        folds: int | None = None,
+        fold: int | None = None,
         on_invalid: Literal["skip", "error"] = "skip",
         molecules: str | None = None,
     ) -> None:
@@ -123,6 +129,8 @@ class MoleculeDataModule(LightningDataModule):
                 "split_column": split_column,
                 "split_fractions": split_fractions,
                 "split_seed": split_seed,
+                "folds": folds,
+                "fold": fold,
                 "on_invalid": on_invalid,
             }
         )
@@ -163,6 +171,11 @@ class MoleculeDataModule(LightningDataModule):
                 raise ConfigError(
                     f"--data.table {options['table']} and --data.dataset {self.dataset}: give one "
                     "of them"
+                )
+            if options["folds"] is not None:
+                raise ConfigError(
+                    f"--data.folds {options['folds']} is for a table of your own, and "
+                    f"{self.dataset} has its own splits: give --data.table FILE"
                 )
             return None
         if not options["table"]:

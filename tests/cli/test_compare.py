@@ -692,7 +692,7 @@ def test_steps_are_foreseen(
 def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     def places(jobs: int | None, runs: int, *devices: str) -> tuple[list[str], int]:
         checked = fit_check.CheckedFit({}, "mae", "", {}, devices or ("auto", "auto"))
-        return command._places(jobs, checked, runs)
+        return command.places_of_runs(jobs, checked, runs)
 
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -712,6 +712,6 @@ def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_threads_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert [command._threads(jobs) for jobs in (1, 3, 16)] == [8, 2, 1]
+    assert [command.threads_of_runs(jobs) for jobs in (1, 3, 16)] == [8, 2, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    assert command._threads(3) == 5
+    assert command.threads_of_runs(3) == 5

@@ -47,6 +47,8 @@ OPTIONS = {
     "data.batch_size",
     "data.dataset",
     "data.eval_batch_size",
+    "data.fold",
+    "data.folds",
     "data.num_workers",
     "data.on_invalid",
     "data.root",

@@ -13,6 +13,7 @@ from scipy import stats
 
 from graphormer_sepnorm.compare.statistics import (
     DRAWS,
+    fold_difference,
     holm,
     mean_sd,
     paired_difference,
@@ -243,3 +244,55 @@ def test_one_molecule_has_no_interval() -> None:
     assert (result.mean, result.improved, result.p_value) == (-0.25, 1.0, 1.0)
     assert math.isnan(result.standard_error)
     assert math.isnan(result.low)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(eighths, eighths), min_size=2, max_size=12),
+    st.integers(1, 50),
+    st.integers(50, 500),
+)
+def test_fold_difference_is_the_corrected_resampled_t_test(
+    pairs: list[tuple[float, float]], test: int, train: int
+) -> None:
+    """Nadeau & Bengio 2003, section 3.2, written down once more."""
+    differences = [after - before for before, after in pairs]
+    n = len(differences)
+    mean = sum(differences) / n
+    variance = sum((one - mean) ** 2 for one in differences) / (n - 1)
+    found = fold_difference(*zip(*pairs, strict=True), train=train, test=test)
+    assert found.folds == n
+    assert found.mean == pytest.approx(mean)
+    error = math.sqrt((1 / n + test / train) * variance)
+    assert found.standard_error == pytest.approx(error)
+    if variance == 0:
+        assert math.isnan(found.p_value)
+        assert not found.resolved
+        return
+    distribution = stats.t(n - 1, loc=mean, scale=error)
+    assert (found.low, found.high) == pytest.approx(distribution.interval(0.95))
+    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(mean) / error, n - 1))
+    assert found.resolved == (found.p_value < 0.05)
+
+
+def test_fold_difference_of_one_fold_says_nothing() -> None:
+    found = fold_difference([0.5], [0.25], train=80, test=20)
+    assert (found.mean, found.baseline_mean, found.treatment_mean) == (-0.25, 0.5, 0.25)
+    assert math.isnan(found.low)
+    assert math.isnan(found.p_value)
+    assert not found.resolved
+
+
+def test_fold_difference_keeps_its_level_where_training_sets_overlap() -> None:
+    """A plain t-test of such folds finds a difference that is none far too often."""
+    generator = np.random.default_rng(0)
+    corrected = plain = 0
+    for _ in range(400):
+        # Ten repeats of five folds of differences with a mean of their own: what the correction
+        # is for is that this mean is common to all folds, whose training sets overlap.
+        shared = generator.normal(scale=0.5)
+        differences = shared + generator.normal(size=50)
+        corrected += fold_difference(np.zeros(50), differences, train=80, test=20).resolved
+        plain += stats.ttest_1samp(differences, 0).pvalue < 0.05
+    assert plain > 0.4 * 400
+    assert corrected < 0.08 * 400

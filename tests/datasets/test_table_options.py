@@ -22,6 +22,8 @@ ALL = {
     "split_column": None,
     "split_fractions": [0.7, 0.2, 0.1],
     "split_seed": 4,
+    "folds": None,
+    "fold": None,
     "on_invalid": "error",
 }
 
@@ -33,6 +35,15 @@ def test_options_go_to_plain_values_and_back() -> None:
     assert options.target_columns == ("a", "b")
     plain = options.to_plain()
     assert json.loads(json.dumps(plain)) == plain == ALL
+    assert TableOptions.from_data_options(plain) == options
+
+
+def test_folds_go_to_plain_values_and_back() -> None:
+    """By scaffold, too, they have a seed."""
+    options = TableOptions(Path("/a.csv"), folds=5, fold=4, split_seed=3)
+    assert options.resolved_split == "scaffold"
+    plain = options.to_plain()
+    assert (plain["folds"], plain["fold"], plain["split_seed"]) == (5, 4, 3)
     assert TableOptions.from_data_options(plain) == options
 
 
@@ -92,6 +103,20 @@ def test_auto_split(given: dict[str, Any], split: str) -> None:
             "--data.split files takes no --data.split_column",
         ),
         ({"split_seed": 3}, "--data.split_seed 3 decides a random split, and this is scaffold"),
+        ({"fold": 1}, "--data.fold 1 is one of how many"),
+        ({"folds": 1, "fold": 0}, "--data.folds is 1: it must be 2 or more"),
+        ({"folds": 5}, "--data.folds 5 needs --data.fold, 0 to 4, .*: train.py crossvalidate"),
+        ({"folds": 5, "fold": 5}, "--data.fold is 5: of 5 folds it must be from 0 to 4"),
+        ({"folds": 5, "fold": -1}, "--data.fold is -1: of 5 folds"),
+        ({"folds": 5, "fold": 0, "split_column": "set"}, "--data.split column says where they go"),
+        (
+            {"folds": 5, "fold": 0, "validation_table": Path("b"), "test_table": Path("c")},
+            "--data.split files says where they go",
+        ),
+        (
+            {"folds": 5, "fold": 0, "split_fractions": (0.7, 0.2, 0.1)},
+            "leave --data.split_fractions out",
+        ),
         ({"target_columns": ("a", "b", "a")}, "--data.target_columns names 'a' twice"),
         ({"target_columns": ("a",), "units": ("m", "s")}, "2 units for 1 target columns"),
     ],

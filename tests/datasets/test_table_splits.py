@@ -7,14 +7,15 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
-from table_files import RINGS, SPLIT, load, write_csv
+from table_files import RINGS, SPLIT, failure, load, report_of, write_csv
 
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.datasets.user_table.splits import random_split
+from graphormer_sepnorm.datasets.user_table.splits import fold_split, random_split
 
 SHARES = st.sampled_from([(0.8, 0.1, 0.1), (0.7, 0.1, 0.2), (0.5, 0.25, 0.25), (0.1, 0.1, 0.8)])
 MOLECULES = st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), max_size=60)
@@ -73,6 +74,65 @@ def test_molecules_keep_their_places() -> None:
     ]
     assert places[0] == [[0, 3, 4, 5, 7, 9], [6, 8], [1, 2]]
     assert places[1] == [[0, 1, 5, 6, 8, 9], [3, 4], [2, 7]]
+
+
+# Groups of which some are large, as scaffolds are.
+GROUPS = st.lists(
+    st.tuples(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), st.integers(1, 9)),
+    min_size=8,
+    max_size=40,
+    unique_by=lambda group: group[0],
+).map(lambda groups: [name for name, size in groups for _ in range(size)])
+
+
+@settings(deadline=None)
+@given(GROUPS, st.integers(2, 8), st.integers(0, 9), st.randoms(use_true_random=False))
+def test_each_row_is_in_the_test_split_of_one_fold(
+    groups: list[str], folds: int, seed: int, shuffler: random.Random
+) -> None:
+    tested: list[int] = []
+    sizes = []
+    shuffled = [*range(len(groups))]
+    shuffler.shuffle(shuffled)
+    for fold in range(folds):
+        parts = fold_split(groups, folds, fold, seed)
+        assert sorted(np.concatenate(parts).tolist()) == list(range(len(groups)))
+        assert all(part.tolist() == sorted(part.tolist()) for part in parts)
+        members = [{groups[at] for at in part} for part in parts]
+        assert not members[0] & members[1]
+        assert not members[2] & (members[0] | members[1])
+        tested += parts[2].tolist()
+        sizes.append(len(parts[2]))
+        # A tenth of what is left, or one group where all are larger.
+        room = max(1, (len(groups) - len(parts[2])) // 10)
+        assert len(parts[1]) > 0
+        assert len(parts[1]) <= room or len(members[1]) == 1
+        # Not by the order of the rows.
+        again = fold_split([groups[at] for at in shuffled], folds, fold, seed)
+        assert [{groups[shuffled[at]] for at in part} for part in again] == members
+    assert sorted(tested) == list(range(len(groups)))
+    assert max(sizes) - min(sizes) <= max(Counter(groups).values())
+
+
+def test_seed_decides_the_folds_and_each_has_a_validation_split_of_its_own() -> None:
+    groups = [f"molecule {n}" for n in range(200)]
+    first, again, other = ({*fold_split(groups, 5, 0, seed)[2].tolist()} for seed in (0, 0, 1))
+    assert first == again
+    assert len(first) == 40
+    assert len(first & other) < 20  # by chance a fifth
+    validation = [{*fold_split(groups, 5, fold, 0)[1].tolist()} for fold in range(5)]
+    assert [len(part) for part in validation] == [16] * 5
+    assert len(set.union(*validation)) > 55  # by chance 65 or so, and 20 if all had one order
+
+
+def test_folds_of_molecules_keep_their_places() -> None:
+    groups = ["a", "a", "a", "b", "b", "c", "d", "e", "f", "g"]
+    folds = [[part.tolist() for part in fold_split(groups, 3, fold, 0)] for fold in range(3)]
+    assert folds == [
+        [[3, 4, 5, 7, 8], [9], [0, 1, 2, 6]],
+        [[0, 1, 2, 5, 7, 9], [6], [3, 4, 8]],
+        [[0, 1, 2, 3, 4, 8], [6], [5, 7, 9]],
+    ]
 
 
 def values(splits: DatasetSplits) -> dict[str, list[float]]:
@@ -140,3 +200,32 @@ def test_spellings_of_one_molecule_stay_together(tmp_path: Path) -> None:
         splits = load(path, split_seed=seed, target_columns=("value",), **SPLIT)
         homes = [name for name, part in splits.smiles.items() if set(spellings) & set(part)]
         assert len(homes) == 1
+
+
+@pytest.mark.parametrize("split", ["random", "scaffold"])
+def test_folds_of_a_table(tmp_path: Path, split: str) -> None:
+    rows = [(smiles, 2 * at + copy) for at, smiles in enumerate(RINGS) for copy in (0, 1)]
+    path = write_csv(tmp_path / "a.csv", rows)
+    options = {"split": split, "task": "regression", "split_seed": 3}
+    found = [load(path, **options, folds=4, fold=fold) for fold in range(4)]
+    tested = [value for splits in found for value in values(splits)["test"]]
+    assert sorted(tested) == [float(value) for _, value in rows]
+    for number, splits in enumerate(found):
+        members = {name: set(smiles) for name, smiles in splits.smiles.items()}
+        assert not members["test"] & (members["train"] | members["validation"])
+        assert not members["train"] & members["validation"]
+        assert report_of(splits).split == f"fold {number} of 4 ({split}, seed 3)"
+    other = load(path, **options | {"split_seed": 4}, folds=4, fold=0)
+    assert len({splits.fingerprint for splits in (*found, other)}) == 5
+    assert values(other)["test"] != values(found[0])["test"]
+
+
+def test_too_many_folds(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "a.csv", [(f"c1ccccc1{'C' * n}", n + 0.5) for n in range(8)])
+    said = failure(path, task="regression", folds=5, fold=0)
+    assert "1 different scaffolds cannot be dealt into 5 folds: try --data.split random" in said
+    said = failure(path, task="regression", folds=9, fold=0, split="random")
+    assert "8 different molecules cannot be dealt into 9 folds: give more molecules" in said
+    rings = write_csv(tmp_path / "b.csv", [("C1CC1", 0.5), ("C1CCC1", 1.5)])
+    said = failure(rings, task="regression", folds=2, fold=0)
+    assert "the scaffold split leaves no molecule for train" in said

@@ -161,6 +161,8 @@ def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: K
         "fractions": options.split_fractions if split in ("random", "scaffold") else None,
         "seed": options.split_seed if split == "random" else None,
     }
+    if options.folds is not None:
+        decisive |= {"folds": [options.folds, options.fold], "seed": options.split_seed}
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
     for path in options.paths:
         with open(path, "rb") as handle:
@@ -183,11 +185,15 @@ def _report(
         "column": f"by column {options.split_column!r}",
         "files": "separate files",
     }
+    split = words[options.resolved_split]
+    if options.fold is not None:
+        kind = options.resolved_split
+        split = f"fold {options.fold} of {options.folds} ({kind}, seed {options.split_seed})"
     return DataReport(
         name=_stem(options.table),
         files=tuple(str(path) for path in options.paths),
         kind=task.kind,
-        split=words[options.resolved_split],
+        split=split,
         splits={
             name: SplitRows([row.number for row in rows], [row.smiles for row in rows])
             for name, rows in parts.items()

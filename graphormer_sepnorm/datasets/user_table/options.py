@@ -14,6 +14,7 @@ Kind = Literal["auto", "regression", "binary"]
 Split = Literal["auto", "random", "scaffold", "column", "files"]
 OnInvalid = Literal["skip", "error"]
 
+DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
 _PATHS = ("table", "validation_table", "test_table")
 _TUPLES = ("target_columns", "split_fractions", "units")
 
@@ -36,7 +37,9 @@ class TableOptions:
         split_column: Says train, validation or test for each row.
         split_fractions: Shares of training, validation and test split, each above 0; they add up
             to 1.
-        split_seed: Decides the random split and nothing else.
+        split_seed: Decides the random split, or the folds, and nothing else.
+        folds: Of a cross-validation, 2 or more; None: one split by the fractions.
+        fold: Which of them is the test split, from 0; where there are folds.
         on_invalid: Whether rows that cannot be used are left out or are an error.
         units: One per target, or none at all.
 
@@ -53,8 +56,10 @@ class TableOptions:
     task: Kind = "auto"
     split: Split = "auto"
     split_column: str | None = None
-    split_fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    split_fractions: tuple[float, float, float] = DEFAULT_FRACTIONS
     split_seed: int = 0
+    folds: int | None = None
+    fold: int | None = None
     on_invalid: OnInvalid = "skip"
     units: tuple[str, ...] = ()
 
@@ -67,6 +72,7 @@ class TableOptions:
                     f"it must be one of {', '.join(get_args(choices))}"
                 )
         self._check_split()
+        self._check_folds()
         for name in set(self.target_columns):
             if self.target_columns.count(name) > 1:
                 raise ConfigError(f"--data.target_columns names {name!r} twice: name it once")
@@ -102,10 +108,38 @@ class TableOptions:
                     f"--data.split {self.resolved_split} takes no --data.{option}: leave one of "
                     "them out"
                 )
-        if self.split_seed and self.resolved_split != "random":
+        if self.split_seed and self.resolved_split != "random" and self.folds is None:
             raise ConfigError(
                 f"--data.split_seed {self.split_seed} decides a random split, and this is "
                 f"{self.resolved_split}: give --data.split random, or leave it out"
+            )
+
+    def _check_folds(self) -> None:
+        folds, fold = self.folds, self.fold
+        if folds is None:
+            if fold is not None:
+                raise ConfigError(f"--data.fold {fold} is one of how many? Give --data.folds too")
+            return
+        if folds < 2:
+            raise ConfigError(f"--data.folds is {folds}: it must be 2 or more")
+        if fold is None:
+            raise ConfigError(
+                f"--data.folds {folds} needs --data.fold, 0 to {folds - 1}, the one that is the "
+                f"test split; for all of them: train.py crossvalidate --folds {folds}"
+            )
+        if not 0 <= fold < folds:
+            raise ConfigError(
+                f"--data.fold is {fold}: of {folds} folds it must be from 0 to {folds - 1}"
+            )
+        if self.resolved_split not in ("random", "scaffold"):
+            raise ConfigError(
+                f"--data.folds {folds} deals out the molecules itself, and --data.split "
+                f"{self.resolved_split} says where they go: leave one of them out"
+            )
+        if tuple(self.split_fractions) != DEFAULT_FRACTIONS:
+            raise ConfigError(
+                f"--data.folds {folds} decides the shares of the splits: leave "
+                "--data.split_fractions out"
             )
 
     @property

@@ -1,4 +1,4 @@
-"""Splits of a table's rows: by chance, by scaffold, by a column, by file."""
+"""Splits of a table's rows: by chance, by scaffold, into folds, by a column, by file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def split_rows(options: TableOptions, tables: Sequence[TableContents]) -> dict[s
         parts = {name: [row for row in rows if row.split == name] for name in SPLITS}
         advice = f"mark rows for it in column {options.split_column!r}, or choose another split"
     else:
-        if split == "random":
+        if options.folds is not None:
+            positions, advice = _fold_of(options, rows)
+        elif split == "random":
             positions = random_split(
                 [row.canonical for row in rows], options.split_fractions, options.split_seed
             )
@@ -53,6 +55,26 @@ def split_rows(options: TableOptions, tables: Sequence[TableContents]) -> dict[s
     if not all(parts.values()):
         raise _empty_split(options, tables[0], parts, advice)
     return parts
+
+
+def _fold_of(
+    options: TableOptions, rows: Sequence[ValidRow]
+) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], str]:
+    """The splits of one fold, and what helps where one of them is empty."""
+    folds, fold = options.folds, options.fold
+    assert folds is not None
+    assert fold is not None
+    by_scaffold = options.resolved_split == "scaffold"
+    groups = [(row.scaffold or "") if by_scaffold else row.canonical for row in rows]
+    different = len(set(groups))
+    advice = "try --data.split random, or fewer folds" if by_scaffold else "give more molecules"
+    if different < folds:
+        what = "scaffolds" if by_scaffold else "molecules"
+        raise DataError(
+            f"{options.table}: {different:,} different {what} cannot be dealt into {folds} folds: "
+            f"{advice}"
+        )
+    return fold_split(groups, folds, fold, options.split_seed), advice
 
 
 def _empty_split(
@@ -108,5 +130,53 @@ def random_split(
     return first, second, third
 
 
-def _place(molecule: str, seed: int) -> bytes:
+def fold_split(
+    groups: Sequence[str], folds: int, fold: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Split by folds: each row is in the test split of exactly one of them.
+
+    The largest group is dealt out first, each to the fold that is the smallest so far; groups of
+    one size come in the order of a hash of seed and text. From what is not in the test split groups
+    are drawn in the order of another hash, of its own for each fold, and make the validation split
+    if they still fit into a tenth of it. So nothing depends on the order of the rows.
+
+    Args:
+        groups: Of each row, a text; rows with the same one stay together.
+        folds: How many, at most as there are groups.
+        fold: Which is the test split, from 0.
+        seed: Another seed gives other folds.
+
+    Returns:
+        Positions in `groups` of training, validation and test split, three int64 arrays, each in
+        rising order. Only that of training can be empty.
+    """
+    members: dict[str, list[int]] = defaultdict(list)
+    for position, group in enumerate(groups):
+        members[group].append(position)
+    sizes = [0] * folds
+    test: list[int] = []
+    rest: list[str] = []
+    for group in sorted(members, key=lambda group: (-len(members[group]), _place(group, seed))):
+        smallest = sizes.index(min(sizes))
+        sizes[smallest] += len(members[group])
+        if smallest == fold:
+            test += members[group]
+        else:
+            rest.append(group)
+    drawn = sorted(rest, key=lambda group: _place(group, f"{seed} without fold {fold}"))
+    room = max(1, (len(groups) - len(test)) // 10)
+    validation: list[int] = []
+    for group in drawn:
+        if len(validation) + len(members[group]) <= room:
+            validation += members[group]
+    if not validation:  # every group is larger than a tenth
+        validation = members[min(drawn, key=lambda group: len(members[group]))]
+    train = set(range(len(groups))).difference(test, validation)
+    first, second, third = (
+        np.array(sorted(part), dtype=np.int64) for part in (train, validation, test)
+    )
+    return first, second, third
+
+
+def _place(molecule: str, seed: int | str) -> bytes:
     return hashlib.sha256(f"{seed} {molecule}".encode()).digest()

@@ -1,0 +1,299 @@
+"""The verb crossvalidate: trains on every fold of a table, then says what came out."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphormer_sepnorm.cli.compare import places_of_runs, threads_of_runs
+from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.process import command
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from graphormer_sepnorm.cli.fit_check import CheckedFit
+    from graphormer_sepnorm.compare.crossvalidation import CrossValidation, FoldRun
+
+USAGE = (
+    "train.py crossvalidate -c CONFIG.yaml --data.table FILE [--folds K] [--repeats R] -o DIR "
+    "[options of fit]"
+)
+
+DESCRIPTION = """\
+Train on every fold of a table, each a run and a process of its own, and say what came out.
+
+The molecules are dealt into folds by scaffold, or by chance with --data.split random. Each fold is
+the test split once; a tenth of the others is the validation split. Options that are not listed here
+go to fit: see train.py fit --help.
+"""
+
+EPILOG = """\
+In DIR: folds.csv (every test metric of every fold), out_of_fold.csv (every row of the table as the
+run predicts it that has not seen it), summary.json, and the runs, DIR/repeat0/fold0 and so on.
+Each of them is a model for predict.py.
+
+The same command again continues: finished folds stay, others go on from their last checkpoint. -o
+DIR alone is enough for that; --repeats 3 adds repeats, with other folds and other initial values.
+
+exit status: 0 all folds are finished, 1 some have failed, 130 interrupted
+
+examples:
+  train.py crossvalidate -c table_regression --data.table mine.csv -o runs/mine
+  train.py crossvalidate -c table_regression --data.table mine.csv --data.split random -o runs/it
+  train.py crossvalidate -o runs/mine --repeats 3
+"""
+
+FOLDS, REPEATS = 5, 1
+_OWN_NAMES = ("arms", "folds", "repeats", "jobs", "allow-code")
+_EXIT_FAILED = 1
+# Options of `fit` that belong to the cross-validation, and what to use in their place.
+_OWN_OPTIONS = {
+    "output": "the directory is given by -o",
+    "resume": "start the same command again, it continues what is unfinished",
+    "ckpt_path": "every fold starts from the beginning",
+    "data.folds": "give --folds",
+    "data.fold": "every fold is trained on",
+}
+
+
+def crossvalidate(arguments: list[str]) -> int:
+    """Run ``train.py crossvalidate`` with the words after the verb; return the exit status.
+
+    Raises:
+        GraphormerError: A user's mistake; nothing has been started.
+        Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
+    """
+    options, fit_options = _parse(arguments)
+    directory = Path(options.output).expanduser()
+    from graphormer_sepnorm.cli.fit_check import check_fit
+    from graphormer_sepnorm.cli.foreign_code import known_classes_only
+    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
+    from graphormer_sepnorm.compare.crossvalidation import CrossValidation, planned_folds
+    from graphormer_sepnorm.compare.process_lifetime import locked
+    from graphormer_sepnorm.compare.runner import environments
+
+    silence_known_noise()
+    kept = CrossValidation.read(directory)
+    plan = _asked(options, fit_options, kept)
+    # Without a seed of its own yet, it is only known how many runs there are.
+    runs = planned_folds(plan, directory)
+    prepare = kept is None or not all(run.finished for run in runs)
+    file = str(directory / CrossValidation.file)
+    with known_classes_only(file, allowed=options.allow_code or kept is None):
+        base = (*plan.base_options, f"--data.folds={plan.folds}", "--data.fold=0")
+        checked = check_fit(base, plan.arms, prepare)
+    gpus, jobs = places_of_runs(options.jobs, checked, len(runs))
+    if kept is None:
+        plan = dataclasses.replace(
+            plan,
+            seeds=tuple(checked.seed + repeat for repeat in range(len(plan.seeds))),
+            split_seed=checked.configuration["data"]["split_seed"],
+            configuration=checked.configuration,
+            dataset_fingerprint=checked.fingerprint,
+            threads=threads_of_runs(jobs),
+        )
+        runs = planned_folds(plan, directory)
+    else:
+        _refuse_changes(kept, checked, prepare, directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make {directory} ({error.strerror})") from error
+    with locked(directory) as lock:
+        if CrossValidation.read(directory) != kept:
+            raise ConfigError(
+                f"another command has changed what is trained in {directory} meanwhile: start this "
+                "one again"
+            )
+        plan.write(directory)
+        if unfinished := [run for run in runs if not run.finished]:
+            places = environments(min(jobs, len(unfinished)), plan.threads, gpus)
+            whole = _train(runs, unfinished, checked, places, lock, options.allow_code)
+            unfinished = [run for run in runs if not run.finished]
+            if not whole and unfinished:
+                raise Interrupted(
+                    f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} folds are "
+                    f"finished; continue with: {_continuing(directory)}"
+                )
+        if len(unfinished) < len(runs):
+            _report(plan, runs, directory)
+    if unfinished:
+        print(
+            f"train.py: {len(unfinished)} of {len(runs)} runs have failed: "
+            f"{', '.join(run.name for run in unfinished)}; to try them again: "
+            f"{_continuing(directory)}",
+            file=sys.stderr,
+        )
+    return _EXIT_FAILED if unfinished else 0
+
+
+def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options of the cross-validation, and the words that are for ``fit``.
+
+    Raises:
+        ConfigError: Options are missing or make no sense here.
+    """
+    parser = OneLineParser(
+        prog="train.py crossvalidate",
+        usage=USAGE,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--folds", metavar="K", type=int, help=f"default: {FOLDS}")
+    parser.add_argument(
+        "--repeats",
+        metavar="R",
+        type=int,
+        default=REPEATS,
+        help="how often the table is dealt into folds: repeat r has --data.split_seed and "
+        f"--seed_everything larger by r than given; default: {REPEATS}",
+    )
+    parser.add_argument(
+        "--arms",
+        metavar="ARMS",
+        help="several models on the same folds: as for train.py compare; the first is what the "
+        "others are compared with",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="directory of the cross-validation, with all its runs"
+    )
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=int,
+        help="processes side by side; default: one on each GPU, or on each core if there is none",
+    )
+    parser.add_argument(
+        "--allow-code",
+        "--allow_code",
+        action="store_true",
+        help="let what lies in DIR name classes that are neither Lightning's nor of this package: "
+        "it is code that is run, and DIR may come from elsewhere",
+    )
+    options, rest = parser.parse_known_args(arguments)
+    if options.output is None:
+        raise ConfigError("crossvalidate needs -o DIR, the directory of the cross-validation")
+    for name, least in (("folds", 2), ("repeats", 1), ("jobs", 1)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise ConfigError(f"--{name} is {value}: it must be {least} or more")
+    for word in rest:
+        name = word.partition("=")[0].removeprefix("--")
+        if word.startswith("--") and name in _OWN_OPTIONS:
+            raise ConfigError(f"--{name} is not for crossvalidate: {_OWN_OPTIONS[name]}")
+        close = difflib.get_close_matches(name, _OWN_NAMES, n=1, cutoff=0.8)
+        if word.startswith("--") and close:
+            raise ConfigError(f"unknown option --{name} (did you mean '--{close[0]}'?)")
+    return options, rest
+
+
+def _asked(
+    options: argparse.Namespace, fit_options: list[str], kept: CrossValidation | None
+) -> CrossValidation:
+    """Return what is to be trained: what was kept and what is added to it.
+
+    The seeds of one that is new are counted from 0; the given ones are known when its options are
+    checked.
+
+    Raises:
+        ConfigError: It makes no sense, or contradicts what was kept.
+    """
+    from graphormer_sepnorm.compare.arms import parse_arms
+    from graphormer_sepnorm.compare.crossvalidation import (
+        FOLD_OPTIONS,
+        ONE_MODEL,
+        CrossValidation,
+    )
+
+    arms = parse_arms(options.arms) if options.arms is not None else ()
+    for arm in arms:
+        for name in FOLD_OPTIONS:
+            if name in arm.options:
+                raise ConfigError(
+                    f"arm '{arm.name}': --{name} is not for an arm, all have the same folds"
+                )
+    if kept is None:
+        return CrossValidation(
+            base_options=tuple(fit_options),
+            arms=arms or ONE_MODEL,
+            seeds=tuple(range(options.repeats)),
+            baseline=(arms or ONE_MODEL)[0].name,
+            folds=options.folds or FOLDS,
+        )
+    if options.folds not in (None, kept.folds):
+        raise ConfigError(
+            f"--folds is {options.folds} here and {kept.folds} in {kept.file}: leave it out to "
+            "continue, or begin in another directory"
+        )
+    if arms and not kept.with_arms:
+        raise ConfigError(f"{kept.file} has no arms: leave --arms out, or begin elsewhere")
+    seeds = tuple(kept.seeds[0] + repeat for repeat in range(options.repeats))
+    # Other words may say the same, and a configuration may lie elsewhere now.
+    base = tuple(fit_options) or kept.base_options
+    return dataclasses.replace(kept.with_more(arms, seeds), base_options=base)
+
+
+def _refuse_changes(
+    kept: CrossValidation, checked: CheckedFit, prepared: bool, directory: Path
+) -> None:
+    """Raise a ConfigError if options or data are not those that it was begun with."""
+    differences = kept.differences(checked.configuration)
+    if checked.seed != kept.seeds[0]:
+        differences.append(
+            f"--seed_everything is {checked.seed} here and {kept.seeds[0]} in {kept.file}"
+        )
+    if differences:
+        raise ConfigError(
+            f"{directory} was begun with other options: {'; '.join(differences)}; leave them out "
+            "to continue, or begin in another directory"
+        )
+    if prepared and checked.fingerprint != kept.dataset_fingerprint:
+        raise ConfigError(
+            f"{directory} was begun with another table than the one that is there now: put it back "
+            "to continue, or begin in another directory"
+        )
+
+
+def _train(
+    runs: Sequence[FoldRun],
+    unfinished: Sequence[FoldRun],
+    checked: CheckedFit,
+    places: Sequence[dict[str, str]],
+    lock: int,
+    any_code: bool,
+) -> bool:
+    """Train what is not finished; return False if that was interrupted."""
+    from graphormer_sepnorm.cli.foreign_code import OPTION
+    from graphormer_sepnorm.compare.progress import choose_display
+    from graphormer_sepnorm.compare.runner import FIT, Runner
+
+    # The folds differ a little in size, and so may their steps.
+    display = choose_display(runs, checked.metric, checked.steps)
+    program = (*FIT, OPTION) if any_code else FIT
+    return Runner(unfinished, places, display, lock, program).run()
+
+
+def _report(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> None:
+    from graphormer_sepnorm.compare.fold_results import FOLDS as FOLDS_FILE
+    from graphormer_sepnorm.compare.fold_results import OUT_OF_FOLD, SUMMARY, collect
+    from graphormer_sepnorm.compare.fold_text import results_text
+    from graphormer_sepnorm.compare.report.numbers import plain
+
+    said = results_text(collect(plan, runs, directory))
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(f"\n{said if unicode else plain(said)}\n")
+    for name in (FOLDS_FILE, OUT_OF_FOLD, SUMMARY):
+        print(f"results  {directory / name}", flush=True)
+
+
+def _continuing(directory: Path) -> str:
+    return f"{command('train')} crossvalidate -o {shlex.quote(str(directory))}"

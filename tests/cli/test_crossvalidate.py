@@ -1,0 +1,342 @@
+"""The command train.py crossvalidate: its folds, what it leaves, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from scipy import stats
+from tiny_run import TINY, refused, sample_table, summary
+
+from graphormer_sepnorm.cli import crossvalidate as command
+from graphormer_sepnorm.cli.train import main
+from graphormer_sepnorm.compare import runner
+from graphormer_sepnorm.compare.crossvalidation import CrossValidation, FoldRun
+from graphormer_sepnorm.compare.fold_results import simple_models
+
+ROWS = 60
+REAL_TRAIN: Callable[..., bool] = command._train
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = sample_table(tmp_path_factory.mktemp("crossvalidate") / "mine.csv", ROWS)
+    with path.open("a") as file:
+        file.write("not a molecule,1\n")
+    return path
+
+
+def options(table: Path) -> list[str]:
+    return [
+        *("-c", "table_regression", *(option for option in TINY if "max_" not in option)),
+        *("--trainer.max_steps=1", "--trainer.max_epochs=-1", "--data.units=[furlong]"),
+        *("--data.table", str(table), "--data.root", str(table.parent / "root")),
+    ]
+
+
+@pytest.fixture(scope="module")
+def trained() -> Iterator[list[str]]:
+    """Names of the runs that were trained, in this process instead of one each."""
+    names: list[str] = []
+
+    def train(runs: Sequence[FoldRun], unfinished: Sequence[FoldRun], *_: Any) -> bool:
+        for run in unfinished:
+            names.append(run.name)
+            assert main(["fit", *run.arguments]) == 0
+        return True
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "_train", train)
+        yield names
+
+
+@pytest.fixture(scope="module")
+def whole(table: Path, trained: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cross-validation that has ended."""
+    directory = tmp_path_factory.mktemp("whole") / "out"
+    assert crossvalidate(directory, *options(table), "--folds", "3", "--data.split=random") == 0
+    return directory
+
+
+@pytest.fixture
+def copied(whole: Path, trained: list[str], tmp_path: Path) -> Path:
+    """A copy of it, to be changed."""
+    shutil.copytree(whole, tmp_path / "out")
+    trained.clear()
+    return tmp_path / "out"
+
+
+def crossvalidate(directory: Path, *words: str) -> int:
+    return main(["crossvalidate", *words, "-o", str(directory), "--jobs", "1"])
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_each_fold_is_a_run_and_every_row_is_predicted_once(whole: Path) -> None:
+    rows = rows_of(whole / "out_of_fold.csv")
+    target = "penalised_logp"
+    columns = ["row", "smiles", f"label_{target}", f"pred_{target}", "repeat", "fold"]
+    assert list(rows[0]) == columns
+    assert [int(row["row"]) for row in rows] == list(range(1, ROWS + 1))
+    for fold in range(3):
+        run = whole / "repeat0" / f"fold{fold}"
+        own = rows_of(run / "test_predictions.csv")
+        assert [row for row in rows if row["fold"] == str(fold)] == [
+            {name: row[name] for name in columns[:4]} | {"repeat": "0", "fold": str(fold)}
+            for row in own
+        ]
+        splits = Counter(row["split"] for row in rows_of(run / "splits.csv"))
+        assert splits == {"train": 36, "validation": 4, "test": 20}
+
+    folds = rows_of(whole / "folds.csv")
+    assert [(row["repeat"], row["fold"]) for row in folds] == [("0", "0"), ("0", "1"), ("0", "2")]
+    assert {row["train_molecules"] for row in folds} == {"36"}
+    for row in folds:
+        found = summary(whole / "repeat0" / f"fold{row['fold']}")
+        for name in ("mae", "rmse", "r2", "spearman"):
+            assert float(row[f"test_{name}"]) == found[f"test_{name}"]
+
+    kept = summary(whole)
+    (network,) = kept["networks"]
+    errors = [float(row["test_mae"]) for row in folds]
+    assert network["metrics"]["mae"] == pytest.approx(
+        {"mean": np.mean(errors), "sd": np.std(errors, ddof=1), "folds": 3}
+    )
+    labels, predictions = (
+        np.array([float(row[f"{of}_{target}"]) for row in rows]) for of in ("label", "pred")
+    )
+    assert network["out_of_fold"]["mae"] == pytest.approx(np.abs(labels - predictions).mean())
+    assert kept["task"]["units"] == ["furlong"]
+    assert kept["folds_finished"] == 3
+    assert kept["baselines"] == kept["differences"] == []
+    assert kept["command"][2] == "crossvalidate"
+    assert "--arms" not in kept["command"]
+
+
+def test_a_checkpoint_knows_its_fold(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = whole / "repeat0" / "fold2"
+    assert main(["test", "--ckpt_path", str(run)]) == 0
+    said = dict(line.split() for line in capsys.readouterr().out.splitlines() if line[:4] == "test")
+    assert float(said["test_mae"]) == pytest.approx(summary(run)["test_mae"], rel=1e-4)
+
+
+def test_only_what_is_missing_is_trained(copied: Path, trained: list[str], capsys) -> None:
+    before = {name: (copied / name).read_text() for name in ("folds.csv", "out_of_fold.csv")}
+    shutil.rmtree(copied / "repeat0" / "fold1")
+    (copied / "folds.csv").unlink()
+    assert crossvalidate(copied) == 0
+    assert trained == ["repeat 0 fold 1"]
+    # The same seed, the same fold: the same numbers.
+    assert {name: (copied / name).read_text() for name in before} == before
+    said = capsys.readouterr().out
+    assert "mine: 3 folds (random), 1 repeat" in said
+    assert "MAE (furlong)" in said
+    assert "all molecules, out of fold" in said
+
+
+def test_repeats_are_added_with_other_folds_and_seeds(copied: Path, trained: list[str]) -> None:
+    assert crossvalidate(copied, "--repeats", "2") == 0
+    assert trained == [f"repeat 1 fold {fold}" for fold in range(3)]
+    rows = rows_of(copied / "out_of_fold.csv")
+    places = [{row["row"]: row["fold"] for row in rows if row["repeat"] == n} for n in "01"]
+    assert [len(place) for place in places] == [ROWS, ROWS]
+    assert len(rows) == 2 * ROWS
+    assert places[0] != places[1]
+    configuration = yaml.safe_load((copied / "repeat1" / "fold2" / "config.yaml").read_text())
+    assert configuration["seed_everything"] == configuration["data"]["split_seed"] == 1
+    assert summary(copied)["networks"][0]["metrics"]["mae"]["folds"] == 6
+
+
+def give_baselines(directory: Path, better_by: Sequence[float]) -> None:
+    """Write simple models into the runs: one that is so much better, one without a number."""
+    for fold, less in enumerate(better_by):
+        file = directory / "repeat0" / f"fold{fold}" / "summary.json"
+        content = json.loads(file.read_text())
+        content["baselines"] = [
+            {"name": "forest", "validation": 1.0, "test": content["test_mae"] - less},
+            {"name": "nothing", "validation": None, "test": None},
+        ]
+        file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("better_by", "words"),
+    [
+        (
+            [0.5, 0.6, 0.4],
+            "Graphormer, bn+ln is worse than forest: MAE 0.5000 higher, 95% interval",
+        ),
+        ([-0.5, -0.6, -0.4], "Graphormer, bn+ln is better than forest: MAE 0.5000 lower, 95% inte"),
+        ([0.5, -0.6, 0.4], "Not resolved: Graphormer, bn+ln against forest, MAE 0.1000 higher, 95"),
+        ([0.5, 0.5, 0.5], "MAE 0.5000 higher over 3 folds, which have no spread to judge it by"),
+    ],
+)
+def test_simple_models_beside_it(
+    copied: Path, better_by: list[float], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give_baselines(copied, better_by)
+    assert crossvalidate(copied) == 0
+    assert words in capsys.readouterr().out
+    kept = summary(copied)
+    assert [one["name"] for one in kept["baselines"]] == ["forest"]
+    assert "forest: test_mae" in rows_of(copied / "folds.csv")[0]
+    (difference,) = kept["differences"]
+    found = difference["metrics"]["mae"]
+    assert found["mean"] == pytest.approx(np.mean(better_by))
+    if len(set(better_by)) > 1:
+        error = math.sqrt(np.var(better_by, ddof=1) * (1 / 3 + 20 / 36))
+        p = 2 * stats.t.sf(abs(np.mean(better_by)) / error, 2)
+        assert found["p_value"] == pytest.approx(p, rel=1e-4)
+    else:
+        assert found["p_value"] is None
+
+
+def test_arms_have_the_same_folds(
+    table: Path, trained: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained.clear()
+    words = ["--folds", "2", "--arms", "sharenorm,bn+bn"]
+    assert crossvalidate(tmp_path / "out", *options(table), *words) == 0
+    assert trained == [f"{arm} repeat 0 fold {n}" for n in (0, 1) for arm in ("sharenorm", "bn+bn")]
+    said = capsys.readouterr().out
+    assert "bn+bn against sharenorm" in said or "than sharenorm" in said
+    rows = rows_of(tmp_path / "out" / "out_of_fold.csv")
+    assert [row["arm"] for row in rows] == ["bn+bn"] * ROWS + ["sharenorm"] * ROWS
+    places = [(row["row"], row["fold"]) for row in rows]
+    assert places[:ROWS] == places[ROWS:]
+    runs = [tmp_path / "out" / arm / "repeat0" / "fold1" for arm in ("sharenorm", "bn+bn")]
+    assert [summary(run)["norm"] for run in runs] == ["shared-ln", "bn+bn"]
+    assert "--arms sharenorm,bn+bn --folds 2" in " ".join(summary(tmp_path / "out")["command"])
+
+
+# Takes a finished run from --template, or fails where there is none.
+PROGRAM = """
+import pathlib, shutil, sys
+words = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
+run = pathlib.Path(words["--output"])
+template = pathlib.Path(words["--trainer.default_root_dir"]) / "repeat0" / run.name
+if not template.is_dir():
+    sys.exit("it cannot be done")
+shutil.copytree(template, run)
+"""
+
+
+def test_folds_are_processes_and_one_that_fails_leaves_the_others(
+    table: Path,
+    copied: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    monkeypatch.setattr(runner, "FIT", (sys.executable, str(program)))
+    monkeypatch.setattr(command, "_train", REAL_TRAIN)
+    shutil.move(copied / "repeat0" / "fold1", tmp_path / "aside")
+    words = [*options(table), "--data.split=random", f"--trainer.default_root_dir={copied}"]
+    directory = tmp_path / "again"
+    assert crossvalidate(directory, *words, "--folds", "3") == 1
+    out, error = capsys.readouterr()
+    assert "repeat 0 fold 1: failed, it cannot be done" in error
+    assert "1 of 3 runs have failed: repeat 0 fold 1; to try them again: " in error
+    assert f"crossvalidate -o {directory}" in error
+    assert "3 folds (random), 1 repeat; 2 of 3 are finished" in out
+    assert "out of fold" not in out  # not all molecules are
+    assert len(rows_of(directory / "out_of_fold.csv")) == 40
+    shutil.move(tmp_path / "aside", copied / "repeat0" / "fold1")
+    assert crossvalidate(directory) == 0
+    out, error = capsys.readouterr()
+    assert "2 of 3 runs are finished already" in error
+    assert error.count("started") == 1
+    assert len(rows_of(directory / "out_of_fold.csv")) == ROWS
+
+
+def test_a_directory_goes_on_as_it_was_begun(copied: Path, table: Path, trained, capsys) -> None:
+    same = [*options(table), "--data.split=random"]
+    for words, said in (
+        (["--folds", "4"], "--folds is 4 here and 3 in crossvalidation.yaml"),
+        (["--arms", "sepnorm,sharenorm"], "crossvalidation.yaml has no arms"),
+        ([*same, "--seed_everything", "5"], "--seed_everything is 5 here and 0 in"),
+        ([*same, "--data.split_seed", "5"], "--data.split_seed is 5 here and 0 in"),
+        ([*same, "--model.layers", "3"], "--model.layers is 3 here and 2 in"),
+    ):
+        assert said in refused(capsys, main, "crossvalidate", "-o", copied, *words)
+    assert crossvalidate(copied, *same) == 0
+    other = sample_table(copied.parent / "mine.csv", ROWS - 1)
+    same[same.index(str(table))] = str(other)
+    shutil.rmtree(copied / "repeat0" / "fold0")
+    kept = CrossValidation.read(copied)
+    # As if the file itself had been changed.
+    text = (copied / "crossvalidation.yaml").read_text().replace(str(table), str(other))
+    (copied / "crossvalidation.yaml").write_text(text)
+    assert kept is not None
+    said = refused(capsys, main, "crossvalidate", "-o", copied)
+    assert "was begun with another table than the one that is there now" in said
+    assert trained == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "crossvalidate needs -o DIR"),
+        (["-o", "x", "--folds", "1"], "--folds is 1: it must be 2 or more"),
+        (["-o", "x", "--repeats", "0"], "--repeats is 0: it must be 1 or more"),
+        (["-o", "x", "--data.folds", "4"], "--data.folds is not for crossvalidate: give --folds"),
+        (["-o", "x", "--resume=r"], "--resume is not for crossvalidate: start the same command"),
+        (["-o", "x", "--fold", "4"], "unknown option --fold (did you mean '--folds'?)"),
+        (["-o", "x", "-c", "quickstart"], "sample has its own splits: give --data.table FILE"),
+        (["-o", "x"], "zinc-subset has its own splits: give --data.table FILE"),
+        (["-o", "x", "TABLE", "--folds", "99"], "cannot be dealt into 99 folds"),
+        (["-o", "x", "TABLE", "--data.split_column=a"], "--data.split column says where they go"),
+        (["-o", "x", "TABLE", "--model.layer", "2"], "unknown option --model.layer"),
+        (["-o", "x", "TABLE", "--arms", "ARMS"], "--data.split_seed is not for an arm"),
+    ],
+)
+def test_mistakes(
+    words: list[str],
+    said: str,
+    table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "arms.yaml").write_text("a: {data.split_seed: 1}\nb: {model.norm: sepnorm}\n")
+    given: list[str] = []
+    for word in words:
+        given += options(table) if word == "TABLE" else [word.replace("ARMS", "arms.yaml")]
+    assert said in refused(capsys, main, "crossvalidate", *given)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        ({}, {}),
+        ({"baselines": [{"name": "a", "test": 1}]}, {"a": {"mae": 1.0}}),
+        (
+            {"baselines": [{"name": "a", "test": {"mae": 1.0, "test_r2": 0.5, "other": None}}]},
+            {"a": {"mae": 1.0, "r2": 0.5}},
+        ),
+        ({"baselines": {"a": {"test": 1.0}, "b": 2}}, {"a": {"mae": 1.0}, "b": {"mae": 2.0}}),
+        ({"baselines": [{"name": "a", "test": None}, "b"], "blend": True}, {}),
+        ({"blend": {"share": 0.5, "test": {"mae": 0.5}}}, {"blend": {"mae": 0.5}}),
+    ],
+)
+def test_what_a_run_recorded_beside_its_network(
+    recorded: dict[str, Any], expected: dict[str, dict[str, float]]
+) -> None:
+    assert simple_models(recorded, "mae") == expected
