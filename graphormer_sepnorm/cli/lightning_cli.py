@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,12 @@ from lightning.pytorch.loggers import Logger
 from graphormer_sepnorm.cli.checkpoint_options import CHANGEABLE, adopt_checkpoint
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.endings import explaining, interruptible, restorable
+from graphormer_sepnorm.cli.ensemble import (
+    check_ensemble,
+    evaluate_ensemble,
+    members_of,
+    train_members,
+)
 from graphormer_sepnorm.cli.foreign_code import (
     OPTION,
     known_classes_only,
@@ -89,10 +96,11 @@ def run_verb(arguments: list[str]) -> None:
         resumed = find_resumed(arguments, place)
         if resumed is not None:
             arguments = resumed.arguments
+        typed = arguments[1:]
         arguments, config_name = resolve_in_arguments(arguments)
         config = "" if resumed is None else str(RunDirectory(resumed.directory).configuration_file)
         with known_classes_only(config, allowed=any_code or resumed is None):
-            TrainCLI(arguments, config_name, resumed, place)
+            TrainCLI(arguments, config_name, resumed, place, typed)
     # Gloo's threads, if they are still there when Python ends, can abort a run that has succeeded.
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
@@ -112,6 +120,7 @@ class TrainCLI(LightningCLI):
         config_name: Stem of the configuration file, by which the run is named.
         resumed: The run that is continued in its own directory, if any.
         place: Takes the directory of the run.
+        typed: Options as they were given, from which the members of an ensemble begin.
 
     Attributes:
         run_directory: Where a run is kept; set by `fit` before training.
@@ -128,8 +137,10 @@ class TrainCLI(LightningCLI):
         config_name: str | None,
         resumed: ResumedRun | None = None,
         place: RunPlace | None = None,
+        typed: Sequence[str] = (),
     ) -> None:
         self.arguments = arguments
+        self.typed = typed
         self.config_name = config_name
         self.resumed = resumed
         self.place = place or RunPlace()
@@ -182,6 +193,8 @@ class TrainCLI(LightningCLI):
             self.config = parser.parse_args(args)  # type: ignore[arg-type]
         verb = self.config.subcommand
         options = self.config[verb]
+        if verb == "fit":
+            check_ensemble(options)
         if options.ckpt_path is None:
             if verb != "fit":
                 raise ConfigError(f"{verb} needs --ckpt_path: a checkpoint or a run directory")
@@ -234,13 +247,13 @@ class TrainCLI(LightningCLI):
         # A pre-trained network has its own.
         self.datamodule.max_path_length = self.model.architecture.max_path_length
         if self.subcommand != "fit":
-            return super().instantiate_trainer(
-                logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs
-            )
+            return self._evaluator(**kwargs)
         require_data(self.arguments)  # last, so that other mistakes are said first
         options = self.config["fit"]
         shown = self._select(options.metric)
         self.run_directory = run = RunDirectory(self._make_run_directory())
+        if options.ensemble > 1:  # its members train by themselves; this one evaluates their mean
+            return self._evaluator(devices=1)
         given = self._get(self.config_init, "trainer")
         callbacks = [
             *(given["callbacks"] or []),
@@ -285,6 +298,11 @@ class TrainCLI(LightningCLI):
                 **loggers,
                 **kwargs,
             }
+        )
+
+    def _evaluator(self, **kwargs: Any) -> Trainer:
+        return super().instantiate_trainer(
+            logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs
         )
 
     def _select(self, wanted: str | None) -> Metric:
@@ -349,6 +367,9 @@ class TrainCLI(LightningCLI):
 
     def fit(self, **options: Any) -> None:
         """Train, test the best checkpoint, and say what came out."""
+        if self.config["fit"].ensemble > 1:
+            self._fit_ensemble()
+            return
         with interruptible(self.trainer, self._what_was_saved):
             self._log_options()
             try:
@@ -363,6 +384,18 @@ class TrainCLI(LightningCLI):
             self.tested = tested is not None
             if tested is not None:
                 report_fit(tested, self.model, self.datamodule, self.config["fit"].baselines)
+
+    def _fit_ensemble(self) -> None:
+        options, run = self.config["fit"], self.run_directory
+        members = members_of(run, options.seed_everything, options.ensemble, self.typed)
+        foreign = names_foreign_code(options.trainer.as_dict())
+        metric = self.datamodule.splits.task.metric
+        train_members(members, options, self.datamodule, self.place, metric, foreign)
+        with interruptible(self.trainer, self._what_is_done):
+            work = (self.trainer, self.model, self.datamodule)
+            tested = evaluate_ensemble(*work, members, run, self.selected_by)
+            self.tested = True
+            report_fit(tested, self.model, self.datamodule, options.baselines)
 
     def _log_options(self) -> None:
         """Give the loggers the options of the run, but for their own: those can hold passwords."""

@@ -6,8 +6,9 @@ import dataclasses
 import logging
 import math
 import shlex
+import statistics
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -154,8 +155,30 @@ def evaluate_best(
         "graphs_per_second": round(throughput.graphs_per_second * trainer.world_size, 1),
         "checkpoint": str(best),
     }
+    return keep_result(module, data, run, summary, validation, selected)
+
+
+def keep_result(
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    run: RunDirectory,
+    summary: dict[str, Any],
+    validation: dict[str, float],
+    selected: Metric,
+) -> Tested:
+    """Write what has just been tested: each molecule, and then, with which it is over, the summary.
+
+    Args:
+        module: That was tested.
+        data: On these.
+        run: Whose result it is.
+        summary: As ``summary.json`` keeps it.
+        validation: Metrics and loss.
+        selected: What decided on the checkpoint.
+    """
     predictions = module.evaluated("test")
-    found, line = _without_new_elements(module, data, "test", values[f"test_{main.name}"])
+    value = summary[f"test_{module.task.metric}"]
+    found, line = _without_new_elements(module, data, "test", value)
     # Of a part of the split (--trainer.limit_test_batches) there is no table.
     if len(predictions) == len(data.indices("test")):
         write_test_predictions(run, data, predictions, found)
@@ -176,7 +199,11 @@ def report_fit(
     simple, left_out, interrupted = _baselines(data) if baselines else ([], "", False)
     unit = task.unit_of(main)
     rows = [(one.name, main.shown(one.test, unit)) for one in simple]
-    rows.append((f"Graphormer, {norm}", main.shown(summary[f"test_{main.name}"], unit)))
+    name = f"Graphormer, {norm}"
+    if members := summary.get("members"):
+        rows += _of_members(members, main, unit)
+        name += f", mean of the {len(members)}"
+    rows.append((name, main.shown(summary[f"test_{main.name}"], unit)))
     others = [one for one in metrics_of(task.kind) if f"test_{one.name}" in summary]
     rows.append(("", _in_a_line(summary, [one for one in others if one is not main], task.unit_of)))
     if task.tells_targets_apart:
@@ -199,6 +226,22 @@ def report_fit(
         print(f'try         {command("predict")} {shlex.quote(str(tested.run.path))} "CCO"')
     if interrupted:
         raise Interrupted(f"baselines interrupted; the run is whole: {tested.run.path}")
+
+
+def _of_members(
+    members: list[dict[str, Any]], main: Metric, unit: str
+) -> Iterator[tuple[str, str]]:
+    """The test metric of each member of an ensemble, and their mean with its standard deviation."""
+    # What is undefined stands as null in the summary of a member.
+    values = [
+        math.nan if (one := member[f"test_{main.name}"]) is None else one for member in members
+    ]
+    for member, value in zip(members, values, strict=True):
+        yield f"seed {member['seed']}", main.shown(value, unit)
+    yield (
+        f"one network of the {len(members)}",
+        f"{main.shown(statistics.fmean(values))} ± {main.shown(statistics.stdev(values), unit)}",
+    )
 
 
 def _best_validation(tested: Tested, main: Metric) -> str:

@@ -23,6 +23,7 @@ OWN_OPTIONS = {
     "resume": "start the same command again, it continues what is unfinished",
     "ckpt_path": "all arms start from the beginning, so that they can be compared",
     "seed_everything": "the seeds are given by --seeds",
+    "ensemble": "each run is a single network, with the seeds of --seeds",
 }
 # Beside the folders of the arms.
 _TAKEN = (

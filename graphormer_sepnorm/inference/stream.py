@@ -48,21 +48,28 @@ class _Columns:
         labels: Positions of the labels, one per target; empty without evaluation.
         added: Names of our columns: SMILES of records, if any, predictions, warning, error.
         with_smiles: Whether the SMILES of records are added.
-        targets: Names of the predictions.
+        numbers: Names of what is predicted: values, and how far members of an ensemble disagree.
+        stride: Each how many of them is a value.
     """
 
     smiles: int | None
     labels: tuple[int, ...]
     added: tuple[str, ...]
     with_smiles: bool
-    targets: tuple[str, ...]
+    numbers: tuple[str, ...]
+    stride: int
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Names of the values."""
+        return self.numbers[:: self.stride]
 
 
 class _Predicted(NamedTuple):
     """What is added to a row: the SMILES of a record, if asked for, and what was predicted."""
 
     smiles: tuple[str, ...]
-    values: list[float]
+    numbers: list[float]
     warning: str
     error: str
 
@@ -92,7 +99,7 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
             (*reader.columns, *columns.added),
             format=job.output_format,
             like=reader,
-            numeric=columns.targets,
+            numeric=columns.numbers,
             resume=mark,
         )
         try:
@@ -127,15 +134,15 @@ def _predict_rows(
     work = map_in_order(predict, _chunks(rows, columns.smiles), jobs)
     try:
         for chunk, predicted in work:
-            for row, (_, values, warning, error) in zip(chunk, predicted, strict=True):
+            for row, (_, numbers, warning, error) in zip(chunk, predicted, strict=True):
                 outcome.warnings += bool(warning)
                 if error:
                     outcome.errors[_kind(error)] += 1
-                _evaluate(outcome, columns, row, values)
+                _evaluate(outcome, columns, row, numbers[:: columns.stride])
             writer.write(
                 (
-                    (*row.cells, *smiles, *values, warning, error)
-                    for row, (smiles, values, warning, error) in zip(chunk, predicted, strict=True)
+                    (*row.cells, *smiles, *numbers, warning, error)
+                    for row, (smiles, numbers, warning, error) in zip(chunk, predicted, strict=True)
                 ),
                 [row.record for row in chunk],
             )
@@ -168,7 +175,7 @@ def _predict_chunk(
     return [
         _Predicted(
             (_canonical(molecules[number]),) if columns.with_smiles else (),
-            [_rounded(value) for value in predictions.values[number]],
+            [_rounded(value) for value in predictions.numbers[number]],
             predictions.warnings[number],
             predictions.errors[number],
         )
@@ -218,7 +225,7 @@ def _columns(
     with_smiles = smiles is None and not to_sdf
     wanted = (
         *(("smiles",) if with_smiles else ()),
-        *(f"pred_{target}" for target in task.targets),
+        *predictor.columns,
         "warning",
         "error",
     )
@@ -230,9 +237,9 @@ def _columns(
             outcome.notes.append(f"the table has a column {name!r}: ours is called {free!r}")
         taken.append(free)
         added.append(free)
-    first = int(with_smiles)
-    targets = tuple(added[first : first + len(task.targets)])
-    return _Columns(smiles, labels, tuple(added), with_smiles, targets)
+    numbers = tuple(added[int(with_smiles) : -2])
+    stride = len(numbers) // len(task.targets)
+    return _Columns(smiles, labels, tuple(added), with_smiles, numbers, stride)
 
 
 def _skip(

@@ -28,6 +28,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 OPTIONS = {
     "baselines",
+    "ensemble",
     "checkpoint_minutes",
     "ckpt_path",
     "config",
