@@ -363,7 +363,8 @@ class TrainCLI(LightningCLI):
         if self.datamodule.table_options is not None:
             name = self.datamodule.splits.name
         norm = self.model.architecture.norm
-        return Path("runs") / name / f"{norm}-seed{options.seed_everything}"
+        together = f"-ensemble{options.ensemble}" if options.ensemble > 1 else ""
+        return Path("runs") / name / f"{norm}-seed{options.seed_everything}{together}"
 
     def fit(self, **options: Any) -> None:
         """Train, test the best checkpoint, and say what came out."""

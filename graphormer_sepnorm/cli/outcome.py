@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import math
 import shlex
-import statistics
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -238,10 +237,9 @@ def _of_members(
     ]
     for member, value in zip(members, values, strict=True):
         yield f"seed {member['seed']}", main.shown(value, unit)
-    yield (
-        f"one network of the {len(members)}",
-        f"{main.shown(statistics.fmean(values))} ± {main.shown(statistics.stdev(values), unit)}",
-    )
+    mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
+    shown = f"{main.shown(mean)} ± {main.shown(deviation, unit)}"
+    yield f"one network of the {len(members)}", shown
 
 
 def _best_validation(tested: Tested, main: Metric) -> str:
