@@ -58,8 +58,8 @@ def test_values_are_the_mean_of_the_members(options: dict[str, Any]) -> None:
 
 
 def test_member_without_a_finite_value_is_an_error() -> None:
-    each = members(2)
-    torch.nn.init.constant_(each[1]["state_dict"]["model.readout.weight"], torch.inf)
+    each = members(2, **TWO)
+    each[1]["state_dict"]["model.readout.weight"][0] = torch.inf  # of the first target
     found = Predictor(ensemble(each), "cpu").predict(["CCO"])
     assert found.errors == ("the model gives no finite value for it",)
     assert found.spread is not None
