@@ -17,7 +17,6 @@ from graphormer_sepnorm.process import command, cores
 from graphormer_sepnorm.resources import arms_names
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.cli.fit_check import CheckedFit
     from graphormer_sepnorm.compare.comparison import Comparison
     from graphormer_sepnorm.compare.runner import Run
 
@@ -256,6 +255,7 @@ def _train(
         FIT_TOGETHER,
         Runner,
         environments,
+        places,
         planned_runs,
         together,
     )
@@ -271,7 +271,8 @@ def _train(
             f"--seeds-together {seeds_together} needs --engine captured: steps that are not "
             "captured cannot be taken together"
         )
-    gpus, jobs = places_of_runs(options.jobs, checked, len(together(runs, seeds_together)))
+    processes = len(together(runs, seeds_together))
+    gpus, jobs = places(options.jobs, checked.devices, processes)
     if kept is None:
         comparison = dataclasses.replace(
             comparison,
@@ -305,11 +306,11 @@ def _train(
             from graphormer_sepnorm.compare.progress import choose_display
 
             processes = min(jobs, len(together(unfinished, seeds_together)))
-            places = environments(processes, comparison.threads, gpus)
+            surroundings = environments(processes, comparison.threads, gpus)
             display = choose_display(runs, checked.metric, checked.steps)
             more = (OPTION,) if any_code else ()
             programs = ((*FIT, *more), seeds_together, (*FIT_TOGETHER, *more))
-            whole = Runner(unfinished, places, display, lock, *programs).run()
+            whole = Runner(unfinished, surroundings, display, lock, *programs).run()
             unfinished = [run for run in runs if not run.finished]
             if not whole and unfinished:
                 raise Interrupted(
@@ -333,25 +334,6 @@ def threads_of_runs(jobs: int) -> int:
     """Threads of each process: those that the user wants, or an equal share of the cores."""
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return int(wanted) if wanted.isdigit() and int(wanted) else max(1, cores() // jobs)
-
-
-def places_of_runs(jobs: int | None, checked: CheckedFit, runs: int) -> tuple[list[str], int]:
-    """Return the GPUs to give to processes in turn (none: all see all), and how many there are."""
-    import torch
-
-    accelerator, devices = checked.devices
-    gpus: list[str] = []
-    if accelerator in ("auto", "gpu", "cuda"):
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        count = torch.cuda.device_count()
-        gpus = visible[:count] if len(visible) >= count else [str(n) for n in range(count)]
-    if gpus and devices not in ("auto", "1"):
-        # A run takes several GPUs, or names its own: then runs take turns.
-        return [], min(jobs or 1, runs)
-    # One on each GPU. Without one, one on each core: molecules make matrices so small that a second
-    # thread adds little, where a second process trains as much again.
-    jobs = min(jobs or len(gpus) or cores(), runs)
-    return (gpus if len(gpus) > 1 else []), jobs
 
 
 def _continuing(directory: Path) -> str:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.compare import places_of_runs, threads_of_runs
+from graphormer_sepnorm.cli.compare import threads_of_runs
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.process import command
@@ -77,7 +77,7 @@ def crossvalidate(arguments: list[str]) -> int:
     from graphormer_sepnorm.cli.known_warnings import silence_known_noise
     from graphormer_sepnorm.compare.crossvalidation import CrossValidation, planned_folds
     from graphormer_sepnorm.compare.process_lifetime import locked
-    from graphormer_sepnorm.compare.runner import environments
+    from graphormer_sepnorm.compare.runner import environments, places
 
     silence_known_noise()
     kept = CrossValidation.read(directory)
@@ -89,7 +89,7 @@ def crossvalidate(arguments: list[str]) -> int:
     with known_classes_only(file, allowed=options.allow_code or kept is None):
         base = (*plan.base_options, f"--data.folds={plan.folds}", "--data.fold=0")
         checked = check_fit(base, plan.arms, prepare)
-    gpus, jobs = places_of_runs(options.jobs, checked, len(runs))
+    gpus, jobs = places(options.jobs, checked.devices, len(runs))
     if kept is None:
         plan = dataclasses.replace(
             plan,

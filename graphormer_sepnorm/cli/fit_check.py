@@ -10,14 +10,15 @@ from typing import Any
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.lightning_cli import TrainCLI
 from graphormer_sepnorm.cli.options import explain, explain_classes, require_data
-from graphormer_sepnorm.compare.arms import Arm
+from graphormer_sepnorm.compare.arms import OWN_OPTIONS, Arm
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.graphs.loading import EpochBatches
 from graphormer_sepnorm.training.callbacks.checkpoints import monitored_metric
+from graphormer_sepnorm.training.steps import planned_steps
 
 # They belong to a run and not to what is compared.
-_OF_A_RUN = ("seed_everything", "output", "resume", "ckpt_path")
+_OF_A_RUN = ("seed_everything", "output", "resume", "ckpt_path", "ensemble")
 
 
 class FitOptions(TrainCLI):
@@ -59,6 +60,8 @@ class FitOptions(TrainCLI):
             config = self.parser.parse_args(words)
         with explain_classes():
             data = self.parser.instantiate_classes(config)["fit"]["data"]
+        if config.fit.ensemble > 1:  # in a configuration file
+            raise ConfigError(f"--ensemble is not for compare: {OWN_OPTIONS['ensemble']}")
         require_data(words)  # last, so that other mistakes are said first
         return config.fit, data
 
@@ -148,18 +151,3 @@ def _prepared(
                 f"{data.splits.name}) or splits: only arms with the same molecules can be compared"
             )
     return prepared
-
-
-def planned_steps(trainer: Any, batches: int) -> int:
-    """Return the optimiser steps of a whole run of so many batches an epoch, as Lightning does."""
-    limit = trainer.limit_train_batches
-    if limit is not None:
-        # A number of batches, or a share of them; 2 may have been read as 2.0.
-        count = isinstance(limit, int) or limit > 1
-        batches = min(batches, int(limit)) if count else int(batches * limit)
-    limits = [trainer.max_steps] if trainer.max_steps >= 0 else []
-    # Lightning's own default, where neither is given.
-    epochs = 1000 if trainer.max_epochs is None and not limits else trainer.max_epochs
-    if epochs is not None and epochs >= 0:
-        limits.append(-(-batches // trainer.accumulate_grad_batches) * epochs)
-    return min(limits, default=0)

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,12 @@ from lightning.pytorch.loggers import Logger
 from graphormer_sepnorm.cli.checkpoint_options import CHANGEABLE, adopt_checkpoint
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.endings import explaining, interruptible, restorable
+from graphormer_sepnorm.cli.ensemble import (
+    check_ensemble,
+    evaluate_ensemble,
+    members_of,
+    train_members,
+)
 from graphormer_sepnorm.cli.foreign_code import (
     OPTION,
     known_classes_only,
@@ -29,7 +36,13 @@ from graphormer_sepnorm.cli.foreign_code import (
 from graphormer_sepnorm.cli.help import VerbParser
 from graphormer_sepnorm.cli.main import ending_with
 from graphormer_sepnorm.cli.options import OPTIONS, explain, explain_classes, require_data
-from graphormer_sepnorm.cli.outcome import evaluate_best, report_data, report_evaluation, report_fit
+from graphormer_sepnorm.cli.outcome import (
+    Tested,
+    evaluate_best,
+    report_data,
+    report_evaluation,
+    report_fit,
+)
 from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed, resuming
 from graphormer_sepnorm.cli.simple_models import require_smiles
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -90,10 +103,11 @@ def run_verb(arguments: list[str]) -> None:
         resumed = find_resumed(arguments, place)
         if resumed is not None:
             arguments = resumed.arguments
+        typed = arguments[1:]
         arguments, config_name = resolve_in_arguments(arguments)
         config = "" if resumed is None else str(RunDirectory(resumed.directory).configuration_file)
         with known_classes_only(config, allowed=any_code or resumed is None):
-            TrainCLI(arguments, config_name, resumed, place)
+            TrainCLI(arguments, config_name, resumed, place, typed)
     # Gloo's threads, if they are still there when Python ends, can abort a run that has succeeded.
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
@@ -113,6 +127,7 @@ class TrainCLI(LightningCLI):
         config_name: Stem of the configuration file, by which the run is named.
         resumed: The run that is continued in its own directory, if any.
         place: Takes the directory of the run.
+        typed: Options as they were given, from which the members of an ensemble begin.
 
     Attributes:
         run_directory: Where a run is kept; set by `fit` before training.
@@ -129,8 +144,10 @@ class TrainCLI(LightningCLI):
         config_name: str | None,
         resumed: ResumedRun | None = None,
         place: RunPlace | None = None,
+        typed: Sequence[str] = (),
     ) -> None:
         self.arguments = arguments
+        self.typed = typed
         self.config_name = config_name
         self.resumed = resumed
         self.place = place or RunPlace()
@@ -183,6 +200,8 @@ class TrainCLI(LightningCLI):
             self.config = parser.parse_args(args)  # type: ignore[arg-type]
         verb = self.config.subcommand
         options = self.config[verb]
+        if verb == "fit":
+            check_ensemble(options)
         if options.ckpt_path is None:
             if verb != "fit":
                 raise ConfigError(f"{verb} needs --ckpt_path: a checkpoint or a run directory")
@@ -235,15 +254,15 @@ class TrainCLI(LightningCLI):
         # A pre-trained network has its own.
         self.datamodule.max_path_length = self.model.architecture.max_path_length
         if self.subcommand != "fit":
-            return super().instantiate_trainer(
-                logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs
-            )
+            return self._evaluator(**kwargs)
         require_data(self.arguments)  # last, so that other mistakes are said first
         if self.config["fit"].blend:
             require_smiles(self.datamodule)
         options = self.config["fit"]
         shown = self._select(options.metric)
         self.run_directory = run = RunDirectory(self._make_run_directory())
+        if options.ensemble > 1:  # its members train by themselves; this one evaluates their mean
+            return self._evaluator(devices=1)
         given = self._get(self.config_init, "trainer")
         callbacks = [
             *(given["callbacks"] or []),
@@ -288,6 +307,11 @@ class TrainCLI(LightningCLI):
                 **loggers,
                 **kwargs,
             }
+        )
+
+    def _evaluator(self, **kwargs: Any) -> Trainer:
+        return super().instantiate_trainer(
+            logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs
         )
 
     def _select(self, wanted: str | None) -> Metric:
@@ -348,10 +372,14 @@ class TrainCLI(LightningCLI):
         if self.datamodule.table_options is not None:
             name = self.datamodule.splits.name
         norm = self.model.architecture.norm
-        return Path("runs") / name / f"{norm}-seed{options.seed_everything}"
+        together = f"-ensemble{options.ensemble}" if options.ensemble > 1 else ""
+        return Path("runs") / name / f"{norm}-seed{options.seed_everything}{together}"
 
     def fit(self, **options: Any) -> None:
         """Train, test the best checkpoint, and say what came out."""
+        if self.config["fit"].ensemble > 1:
+            self._fit_ensemble()
+            return
         with interruptible(self.trainer, self._what_was_saved):
             self._log_options()
             try:
@@ -365,8 +393,23 @@ class TrainCLI(LightningCLI):
             tested = evaluate_best(self.trainer, self.model, self.datamodule, run, self.selected_by)
             self.tested = tested is not None
             if tested is not None:
-                wanted = {name: self.config["fit"][name] for name in ("baselines", "blend")}
-                report_fit(tested, self.model, self.datamodule, **wanted)
+                self._report(tested)
+
+    def _report(self, tested: Tested) -> None:
+        wanted = {name: self.config["fit"][name] for name in ("baselines", "blend")}
+        report_fit(tested, self.model, self.datamodule, **wanted)
+
+    def _fit_ensemble(self) -> None:
+        options, run = self.config["fit"], self.run_directory
+        members = members_of(run, options.seed_everything, options.ensemble, self.typed)
+        foreign = names_foreign_code(options.trainer.as_dict())
+        metric = self.datamodule.splits.task.metric
+        train_members(members, options, self.datamodule, self.place, metric, foreign)
+        with interruptible(self.trainer, self._what_is_done):
+            work = (self.trainer, self.model, self.datamodule)
+            tested = evaluate_ensemble(*work, members, run, self.selected_by)
+            self.tested = True
+            self._report(tested)
 
     def _log_options(self) -> None:
         """Give the loggers the options of the run, but for their own: those can hold passwords."""

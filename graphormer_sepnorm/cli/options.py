@@ -77,6 +77,11 @@ OPTIONS: dict[str, tuple[Any, Any, str]] = {
         f"stop early (fit): {', '.join(METRICS)}. Default: mae or auroc; with real values of "
         "several targets the loss.",
     ),
+    "ensemble": (
+        *(int, 1),
+        "Train so many networks and predict the mean of their values (fit). Their seeds follow "
+        "upon seed_everything; each is trained by a process of its own, in members/ of the run.",
+    ),
     "baselines": (
         *(bool, False),
         "Show the test metric of simple models beside the model's (fit): a random forest and "

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -168,8 +168,29 @@ def evaluate_best(
         "graphs_per_second": round(throughput.graphs_per_second * trainer.world_size, 1),
         "checkpoint": str(best),
     }
+    return keep_result(module, data, run, summary, validation, selected)
+
+
+def keep_result(
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    run: RunDirectory,
+    summary: dict[str, Any],
+    validation: dict[str, float],
+    selected: Metric,
+) -> Tested:
+    """Write what has just been tested: each molecule, and then, with which it is over, the summary.
+
+    Args:
+        module: That was tested.
+        data: On these.
+        run: Whose result it is.
+        summary: As ``summary.json`` keeps it.
+        validation: Metrics and loss.
+        selected: What decided on the checkpoint.
+    """
     predictions = module.evaluated("test")
-    value = values[f"test_{main.name}"]
+    value = summary[f"test_{module.task.metric}"]
     found, line = _without_new_elements(module, data, "test", predictions, value)
     # Of a part of the split (--trainer.limit_test_batches) there is no table.
     whole = len(predictions) == len(data.indices("test"))
@@ -225,8 +246,11 @@ def report_fit(
     tested = _with_simple_models(tested, simple, module, data)
     summary, unit = tested.summary, task.unit_of(main)
     rows = [(one.name, main.shown(one.test[main.name], unit)) for one in simple.baselines]
-    alone = main.shown(network.summary[f"test_{main.name}"], unit)
-    rows.append((f"Graphormer, {summary['norm']}", alone))
+    name = f"Graphormer, {summary['norm']}"
+    if members := summary.get("members"):
+        rows += _of_members(members, main, unit)
+        name += f", mean of the {len(members)}"
+    rows.append((name, main.shown(network.summary[f"test_{main.name}"], unit)))
     if "network" in summary and simple.blended is not None:
         rows.append((simple.blended.label, main.shown(summary[f"test_{main.name}"], unit)))
     others = [one for one in metrics_of(task.kind) if f"test_{one.name}" in summary]
@@ -253,6 +277,21 @@ def report_fit(
         print(f'try         {command("predict")} {shlex.quote(str(tested.run.path))} "CCO"')
     if simple.interrupted:
         raise Interrupted(f"baselines interrupted; the run is whole: {tested.run.path}")
+
+
+def _of_members(
+    members: list[dict[str, Any]], main: Metric, unit: str
+) -> Iterator[tuple[str, str]]:
+    """The test metric of each member of an ensemble, and their mean with its standard deviation."""
+    # What is undefined stands as null in the summary of a member.
+    values = [
+        math.nan if (one := member[f"test_{main.name}"]) is None else one for member in members
+    ]
+    for member, value in zip(members, values, strict=True):
+        yield f"seed {member['seed']}", main.shown(value, unit)
+    mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
+    shown = f"{main.shown(mean)} ± {main.shown(deviation, unit)}"
+    yield f"one network of the {len(members)}", shown
 
 
 def _best_validation(tested: Tested, main: Metric) -> str:

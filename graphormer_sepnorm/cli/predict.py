@@ -27,7 +27,8 @@ Predict molecular properties. MODEL is a checkpoint file, a run directory of tra
 checkpoint), or the name of a model that comes with the package: {models}.
 
 A table comes out with as many rows as went in, in the same order, with all its columns and behind
-them pred_<target>, warning and error: the reason where there is no prediction.
+them pred_<target>, warning and error: the reason where there is no prediction. Of an ensemble
+(train.py fit --ensemble) spread_<target> says how far its members disagree; it is no error bar.
 """
 
 EXAMPLES = """\
@@ -225,11 +226,13 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
     if sys.stdout.isatty():
         units = [f" [{unit}]" if unit else "" for unit in task.units]
         names = [f"{name}{unit}" for name, unit in zip(task.targets, units, strict=True)]
+        if predictions.spread is not None:
+            names = [header for name in names for header in (name, "spread")]
         _say(_aligned(["smiles", *names, ""], _rows(predictions, together=True)))
     else:
         from graphormer_sepnorm.tables.writer import create_table
 
-        columns = ["smiles", *(f"pred_{name}" for name in task.targets), "warning", "error"]
+        columns = ["smiles", *predictor.columns, "warning", "error"]
         create_table("-", columns).write(_rows(predictions, together=False))
     return not all(predictions.errors)
 
@@ -237,14 +240,14 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
 def _rows(predictions: Predictions, together: bool) -> list[list[str]]:
     """Return the cells of a table, warning and error in one column or in two."""
     rows = []
-    for smiles, values, warning, error in zip(
+    for smiles, numbers, warning, error in zip(
         predictions.smiles,
-        predictions.values,
+        predictions.numbers,
         predictions.warnings,
         predictions.errors,
         strict=True,
     ):
-        shown = ["" if error else f"{value:.6g}" for value in values]
+        shown = ["" if error else f"{number:.6g}" for number in numbers]
         rows.append([smiles, *shown, *([error or warning] if together else [warning, error])])
     return rows
 

@@ -60,9 +60,14 @@ def find_resumed(arguments: list[str], place: RunPlace) -> ResumedRun | None:
             f"{directory} is no run directory: there is no {config.name} in it; --resume takes a "
             "directory that train.py fit has made"
         )
-    for option in ("-c", "--config", "--ckpt_path", "--output", "--metric"):
+    for option in ("-c", "--config", "--ckpt_path", "--output", "--metric", "--ensemble"):
         if any(word.partition("=")[0] == option for word in rest):
             raise ConfigError(f"--resume and {option}: leave {option} out, the run has its own")
+    if run.members.is_dir() and len(rest) > 1:
+        raise ConfigError(
+            f"--resume and {rest[1]}: an ensemble goes on with the options that its members have "
+            "been begun with, leave others out"
+        )
     place.go_on_in(directory)
     checkpoint, step, message = _newest_checkpoint(run)
     found = [] if checkpoint is None else ["--ckpt_path", str(checkpoint)]
@@ -105,6 +110,8 @@ def _newest_checkpoint(run: RunDirectory) -> tuple[Path | None, int, str]:
         if damaged:
             log.warning("%s; going on from %s, the one before it", damaged[0], path)
         return path, step, f"run    {run.path}, continued from step {step:,}"
+    if run.members.is_dir():
+        return None, 0, f"run    {run.path}, continued with its members"
     if damaged:
         raise CheckpointError(
             f"{damaged[0]}, and there is no whole one before it: begin the run again"

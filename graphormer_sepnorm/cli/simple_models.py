@@ -253,8 +253,9 @@ def _validation_predictions(module: GraphormerModule, data: MoleculeDataModule) 
     loader = make_loader(
         data.store, module.vocabulary, in_order(data.store, numbers, data.eval_batch_size)
     )
-    module.model.eval()
+    module.eval()
     parts = [
-        module.task.values_of(module.model(batch.to(module.device)), mean, std) for batch in loader
+        module.task.values_of(module.outputs(batch.to(module.device)), mean, std)
+        for batch in loader
     ]
     return np.concatenate(parts)

@@ -24,6 +24,7 @@ OWN_OPTIONS = {
     "ckpt_path": "all arms start from the beginning, so that they can be compared",
     "seed_everything": "the seeds are given by --seeds",
     "blend": "networks are compared; train the one that you choose again with it",
+    "ensemble": "each run is a single network, with the seeds of --seeds",
 }
 # Beside the folders of the arms.
 _TAKEN = (

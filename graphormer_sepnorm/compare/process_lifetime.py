@@ -73,7 +73,7 @@ def locked(
             except BlockingIOError:
                 if time.monotonic() > end:
                     raise ConfigError(
-                        f"another train.py is at work in {directory}: wait for it, or stop it first"
+                        f"another command is at work in {directory}: wait for it, or stop it first"
                     ) from None
                 time.sleep(0.1)
         yield file.fileno()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.process_lifetime import ENDS_WITH_STDIN
+from graphormer_sepnorm.process import cores
 from graphormer_sepnorm.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -111,6 +112,31 @@ def together(runs: Sequence[Run], seeds: int) -> list[tuple[Run, ...]]:
         else:
             groups.append([run])
     return [tuple(group) for group in groups]
+
+
+def places(wanted: int | None, devices: tuple[str, str], runs: int) -> tuple[list[str], int]:
+    """Return the GPUs to give to processes in turn (none: all see all), and how many there are.
+
+    Args:
+        wanted: Processes side by side; None: one on each GPU, without one on each core.
+        devices: Accelerator and number of devices of a run, as the options say.
+        runs: No more processes than these.
+    """
+    import torch
+
+    accelerator, number = devices
+    gpus: list[str] = []
+    if accelerator in ("auto", "gpu", "cuda"):
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        count = torch.cuda.device_count()
+        gpus = visible[:count] if len(visible) >= count else [str(n) for n in range(count)]
+    if gpus and number not in ("auto", "1"):
+        # A run takes several GPUs, or names its own: then runs take turns.
+        return [], min(wanted or 1, runs)
+    # One on each GPU. Without one, one on each core: molecules make matrices so small that a second
+    # thread adds little, where a second process trains as much again.
+    jobs = min(wanted or len(gpus) or cores(), runs)
+    return (gpus if len(gpus) > 1 else []), jobs
 
 
 def environments(jobs: int, threads: int, gpus: Sequence[str] = ()) -> list[dict[str, str]]:

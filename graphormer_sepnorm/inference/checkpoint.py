@@ -16,6 +16,10 @@ Beside what Lightning keeps there is one plain dictionary under the key ``grapho
 * ``packages``: versions of what it was made with;
 * ``card``: facts to show, in a file of `save_for_prediction` only.
 
+Of an ensemble these are the facts of its first member, and ``validation`` is that of all together.
+The weights of the others stand beside ``state_dict`` under ``members``: a list of state dicts of
+the `Graphormer`.
+
 Under the key ``blend`` there may be trees that are blended with the network (`Blend`).
 
 Lightning's own entries (state of the optimiser and of the loops) are for training on; a file
@@ -32,6 +36,7 @@ import importlib.metadata
 import pickle
 import re
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +49,7 @@ from graphormer_sepnorm.inference.checkpoint_contents import (
     REQUIRED,
     check_contents,
     check_extent,
+    model_weights,
 )
 from graphormer_sepnorm.inference.network import check_network
 from graphormer_sepnorm.inference.tree_contents import BLEND
@@ -196,12 +202,35 @@ def _check_archive(file: Path) -> None:
                 raise pickle.UnpicklingError("bytearray")
 
 
-def model_weights(checkpoint: dict[str, Any], prefix: str = "model.") -> dict[str, torch.Tensor]:
-    """Return the state dict of the `Graphormer` in a checkpoint."""
+def networks_of(checkpoint: dict[str, Any]) -> list[dict[str, torch.Tensor]]:
+    """Return the state dicts of all networks of a checkpoint: one, or those of an ensemble."""
+    return [model_weights(checkpoint), *checkpoint.get("members", ())]
+
+
+def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Make one checkpoint of those of an ensemble's members, without what only training needs.
+
+    Args:
+        checkpoints: What `read_checkpoint` gives, by the names of the members.
+
+    Raises:
+        CheckpointError: Their networks, data, targets or scaling differ, so that a mean of their
+            values means nothing.
+    """
+    (name, first), *others = checkpoints.items()
+    for other, checkpoint in others:
+        for fact in (*REQUIRED, "weight_scale"):
+            if checkpoint[KEY].get(fact) != first[KEY].get(fact):
+                raise CheckpointError(
+                    f"{name} and {other} differ in {fact}: members of an ensemble are trained with "
+                    "the same options on the same data"
+                )
+    kept = {entry: first[entry] for entry in _FOR_TESTING if entry in first}
     return {
-        name.removeprefix(prefix): value
-        for name, value in checkpoint["state_dict"].items()
-        if name.startswith(prefix)
+        KEY: {**first[KEY], "validation": {}},
+        "state_dict": first["state_dict"],
+        "members": [model_weights(checkpoint) for _, checkpoint in others],
+        **kept,
     }
 
 
@@ -224,7 +253,11 @@ def save_for_prediction(
         KEY: facts,
         "state_dict": {f"model.{name}": value for name, value in model_weights(checkpoint).items()},
         # What `train.py test` needs beside that.
-        **{name: checkpoint[name] for name in (*_FOR_TESTING, BLEND) if name in checkpoint},
+        **{
+            name: checkpoint[name]
+            for name in (*_FOR_TESTING, "members", BLEND)
+            if name in checkpoint
+        },
     }
     with replacing(path) as partial:
         torch.save(slim, partial)

@@ -27,6 +27,7 @@ Kind = Callable[[Any, str], None]
 _MAX_DEPTH = 50
 _MAX_TEXT = 10_000
 _MAX_WHOLE = 2**62
+MAX_MEMBERS = 64
 
 
 def check_extent(checkpoint: Any, size: int) -> None:
@@ -109,6 +110,10 @@ def check_contents(checkpoint: dict[str, Any]) -> None:
         raise CheckpointError("trained_weights are not of the network of state_dict")
     if BLEND in checkpoint:
         _check_blend(checkpoint[BLEND], task)
+    shapes = _shapes(model_weights(checkpoint))
+    for number, member in enumerate(checkpoint.get("members", ())):
+        if _shapes(member) != shapes:
+            raise CheckpointError(f"members[{number}] is not of the network of state_dict")
 
 
 def _check_blend(blend: dict[str, Any], task: dict[str, Any]) -> None:
@@ -120,6 +125,15 @@ def _check_blend(blend: dict[str, Any], task: dict[str, Any]) -> None:
     if blend["trees"]["logistic"] != (task["kind"] == "binary"):
         raise CheckpointError(f"blend.trees are not for {task['kind']} targets")
     check_trees(blend["trees"], targets, "blend.trees")
+
+
+def model_weights(checkpoint: dict[str, Any], prefix: str = "model.") -> dict[str, torch.Tensor]:
+    """Return the state dict of the `Graphormer` in a checkpoint; of an ensemble the first one."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in checkpoint["state_dict"].items()
+        if name.startswith(prefix)
+    }
 
 
 def _shapes(weights: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
@@ -278,6 +292,12 @@ def _sums(value: Any, place: str) -> None:
         raise CheckpointError(f"{place} has {len(value)} numbers, expected 2")
 
 
+def _members(value: Any, place: str) -> None:
+    _list_of(_WEIGHTS)(value, place)
+    if len(value) >= MAX_MEMBERS:
+        raise CheckpointError(f"{place} are {len(value)}, expected at most {MAX_MEMBERS - 1}")
+
+
 def _kinds_of_options() -> dict[str, Kind]:
     """The kind of each option of the network, as that of its default."""
     kinds = {int: _WHOLE, float: _FINITE, str: _TEXT, bool: _FLAG, type(None): _COUNT}
@@ -367,5 +387,7 @@ _CHECKPOINT = _record(
         "epoch_loss": _sums,
         "batch_norm_fixed": _FLAG,
         "trained_weights": _WEIGHTS,
+        # Of `joined`.
+        "members": _members,
     },
 )

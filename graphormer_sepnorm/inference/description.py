@@ -76,7 +76,11 @@ def _model(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
         for name in EXTENSIONS
         if model.get(name, neutral := getattr(GraphormerConfig, name)) != neutral
     ]
-    return [*rows, ("beyond it", ", ".join(beyond))] if beyond else rows
+    if beyond:
+        rows.append(("beyond it", ", ".join(beyond)))
+    if others := checkpoint.get("members"):
+        rows.append(("ensemble", f"{1 + len(others)} such networks; their mean is predicted"))
+    return rows
 
 
 def _blend(blend: dict[str, Any] | None) -> list[tuple[str, str]]:

@@ -42,6 +42,11 @@ class Embeddings:
     atoms: np.ndarray | None = None
     first_atom: np.ndarray | None = None
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """What a table holds of them: the values."""
+        return self.values
+
 
 class Network(Protocol):
     """What is asked of a `Predictor`: its network, and graphs of the molecules it understands."""

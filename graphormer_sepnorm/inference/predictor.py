@@ -24,7 +24,7 @@ from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     find_checkpoint,
-    model_weights,
+    networks_of,
     read_checkpoint,
 )
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
@@ -43,12 +43,23 @@ class Predictions:
             there is an error.
         errors: Why there is no value; the empty string where there is one.
         warnings: What to know about the value; mostly the empty string.
+        spread: float64 ``[n, targets]``: standard deviation of the values of an ensemble's members
+            (n - 1), nan where there is no value; None for a single network. How far they disagree,
+            not a calibrated error bar.
     """
 
     smiles: tuple[str, ...]
     values: np.ndarray
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
+    spread: np.ndarray | None = None
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The values, of an ensemble each with its spread behind it: float64 ``[n, columns]``."""
+        if self.spread is None:
+            return self.values
+        return np.stack([self.values, self.spread], axis=2).reshape(len(self.values), -1)
 
 
 class Featurised(NamedTuple):
@@ -68,7 +79,7 @@ class Featurised(NamedTuple):
 
 
 class Predictor:
-    """A trained model that takes SMILES.
+    """A trained model that takes SMILES: a network, or an ensemble, which predicts the mean.
 
     Args:
         checkpoint: What `read_checkpoint` gives.
@@ -78,7 +89,8 @@ class Predictor:
 
     Attributes:
         task: What is predicted.
-        model: The network, in evaluation mode.
+        model: The network, in evaluation mode; of an ensemble the first.
+        networks: All of them: one, or the members of an ensemble.
         vocabulary: The codes of atoms and bonds that it knows.
         blend: Trees whose values are mixed with those of the network; None: there are none.
         facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
@@ -119,12 +131,22 @@ class Predictor:
         self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
         self.blend = Blend.from_plain(checkpoint[BLEND]) if BLEND in checkpoint else None
-        self.model = build_network(self.facts["model"], model_weights(checkpoint))
+        self.networks = [
+            build_network(self.facts["model"], weights) for weights in networks_of(checkpoint)
+        ]
+        self.model = self.networks[0]
         try:
-            self.model.to(self.device).eval()
+            for network in self.networks:
+                network.to(self.device).eval()
         except (RuntimeError, AssertionError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(f"device {self.device!r} cannot be used ({reason})") from error
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of what is predicted, as in `Predictions.numbers`."""
+        kinds = ("pred", "spread") if len(self.networks) > 1 else ("pred",)
+        return tuple(f"{kind}_{target}" for target in self.task.targets for kind in kinds)
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Predictor:
@@ -168,11 +190,13 @@ class Predictor:
             )
             for start in range(0, max(len(given), 1), CHUNK_ROWS)
         ]
+        spread = [part.spread for part in parts if part.spread is not None]
         return Predictions(
             given,
             np.concatenate([part.values for part in parts]),
             tuple(error for part in parts for error in part.errors),
             tuple(warning for part in parts for warning in part.warnings),
+            np.concatenate(spread) if spread else None,
         )
 
     def embed(
@@ -201,17 +225,23 @@ class Predictor:
     ) -> Predictions:
         """Predict the properties of molecules that are parsed already; see `predict`."""
         values = np.full((len(molecules), len(self.task.targets)), np.nan)
+        spread = values.copy()
         graphs, places, errors, warnings = self.featurise(molecules, max_atoms)
         if graphs is not None:
             for numbers in by_size(graphs.num_atoms, batch_size):
-                values[places[numbers]] = self._values(graphs.take(numbers))
+                each = self._values(graphs.take(numbers))
+                values[places[numbers]] = each.mean(axis=0)
+                if len(each) > 1:
+                    spread[places[numbers]] = each.std(axis=0, ddof=1)
             if self.blend is not None:
                 understood = [molecules[place].molecule for place in places]
                 values[places] = self.blend.of_molecules(values[places], understood)
+                spread[places] *= self.blend.weights  # the trees are the same for all members
         for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
-            values[place], warnings[place] = np.nan, ""
+            values[place], spread[place], warnings[place] = np.nan, np.nan, ""
             errors[place] = "the model gives no finite value for it"
-        return Predictions(tuple(smiles), values, tuple(errors), tuple(warnings))
+        shown = spread if len(self.networks) > 1 else None
+        return Predictions(tuple(smiles), values, tuple(errors), tuple(warnings), shown)
 
     def featurise(
         self, molecules: Sequence[ParsedMolecule], max_atoms: int = MAX_ATOMS
@@ -277,7 +307,10 @@ class Predictor:
 
     @torch.inference_mode()
     def _values(self, graphs: PackedGraphs) -> np.ndarray:
-        return self.task.values_of(self.model(self.collate(graphs)), self._mean, self._std)
+        """What each network says: float64 ``[networks, graphs, targets]``."""
+        batch = self.collate(graphs)
+        outputs = (network(batch) for network in self.networks)
+        return np.stack([self.task.values_of(one, self._mean, self._std) for one in outputs])
 
 
 def _compare(vocabulary: GraphVocabulary, featuriser: Featuriser) -> None:

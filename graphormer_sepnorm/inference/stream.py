@@ -50,21 +50,28 @@ class _Columns:
         labels: Positions of the labels, one per target; empty without evaluation.
         added: Names of our columns: SMILES of records, if any, predictions, warning, error.
         with_smiles: Whether the SMILES of records are added.
-        targets: Names of the predictions.
+        numbers: Names of what is predicted: values, and how far members of an ensemble disagree.
+        stride: Each how many of them is a value.
     """
 
     smiles: int | None
     labels: tuple[int, ...]
     added: tuple[str, ...]
     with_smiles: bool
-    targets: tuple[str, ...]
+    numbers: tuple[str, ...]
+    stride: int
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Names of the values."""
+        return self.numbers[:: self.stride]
 
 
 class _Predicted(NamedTuple):
     """What is added to a row: the SMILES of a record, if asked for, and what was predicted."""
 
     smiles: tuple[str, ...]
-    values: list[float]
+    numbers: list[float]
     warning: str
     error: str
 
@@ -96,7 +103,7 @@ def predict_table(
             (*reader.columns, *columns.added),
             format=job.output_format,
             like=reader,
-            numeric=columns.targets,
+            numeric=columns.numbers,
             numeric_type="float32" if job.verb == "embedded" else "float64",
             resume=mark,
         )
@@ -132,15 +139,15 @@ def _predict_rows(
     work = map_in_order(predict, chunks(rows, columns.smiles), jobs)
     try:
         for chunk, predicted in work:
-            for row, (_, values, warning, error) in zip(chunk, predicted, strict=True):
+            for row, (_, numbers, warning, error) in zip(chunk, predicted, strict=True):
                 outcome.warnings += bool(warning)
                 if error:
                     outcome.errors[kind_of(error)] += 1
-                _evaluate(outcome, columns, row, values)
+                _evaluate(outcome, columns, row, numbers[:: columns.stride])
             writer.write(
                 (
-                    (*row.cells, *smiles, *values, warning, error)
-                    for row, (smiles, values, warning, error) in zip(chunk, predicted, strict=True)
+                    (*row.cells, *smiles, *numbers, warning, error)
+                    for row, (smiles, numbers, warning, error) in zip(chunk, predicted, strict=True)
                 ),
                 [row.record for row in chunk],
             )
@@ -176,7 +183,7 @@ def _predict_chunk(
     return [
         _Predicted(
             (canonical_of(molecules[number]),) if columns.with_smiles else (),
-            [_rounded(value) for value in predictions.values[number]],
+            [_rounded(value) for value in predictions.numbers[number]],
             predictions.warnings[number],
             predictions.errors[number],
         )
@@ -227,13 +234,9 @@ def _columns(
     labels = tuple(find_column(reader.columns, name, reader.name) for name in job.evaluate)
     to_sdf = (job.output_format or (format_of(job.destination) if job.to_file else "")) == "sdf"
     with_smiles = smiles is None and not to_sdf
-    if isinstance(predictor, Embedder):
-        names = predictor.columns
-    else:
-        names = tuple(f"pred_{target}" for target in predictor.task.targets)
     wanted = (
         *(("smiles",) if with_smiles else ()),
-        *names,
+        *predictor.columns,
         "warning",
         "error",
     )
@@ -245,9 +248,9 @@ def _columns(
             outcome.notes.append(f"the table has a column {name!r}: ours is called {free!r}")
         taken.append(free)
         added.append(free)
-    first = int(with_smiles)
-    targets = tuple(added[first : first + len(names)])
-    return _Columns(smiles, labels, tuple(added), with_smiles, targets)
+    numbers = tuple(added[int(with_smiles) : -2])
+    stride = len(numbers) // len(task.targets)
+    return _Columns(smiles, labels, tuple(added), with_smiles, numbers, stride)
 
 
 def _skip(

@@ -128,6 +128,7 @@ class RunDirectory:
             self.checkpoints / name for name in (BEST, LAST, PREVIOUS)
         )
         self.lock = path / LOCK
+        self.members = path / "members"  # runs of their own, of an ensemble
         # Kept by a comparison: the geometry of [CLS], and what runs without predictions predict.
         self.geometry_file = path / "geometry.json"
         self.computed_predictions_file = path / "test_predictions.npy"
@@ -138,7 +139,7 @@ class RunDirectory:
         return {
             *(self.configuration_file, self.data_report_file, self.splits_file),
             *(self.invalid_rows_file, self.record_file, self.metrics_file),
-            *(self.tensorboard, self.checkpoints, self.lock),
+            *(self.tensorboard, self.checkpoints, self.lock, self.members),
         }
 
     @property

@@ -23,7 +23,7 @@ ArmOf = tuple[str, Collection[str]]
 # says the fingerprint of the data.
 NO_DIFFERENCE = {
     *("seed_everything", "model.seed", "data.seed", "output", "resume"),
-    *("checkpoint_minutes", "baselines", "data.num_workers"),
+    *("checkpoint_minutes", "baselines", "ensemble", "data.num_workers"),
     *("data.dataset", "data.root", "data.table", "data.validation_table", "data.test_table"),
     *("trainer.accelerator", "trainer.default_root_dir", "trainer.logger"),
     *("trainer.log_every_n_steps", "trainer.profiler", "trainer.enable_progress_bar"),

@@ -19,6 +19,7 @@ import torch
 import torchmetrics
 from lightning.pytorch import LightningModule
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import Evaluator
@@ -107,6 +108,7 @@ class EvaluatedModule(LightningModule):
 
     Attributes:
         facts: What a checkpoint keeps of model and data; empty until the network is built.
+        members: The other networks of an ensemble that is evaluated; mostly none.
     """
 
     model: Graphormer
@@ -117,6 +119,7 @@ class EvaluatedModule(LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.facts: dict[str, Any] = {}
+        self.members: tuple[Graphormer, ...] = ()  # not submodules: they have no part in training
         splits = ("validation", "test")
         self.collected = torch.nn.ModuleDict({split: SplitPredictions() for split in splits})
         self.losses = torch.nn.ModuleDict({split: MeanLoss() for split in splits})
@@ -153,8 +156,27 @@ class EvaluatedModule(LightningModule):
         """Evaluate the whole test split."""
         self._evaluate("test")
 
-    def _collect(self, split: str, batch: GraphBatch) -> None:
+    def on_validation_start(self) -> None:
+        """Have the members of an ensemble where the network is."""
+        for network in self.members:
+            network.to(self.device).eval()
+
+    on_test_start = on_validation_start
+
+    def outputs(self, batch: GraphBatch) -> Tensor:
+        """Return the outputs of the network, of an ensemble those that stand for its mean value."""
         outputs = self.model(batch)
+        if not self.members:
+            return outputs
+        each = torch.stack([outputs, *(network(batch) for network in self.members)]).double()
+        if self.task.kind == "regression":
+            return each.mean(dim=0)
+        # The logit of the mean of the probabilities.
+        yes, no = (torch.logsumexp(logsigmoid(sign * each), dim=0) for sign in (1, -1))
+        return yes - no
+
+    def _collect(self, split: str, batch: GraphBatch) -> None:
+        outputs = self.outputs(batch)
         values = outputs.double() * self.target_std + self.target_mean
         values = values.sigmoid() if self.task.kind == "binary" else values
         cast(SplitPredictions, self.collected[split]).update(values, batch.targets, batch.graph_ids)

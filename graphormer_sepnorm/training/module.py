@@ -31,7 +31,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
     with_current_options,
 )
-from graphormer_sepnorm.inference.network import load_weights
+from graphormer_sepnorm.inference.network import build_network, load_weights
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.backbone import Backbone
@@ -101,7 +101,7 @@ class GraphormerModule(EvaluatedModule):
             precise_bn_graphs. Without a BatchNorm it does nothing.
         from_pretrained: A trained network to begin with: a bundled model's name, a run directory or
             a checkpoint. All but the read-out is taken from it, and the options of the network too,
-            dropout apart.
+            dropout apart; of an ensemble its first member's.
         seed: Decides the initial parameters and dropout. Set by seed_everything.
         **architecture: Options of the network, those of `GraphormerConfig`.
     """
@@ -168,7 +168,8 @@ class GraphormerModule(EvaluatedModule):
     ) -> Self:
         """Build a module from a checkpoint, without data.
 
-        Lightning's own way would take options by today's names only.
+        Lightning's own way would take options by today's names only. Of an ensemble it is the first
+        member: `graphormer_sepnorm.inference.predictor.Predictor` takes them all.
 
         Args:
             checkpoint_path: File, run directory, or name of a model that comes with the package.
@@ -281,7 +282,10 @@ class GraphormerModule(EvaluatedModule):
             checkpoint[FIXED] = self.statistics_fixed
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Build the network for the vocabulary and the task of the checkpoint."""
+        """Build the network for the vocabulary and the task of the checkpoint.
+
+        Under a trainer that evaluates also those of the other members of an ensemble.
+        """
         if KEY not in checkpoint:
             raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
         checkpoint = with_current_options(checkpoint)
@@ -296,6 +300,9 @@ class GraphormerModule(EvaluatedModule):
                 own = {name: getattr(self.architecture, name) for name in REGULARISATION}
                 facts = {**facts, "model": {**facts["model"], **own}}
         self._build(facts)
+        evaluated = self._trainer is not None and not training
+        others = checkpoint.get("members", ()) if evaluated else ()
+        self.members = tuple(build_network(facts["model"], weights) for weights in others)
         load_weights(self, checkpoint["state_dict"])  # as Lightning is about to, but in our words
         if EPOCH_LOSS in checkpoint and self.global_rank == 0:
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
@@ -406,6 +413,7 @@ class GraphormerModule(EvaluatedModule):
         """Forget what was looked up for an earlier training."""
         self._labels_epoch = -1
         self._statistics_batches = []
+        self.members = ()
 
     def on_train_start(self) -> None:
         """Let the options of this run count, where a checkpoint brought those of an earlier one."""

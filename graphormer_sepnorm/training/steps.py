@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lightning.pytorch import Trainer
 
 # Several processes ask each other at the first step of an epoch and at every n-th after it: asking
@@ -34,3 +36,18 @@ def any_process(trainer: Trainer, wish: bool, step: int) -> bool:
     if trainer.world_size == 1:
         return wish
     return step % _ASK_EVERY == 0 and trainer.strategy.reduce_boolean_decision(wish, all=False)
+
+
+def planned_steps(trainer: Any, batches: int) -> int:
+    """Return the optimiser steps of a whole run of so many batches an epoch, as Lightning does."""
+    limit = trainer.limit_train_batches
+    if limit is not None:
+        # A number of batches, or a share of them; 2 may have been read as 2.0.
+        count = isinstance(limit, int) or limit > 1
+        batches = min(batches, int(limit)) if count else int(batches * limit)
+    limits = [trainer.max_steps] if trainer.max_steps >= 0 else []
+    # Lightning's own default, where neither is given.
+    epochs = 1000 if trainer.max_epochs is None and not limits else trainer.max_epochs
+    if epochs is not None and epochs >= 0:
+        limits.append(-(-batches // trainer.accumulate_grad_batches) * epochs)
+    return min(limits, default=0)

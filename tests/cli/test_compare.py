@@ -28,6 +28,7 @@ from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli import compare as command
 from graphormer_sepnorm.cli import fit_check
 from graphormer_sepnorm.cli.train import main
+from graphormer_sepnorm.compare import runner
 from graphormer_sepnorm.compare.analysis import analyse
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.compare.report.numbers import plain
@@ -691,8 +692,8 @@ def test_steps_are_foreseen(
 
 def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     def places(jobs: int | None, runs: int, *devices: str) -> tuple[list[str], int]:
-        checked = fit_check.CheckedFit({}, "mae", "", {}, devices or ("auto", "auto"))
-        return command.places_of_runs(jobs, checked, runs)
+        accelerator, number = devices or ("auto", "auto")
+        return runner.places(jobs, (accelerator, number), runs)
 
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -701,7 +702,7 @@ def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert places(None, 2) == (["0", "1", "2"], 2)
     # A run that takes two has them all before it.
     assert places(None, 8, "gpu", "2") == ([], 1)
-    monkeypatch.setattr(command, "cores", lambda: 6)
+    monkeypatch.setattr(runner, "cores", lambda: 6)
     assert places(None, 8, "cpu", "auto") == ([], 6)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6,7")
     assert places(None, 8) == (["5", "6", "7"], 3)

@@ -29,6 +29,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 OPTIONS = {
     "baselines",
     "blend",
+    "ensemble",
     "checkpoint_minutes",
     "ckpt_path",
     "config",
@@ -49,6 +50,7 @@ OPTIONS = {
     "data.eval_batch_size",
     "data.fold",
     "data.folds",
+    "data.molecules",
     "data.num_workers",
     "data.on_invalid",
     "data.root",
@@ -84,6 +86,8 @@ OPTIONS = {
     "model.final_learning_rate",
     "model.heads",
     "model.input_dropout",
+    "model.from_pretrained",
+    "model.label_fraction",
     "model.layers",
     "model.learning_rate",
     "model.local_mpnn",
@@ -174,7 +178,7 @@ def test_shipped_configurations() -> None:
     tables = ["table_classification", "table_regression", "table_regression_best"]
     molhiv = ["molhiv", "molhiv_base", "molhiv_best"]
     zinc = ["zinc", "zinc_best", "zinc_subset", "zinc_subset_best"]
-    assert config_names() == [*molhiv, "quickstart", *tables, *zinc]
+    assert config_names() == [*molhiv, "pretrain", "quickstart", "table", *tables, *zinc]
 
 
 def test_each_arm_of_the_extensions_is_what_its_name_says() -> None:

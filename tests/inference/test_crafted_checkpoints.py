@@ -19,7 +19,7 @@ from reference.trees import boosted_trees
 
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference.blend import Blend
-from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
 from graphormer_sepnorm.inference.description import describe
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
@@ -62,6 +62,7 @@ def whole() -> dict[str, Any]:
         "state_dict": weights,
         "trained_weights": weights,
         BLEND: Blend.of_trees(boosted_trees()[0], 0.5).to_plain() | {"validation": {"mae": 1.0}},
+        "members": [model_weights(checkpoint)],
         **OF_A_RUN,
     }
 
@@ -75,9 +76,10 @@ def use(path: Path) -> str:
 
 def some(path: tuple) -> bool:
     """Tell whether a place is among those that are tried: of the weights a few stand for all."""
-    if path[0] not in ("state_dict", "trained_weights") or len(path) == 1:
+    weights = path[0] in ("state_dict", "trained_weights", "members")
+    if not weights or len(path) == 1 or isinstance(path[-1], int):
         return True
-    return path[1].endswith(("graph_token", "layers.0.ffn.0.weight", "num_batches_tracked"))
+    return path[-1].endswith(("graph_token", "layers.0.ffn.0.weight", "num_batches_tracked"))
 
 
 def refusal(call: Callable[[Path], Any], path: Path) -> str:
@@ -133,6 +135,31 @@ def test_the_line_names_what_is_wrong(place: tuple, value: Any, said: str, tmp_p
     torch.save(replaced(whole(), (KEY, *place), value), path)
     with pytest.raises(CheckpointError, match=said):
         read_checkpoint(path)
+
+
+MEMBER = model_weights(whole())
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("x", r"members is 'x', expected a list"),
+        ([3], r"members\[0\] is 3, expected a dictionary"),
+        ([{"a": 1}], r"members\[0\]\.a is 1, expected a dense tensor"),
+        ([MEMBER, {}], r"members\[1\] is not of the network of state_dict"),
+        ([MEMBER | {"readout.weight": torch.ones(3)}], r"members\[0\] is not of the network"),
+        ([MEMBER | {"more": torch.ones(3)}], r"members\[0\] is not of the network"),
+        ([{}] * 64, "members are 64, expected at most 63"),
+        # Each a few bytes in the file, and a network in memory.
+        ([MEMBER] * 63, "it says to hold more than the file does"),
+    ],
+)
+def test_members_are_networks_like_the_first(value: Any, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt"
+    torch.save(whole() | {"members": value}, path)
+    with pytest.raises(CheckpointError, match=said) as refused:
+        read_checkpoint(path)
+    assert "\n" not in str(refused.value)
 
 
 def test_vocabulary_of_another_featuriser_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,242 @@
+"""``fit --ensemble K``: K trainings of other seeds, side by side, that become one model.
+
+Each member is what ``fit`` with its seed trains, in ``members/seed<k>`` of the run directory, in a
+process as those of a comparison (compare/runner.py). The checkpoint of the run holds them all.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Trainer
+
+from graphormer_sepnorm.cli.foreign_code import OPTION
+from graphormer_sepnorm.cli.main import Interrupted
+from graphormer_sepnorm.cli.outcome import Tested, keep_result
+from graphormer_sepnorm.cli.resume import resuming
+from graphormer_sepnorm.compare.process_lifetime import locked
+from graphormer_sepnorm.compare.progress import choose_display
+from graphormer_sepnorm.compare.runner import FIT, Run, Runner, environments, places
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError
+from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.graphs.loading import EpochBatches
+from graphormer_sepnorm.inference.checkpoint import KEY, joined, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint_contents import MAX_MEMBERS
+from graphormer_sepnorm.metrics import Metric
+from graphormer_sepnorm.process import is_first_process
+from graphormer_sepnorm.runs.directory import RunDirectory, flat
+from graphormer_sepnorm.runs.place import RunPlace
+from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.steps import planned_steps
+
+_MEMBER = "member"
+# Options of a member that are its own.
+_OWN = (
+    "seed_everything",
+    "model.seed",
+    "data.seed",
+    "output",
+    "resume",
+    "ensemble",
+    "baselines",
+    "blend",
+)
+# Of all members together; what else a summary says is that of the first, or of their mean.
+_SUMS = ("steps", "parameters", "seconds", "training_seconds")
+
+
+def check_ensemble(options: Any) -> None:
+    """Refuse what an ensemble cannot be.
+
+    Args:
+        options: Those of ``fit``, parsed.
+
+    Raises:
+        ConfigError: The number of members is none, or another option contradicts it.
+    """
+    members = options.ensemble
+    if not 1 <= members <= MAX_MEMBERS:
+        raise ConfigError(f"--ensemble is {members}: it must be from 1 to {MAX_MEMBERS}")
+    if members == 1:
+        return
+    if options.seed_everything + members > 2**32:
+        raise ConfigError(
+            f"--seed_everything {options.seed_everything} and --ensemble {members}: the last seed "
+            f"would be above {2**32 - 1}"
+        )
+    for name, given in (
+        ("ckpt_path", options.ckpt_path is not None),
+        ("trainer.fast_dev_run", options.trainer.fast_dev_run),
+        ("trainer.num_nodes", options.trainer.num_nodes > 1),
+    ):
+        if given:
+            raise ConfigError(f"--ensemble and --{name}: leave one of them out")
+    if not is_first_process():
+        raise ConfigError("--ensemble starts its processes itself: start one command")
+
+
+def members_of(run: RunDirectory, seed: int, number: int, typed: Sequence[str]) -> list[Run]:
+    """Return the runs of an ensemble, by their seeds.
+
+    Args:
+        run: Of the ensemble.
+        seed: Of the first.
+        number: How many.
+        typed: Options of ``fit`` that they share.
+    """
+    return [
+        Run(
+            _MEMBER,
+            one,
+            place := run.members / f"seed{one}",
+            (
+                *typed,
+                "--ensemble=1",
+                "--baselines=false",  # once, beside the result of all
+                "--blend=false",
+                f"--seed_everything={one}",
+                f"--output={place}",
+            ),
+        )
+        for one in range(seed, seed + number)
+    ]
+
+
+def train_members(
+    members: Sequence[Run],
+    options: Any,
+    data: MoleculeDataModule,
+    place: RunPlace,
+    metric: str,
+    any_code: bool,
+) -> None:
+    """Train the members that are not finished, each in a process with one thread.
+
+    Args:
+        members: All of them.
+        options: Those of ``fit``, parsed.
+        data: Prepared.
+        place: The directory of the ensemble, which is kept as soon as something is in it.
+        metric: Shown while they train.
+        any_code: Whether their configurations may name any class.
+
+    Raises:
+        Interrupted: With what is left, if there is any.
+        GraphormerError: A member has failed.
+    """
+    unfinished = [one for one in members if not one.finished]
+    if not unfinished:
+        return
+    devices = str(options.trainer.accelerator), str(options.trainer.devices)
+    gpus, jobs = places(None, devices, len(unfinished))
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    batches = len(EpochBatches(data.indices("train"), data.batch_size, 0))
+    steps = {_MEMBER: planned_steps(options.trainer, batches)}
+    folder = members[0].directory.parent
+    folder.mkdir(exist_ok=True)
+    with locked(folder) as lock:
+        Runner(
+            unfinished,
+            environments(jobs, int(threads) if threads.isdigit() and int(threads) else 1, gpus),
+            choose_display(members, metric, steps),
+            lock,
+            (*FIT, OPTION) if any_code else FIT,
+        ).run()
+    unfinished = [one for one in members if not one.finished]
+    failed = next((one for one in unfinished if one.failure.is_file()), None)
+    place.worth_keeping |= failed is not None or any(one.finished or one.begun for one in members)
+    if not unfinished:
+        return
+    again = resuming(folder.parent) + f" {OPTION}" * any_code
+    done = f"{len(members) - len(unfinished)} of {len(members)} members are finished"
+    if failed is not None:
+        why = failed.failure.read_text(encoding="utf-8").strip()
+        raise GraphormerError(
+            f"{failed.name} has failed, {done}: {why} ({failed.log}); try again with: {again}"
+        )
+    if not place.worth_keeping:
+        raise Interrupted("interrupted before the first step; nothing was saved")
+    raise Interrupted(f"interrupted, {done}; continue with: {again}")
+
+
+def join_members(members: Sequence[Run], run: RunDirectory) -> dict[str, Any]:
+    """Write the checkpoint of an ensemble; return it.
+
+    Raises:
+        CheckpointError: A member has no checkpoint, or they do not belong together.
+    """
+    _check_same_options(members)
+    checkpoint = joined({one.name: read_checkpoint(one.directory) for one in members})
+    run.checkpoints.mkdir(exist_ok=True)
+    _write(checkpoint, run.best)
+    return checkpoint
+
+
+def _check_same_options(members: Sequence[Run]) -> None:
+    """Refuse members that were trained with different options.
+
+    A configuration file may have been edited while others were trained.
+    """
+    first, *others = (dict(flat(one.files.configuration())) for one in members)
+    for one, options in zip(members[1:], others, strict=True):
+        for name in sorted((first.keys() | options.keys()) - set(_OWN)):
+            if options.get(name) != first.get(name):
+                raise CheckpointError(
+                    f"{members[0].name} was trained with --{name} {first.get(name)}, {one.name} "
+                    f"with {options.get(name)}: take {one.directory} away and resume, to train it "
+                    "anew"
+                )
+
+
+def evaluate_ensemble(
+    trainer: Trainer,
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    members: Sequence[Run],
+    run: RunDirectory,
+    selected: Metric,
+) -> Tested:
+    """Join the members, evaluate the mean of their values, and keep what came out.
+
+    Args:
+        trainer: Evaluates.
+        module: Takes the networks.
+        data: Their data.
+        members: Finished.
+        run: Of the ensemble.
+        selected: What decided on the checkpoint of each.
+    """
+    checkpoint = join_members(members, run)
+    path = str(run.best)
+    options: dict[str, Any] = {"datamodule": data, "verbose": False, "weights_only": True}
+    validated = trainer.validate(module, ckpt_path=path, **options)[0]
+    validation = {name: float(value) for name, value in validated.items()}
+    checkpoint[KEY]["validation"] = validation
+    _write(checkpoint, run.best)
+    tested = trainer.test(module, ckpt_path=path, **options)[0]
+    summaries = [dict(one.files.summary() or {}) for one in members]
+    summary = {**summaries[0], **{name: float(value) for name, value in tested.items()}}
+    for name in summary:
+        if name.startswith("best_"):
+            summary[name] = validation[name.removeprefix("best_")]
+    summary |= {name: sum(one[name] for one in summaries) for name in _SUMS}
+    summary["epochs"] = max(one["epochs"] for one in summaries)
+    summary["graphs_per_second"] = statistics.fmean(one["graphs_per_second"] for one in summaries)
+    summary["checkpoint"] = path
+    summary["members"] = [
+        {"seed": one.seed}
+        | {name: own[name] for name in own if name.startswith(("test_", "best_validation_"))}
+        for one, own in zip(members, summaries, strict=True)
+    ]
+    return keep_result(module, data, run, summary, validation, selected)
+
+
+def _write(checkpoint: dict[str, Any], path: Path) -> None:
+    with replacing(path) as partial:
+        torch.save(checkpoint, partial)

@@ -1,0 +1,232 @@
+"""``fit --ensemble``: members that single trainings would be, one model, one result."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import shutil
+import statistics
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_run import TINY, refused, sample_table, summary
+
+from graphormer_sepnorm.cli import ensemble
+from graphormer_sepnorm.cli.predict import main as predict
+from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.inference.checkpoint import model_weights, read_checkpoint
+from graphormer_sepnorm.inference.predictor import Predictor
+
+SEEDS = (3, 4)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """An ensemble of two on a small table, how it was asked for and what was printed."""
+
+    options: list[str]
+    directory: Path
+    out: str
+    err: str
+
+    def member(self, seed: int) -> Path:
+        return self.directory / "members" / f"seed{seed}"
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    folder = tmp_path_factory.mktemp("ensemble")
+    table = sample_table(folder / "mine.csv", 80)
+    options = ["-c", "table_regression", *TINY, "--data.table", str(table)]
+    options += ["--data.root", str(folder / "root"), "--trainer.logger=false"]
+    options += ["--trainer.enable_progress_bar=false"]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        place = ["--output", str(folder / "run"), f"--seed_everything={SEEDS[0]}"]
+        status = train(["fit", *options, *place, "--ensemble", "2"])
+    assert status == 0, err.getvalue()
+    return Fitted(options, folder / "run", out.getvalue(), err.getvalue())
+
+
+def copied(fitted: Fitted, tmp_path: Path) -> Path:
+    return shutil.copytree(fitted.directory, tmp_path / "run")
+
+
+def predictions_of(run: Path) -> np.ndarray:
+    with (run / "test_predictions.csv").open(newline="") as file:
+        return np.array([float(row["pred_penalised_logp"]) for row in csv.DictReader(file)])
+
+
+def test_member_is_what_a_single_fit_trains(fitted: Fitted, tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        single = ["--seed_everything", "4", "--output", str(tmp_path / "run")]
+        assert train(["fit", *fitted.options, *single]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    one, other = (read_checkpoint(run) for run in (tmp_path / "run", fitted.member(4)))
+    for name, value in one["state_dict"].items():
+        assert torch.equal(value, other["state_dict"][name]), name
+    assert not (tmp_path / "run" / "members").exists()
+    assert "members" not in one
+    assert "members" not in summary(tmp_path / "run")
+    # But for the members it says the same as that of an ensemble, in the same order.
+    assert [*summary(tmp_path / "run"), "members"] == [*summary(fitted.directory)]
+
+
+def test_result_is_that_of_the_mean(fitted: Fitted, capsys) -> None:
+    found, each = summary(fitted.directory), [summary(fitted.member(seed)) for seed in SEEDS]
+    mean = np.mean([predictions_of(fitted.member(seed)) for seed in SEEDS], axis=0)
+    np.testing.assert_allclose(predictions_of(fitted.directory), mean, rtol=1e-6)
+    with (fitted.directory / "test_predictions.csv").open(newline="") as file:
+        labels = [float(row["label_penalised_logp"]) for row in csv.DictReader(file)]
+    assert found["test_mae"] == pytest.approx(np.abs(mean - labels).mean(), rel=1e-5)
+    assert [one["seed"] for one in found["members"]] == [*SEEDS]
+    for member, own in zip(found["members"], each, strict=True):
+        assert member["test_rmse"] == own["test_rmse"]
+        assert member["best_validation_mae"] == own["best_validation_mae"]
+    assert found["steps"] == 8
+    assert found["parameters"] == each[0]["parameters"] * 2
+    said = " ".join(fitted.out.split())
+    values = [own["test_mae"] for own in each]
+    for seed, value in zip(SEEDS, values, strict=True):
+        assert f"seed {seed} {value:.4f}" in said
+    spread = f"{statistics.mean(values):.4f} ± {statistics.stdev(values):.4f}"
+    assert f"one network of the 2 {spread} Graphormer, bn+ln, mean of the 2" in said
+    assert said.count("rows can be used") == 1
+    assert "member seed 4: finished (2 of 2)" in fitted.err
+    assert "rows can be used" in (fitted.directory / "members" / "seed4.log").read_text()
+    for verb, name in (("test", "test_mae"), ("validate", "best_validation_mae")):
+        assert train([verb, "--ckpt_path", str(fitted.directory)]) == 0
+        shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+        assert float(shown[name.removeprefix("best_")]) == pytest.approx(found[name], rel=1e-4)
+
+
+def test_model_predicts_the_mean_of_its_members(fitted: Fitted, capsys) -> None:
+    smiles = ["CCO", "c1ccccc1C"]
+    alone = [Predictor.load(fitted.member(seed), "cpu").predict(smiles).values for seed in SEEDS]
+    found = Predictor.load(fitted.directory, "cpu").predict(smiles)
+    np.testing.assert_allclose(found.values, np.mean(alone, axis=0), rtol=1e-9)
+    assert predict(["info", str(fitted.directory)]) == 0
+    out = capsys.readouterr().out
+    assert "2 such networks" in out
+    assert f"mae {summary(fitted.directory)['best_validation_mae']:.4f}" in out
+    checkpoint = read_checkpoint(fitted.directory)
+    assert not {"optimizer_states", "loops", "callbacks"} & checkpoint.keys()
+    for mine, seed in zip([model_weights(checkpoint), *checkpoint["members"]], SEEDS, strict=True):
+        own = model_weights(read_checkpoint(fitted.member(seed)))
+        assert all(torch.equal(mine[name], own[name]) for name in own)
+
+
+def test_half_done_ensemble_trains_what_is_missing(fitted: Fitted, tmp_path: Path, capsys) -> None:
+    run = copied(fitted, tmp_path)
+    shutil.rmtree(run / "members" / "seed4")
+    for name in ("summary.json", "test_predictions.csv", "checkpoints/best.ckpt"):
+        (run / name).unlink()
+    before = (run / "members" / "seed3" / "run.json").stat().st_mtime_ns
+    assert train(["fit", "--resume", str(run)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"run    {run}, continued with its members\n")
+    assert "1 of 2 runs are finished already\nmember seed 4: started\n" in err
+    assert "seed 3:" not in err
+    assert (run / "members" / "seed3" / "run.json").stat().st_mtime_ns == before
+    whole, again = summary(fitted.directory), summary(run)
+    assert [again[name] for name in ("test_mae", "best_validation_mae")] == [
+        whole[name] for name in ("test_mae", "best_validation_mae")
+    ]
+    np.testing.assert_array_equal(predictions_of(run), predictions_of(fitted.directory))
+
+
+def test_members_with_other_options_are_not_joined(fitted: Fitted, tmp_path: Path, capsys) -> None:
+    run = copied(fitted, tmp_path)
+    config = run / "members" / "seed4" / "config.yaml"
+    config.write_text(config.read_text().replace("dropout: 0.1", "dropout: 0.3", 1))
+    said = refused(capsys, train, "fit", "--resume", run)
+    assert "member seed 3 was trained with --model." in said
+    assert "dropout 0.1, member seed 4 with 0.3: take " in said
+
+
+def test_results_take_the_members_as_seeds(fitted: Fitted, tmp_path: Path, capsys) -> None:
+    assert train(["results", str(fitted.directory), "-o", str(tmp_path / "results")]) == 0
+    assert "1 experiment, 2 runs" in capsys.readouterr().out
+    assert "| 3, 4 |" in (tmp_path / "results.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--ensemble", "0"], "--ensemble is 0: it must be from 1 to 64"),
+        (["--ensemble", "65"], "--ensemble is 65: it must be from 1 to 64"),
+        (["--ensemble=2", "--trainer.fast_dev_run=true"], "--trainer.fast_dev_run: leave one"),
+        (["--ensemble=2", "--trainer.num_nodes=2"], "--ensemble and --trainer.num_nodes: leave"),
+        (["--ensemble=2", f"--seed_everything={2**32 - 1}"], "the last seed would be above"),
+        (["--ensemble=2", "--ckpt_path", "esol"], "--ensemble and --ckpt_path: leave one"),
+    ],
+)
+def test_mistakes_are_one_line(words: list[str], said: str, capsys) -> None:
+    assert said in refused(capsys, train, "fit", "-c", "quickstart", *words)
+
+
+def test_resumed_run_stays_what_it_is(fitted: Fitted, capsys) -> None:
+    for run, option, said in (
+        (fitted.directory, "--trainer.max_steps=9", "an ensemble goes on with the options that"),
+        (fitted.directory, "--ensemble=1", "leave --ensemble out, the run has its own"),
+        (fitted.member(3), "--ensemble=2", "leave --ensemble out, the run has its own"),
+    ):
+        assert said in refused(capsys, train, "fit", "--resume", run, option)
+
+
+def test_comparison_of_ensembles_is_refused(tmp_path: Path, capsys) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text("ensemble: 2\ndata: {dataset: sample}\n")
+    for words in (["-c", "quickstart", "--ensemble=2"], ["-c", str(config)]):
+        more = ["--arms", "sharenorm,sepnorm", "-o", str(tmp_path / "out")]
+        said = refused(capsys, train, "compare", *words, *more)
+        assert "--ensemble is not for compare: each run is a single network" in said
+
+
+def start_with(fitted: Fitted, tmp_path: Path, program: str, monkeypatch: Any) -> list[str]:
+    """Let members be this Python code; return the words that start an ensemble."""
+    monkeypatch.setattr(ensemble, "FIT", (sys.executable, "-c", program))
+    return ["fit", *fitted.options, "--output", str(tmp_path / "run"), "--ensemble=2"]
+
+
+def test_member_that_fails_is_one_line(fitted: Fitted, tmp_path: Path, capsys, monkeypatch) -> None:
+    words = start_with(fitted, tmp_path, "raise SystemExit('no memory left')", monkeypatch)
+    assert train(words) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    log = tmp_path / "run" / "members" / "seed0.log"
+    assert f"member seed 0 has failed, 0 of 2 members are finished: no memory left ({log}" in said
+    assert f"fit --resume {tmp_path / 'run'}" in said
+    assert log.is_file()
+
+
+def test_interruption_before_a_step_leaves_nothing(
+    fitted: Fitted, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    program = "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(60)"
+    assert train(start_with(fitted, tmp_path, program, monkeypatch)) == 130
+    assert "interrupted before the first step; nothing was saved" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_interruption_says_how_to_go_on(
+    fitted: Fitted, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    run = copied(fitted, tmp_path)
+    (run / "members" / "seed4" / "summary.json").unlink()
+    program = "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(60)"
+    start_with(fitted, tmp_path, program, monkeypatch)
+    assert train(["fit", "--resume", str(run)]) == 130
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "interrupted, 1 of 2 members are finished; continue with: " in said
+    assert said.endswith(f"fit --resume {run}")
+    assert json.loads((run / "members" / "seed3" / "summary.json").read_text())

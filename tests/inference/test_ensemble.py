@@ -1,0 +1,154 @@
+"""An ensemble in one checkpoint: the mean of its members, and how far they disagree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from reference.checkpoints import make_checkpoint
+
+from graphormer_sepnorm.cli.predict import main as predict
+from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference.checkpoint import (
+    KEY,
+    joined,
+    read_checkpoint,
+    save_for_prediction,
+)
+from graphormer_sepnorm.inference.description import describe
+from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.inference.table_job import save_progress
+from graphormer_sepnorm.tables.opening import open_table
+
+SMILES = ["CCO", "no molecule", "c1ccccc1", "CN", "CC(=O)N", "C#N", "c1ccncc1", "", "OCC"]
+TWO: dict[str, Any] = {"targets": ("first", "second")}
+
+
+def members(count: int = 3, **options: Any) -> list[dict[str, Any]]:
+    return [make_checkpoint(norm="bn+bn", **options) for _ in range(count)]
+
+
+def ensemble(each: list[dict[str, Any]]) -> dict[str, Any]:
+    return joined({f"member seed {seed}": one for seed, one in enumerate(each)})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    torch.save(ensemble(members(**TWO)), tmp_path / "ensemble.ckpt")
+    return tmp_path / "ensemble.ckpt"
+
+
+@pytest.mark.parametrize("options", [{}, TWO, {"kind": "binary"}])
+def test_values_are_the_mean_of_the_members(options: dict[str, Any]) -> None:
+    each = members(**options)
+    found = Predictor(ensemble(each), "cpu").predict(SMILES)
+    alone = [Predictor(one, "cpu").predict(SMILES) for one in each]
+    assert alone[0].spread is None
+    assert found.errors == alone[0].errors
+    values = np.stack([one.values for one in alone])
+    assert found.spread is not None
+    np.testing.assert_array_equal(found.values, values.mean(axis=0))
+    np.testing.assert_array_equal(found.spread, values.std(axis=0, ddof=1))
+    assert np.nanmin(found.spread) > 0
+    assert np.isnan(found.spread[[1, 7]]).all()
+
+
+def test_member_without_a_finite_value_is_an_error() -> None:
+    each = members(2, **TWO)
+    each[1]["state_dict"]["model.readout.weight"][0] = torch.inf  # of the first target
+    found = Predictor(ensemble(each), "cpu").predict(["CCO"])
+    assert found.errors == ("the model gives no finite value for it",)
+    assert found.spread is not None
+    assert np.isnan([found.values, found.spread]).all()
+
+
+def test_table_has_a_spread_behind_each_value(file: Path, tmp_path: Path, capsys) -> None:
+    expected = Predictor.load(file, "cpu").predict(SMILES)
+    table = tmp_path / "in.csv"
+    table.write_text("smiles,a,b\n" + "".join(f"{one},1,2\n" for one in SMILES))
+    outputs, said = [], []
+    for number, more in enumerate((["--jobs", "1"], ["--jobs", "2"], ["--batch_size", "2"])):
+        output = tmp_path / f"{number}.parquet"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(stream, "CHUNK_ROWS", 4 if number else 1024)
+            options = ["-i", str(table), "-o", str(output), "--device", "cpu", "--quiet", *more]
+            assert predict([str(file), *options, "--evaluate", "a", "--evaluate", "b"]) == 0
+        said.append(capsys.readouterr().out)
+        with open_table(output) as reader:
+            columns = reader.columns[3:]
+            outputs.append([[cell or np.nan for cell in row.cells[3:7]] for row in reader])
+    assert columns == ("pred_first", "spread_first", "pred_second", "spread_second", *columns[4:])
+    for output in outputs:
+        np.testing.assert_allclose(np.array(output, float), expected.numbers, rtol=2e-5)
+    # The labels are compared with the mean.
+    known = ~np.isnan(expected.values[:, 1])
+    error = np.abs(expected.values[known, 1] - 2).mean()
+    assert all(f"second  MAE {error:.4f} mol/L" in one for one in said)
+
+
+def save_and_stop(*arguments: Any) -> None:
+    save_progress(*arguments)
+    raise KeyboardInterrupt
+
+
+def test_interrupted_table_goes_on_to_the_same_evaluation(
+    file: Path, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr(stream, "CHUNK_ROWS", 2)
+    table = tmp_path / "in.csv"
+    table.write_text("smiles,a,b\n" + "".join(f"{one},1,2\n" for one in SMILES))
+    said = []
+    for name in ("whole", "parts"):
+        words = [str(file), "-i", str(table), "-o", str(tmp_path / f"{name}.csv"), "--quiet"]
+        words += ["--jobs", "1", "--evaluate", "a", "--evaluate", "b", "--device", "cpu"]
+        if name == "parts":
+            with monkeypatch.context() as patch:
+                patch.setattr(stream, "save_progress", save_and_stop)
+                assert predict(words) == 130
+            words.append("--resume")
+        capsys.readouterr()
+        assert predict(words) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert (tmp_path / "whole.csv").read_bytes() == (tmp_path / "parts.csv").read_bytes()
+
+
+def test_molecules_on_the_command_line_have_it_too(file: Path, capsys, monkeypatch) -> None:
+    assert predict([str(file), "CCO", "--device", "cpu"]) == 0
+    header = "smiles,pred_first,spread_first,pred_second,spread_second,warning,error"
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == header
+    expected = Predictor.load(file, "cpu").predict("CCO").numbers[0]
+    np.testing.assert_allclose([float(x) for x in out[1].split(",")[1:5]], expected, rtol=1e-5)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert predict([str(file), "CCO", "--device", "cpu"]) == 0
+    names = capsys.readouterr().out.splitlines()[0]
+    assert names.split() == ["smiles", "first", "[mol/L]", "spread", "second", "[mol/L]", "spread"]
+
+
+def test_description_says_how_many(file: Path) -> None:
+    assert "ensemble     3 such networks; their mean is predicted" in describe(
+        read_checkpoint(file)
+    )
+    assert "such networks" not in describe(make_checkpoint())
+
+
+def test_file_for_prediction_keeps_the_members(file: Path, tmp_path: Path) -> None:
+    slim = tmp_path / "slim.ckpt"
+    save_for_prediction(read_checkpoint(file), slim)
+    expected = Predictor.load(file, "cpu").predict("CCO")
+    np.testing.assert_array_equal(
+        Predictor.load(slim, "cpu").predict("CCO").numbers, expected.numbers
+    )
+
+
+@pytest.mark.parametrize("fact", ["target_mean", "vocabulary", "task", "model", "dataset"])
+def test_members_of_different_kinds_are_not_joined(fact: str) -> None:
+    each = members(3)
+    each[2][KEY][fact] = {"target_mean": [0.0], "dataset": "another"}.get(fact, {})
+    with pytest.raises(CheckpointError, match=f"member seed 0 and member seed 2 differ in {fact}:"):
+        ensemble(each)
