@@ -75,6 +75,7 @@ from graphormer_sepnorm.training.callbacks.run_record import RunRecord, Throughp
 from graphormer_sepnorm.training.callbacks.stopping import StopBetweenSteps
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 from graphormer_sepnorm.training.saving import DurableCheckpointIO
+from graphormer_sepnorm.training.steps import epochs_of_table, has_no_end
 
 log = logging.getLogger(__name__)
 
@@ -259,6 +260,9 @@ class TrainCLI(LightningCLI):
         if self.config["fit"].blend:
             require_smiles(self.datamodule)
         options = self.config["fit"]
+        if self.datamodule.table_options is not None and has_no_end(options.trainer):
+            options.trainer.max_epochs = epochs_of_table(len(self.datamodule.splits.train))
+            kwargs["max_epochs"] = options.trainer.max_epochs
         shown = self._select(options.metric)
         self.run_directory = run = RunDirectory(self._make_run_directory())
         if options.ensemble > 1:  # its members train by themselves; this one evaluates their mean

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights
 from graphormer_sepnorm.inference.tree_contents import BLEND
@@ -38,6 +39,8 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
 
 def _targets(facts: dict[str, Any]) -> list[tuple[str, str]]:
     task = Task.from_plain(facts["task"])
+    if len(task.targets) > 1 and not task.tells_targets_apart:
+        return [("predicts", f"{len(task.targets):,} targets: {listed(task.targets, most=3)}")]
     summary = (facts.get("training_summary") or {}).get("targets") or [{}] * len(task.targets)
     rows = []
     for target, unit, labels in zip(task.targets, task.units, summary, strict=True):

@@ -249,7 +249,7 @@ def _columns(
         taken.append(free)
         added.append(free)
     numbers = tuple(added[int(with_smiles) : -2])
-    stride = len(numbers) // len(task.targets)
+    stride = len(numbers) // len(predictor.task.targets)
     return _Columns(smiles, labels, tuple(added), with_smiles, numbers, stride)
 
 

@@ -21,6 +21,7 @@ from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
+from graphormer_sepnorm.training.steps import epochs_of_table
 
 
 @pytest.fixture(autouse=True)
@@ -270,8 +271,8 @@ def test_loss_decides_where_the_validation_labels_define_no_auroc(tmp_path, caps
     out = capsys.readouterr().out
     assert "AUROC is undefined" in out
     assert "validation AUROC undefined, best validation loss 0." in out
-    # The baseline chooses its penalty on the validation split.
-    assert "No logistic regression on Morgan fingerprints: no target has both classes" in out
+    # Trees choose nothing on the validation split.
+    assert re.search(r"gradient boosting on Morgan fingerprints and descriptors +[01]\.\d{4}", out)
     assert not re.search(r"\bnan\b", out)
     with (tmp_path / "run" / "metrics.csv").open() as file:
         losses = [
@@ -475,9 +476,9 @@ def test_large_labels_are_trained_on_with_their_baselines(tmp_path, split_rows, 
     found = re.search(r"mean of the training labels +([\d.]+)", out)
     assert found is not None
     assert float(found[1]) == pytest.approx(mean * 1e37, rel=1e-5)
-    ridge = re.search(r"ridge on Morgan fingerprints +([\d.]+)", out)
-    assert ridge is not None
-    assert 0 < float(ridge[1]) < 2 * mean * 1e37
+    boosting = re.search(r"gradient boosting on Morgan .* +([\d.]+)$", out, re.MULTILINE)
+    assert boosting is not None
+    assert 0 < float(boosting[1]) < 2 * mean * 1e37
 
 
 @pytest.mark.parametrize(
@@ -511,3 +512,24 @@ def test_rows_that_are_left_out_are_counted_beside_the_splits(tmp_path, capsys) 
     out = capsys.readouterr().out
     assert "left out    15 no label" in out
     assert "molecules (train / validation / test), 15 rows left out" in out
+
+
+def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys) -> None:
+    """The shape of the network is the backbone's, the number of epochs follows from the table."""
+    table = write(tmp_path / "mine.csv", [["smiles", "logX"], *sample_rows(60)])
+    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
+    options += ["--output", str(tmp_path / "run"), "--trainer.accelerator=cpu"]
+    assert train(["fit", "-c", "table", *options, "--trainer.limit_train_batches=1"]) == 0
+    said = capsys.readouterr().out
+    assert "begun" not in said
+    assert "blend, 0.5 Graphormer + 0.5 gradient boosting" in said
+    facts = read_checkpoint(tmp_path / "run")[KEY]
+    assert facts["from_pretrained"] == "graphormer-small"
+    assert (facts["model"]["layers"], facts["model"]["width"]) == (6, 96)
+    assert summary(tmp_path / "run")["epochs"] == epochs_of_table(48) == 40
+    assert predict([str(tmp_path / "run"), "CCO", "--device", "cpu"]) == 0
+
+
+@pytest.mark.parametrize(("molecules", "epochs"), [(2, 40), (600, 40), (1000, 24), (10**6, 12)])
+def test_epochs_follow_from_the_number_of_molecules(molecules: int, epochs: int) -> None:
+    assert epochs_of_table(molecules) == epochs

@@ -57,6 +57,13 @@ def test_description_holds_what_predicting_needs_to_know(checkpoint, tmp_path):
     assert all(line == line.rstrip() for line in lines)
 
 
+def test_hundreds_of_targets_are_counted():
+    path = find_checkpoint("graphormer-small")
+    text = describe(read_checkpoint(path), path)
+    assert re.search(r"predicts +1,062 targets: MaxAbsEStateIndex, ", text)
+    assert text.count("predicts") == 1
+
+
 def test_description_of_older_and_of_other_checkpoints():
     assert "predicts" in describe(make_checkpoint())  # without a summary
     assert "train.py test" in describe(make_checkpoint(featuriser=None))
