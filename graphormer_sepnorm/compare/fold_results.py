@@ -170,8 +170,9 @@ def _read(run: FoldRun) -> Fold:
     if summary is None or record is None or record.molecules is None:
         raise DataError(f"{run.directory} is damaged: remove it and start the same command again")
     test = {name.removeprefix("test_"): value for name, value in _numbers(summary, "test_").items()}
-    network = run.arm if run.named else f"Graphormer, {summary.get('norm', '')}"
-    simple = simple_models(summary, record.metric or "")
+    kind = "Graphormer blended with trees" if summary.get("network") else "Graphormer"
+    network = run.arm if run.named else f"{kind}, {summary.get('norm', '')}"
+    simple = simple_models(summary)
     rows: list[dict[str, str]] = []
     if run.files.test_predictions_file.is_file():
         with run.files.test_predictions_file.open(newline="", encoding="utf-8") as file:
@@ -179,35 +180,22 @@ def _read(run: FoldRun) -> Fold:
     return Fold(run, network, record.molecules, test, simple, rows)
 
 
-def simple_models(summary: Summary | Mapping[str, Any], main: str) -> dict[str, dict[str, float]]:
-    """Return the test metrics of the models that a run recorded beside its network.
+def simple_models(summary: Summary | Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return the test metrics of the models that a run recorded beside the one it saved.
 
     Args:
-        summary: Of the run. ``baselines`` is a list of ``{name, test}``, or ``{name: {test}}``;
-            ``blend`` is one more of them. ``test`` is the main metric, or metrics by name.
-        main: Name of the main metric.
+        summary: Of the run: ``network`` where the saved model is a blend, and ``baselines``.
 
     Returns:
         Metrics by name, of each model by its name; what is no number is left out.
     """
-    given = summary.get("baselines") or []
-    if isinstance(given, Mapping):
-        given = [{"name": name, **_as_entry(entry)} for name, entry in given.items()]
-    blend = summary.get("blend")
-    found: dict[str, dict[str, float]] = {}
-    for entry in (*given, *([{"name": "blend", **blend}] if isinstance(blend, Mapping) else [])):
-        if isinstance(entry, Mapping) and "name" in entry:
-            test = entry.get("test")
-            values = _numbers(test if isinstance(test, Mapping) else {main: test})
-            if values:
-                found[str(entry["name"])] = {
-                    name.removeprefix("test_"): value for name, value in values.items()
-                }
-    return found
-
-
-def _as_entry(entry: Any) -> Mapping[str, Any]:
-    return entry if isinstance(entry, Mapping) else {"test": entry}
+    found = {}
+    if summary.get("network"):
+        alone = _numbers(summary["network"], "test_")
+        found["network alone"] = {name.removeprefix("test_"): alone[name] for name in alone}
+    for one in summary.get("baselines") or []:
+        found[one["name"]] = _numbers(one["test"])
+    return {name: values for name, values in found.items() if values}
 
 
 def _numbers(values: Mapping[str, Any], start: str = "") -> dict[str, float]:
