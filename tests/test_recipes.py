@@ -93,4 +93,4 @@ def test_encoding_is_trained(trained: Path) -> None:
 def test_verb_of_the_recipe_is_run_and_listed(trained: Path) -> None:
     parameters = json.loads((trained / "summary.json").read_text())["parameters"]
     assert train(trained.parent, "size", "run") == f"{parameters}\n"
-    assert "  size      say how many parameters a run has\n" in train(trained.parent, "--help")
+    assert "  size           say how many parameters a run has\n" in train(trained.parent, "--help")

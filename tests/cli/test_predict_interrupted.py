@@ -134,6 +134,7 @@ from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 class Constant:
     device = "cpu"
     task = Task("regression", ("y",), ("",), "mae")
+    columns = ("pred_y",)
     def predict_molecules(self, molecules, *rest):
         n = len(molecules)
         return Predictions((), np.zeros((n, 1)), ("",) * n, ("",) * n)
