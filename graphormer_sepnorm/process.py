@@ -1,13 +1,20 @@
-"""This process: the command that started it, which of several it is, its cores and memory."""
+"""This process: the command that started it, which of several it is, its cores, memory, helpers."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
 import os
+import signal
 import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 _CALLS = 8
 _calls = itertools.count(1)
@@ -41,6 +48,36 @@ def is_first_process() -> bool:
 def cores() -> int:
     """Return how many processor cores this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+@contextmanager
+def in_processes(
+    function: Callable[[Given], Made], given: Iterable[Given], processes: int
+) -> Iterator[Iterator[Made]]:
+    """Give what a function makes of each, in order; several processes compute it.
+
+    Left early, by Ctrl-C too, it drops what is not begun.
+
+    Args:
+        function: Of a module, so that other processes find it.
+        given: What it is called with.
+        processes: How many; 1 computes here.
+    """
+    if processes == 1:
+        yield map(function, given)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    pool = ProcessPoolExecutor(
+        processes,
+        get_context("spawn"),  # forked, torch's threads may hold locks
+        *(signal.signal, (signal.SIGINT, signal.SIG_IGN)),  # this process decides
+    )
+    try:
+        yield pool.map(function, given)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def trim_now_and_then() -> None:

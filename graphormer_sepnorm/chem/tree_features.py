@@ -5,12 +5,7 @@ n molecules · F features: the environments that training knows, then the descri
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
-import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,12 +14,12 @@ from rdkit import Chem
 from scipy.sparse import csr_array, vstack
 
 from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_names
-from graphormer_sepnorm.chem.fingerprints import fingerprints_of
+from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_smiles
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.process import cores, in_processes
 
-# Environments are hashed to so many columns; those in fewer training molecules say nothing.
-ENVIRONMENTS, FEWEST = 2048, 3
+FEWEST = 3  # environments in fewer training molecules say nothing
 LARGEST = 1e6  # some descriptors of charges are enormous where a denominator is nearly 0
 # Molecules that a process takes at once, and the number from which several processes are worth it.
 _CHUNK, _MANY = 250, 2000
@@ -114,23 +109,13 @@ def compute_features(
         DataError: A SMILES cannot be read; the message names its position, counted from one.
     """
     names = descriptor_names() if names is None else names
-    cores = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
-    processes = processes or (len(cores) if len(smiles) >= _MANY else 1)
+    processes = processes or (cores() if len(smiles) >= _MANY else 1)
     chunks = [
         (smiles[start : start + _CHUNK], names, start, len(smiles))
         for start in range(0, len(smiles), _CHUNK)
     ]
     parts = [_raw([], names)]
-    with contextlib.ExitStack() as stack:
-        computed = map(_of_chunk, chunks)
-        if processes > 1:
-            pool = ProcessPoolExecutor(
-                processes,
-                multiprocessing.get_context("spawn"),  # forked, torch's threads may hold locks
-                *(signal.signal, (signal.SIGINT, signal.SIG_IGN)),  # this process decides
-            )
-            stack.callback(pool.shutdown, cancel_futures=True)
-            computed = pool.map(_of_chunk, chunks)
+    with in_processes(_of_chunk, chunks, processes) as computed:
         for (chunk, _, start, _), part in zip(chunks, computed, strict=True):
             parts.append(part)
             done(start + len(chunk))
@@ -152,5 +137,4 @@ def _of_chunk(chunk: tuple[Sequence[str], Sequence[str], int, int]) -> RawFeatur
 
 
 def _raw(molecules: Sequence[Chem.Mol], descriptors: Sequence[str]) -> RawFeatures:
-    counts = fingerprints_of(molecules, size=ENVIRONMENTS, counts=True)
-    return RawFeatures(counts, compute_descriptors(molecules, descriptors))
+    return RawFeatures(morgan_counts(molecules), compute_descriptors(molecules, descriptors))

@@ -137,7 +137,7 @@ def train_members(
     gpus, jobs = places(None, devices, len(unfinished))
     threads = os.environ.get("OMP_NUM_THREADS", "")
     batches = len(EpochBatches(data.indices("train"), data.batch_size, 0))
-    steps = {_MEMBER: planned_steps(options.trainer, batches)}
+    steps = {_MEMBER: planned_steps(options.trainer, batches, options.trainer.max_epochs)}
     folder = members[0].directory.parent
     folder.mkdir(exist_ok=True)
     with locked(folder) as lock:

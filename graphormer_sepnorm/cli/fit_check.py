@@ -15,7 +15,7 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.graphs.loading import EpochBatches
 from graphormer_sepnorm.training.callbacks.checkpoints import monitored_metric
-from graphormer_sepnorm.training.steps import planned_steps
+from graphormer_sepnorm.training.steps import planned_steps, settled_epochs
 
 # They belong to a run and not to what is compared.
 _OF_A_RUN = ("seed_everything", "output", "resume", "ckpt_path", "ensemble")
@@ -107,7 +107,9 @@ def check_fit(base: Sequence[str], arms: Sequence[Arm], prepare: bool) -> Checke
     if prepare:
         for name, (config, data) in _prepared(checked).items():
             batches = len(EpochBatches(data.indices("train"), config.data.batch_size, 0))
-            steps[name] = planned_steps(config.trainer, batches)
+            steps[name] = planned_steps(
+                config.trainer, batches, settled_epochs(config.trainer, data)
+            )
             task, fingerprint = data.splits.task, data.splits.fingerprint
             metric = task.metric
             monitored_metric(task, data.store.targets[data.indices("validation")], config.metric)

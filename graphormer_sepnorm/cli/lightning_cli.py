@@ -35,7 +35,13 @@ from graphormer_sepnorm.cli.foreign_code import (
 )
 from graphormer_sepnorm.cli.help import VerbParser
 from graphormer_sepnorm.cli.main import ending_with
-from graphormer_sepnorm.cli.options import OPTIONS, explain, explain_classes, require_data
+from graphormer_sepnorm.cli.options import (
+    OPTIONS,
+    explain,
+    explain_classes,
+    refuse_shape,
+    require_data,
+)
 from graphormer_sepnorm.cli.outcome import (
     Tested,
     evaluate_best,
@@ -75,7 +81,7 @@ from graphormer_sepnorm.training.callbacks.run_record import RunRecord, Throughp
 from graphormer_sepnorm.training.callbacks.stopping import StopBetweenSteps
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 from graphormer_sepnorm.training.saving import DurableCheckpointIO
-from graphormer_sepnorm.training.steps import epochs_of_table, has_no_end
+from graphormer_sepnorm.training.steps import settled_epochs
 
 log = logging.getLogger(__name__)
 
@@ -257,12 +263,12 @@ class TrainCLI(LightningCLI):
         if self.subcommand != "fit":
             return self._evaluator(**kwargs)
         require_data(self.arguments)  # last, so that other mistakes are said first
+        refuse_shape(self.typed, self.model)
         if self.config["fit"].blend:
             require_smiles(self.datamodule)
         options = self.config["fit"]
-        if self.datamodule.table_options is not None and has_no_end(options.trainer):
-            options.trainer.max_epochs = epochs_of_table(len(self.datamodule.splits.train))
-            kwargs["max_epochs"] = options.trainer.max_epochs
+        kwargs["max_epochs"] = settled_epochs(options.trainer, self.datamodule)
+        options.trainer.max_epochs = kwargs["max_epochs"]
         shown = self._select(options.metric)
         self.run_directory = run = RunDirectory(self._make_run_directory())
         if options.ensemble > 1:  # its members train by themselves; this one evaluates their mean

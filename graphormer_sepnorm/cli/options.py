@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any, Literal
 
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser
@@ -13,7 +14,9 @@ from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 from graphormer_sepnorm.cli.foreign_code import OPTION
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.resources import config_names
+from graphormer_sepnorm.training.module import GraphormerModule
 
 # What options are called elsewhere.
 _ELSEWHERE = {
@@ -125,6 +128,30 @@ def require_data(arguments: Sequence[str]) -> None:
             "which data? Give a configuration, for example -c quickstart (there are "
             f"{', '.join(config_names())}), or --data.table FILE"
         )
+
+
+def refuse_shape(arguments: Sequence[str], module: GraphormerModule) -> None:
+    """Refuse options of the network's shape where a pre-trained network decides them.
+
+    In a configuration they have no effect; who types one means it.
+
+    Args:
+        arguments: Options of ``fit``, as they were typed.
+        module: With its backbone, if it has one.
+
+    Raises:
+        ConfigError: There are some.
+    """
+    if module.backbone is None:
+        return
+    shape = {f"--model.{field.name}" for field in fields(GraphormerConfig)}
+    shape -= {f"--model.{name}" for name in REGULARISATION}
+    for word in arguments:
+        if word.partition("=")[0] in shape:
+            raise ConfigError(
+                f"{word.partition('=')[0]} is decided by the pre-trained network "
+                f"{module.backbone.name}: leave it out, or --model.from_pretrained null"
+            )
 
 
 @contextmanager

@@ -8,28 +8,25 @@ one molecule of a hundred at least. All are standardised and clipped to six devi
 from __future__ import annotations
 
 import hashlib
-import json
-import multiprocessing
 import os
-import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 from filelock import FileLock
-from scipy.sparse import csc_array
 
 from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_names
 from graphormer_sepnorm.chem.features import get_featuriser
-from graphormer_sepnorm.chem.fingerprints import morgan_fingerprints
+from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_smiles
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.user_table.graphs import LazyGraphs
 from graphormer_sepnorm.datasets.user_table.splits import random_split
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.files import read_json, write_json
+from graphormer_sepnorm.formatting import StatusLine
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.process import cores, in_processes
 from graphormer_sepnorm.tables.columns import find_smiles_column
 from graphormer_sepnorm.tables.opening import open_table
 
@@ -39,6 +36,7 @@ FRACTIONS = (0.98, 0.01, 0.01)
 CLIPPED = 6.0
 RAREST = 0.01  # share of the molecules that an environment must be in, and may be missing in
 _FEWEST = 100  # to standardise by, and to split
+_FILES = ("descriptors.npy", "counts.npy")
 _CHUNK = 500
 _CHUNKS_BETWEEN_NOTES = 20
 
@@ -46,7 +44,8 @@ _CHUNKS_BETWEEN_NOTES = 20
 def load_pretraining(path: Path, root: Path, processes: int | None = None) -> DatasetSplits:
     """Load molecules and compute what is to be learned of them.
 
-    Descriptors are computed once and kept under `root`; interrupted, it goes on where it was.
+    Descriptors and counts are computed once and kept under `root`; interrupted, that goes on where
+    it was.
 
     Args:
         path: SMILES, one on each line, or a table with a column of them.
@@ -62,16 +61,16 @@ def load_pretraining(path: Path, root: Path, processes: int | None = None) -> Da
     smiles = _read(path)
     names = descriptor_names()
     digest = hashlib.sha256("\n".join([RDKIT_VERSION, *names, *smiles]).encode()).hexdigest()
-    values, usable = _descriptors(smiles, root / "pretraining" / f"{digest[:12]}.npy", processes)
-    chosen = np.flatnonzero(usable)
+    descriptors, counts = _features(smiles, root / "pretraining" / digest[:12], processes)
+    chosen = np.flatnonzero(~np.isnan(descriptors).all(axis=1))
     if len(chosen) < _FEWEST:
         raise DataError(f"{path}: {len(chosen):,} of its {len(smiles):,} molecules can be used")
     kept = [smiles[at] for at in chosen]
-    counts = csc_array(morgan_fingerprints(kept, counts=True))
-    share = np.diff(counts.indptr) / len(kept)
+    counts = counts[chosen]
+    share = (counts > 0).mean(axis=0)
     environments = np.flatnonzero((share >= RAREST) & (share <= 1 - RAREST))
-    environments_of = np.log1p(counts[:, environments].toarray().astype(np.float32))
-    targets, varying = _standardised(np.hstack([values[chosen], environments_of]))
+    logarithms = np.log1p(counts[:, environments], dtype=np.float32)
+    targets, varying = _standardised(np.hstack([descriptors[chosen], logarithms]))
     named = [*names, *(f"morgan_{bit}" for bit in environments)]
     positions = random_split(kept, FRACTIONS, seed=0)
     featuriser = get_featuriser(FEATURISER)
@@ -107,57 +106,62 @@ def _standardised(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(scores, -CLIPPED, CLIPPED), varying
 
 
-def _descriptors(
-    smiles: list[str], file: Path, processes: int | None
+def _features(
+    smiles: list[str], folder: Path, processes: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return descriptors ``[n, K]`` and which molecules can be used, from the file if it is there.
+    """Return descriptors ``[n, K]`` and Morgan counts ``[n, 2048]``, kept in the folder.
 
-    A molecule that cannot be used is a row of nan.
+    Descriptors of a molecule that cannot be used are nan.
     """
-    shape = len(smiles), len(descriptor_names())
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(file.with_suffix(".lock")):
-        if not file.is_file():
-            _compute(smiles, shape, file, processes)
-    values = np.load(file, mmap_mode="r")
-    return values, ~np.isnan(values).all(axis=1)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_suffix(".lock")):
+        if not folder.is_dir():
+            partial = folder.with_suffix(".partial")
+            _compute(smiles, partial, processes or cores())
+            os.replace(partial, folder)
+    descriptors, counts = (np.load(folder / name, mmap_mode="r") for name in _FILES)
+    return descriptors, counts
 
 
-def _compute(smiles: list[str], shape: tuple[int, int], file: Path, processes: int | None) -> None:
-    partial, progress = file.with_suffix(".partial"), file.with_suffix(".json")
-    try:
-        done = int(json.loads(progress.read_text())["done"]) if partial.is_file() else 0
-    except (OSError, ValueError, KeyError):
-        done = 0
-    values = np.lib.format.open_memmap(
-        partial, mode="r+" if done else "w+", dtype=np.float32, shape=shape
+def _compute(smiles: list[str], folder: Path, processes: int) -> None:
+    progress = folder / "progress.json"
+    done = int((read_json(progress) or {}).get("done", 0))
+    folder.mkdir(exist_ok=True)
+    mode = "r+" if done else "w+"
+    shapes = (len(smiles), len(descriptor_names())), (len(smiles), ENVIRONMENTS)
+    descriptors, counts = (
+        np.lib.format.open_memmap(folder / name, mode, dtype, shape)
+        for name, dtype, shape in zip(_FILES, (np.float32, np.uint8), shapes, strict=True)
     )
     starts = range(done, len(smiles), _CHUNK)
-    began = time.monotonic()
-    count = processes or len(os.sched_getaffinity(0))
-    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
-        chunks = (smiles[start : start + _CHUNK] for start in starts)
-        for start, rows in zip(starts, pool.map(_of_chunk, chunks), strict=True):
-            values[start : start + len(rows)] = rows
-            done = start + len(rows)
-            if (
-                start - starts.start
-            ) // _CHUNK % _CHUNKS_BETWEEN_NOTES == _CHUNKS_BETWEEN_NOTES - 1:
-                values.flush()
-                with replacing(progress) as new:
-                    new.write_text(json.dumps({"done": done}))
-                rate = (done - starts.start) / (time.monotonic() - began)
-                print(
-                    f"descriptors: {done:,} of {len(smiles):,} molecules, {rate:,.0f} a second",
-                    file=sys.stderr,
-                )
-    values.flush()
-    os.replace(partial, file)
+    chunks = (smiles[start : start + _CHUNK] for start in starts)
+    line, began = StatusLine(), time.monotonic()
+    try:
+        with in_processes(_of_chunk, chunks, processes) as computed:
+            for number, (start, rows) in enumerate(zip(starts, computed, strict=True), start=1):
+                now = slice(start, start + _CHUNK)
+                descriptors[now], counts[now] = rows
+                if number % _CHUNKS_BETWEEN_NOTES == 0:
+                    descriptors.flush()
+                    counts.flush()
+                    write_json(progress, {"done": start + _CHUNK})
+                if line.is_due():
+                    so_far = min(start + _CHUNK, len(smiles))
+                    rate = f"{(so_far - done) / (time.monotonic() - began):,.0f} a second"
+                    line.show(f"descriptors: {so_far:,} of {len(smiles):,} molecules, {rate}")
+    finally:
+        line.clear()
+    descriptors.flush()
+    counts.flush()
     progress.unlink(missing_ok=True)
 
 
-def _of_chunk(smiles: list[str]) -> np.ndarray:
-    parsed = (parse_smiles(text).molecule for text in smiles)
-    return compute_descriptors(
-        [None if one is None or one.GetNumAtoms() > MAX_ATOMS else one for one in parsed]
-    )
+def _of_chunk(smiles: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Descriptors, nan for what cannot be used, and counts, up to 255, of some molecules."""
+    parsed = [parse_smiles(text).molecule for text in smiles]
+    used = [one if one is not None and one.GetNumAtoms() <= MAX_ATOMS else None for one in parsed]
+    counts = np.zeros((len(smiles), ENVIRONMENTS), np.uint8)
+    known = [one is not None for one in used]
+    found = morgan_counts([one for one in used if one is not None]).toarray()
+    counts[known] = np.minimum(found, 255)
+    return compute_descriptors(used), counts

@@ -70,15 +70,15 @@ def options_of(parameters: Mapping[str, Any], config: str) -> dict[str, Any]:
     known -= {"seed", "from_pretrained", "architecture"}
     for name in own.keys() - known:
         raise ConfigError(f"model_options: there is no {name!r}{did_you_mean(name, known)}")
+    if "from_pretrained" in given:
+        sections["model"]["from_pretrained"] = given["from_pretrained"]
     decided = sorted(own.keys() & of_network - {*REGULARISATION})
-    if "from_pretrained" in given and decided:
+    if sections["model"].get("from_pretrained") and decided:
         raise ConfigError(
             f"from_pretrained and {', '.join(decided)}: the trained network decides that, leave it "
             "out"
         )
     sections["model"] |= own | {"seed": given["seed"]}
-    if "from_pretrained" in given:
-        sections["model"]["from_pretrained"] = given["from_pretrained"]
     if "batch_size" in given:
         sections["data"]["batch_size"] = given["batch_size"]
     if "max_epochs" in given:

@@ -26,6 +26,7 @@ from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.metrics import Kind, metrics_of
 from graphormer_sepnorm.training.in_memory import train_in_memory
 from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.steps import epochs_of_table
 
 FEATURISER = "molecule-1"
 
@@ -84,7 +85,7 @@ class Trained(Checkpointed):
         with explained():
             sections = options_of(self.get_params(deep=False), self._config)
             module = GraphormerModule(**sections["model"])
-            featuriser, feature_version = self._features()
+            featuriser, feature_version = _features(sections["model"].get("from_pretrained"))
             require_molecules(smiles, featuriser)
             labelled = np.flatnonzero(~np.isnan(labels).all(axis=1))
             if weights is not None:
@@ -98,29 +99,20 @@ class Trained(Checkpointed):
                 featuriser,
                 feature_version,
             )
+            trainer = sections["trainer"]
+            if trainer.get("max_epochs") is None and trainer.get("max_steps", -1) == -1:
+                trainer["max_epochs"] = epochs_of_table(len(splits.train))
             checkpoint = train_in_memory(
                 module,
                 splits,
                 data_options=sections["data"],
-                trainer_options=sections["trainer"],
+                trainer_options=trainer,
                 ema_decay=sections["ema_decay"],
                 device=self.device or ("cuda" if torch.cuda.is_available() else "cpu"),
                 verbose=self.verbose,
             )
         self.n_outputs_ = len(names)
         self._keep(checkpoint)
-
-    def _features(self) -> tuple[str, str]:
-        """Return what makes graphs of SMILES, and what their codes mean."""
-        if self.from_pretrained is None:
-            return FEATURISER, FEATURISER
-        facts = read_checkpoint(self.from_pretrained)[KEY]
-        if facts["featuriser"] is None:
-            raise ConfigError(
-                f"from_pretrained {self.from_pretrained} was trained on graphs that are not made "
-                "from SMILES: take another"
-            )
-        return facts["featuriser"], facts["feature_version"]
 
     def _validation(self, molecules: int) -> np.ndarray:
         """Return which of the molecules are validated on, bool ``[molecules]``."""
@@ -270,6 +262,19 @@ class GraphormerClassifier(ClassifierMixin, Trained):
         tags.target_tags.multi_output = tags.classifier_tags.multi_label = True
         tags.classifier_tags.multi_class = False
         return tags
+
+
+def _features(backbone: str | None) -> tuple[str, str]:
+    """Return what makes graphs of SMILES, and what their codes mean."""
+    if backbone is None:
+        return FEATURISER, FEATURISER
+    facts = read_checkpoint(backbone)[KEY]
+    if facts["featuriser"] is None:
+        raise ConfigError(
+            f"from_pretrained {backbone} was trained on graphs that are not made from SMILES: take "
+            "another"
+        )
+    return facts["featuriser"], facts["feature_version"]
 
 
 def _flat(values: np.ndarray) -> np.ndarray:

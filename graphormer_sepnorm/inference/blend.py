@@ -11,7 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from graphormer_sepnorm.chem.tree_features import ENVIRONMENTS, compute_features
+from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS
+from graphormer_sepnorm.chem.tree_features import compute_features
 from graphormer_sepnorm.errors import CheckpointError, DataError
 from graphormer_sepnorm.inference.trees import BoostedTrees
 from graphormer_sepnorm.metrics import Kind

@@ -50,13 +50,27 @@ def epochs_of_table(molecules: int) -> int:
     return min(40, max(12, round(24_000 / molecules)))
 
 
-def has_no_end(trainer: Any) -> bool:
-    """Whether the options of a trainer leave open how long it trains."""
-    return trainer.max_epochs is None and trainer.max_steps == -1 and trainer.max_time is None
+def settled_epochs(trainer: Any, data: Any) -> int | None:
+    """Return the epochs that are trained for: as the options say, else as the table decides.
+
+    Args:
+        trainer: Options of Lightning's trainer.
+        data: The data module.
+    """
+    open_ended = trainer.max_epochs is None and trainer.max_steps == -1 and trainer.max_time is None
+    if open_ended and data.table_options is not None:
+        return epochs_of_table(len(data.splits.train))
+    return trainer.max_epochs
 
 
-def planned_steps(trainer: Any, batches: int) -> int:
-    """Return the optimiser steps of a whole run of so many batches an epoch, as Lightning does."""
+def planned_steps(trainer: Any, batches: int, epochs: int | None) -> int:
+    """Return the optimiser steps of a whole run, as Lightning counts them.
+
+    Args:
+        trainer: Options of Lightning's trainer.
+        batches: In an epoch.
+        epochs: What `settled_epochs` gives.
+    """
     limit = trainer.limit_train_batches
     if limit is not None:
         # A number of batches, or a share of them; 2 may have been read as 2.0.
@@ -64,7 +78,7 @@ def planned_steps(trainer: Any, batches: int) -> int:
         batches = min(batches, int(limit)) if count else int(batches * limit)
     limits = [trainer.max_steps] if trainer.max_steps >= 0 else []
     # Lightning's own default, where neither is given.
-    epochs = 1000 if trainer.max_epochs is None and not limits else trainer.max_epochs
+    epochs = 1000 if epochs is None and not limits else epochs
     if epochs is not None and epochs >= 0:
         limits.append(-(-batches // trainer.accumulate_grad_batches) * epochs)
     return min(limits, default=0)

@@ -9,7 +9,7 @@ from rdkit.Chem import Descriptors
 
 from graphormer_sepnorm.chem import tree_features
 from graphormer_sepnorm.chem.descriptors import descriptor_names
-from graphormer_sepnorm.chem.fingerprints import morgan_fingerprints
+from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.chem.tree_features import FeatureColumns, RawFeatures, compute_features
 from graphormer_sepnorm.errors import DataError
 
@@ -18,7 +18,8 @@ SMILES = ["CCO", "CCN", "CCCl", "c1ccccc1O", "CC(C)C", "[Na+].[Cl-]"]
 
 def test_environments_of_three_molecules_and_all_descriptors() -> None:
     columns = FeatureColumns.fit(raw := compute_features(SMILES))
-    counts = morgan_fingerprints(SMILES, counts=True).toarray()
+    molecules = [Chem.MolFromSmiles(text) for text in SMILES]
+    counts = morgan_counts(molecules).toarray()
     expected = np.flatnonzero((counts > 0).sum(axis=0) >= 3)
     assert len(expected) > 0
     assert list(columns.environments) == expected.tolist()
@@ -27,7 +28,6 @@ def test_environments_of_three_molecules_and_all_descriptors() -> None:
     assert features.dtype == np.float32
     np.testing.assert_array_equal(features[:, : len(expected)], counts[:, expected])
     weight = len(expected) + columns.descriptors.index("MolWt")
-    molecules = [Chem.MolFromSmiles(text) for text in SMILES]
     np.testing.assert_allclose(
         features[:, weight], [Descriptors.MolWt(one) for one in molecules], rtol=1e-6
     )

@@ -687,7 +687,7 @@ def test_steps_are_foreseen(
 ) -> None:
     given = [f"--trainer.{option}" for option in trainer.split(",") if option]
     parsed = fit_options.parser.parse_args(["fit", *given]).fit.trainer
-    assert fit_check.planned_steps(parsed, batches) == steps
+    assert fit_check.planned_steps(parsed, batches, parsed.max_epochs) == steps
 
 
 def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:

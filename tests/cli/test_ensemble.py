@@ -102,7 +102,9 @@ def test_result_is_that_of_the_mean(fitted: Fitted, capsys) -> None:
     spread = f"{statistics.mean(values):.4f} ± {statistics.stdev(values):.4f}"
     assert f"one network of the 2 {spread} Graphormer, bn+ln, mean of the 2" in said
     assert said.count("rows can be used") == 1
-    assert "member seed 4: finished (2 of 2)" in fitted.err
+    for seed in SEEDS:  # which of them ends first is not known
+        assert f"member seed {seed}: finished (" in fitted.err
+    assert fitted.err.count("finished (2 of 2)") == 1
     assert "rows can be used" in (fitted.directory / "members" / "seed4.log").read_text()
     for verb, name in (("test", "test_mae"), ("validate", "best_validation_mae")):
         assert train([verb, "--ckpt_path", str(fitted.directory)]) == 0

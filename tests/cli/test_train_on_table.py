@@ -530,6 +530,17 @@ def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys) -> None:
     assert predict([str(tmp_path / "run"), "CCO", "--device", "cpu"]) == 0
 
 
+def test_a_shape_beside_a_pre_trained_network_is_refused(tmp_path, capsys) -> None:
+    table = write(tmp_path / "mine.csv", [["smiles", "logX"], *sample_rows(60)])
+    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
+    options += ["--output", str(tmp_path / "run"), "--model.layers=3"]
+    assert train(["fit", "-c", "table", *options]) == 2
+    assert "--model.layers is decided by the pre-trained network graphormer-small" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(("molecules", "epochs"), [(2, 40), (600, 40), (1000, 24), (10**6, 12)])
 def test_epochs_follow_from_the_number_of_molecules(molecules: int, epochs: int) -> None:
     assert epochs_of_table(molecules) == epochs

@@ -28,9 +28,8 @@ def write(path: Path, molecules: list[str]) -> Path:
 
 def test_targets_are_standardised_descriptors(tmp_path: Path, molecules: list[str]) -> None:
     splits = load_pretraining(write(tmp_path / "m.smi", molecules), tmp_path, processes=1)
-    assert [len(part) for part in splits.parts.values()] == [147, 1, 2] or sum(
-        len(part) for part in splits.parts.values()
-    ) == 150  # what is no molecule and what is too large are left out
+    # What is no molecule and what is too large are left out.
+    assert sum(len(part) for part in splits.parts.values()) == 150
     texts = [text for part in splits.parts.values() for text in part.texts]
     targets = np.concatenate([part.y.numpy() for part in splits.parts.values()])
     assert np.nanmax(np.abs(targets)) <= CLIPPED + 1e-5
@@ -50,24 +49,12 @@ def test_an_interrupted_computation_goes_on_where_it_was(
     calls: list[int] = []
     whole = pretraining._of_chunk
 
-    def failing(smiles: list[str]) -> np.ndarray:
+    def failing(smiles: list[str]) -> tuple[np.ndarray, np.ndarray]:
         calls.append(len(smiles))
         if len(calls) == 6:
             raise KeyboardInterrupt
         return whole(smiles)
 
-    class Here:
-        """A pool of this process."""
-
-        def __init__(self, *_: object) -> None: ...
-        def __enter__(self) -> Here:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-        map = staticmethod(map)
-
-    monkeypatch.setattr(pretraining, "ProcessPoolExecutor", Here)
     monkeypatch.setattr(pretraining, "_of_chunk", failing)
     with pytest.raises(KeyboardInterrupt):
         load_pretraining(path, tmp_path / "broken", processes=1)

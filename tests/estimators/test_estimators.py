@@ -33,6 +33,7 @@ from graphormer_sepnorm import (
     GraphormerRegressor,
     Predictor,
 )
+from graphormer_sepnorm.estimators import supervised
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -277,6 +278,21 @@ def test_a_pretrained_network_keeps_its_features():
     """Bundled models know molecules in two ways, neither of which is told from a table."""
     estimator = GraphormerRegressor(from_pretrained="zinc", max_epochs=1, device="cpu")
     assert estimator.fit(SMILES, ATOMS).predict(["CCO"]).shape == (1,)
+
+
+def test_the_recipe_for_tables_is_a_configuration_as_any_other(facts_of, monkeypatch):
+    """Its backbone decides the shape, and the table how long it trains."""
+    trained: list[int] = []
+    monkeypatch.setattr(supervised, "epochs_of_table", lambda molecules: molecules - 16)
+    monkeypatch.setattr(
+        GraphormerModule, "on_train_epoch_start", lambda one: trained.append(one.current_epoch)
+    )
+    facts = facts_of(GraphormerRegressor("table", device="cpu").fit(SMILES, ATOMS))
+    assert facts["from_pretrained"] == "graphormer-small"
+    assert facts["model"]["layers"] == 6
+    assert trained == [0, 1]
+    with pytest.raises(GraphormerError, match="from_pretrained and layers: the trained network"):
+        GraphormerRegressor("table", layers=3).fit(SMILES, ATOMS)
 
 
 def test_a_configuration_file_of_ones_own(tmp_path, facts_of):
