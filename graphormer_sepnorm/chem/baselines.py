@@ -22,6 +22,8 @@ from graphormer_sepnorm.chem.tree_features import FeatureColumns, compute_featur
 # Bounds of the work: molecules of a split, targets, rows that a tree is grown on, and the sum of
 # these over the targets.
 MOST_MOLECULES, MOST_TARGETS, MOST_ROWS, MOST_LABELS = 40_000, 50, 10_000, 150_000
+# With folds: of so many molecules what models say that have not seen them is worth knowing.
+ENOUGH_HELD_OUT = 2000
 # Fewer labels than this say nothing to trees.
 FEWEST_LABELS = 10
 # Trees of a target.
@@ -42,11 +44,10 @@ Values = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Scaled:
-    """Gradient boosting of one target.
+    """A simple model of one target.
 
     Attributes:
-        model: A fitted `GradientBoostingRegressor` of standardised labels, or
-            `GradientBoostingClassifier`.
+        model: Fitted: of standardised labels, or a classifier; None says the mean.
         mean: Of the labels; 0 for a classifier.
         std: Of the labels; 1 for a classifier.
     """
@@ -54,6 +55,14 @@ class Scaled:
     model: Any
     mean: float = 0.0
     std: float = 1.0
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Return real units or the probability of class 1, ``[n]``, for features ``[n, F]``."""
+        if self.model is None or len(x) == 0:
+            return np.full(len(x), self.mean)
+        if hasattr(self.model, "predict_proba"):
+            return self.model.predict_proba(x)[:, 1]
+        return self.model.predict(x) * self.std + self.mean
 
 
 @dataclass(frozen=True)
@@ -63,9 +72,12 @@ class Baselines:
     Attributes:
         predictions: By model, of `MODELS` those that were asked for: the values of validation and
             test molecules, real units or the probability of class 1; nan for targets without a
-            model.
-        rows: Which molecules of each split were used, int64.
+            model. With folds the validation molecules are molecules that all models but one are
+            fitted on: that one says it.
+        rows: Which molecules of each split were used, int64; with folds those under ``validation``
+            are counted from the first training molecule on.
         labelled: Molecules of each split that have a label.
+        labels: Of what is predicted, as `predictions`.
         targets: The first so many targets were looked at.
         columns: The features of the trees.
         boosted: The gradient boosting of each target; None where there is none.
@@ -74,6 +86,7 @@ class Baselines:
     predictions: dict[str, Values]
     rows: dict[str, np.ndarray]
     labelled: dict[str, int]
+    labels: Values
     targets: int
     columns: FeatureColumns
     boosted: tuple[Scaled | None, ...]
@@ -85,6 +98,7 @@ def fit_baselines(
     kind: Kind,
     tell: Tell = lambda what, done, total: None,
     models: Collection[str] = MODELS,
+    folds: np.ndarray | None = None,
 ) -> Baselines:
     """Fit the models that chemists try first, with settings that do well on many data sets.
 
@@ -102,6 +116,9 @@ def fit_baselines(
         kind: ``regression`` or ``binary``.
         tell: Is told what is done, how far that is, and how far it goes.
         models: Which of `MODELS`.
+        folds: Of each training and then each validation molecule its fold, int64. Then models are
+            fitted on both splits, and others without a fold at a time, until `ENOUGH_HELD_OUT`
+            molecules have been predicted so.
 
     Raises:
         DataError: A SMILES cannot be read.
@@ -116,42 +133,49 @@ def fit_baselines(
             lambda number, before=before: tell("descriptors", before + number, of_all),
         )
         before += len(rows[split])
-    columns = FeatureColumns.fit(features["train"])
+    fitted_on = _SPLITS[:1] if folds is None else _SPLITS[:2]
+    columns = FeatureColumns.fit(*(features[split] for split in fitted_on))
     x = {split: columns.of(features.pop(split)) for split in _SPLITS}
-    labels = np.asarray(targets["train"][rows["train"]], np.float64)
+    y = {split: np.asarray(targets[split][rows[split]], np.float64) for split in _SPLITS}
+    dealt, held = np.empty(0, np.int64), 0
+    if folds is not None:
+        pooled = np.concatenate([rows["train"], rows["validation"] + len(targets["train"])])
+        x["train"], y["train"] = (np.concatenate([of["train"], of["validation"]]) for of in (x, y))
+        dealt = folds[pooled]
+        held = 1 + int(np.searchsorted(np.cumsum(np.bincount(dealt)), ENOUGH_HELD_OUT))
+        rows["validation"] = pooled[dealt < held]
+        labelled["validation"] = rows["validation"]
+    held_labels = y["validation"] if folds is None else y["train"][dealt < held]
     asked = [name for name in MODELS if name in models and (name, kind) != ("mean", "binary")]
     predictions = {
         name: {split: np.full((len(rows[split]), count), np.nan) for split in _SPLITS[1:]}
         for name in asked
     }
     boosted: list[Scaled | None] = [None] * count
-    for target in range(looked_at := _room(labels)):
-        known = np.flatnonzero(~np.isnan(labels[:, target]))
-        y = labels[known, target]
-        if len(y) == 0:
-            continue
-        # Standardised: trees stop growing at a variance of nearly 0, in whatever unit.
-        mean, std = (y.mean(), y.std() or 1.0) if kind == "regression" else (0.0, 1.0)
-        train = x["train"] if len(known) == len(labels) else x["train"][known]
-        enough = len(y) >= FEWEST_LABELS and (kind == "regression" or y.min() < y.max())
+    for target in range(looked_at := _room(y["train"])):
+        known = ~np.isnan(y["train"][:, target])
         for name in asked:
             tell(MODELS[name], target, looked_at)
-            if name == "mean":
-                for values in predictions[name].values():
-                    values[:, target] = mean
-            elif enough:
-                model = _made(name, kind, *train.shape).fit(train, (y - mean) / std)
-                if name == "boosting":
-                    boosted[target] = Scaled(model, float(mean), float(std))
-                else:
-                    model.n_jobs = 1  # threads would add the trees up in any order
-                for split, values in predictions[name].items():
-                    if len(values):
-                        values[:, target] = _predicted(model, kind, x[split]) * std + mean
+            values = predictions[name]
+            whole = _fitted(name, kind, x["train"], y["train"][:, target], known)
+            if whole is None:
+                continue
+            if name == "boosting":
+                boosted[target] = whole
+            values["test"][:, target] = whole.predict(x["test"])
+            if folds is None:
+                values["validation"][:, target] = whole.predict(x["validation"])
+            for fold in range(held):
+                own = dealt == fold
+                other = _fitted(name, kind, x["train"], y["train"][:, target], known & ~own)
+                if other is not None:
+                    at = dealt[dealt < held] == fold
+                    values["validation"][at, target] = other.predict(x["train"][own])
     return Baselines(
         predictions,
         rows,
         {split: len(members) for split, members in labelled.items()},
+        {"validation": held_labels, "test": y["test"]},
         looked_at,
         columns,
         tuple(boosted),
@@ -169,6 +193,26 @@ def _room(labels: np.ndarray) -> int:
     grown_on = np.minimum((~np.isnan(labels)).sum(axis=0), MOST_ROWS)
     fits = np.cumsum(grown_on) <= MOST_LABELS
     return max(1, int(fits[:MOST_TARGETS].sum()))
+
+
+def _fitted(
+    name: str, kind: Kind, x: np.ndarray, labels: np.ndarray, rows: np.ndarray
+) -> Scaled | None:
+    """Fit a model of one target on some rows, bool ``[n]``; None where they say too little."""
+    y = labels[rows]
+    if len(y) == 0:
+        return None
+    # Standardised: trees stop growing at a variance of nearly 0, in whatever unit.
+    mean, std = (float(y.mean()), float(y.std()) or 1.0) if kind == "regression" else (0.0, 1.0)
+    if name == "mean":
+        return Scaled(None, mean)
+    if len(y) < FEWEST_LABELS or (kind == "binary" and y.min() == y.max()):
+        return None
+    x = x if rows.all() else x[rows]
+    model = _made(name, kind, *x.shape).fit(x, (y - mean) / std)
+    if name == "forest":
+        model.n_jobs = 1  # threads would add the trees up in any order
+    return Scaled(model, mean, std)
 
 
 def _made(name: str, kind: Kind, molecules: int, features: int) -> Any:
@@ -192,7 +236,3 @@ def _made(name: str, kind: Kind, molecules: int, features: int) -> Any:
         min_samples_leaf=_SMALLEST_LEAF,
         random_state=0,
     )
-
-
-def _predicted(model: Any, kind: Kind, x: np.ndarray) -> np.ndarray:
-    return model.predict_proba(x)[:, 1] if kind == "binary" else model.predict(x)

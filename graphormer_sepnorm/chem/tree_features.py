@@ -55,11 +55,13 @@ class FeatureColumns:
     rdkit: str = RDKIT_VERSION
 
     @classmethod
-    def fit(cls, raw: RawFeatures) -> Self:
-        """Choose the columns for training molecules."""
-        molecules = np.bincount(raw.counts.indices, minlength=ENVIRONMENTS)
-        medians = np.zeros(raw.descriptors.shape[1])
-        for place, column in enumerate(raw.descriptors.T):
+    def fit(cls, *raw: RawFeatures) -> Self:
+        """Choose the columns for training molecules, in one part or several."""
+        environments = np.concatenate([part.counts.indices for part in raw])
+        molecules = np.bincount(environments, minlength=ENVIRONMENTS)
+        descriptors = np.concatenate([part.descriptors for part in raw])
+        medians = np.zeros(descriptors.shape[1])
+        for place, column in enumerate(descriptors.T):
             present = column[~np.isnan(column)].astype(np.float64)
             medians[place] = np.median(present) if len(present) else 0
         return cls(

@@ -88,7 +88,7 @@ def crossvalidate(arguments: list[str]) -> int:
     file = str(directory / CrossValidation.file)
     with known_classes_only(file, allowed=options.allow_code or kept is None):
         base = (*plan.base_options, f"--data.folds={plan.folds}", "--data.fold=0")
-        checked = check_fit(base, plan.arms, prepare)
+        checked = check_fit(base, plan.arms, prepare, ensembles=True)
     gpus, jobs = places(options.jobs, checked.devices, len(runs))
     if kept is None:
         plan = dataclasses.replace(

@@ -1,5 +1,9 @@
 """``fit --ensemble K``: K trainings of other seeds, side by side, that become one model.
 
+They are validated on the same molecules, or each on a fold of its own and trained on the others
+(``--ensemble_by folds``): then all but the test split is trained on, and of each molecule it is
+known what a network says that has not seen it.
+
 Each member is what ``fit`` with its seed trains, in ``members/seed<k>`` of the run directory, in a
 process as those of a comparison (compare/runner.py). The checkpoint of the run holds them all.
 """
@@ -12,10 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.cli.foreign_code import OPTION
+from graphormer_sepnorm.cli.held_out import out_of_fold
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.outcome import Tested, keep_result
 from graphormer_sepnorm.cli.resume import resuming
@@ -41,6 +47,7 @@ _OWN = (
     "seed_everything",
     "model.seed",
     "data.seed",
+    "data.member_fold",
     "output",
     "resume",
     "ensemble",
@@ -81,15 +88,21 @@ def check_ensemble(options: Any) -> None:
         raise ConfigError("--ensemble starts its processes itself: start one command")
 
 
-def members_of(run: RunDirectory, seed: int, number: int, typed: Sequence[str]) -> list[Run]:
+def members_of(run: RunDirectory, options: Any, typed: Sequence[str]) -> list[Run]:
     """Return the runs of an ensemble, by their seeds.
 
     Args:
         run: Of the ensemble.
-        seed: Of the first.
-        number: How many.
-        typed: Options of ``fit`` that they share.
+        options: Those of ``fit``, parsed.
+        typed: As they were typed.
     """
+    seed, number = options.seed_everything, options.ensemble
+
+    def fold(one: int) -> tuple[str, ...]:
+        if options.ensemble_by == "seeds":
+            return ()
+        return f"--data.member_folds={number}", f"--data.member_fold={one - seed}"
+
     return [
         Run(
             _MEMBER,
@@ -102,6 +115,7 @@ def members_of(run: RunDirectory, seed: int, number: int, typed: Sequence[str]) 
                 "--blend=false",
                 f"--seed_everything={one}",
                 f"--output={place}",
+                *fold(one),
             ),
         )
         for one in range(seed, seed + number)
@@ -136,7 +150,10 @@ def train_members(
     devices = str(options.trainer.accelerator), str(options.trainer.devices)
     gpus, jobs = places(None, devices, len(unfinished))
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    batches = len(EpochBatches(data.indices("train"), data.batch_size, 0))
+    trained_on = data.indices("train")
+    if data.member_folds is not None:  # folds are nearly of one size
+        trained_on = np.flatnonzero(data.dealt() > 0)
+    batches = len(EpochBatches(trained_on, data.batch_size, 0))
     steps = {_MEMBER: planned_steps(options.trainer, batches, options.trainer.max_epochs)}
     folder = members[0].directory.parent
     folder.mkdir(exist_ok=True)
@@ -215,11 +232,20 @@ def evaluate_ensemble(
     checkpoint = join_members(members, run)
     path = str(run.best)
     options: dict[str, Any] = {"datamodule": data, "verbose": False, "weights_only": True}
-    validated = trainer.validate(module, ckpt_path=path, **options)[0]
-    validation = {name: float(value) for name, value in validated.items()}
-    checkpoint[KEY]["validation"] = validation
-    _write(checkpoint, run.best)
     tested = trainer.test(module, ckpt_path=path, **options)[0]
+    held = None
+    if data.member_folds is None:
+        validated = trainer.validate(module, ckpt_path=path, **options)[0]
+    else:
+        held = out_of_fold(module, data)
+        labels = np.asarray(data.store.targets[data.described()], np.float64)
+        validated = {
+            f"validation_{name}": value
+            for name, value in module.task.evaluate(labels, held).items()
+        }
+    validation = {name: float(value) for name, value in validated.items()}
+    checkpoint[KEY] |= {"validation": validation, "member_folds": data.member_folds or 0}
+    _write(checkpoint, run.best)
     summaries = [dict(one.files.summary() or {}) for one in members]
     summary = {**summaries[0], **{name: float(value) for name, value in tested.items()}}
     for name in summary:
@@ -234,7 +260,7 @@ def evaluate_ensemble(
         | {name: own[name] for name in own if name.startswith(("test_", "best_validation_"))}
         for one, own in zip(members, summaries, strict=True)
     ]
-    return keep_result(module, data, run, summary, validation, selected)
+    return keep_result(module, data, run, summary, validation, selected, held)
 
 
 def _write(checkpoint: dict[str, Any], path: Path) -> None:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
+from graphormer_sepnorm.cli.ensemble import check_ensemble
 from graphormer_sepnorm.cli.lightning_cli import TrainCLI
 from graphormer_sepnorm.cli.options import explain, explain_classes, require_data
-from graphormer_sepnorm.compare.arms import OWN_OPTIONS, Arm
+from graphormer_sepnorm.compare.arms import Arm
+from graphormer_sepnorm.compare.runner import SINGLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.graphs.loading import EpochBatches
@@ -18,7 +20,7 @@ from graphormer_sepnorm.training.callbacks.checkpoints import monitored_metric
 from graphormer_sepnorm.training.steps import planned_steps, settled_epochs
 
 # They belong to a run and not to what is compared.
-_OF_A_RUN = ("seed_everything", "output", "resume", "ckpt_path", "ensemble")
+_OF_A_RUN = ("seed_everything", "output", "resume", "ckpt_path")
 
 
 class FitOptions(TrainCLI):
@@ -42,26 +44,32 @@ class FitOptions(TrainCLI):
         """Return the shared options as sections, defaults too."""
         self._dump_config()
         return {
-            name: {key: value for key, value in section.items() if key != "seed"}
+            name: {k: value for k, value in section.items() if k not in ("seed", "member_fold")}
             if isinstance(section, dict)
             else section
             for name, section in self.config_dump.items()
             if name not in _OF_A_RUN
         }
 
-    def check(self, arm: Arm) -> tuple[Any, MoleculeDataModule]:
+    def check(self, arm: Arm, ensembles: bool) -> tuple[Any, MoleculeDataModule]:
         """Make the model and the data module of an arm; return its options and its data.
+
+        Args:
+            arm: With its own options.
+            ensembles: Whether a run may be one.
 
         Raises:
             ConfigError: An option is unknown or has no fitting value, or none says which data.
         """
-        words, _ = resolve_in_arguments([*self._shared, *arm.arguments])
+        single = () if ensembles else (SINGLE,)
+        words, _ = resolve_in_arguments([*self._shared, *arm.arguments, *single])
         with explain(self._subcommand_parsers, words):
             config = self.parser.parse_args(words)
         with explain_classes():
             data = self.parser.instantiate_classes(config)["fit"]["data"]
-        if config.fit.ensemble > 1:  # in a configuration file
-            raise ConfigError(f"--ensemble is not for compare: {OWN_OPTIONS['ensemble']}")
+        check_ensemble(config.fit)
+        if config.fit.ensemble > 1 and config.fit.ensemble_by == "folds":
+            data.deal_members(config.fit.ensemble)
         require_data(words)  # last, so that other mistakes are said first
         return config.fit, data
 
@@ -87,20 +95,23 @@ class CheckedFit:
     seed: int = 0
 
 
-def check_fit(base: Sequence[str], arms: Sequence[Arm], prepare: bool) -> CheckedFit:
+def check_fit(
+    base: Sequence[str], arms: Sequence[Arm], prepare: bool, ensembles: bool = False
+) -> CheckedFit:
     """Check what is to be trained, and prepare the data for all processes.
 
     Args:
         base: Options that all arms share.
         arms: With their own.
         prepare: Whether the data are needed: to train, or to know which they are.
+        ensembles: Whether a run may be one.
 
     Raises:
         ConfigError: Something in the options cannot work, or arms have different data.
         DataError: The data are not there or cannot be used.
     """
     options = FitOptions(base)
-    checked = _check_arms(options, arms)
+    checked = _check_arms(options, arms, ensembles)
     trainer = checked[arms[0].name][0].trainer
     steps: dict[str, int] = {}
     metric = fingerprint = ""
@@ -119,12 +130,12 @@ def check_fit(base: Sequence[str], arms: Sequence[Arm], prepare: bool) -> Checke
 
 
 def _check_arms(
-    options: FitOptions, arms: Sequence[Arm]
+    options: FitOptions, arms: Sequence[Arm], ensembles: bool
 ) -> dict[str, tuple[Any, MoleculeDataModule]]:
     checked, errors = {}, {}
     for arm in arms:
         try:
-            checked[arm.name] = options.check(arm)
+            checked[arm.name] = options.check(arm, ensembles)
         except GraphormerError as error:
             errors[arm.name] = error
     if errors:

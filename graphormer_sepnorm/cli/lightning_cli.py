@@ -267,6 +267,8 @@ class TrainCLI(LightningCLI):
         if self.config["fit"].blend:
             require_smiles(self.datamodule)
         options = self.config["fit"]
+        if options.ensemble > 1 and options.ensemble_by == "folds":
+            self.datamodule.deal_members(options.ensemble)
         kwargs["max_epochs"] = settled_epochs(options.trainer, self.datamodule)
         options.trainer.max_epochs = kwargs["max_epochs"]
         shown = self._select(options.metric)
@@ -411,7 +413,7 @@ class TrainCLI(LightningCLI):
 
     def _fit_ensemble(self) -> None:
         options, run = self.config["fit"], self.run_directory
-        members = members_of(run, options.seed_everything, options.ensemble, self.typed)
+        members = members_of(run, options, self.typed)
         foreign = names_foreign_code(options.trainer.as_dict())
         metric = self.datamodule.splits.task.metric
         train_members(members, options, self.datamodule, self.place, metric, foreign)

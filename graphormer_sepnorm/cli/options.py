@@ -85,6 +85,13 @@ OPTIONS: dict[str, tuple[Any, Any, str]] = {
         "Train so many networks and predict the mean of their values (fit). Their seeds follow "
         "upon seed_everything; each is trained by a process of its own, in members/ of the run.",
     ),
+    "ensemble_by": (
+        *(Literal["seeds", "folds"], "seeds"),
+        "What the members of an ensemble differ in (fit): their seeds, with the same molecules to "
+        "train and to validate on; or also in a fold of training and validation split together, "
+        "which one of them validates on and the others train on (your own tables). Validation "
+        "metrics are out of fold then, and a blend is weighed by them.",
+    ),
     "baselines": (
         *(bool, False),
         "Show the test metric of simple models beside the model's (fit): a random forest and "

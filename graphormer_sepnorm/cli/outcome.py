@@ -84,6 +84,11 @@ def report_evaluation(
         }
         values = {**values, **own}
     print(format_table([*rows.items()]))
+    if split == "validation" and module.facts.get("member_folds"):
+        note += " " * bool(note) + (
+            "Of the networks each was trained on most of these molecules: of those that it has not "
+            "seen, what it says is in summary.json of the run (best_validation_...)."
+        )
     main = values[f"{split}_{module.task.metric}"]
     _, line = _without_new_elements(module, data, split, predictions, main)
     for text in (note, line):
@@ -106,6 +111,7 @@ class Tested:
         selected: What decided on it.
         new_elements: A line on molecules with elements that training lacks; empty without any.
         predictions: float64 ``[n, T]`` of the test split; None where only a part was tested.
+        out_of_fold: Of an ensemble of folds, see `held_out.out_of_fold`.
     """
 
     run: RunDirectory
@@ -114,6 +120,7 @@ class Tested:
     selected: Metric
     new_elements: str
     predictions: np.ndarray | None
+    out_of_fold: np.ndarray | None = None
 
 
 def evaluate_best(
@@ -178,6 +185,7 @@ def keep_result(
     summary: dict[str, Any],
     validation: dict[str, float],
     selected: Metric,
+    out_of_fold: np.ndarray | None = None,
 ) -> Tested:
     """Write what has just been tested: each molecule, and then, with which it is over, the summary.
 
@@ -188,6 +196,7 @@ def keep_result(
         summary: As ``summary.json`` keeps it.
         validation: Metrics and loss.
         selected: What decided on the checkpoint.
+        out_of_fold: See `Tested`.
     """
     predictions = module.evaluated("test")
     value = summary[f"test_{module.task.metric}"]
@@ -197,7 +206,8 @@ def keep_result(
     if whole:
         write_test_predictions(run, data, predictions, found)
     run.write_summary(summary)
-    return Tested(run, summary, validation, selected, line, predictions if whole else None)
+    tested = predictions if whole else None
+    return Tested(run, summary, validation, selected, line, tested, out_of_fold)
 
 
 def _with_simple_models(
@@ -240,6 +250,7 @@ def report_fit(
         data,
         Path(tested.summary["checkpoint"]),
         tested.predictions,
+        out_of_fold=tested.out_of_fold,
         baselines=baselines,
         blend=blend,
     )
@@ -296,6 +307,8 @@ def _of_members(
 
 def _best_validation(tested: Tested, main: Metric) -> str:
     value, selected = tested.summary[f"best_validation_{main.name}"], tested.selected
+    if tested.out_of_fold is not None:
+        return f"{main.label} out of fold, each molecule by one network, {main.shown(value)}"
     if selected.kind is not None and selected is not main:
         chosen = tested.summary[f"best_validation_{selected.name}"]
         return (

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from graphormer_sepnorm.cli.held_out import of_validation_split
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.files import replacing
-from graphormer_sepnorm.graphs.loading import in_order, make_loader
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.inference.tree_contents import BLEND
@@ -36,13 +36,13 @@ class BlendedRun:
 
     Attributes:
         blend: In its checkpoint now.
-        chosen: Whether the validation split has chosen the weight.
+        weighed_on: The molecules that its weight was chosen by, in words.
         predictions: float64 ``[n, T]`` of the test split; None: only a part of it was tested.
         test: Metrics of them, by their names.
     """
 
     blend: Blend
-    chosen: bool
+    weighed_on: str
     predictions: np.ndarray | None
     test: dict[str, float]
 
@@ -94,15 +94,10 @@ class SimpleModels:
         said, advice = [], "use it, or --blend true"
         if self.blended is not None:
             advice = "use it"
-            by = (
-                "with which the loss on the validation split is smallest"
-                if self.blended.chosen
-                else "for want of 100 validation labels to choose it by"
-            )
             validation = metric.shown(self.blended.blend.validation[metric.name])
             said.append(
-                f"The network has the weight {self.blended.blend.weight:g} in the blend, {by}; "
-                f"validation {metric.label} {validation}."
+                f"The network has the weight {self.blended.blend.weight:g} in the blend, chosen by "
+                f"the loss on {self.blended.weighed_on}; {metric.label} there {validation}."
             )
         fair = {one.name: one.test[metric.name] for one in self.baselines if one.comparable}
         best = metric.best(fair.values(), default=math.nan)
@@ -131,6 +126,7 @@ def simple_models(
     file: Path,
     predictions: np.ndarray | None,
     *,
+    out_of_fold: np.ndarray | None,
     baselines: bool,
     blend: bool,
 ) -> SimpleModels:
@@ -143,6 +139,7 @@ def simple_models(
         data: What it was trained on.
         file: The checkpoint that was tested.
         predictions: Of the network for the test split, ``[n, T]``; None: it is not known of all.
+        out_of_fold: Of an ensemble of folds, see `held_out.out_of_fold`.
         baselines: Whether all of them are wanted.
         blend: Whether gradient boosting is to be blended with the network.
     """
@@ -156,7 +153,7 @@ def simple_models(
         found = baselines_of(data, **models)
         result.baselines, result.left_out = found.baselines, found.left_out
         if blend and found.fitted is not None:
-            blended = _blend(module, data, found.fitted, predictions)
+            blended = _blend(module, data, found.fitted, predictions, out_of_fold)
             with replacing(file) as partial:
                 torch.save({**read_checkpoint(file), BLEND: blended.blend.to_plain()}, partial)
             result.blended = blended
@@ -216,46 +213,30 @@ def _blend(
     data: MoleculeDataModule,
     fitted: Baselines,
     predictions: np.ndarray | None,
+    out_of_fold: np.ndarray | None,
 ) -> BlendedRun:
-    """Weigh network and trees on the validation split; no test label is looked at for it."""
-    from graphormer_sepnorm.inference.blend import EVEN, Blend, choose_weight
+    """Weigh network and trees where neither was trained; no test label is looked at for it."""
+    from graphormer_sepnorm.inference.blend import Blend, choose_weight
     from graphormer_sepnorm.inference.trees import BoostedTrees
 
     task = module.task
     trees = BoostedTrees.from_fitted(fitted.columns, fitted.boosted, task.kind == "binary")
-    boosting, rows = fitted.predictions["boosting"], fitted.rows["validation"]
-    labels = np.asarray(data.store.targets[data.indices("validation")], np.float64)[rows]
-    network = _validation_predictions(module, data)[rows]
+    boosting, labels = fitted.predictions["boosting"], fitted.labels["validation"]
+    network = of_validation_split(module, data) if out_of_fold is None else out_of_fold
+    network = network[fitted.rows["validation"]]
     std = np.asarray(module.facts["target_std"])
     weight = choose_weight(task.kind, labels, network, boosting["validation"], std)
-    blend = Blend.of_trees(trees, EVEN if weight is None else weight)
+    blend = Blend.of_trees(trees, weight)
     validation = task.evaluate(labels, blend.combined(network, boosting["validation"]))
     blend = dataclasses.replace(blend, validation=validation)
+    where = "validation molecules" if out_of_fold is None else "molecules out of fold"
+    weighed_on = f"{len(labels):,} {where}"
     if predictions is None:
-        return BlendedRun(blend, weight is not None, None, {})
+        return BlendedRun(blend, weighed_on, None, {})
     if len(fitted.rows["test"]) == len(predictions):
         blended = blend.combined(predictions, boosting["test"])
     else:  # some were not drawn, or have no label
         assert data.splits.smiles is not None
         blended = blend.of_smiles(predictions, data.splits.smiles["test"])
     test = evaluate(data, task, "test", blended)
-    return BlendedRun(blend, weight is not None, blended, test)
-
-
-@torch.inference_mode()
-def _validation_predictions(module: GraphormerModule, data: MoleculeDataModule) -> np.ndarray:
-    """What the network says of the validation molecules, float64 ``[n, T]``.
-
-    Not by Lightning's loop: it would log what is validated, and ask all processes for their part.
-    """
-    numbers = data.indices("validation")
-    mean, std = (np.asarray(module.facts[f"target_{name}"]) for name in ("mean", "std"))
-    loader = make_loader(
-        data.store, module.vocabulary, in_order(data.store, numbers, data.eval_batch_size)
-    )
-    module.eval()
-    parts = [
-        module.task.values_of(module.outputs(batch.to(module.device)), mean, std)
-        for batch in loader
-    ]
-    return np.concatenate(parts)
+    return BlendedRun(blend, weighed_on, blended, test)

@@ -125,11 +125,9 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
     if not finished:
         raise DataError(f"{directory}: no fold is finished, so there is nothing to report")
     report = require_json(finished[0].run.files.data_report_file)
-    record = finished[0].run.files.record()
-    assert record is not None
     names, units = zip(*((one["name"], one["unit"]) for one in report["targets"]), strict=True)
     kind = report["kind"]
-    task = Task(kind, names, units, record.metric or metrics_of(kind)[0].name)
+    task = Task(kind, names, units, metrics_of(kind)[0].name)
     # A fold counts when all arms have it, so that all numbers are of the same folds.
     arms = [arm.name for arm in plan.arms]
     by_fold: dict[tuple[int, int], dict[str, Fold]] = {}
@@ -151,7 +149,7 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
         for name in dict.fromkeys(name for one in first for name in one.simple)
     ]
     results = FoldResults(
-        record.dataset,
+        report["name"],
         task,
         plan.configuration.get("data", {}).get("split", "auto").replace("auto", "scaffold"),
         plan.folds,
@@ -166,9 +164,10 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
 
 
 def _read(run: FoldRun) -> Fold:
-    summary, record = run.files.summary(), run.files.record()
-    if summary is None or record is None or record.molecules is None:
+    summary = run.files.summary()
+    if summary is None or not run.files.data_report_file.is_file():
         raise DataError(f"{run.directory} is damaged: remove it and start the same command again")
+    molecules = require_json(run.files.data_report_file)["splits"]
     test = {name.removeprefix("test_"): value for name, value in _numbers(summary, "test_").items()}
     kind = "Graphormer blended with trees" if summary.get("network") else "Graphormer"
     network = run.arm if run.named else f"{kind}, {summary.get('norm', '')}"
@@ -177,7 +176,7 @@ def _read(run: FoldRun) -> Fold:
     if run.files.test_predictions_file.is_file():
         with run.files.test_predictions_file.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-    return Fold(run, network, record.molecules, test, simple, rows)
+    return Fold(run, network, molecules, test, simple, rows)
 
 
 def simple_models(summary: Summary | Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
 FIT_TOGETHER = (sys.executable, "-m", "graphormer_sepnorm.cli.fit_together")
+_ONE_OF_SEVERAL = "GRAPHORMER_ONE_OF_SEVERAL"
+SINGLE = "--ensemble=1"  # each run of a comparison is one network
 _LOOK_EVERY = 0.1  # seconds
 _SHOW_EVERY = 1.0
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -91,6 +93,7 @@ def planned_runs(comparison: Comparison, directory: Path) -> list[Run]:
             (
                 *comparison.base_options,
                 *arm.arguments,
+                SINGLE,
                 "--blend=false",  # networks are compared
                 "--baselines=false",  # once for all of them: see results.py
                 f"--seed_everything={seed}",
@@ -135,17 +138,21 @@ def places(wanted: int | None, devices: tuple[str, str], runs: int) -> tuple[lis
         return [], min(wanted or 1, runs)
     # One on each GPU. Without one, one on each core: molecules make matrices so small that a second
     # thread adds little, where a second process trains as much again.
-    jobs = min(wanted or len(gpus) or cores(), runs)
+    mine = len(gpus) or cores()
+    if os.environ.get(_ONE_OF_SEVERAL):  # the others have the rest
+        mine = 1
+    jobs = min(wanted or mine, runs)
     return (gpus if len(gpus) > 1 else []), jobs
 
 
 def environments(jobs: int, threads: int, gpus: Sequence[str] = ()) -> list[dict[str, str]]:
     """What so many processes side by side find in their environment, beside that of this one.
 
-    Each has so many threads; GPUs are given to them in turn.
+    Each has so many threads; GPUs are given to them in turn. One of several starts no more than one
+    process itself, as an ensemble that is a fold of a cross-validation.
     """
     return [
-        {"OMP_NUM_THREADS": str(threads)}
+        {"OMP_NUM_THREADS": str(threads), _ONE_OF_SEVERAL: "1" if jobs > 1 else ""}
         | ({"CUDA_VISIBLE_DEVICES": gpus[job % len(gpus)]} if gpus else {})
         for job in range(jobs)
     ]

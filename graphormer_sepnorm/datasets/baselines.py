@@ -72,7 +72,8 @@ class Found(NamedTuple):
 def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES)) -> Found:
     """Return the baselines; shows on stderr how far it is.
 
-    There are none for a data set without SMILES.
+    There are none for a data set without SMILES. Where the members of an ensemble have folds, they
+    are trained on training and validation split too, and validated out of fold.
 
     Args:
         data: The data set.
@@ -96,14 +97,14 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
             line.show(f"baselines: {what}, {done:,} of {total:,}")
 
     try:
-        fitted = fit_baselines(splits.smiles, targets, splits.task.kind, show, models)
+        folds = None if data.member_folds is None else data.dealt()
+        fitted = fit_baselines(splits.smiles, targets, splits.task.kind, show, models, folds)
     finally:
         line.clear()
     found, undefined = [], []
     for name, predictions in fitted.predictions.items():
         validation, test = (
-            _metrics(splits.task, targets[split][fitted.rows[split]], predictions[split])
-            for split in SPLITS[1:]
+            _metrics(splits.task, fitted.labels[split], predictions[split]) for split in SPLITS[1:]
         )
         if math.isnan(test[splits.task.metric]):
             undefined.append(name)

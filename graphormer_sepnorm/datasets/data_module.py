@@ -15,6 +15,7 @@ from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 from graphormer_sepnorm.datasets.catalogue import PRETRAINING, TABLE, canonical_name, load_dataset
+from graphormer_sepnorm.datasets.folds import deal, without_large_groups
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits, Graphs
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
@@ -71,6 +72,9 @@ class MoleculeDataModule(LightningDataModule):
             says; train.py crossvalidate trains on all of them.
         fold: The fold that is the test split, from 0; a tenth of the others is the validation
             split.
+        member_folds: For the members of an ensemble (--ensemble_by folds): training and validation
+            split together are dealt into so many folds, by scaffold where the split is.
+        member_fold: The fold that this member validates on, from 0; it trains on the others.
         on_invalid: What to do with rows that cannot be used: skip lists them and goes on, error
             stops at the first.
         molecules: Molecules without labels for dataset pretraining: SMILES, one on each line, or a
@@ -101,6 +105,8 @@ class MoleculeDataModule(LightningDataModule):
         split_seed: int = 0,
         folds: int | None = None,
         fold: int | None = None,
+        member_folds: int | None = None,
+        member_fold: int | None = None,
         on_invalid: Literal["skip", "error"] = "skip",
         molecules: str | None = None,
     ) -> None:
@@ -144,8 +150,11 @@ class MoleculeDataModule(LightningDataModule):
         self.seed = seed
         self.num_workers = num_workers
         self.attention_blocks = attention_blocks
+        self.member_folds, self.member_fold = member_folds, member_fold
+        self._check_member(member_fold)
         self._splits: DatasetSplits | None = None
         self._store: GraphStore | None = None
+        self._dealt: np.ndarray | None = None
         self._labels: np.ndarray | None = None
         self._position = (0, 0)
         # Training batches are numbers of graphs, where the graphs themselves are on the device.
@@ -181,6 +190,32 @@ class MoleculeDataModule(LightningDataModule):
         if not options["table"]:
             raise ConfigError("which table? Give your file: --data.table FILE")
         return TableOptions.from_data_options(options)
+
+    def _check_member(self, fold: int | None) -> None:
+        folds = self.member_folds
+        if (folds is None) != (fold is None):
+            raise ConfigError("--data.member_folds and --data.member_fold: give both, or none")
+        if folds is None or fold is None:
+            return
+        if not 0 <= fold < folds or folds < 2:
+            raise ConfigError(
+                f"--data.member_fold is {fold}, --data.member_folds {folds}: there must be 2 folds "
+                "or more, counted from 0"
+            )
+        self.deal_members(folds)
+
+    def deal_members(self, folds: int) -> None:
+        """Have the members of an ensemble train and validate on folds, see `dealt`.
+
+        Raises:
+            ConfigError: The data set is no table.
+        """
+        if self.table_options is None:
+            raise ConfigError(
+                f"folds of an ensemble are for a table of your own, and {self.dataset} has its own "
+                "validation split: give --ensemble_by seeds"
+            )
+        self.member_folds = folds
 
     def _load(self) -> DatasetSplits:
         if self.dataset == PRETRAINING:
@@ -226,10 +261,52 @@ class MoleculeDataModule(LightningDataModule):
         return self._store
 
     def indices(self, split: str) -> np.ndarray:
-        """Numbers of the graphs of a split in the store."""
+        """Numbers of the graphs of a split in the store; a member's, where it has its own."""
+        if self.member_fold is not None and split != "test":
+            held = self.dealt() == self.member_fold
+            return np.flatnonzero(~held if split == "train" else held)
+        return self._indices(split)
+
+    def _indices(self, split: str) -> np.ndarray:
         sizes = [len(part) for part in self.splits.parts.values()]
         position = SPLITS.index(split)
         return np.arange(sizes[position]) + sum(sizes[:position])
+
+    def dealt(self) -> np.ndarray:
+        """Deal the graphs of training and validation split into the folds of an ensemble's members.
+
+        By scaffold where the split is, but for scaffolds larger than half a fold.
+
+        Returns:
+            The fold of each, int64 ``[training + validation]``.
+
+        Raises:
+            DataError: There are fewer different molecules than folds.
+        """
+        folds, groups = self.member_folds, self.splits.groups
+        assert folds is not None
+        assert groups is not None
+        if self._dealt is not None:
+            return self._dealt
+        scaffolds, molecules = zip(*groups["train"], *groups["validation"], strict=True)
+        if len(set(molecules)) < folds:
+            raise DataError(
+                f"{self.splits.name}: {len(set(molecules)):,} different molecules to train and "
+                f"validate on cannot be dealt into {folds} folds: give --ensemble_by seeds"
+            )
+        apart = without_large_groups(scaffolds, molecules, folds)
+        self._dealt = deal(apart, folds, "members")
+        return self._dealt
+
+    def described(self) -> np.ndarray:
+        """Numbers of the graphs from which scaling, vocabulary and summary are taken.
+
+        The training split; where members of an ensemble have folds, all that they are trained on
+        together, so that they agree.
+        """
+        if self.member_folds is None:
+            return self._indices("train")
+        return np.concatenate([self._indices("train"), self._indices("validation")])
 
     def prepare_data(self) -> None:
         """Download and preprocess, in one process only."""
@@ -240,8 +317,8 @@ class MoleculeDataModule(LightningDataModule):
         _ = self.store
 
     def fit_vocabulary(self) -> GraphVocabulary:
-        """Collect the codes that occur in the training split."""
-        return GraphVocabulary.fit(self.store, self.indices("train"))
+        """Collect the codes that occur in what is trained on."""
+        return GraphVocabulary.fit(self.store, self.described())
 
     def target_scaling(self) -> tuple[list[float], list[float]]:
         """Mean and standard deviation of the training labels, per target.
@@ -252,7 +329,7 @@ class MoleculeDataModule(LightningDataModule):
             DataError: A target has no label in the training split.
         """
         task = self.splits.task
-        labels = np.asarray(self.store.targets[self.indices("train")], dtype=np.float64)
+        labels = np.asarray(self.store.targets[self.described()], dtype=np.float64)
         if labels.shape[1] != len(task.targets):
             raise DataError(
                 f"{self.splits.name}: graphs have {labels.shape[1]} labels, the task names "
@@ -275,14 +352,14 @@ class MoleculeDataModule(LightningDataModule):
         Raises:
             DataError: All weights are 0.
         """
-        mean = float(np.asarray(self.store.weights[self.indices("train")], np.float64).mean())
+        mean = float(np.asarray(self.store.weights[self.described()], np.float64).mean())
         if mean == 0:
             raise DataError(f"{self.splits.name}: the weights of all training graphs are 0")
         return 1 / mean
 
     def training_summary(self) -> dict[str, Any]:
         """What the training split covers: atoms of a graph, labels, whether all are connected."""
-        train = self.indices("train")
+        train = self.described()
         atoms = self.store.num_atoms(train)
         labels = np.asarray(self.store.targets[train], dtype=np.float64)
         targets = []

@@ -56,6 +56,9 @@ class DatasetSplits:
             there is none.
         smiles: The SMILES of each split (``train``, ``validation``, ``test``) in the order of its
             graphs, or None where the source has none.
+        groups: Of each molecule of each split its scaffold, empty where scaffolds do not decide
+            about splits, and its canonical SMILES: by them molecules are dealt into folds. None
+            where the splits are fixed.
         report: What is in a user's table and which of its rows are left out; None for the data
             sets that are known by name.
         note: What has to be said beside any result on these data; mostly nothing.
@@ -72,6 +75,7 @@ class DatasetSplits:
     feature_version: str
     featuriser: str | None = None
     smiles: dict[str, list[str]] | None = None
+    groups: dict[str, list[tuple[str, str]]] | None = None
     report: DataReport | None = None
     note: str = ""
     evaluators: Mapping[str, Evaluator] = field(default_factory=dict)

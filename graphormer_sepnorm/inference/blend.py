@@ -17,9 +17,10 @@ from graphormer_sepnorm.errors import CheckpointError, DataError
 from graphormer_sepnorm.inference.trees import BoostedTrees
 from graphormer_sepnorm.metrics import Kind
 
-# Weights of the network that are tried on the validation split; what is taken where it is smaller.
+# Weights of the network that are tried on molecules that neither it nor the trees have seen.
 WEIGHTS = tuple(tenth / 10 for tenth in range(11))
-FEWEST_LABELS, EVEN = 100, 0.5
+# Few labels are a poor judge: the best weight is drawn to the half, as if so many had asked for it.
+EVEN, EVEN_LABELS = 0.5, 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class Blend:
     Attributes:
         trees: What the network is blended with.
         weights: float64 ``[T]``, the share of the network; 1 for targets without trees.
-        validation: Metrics of the blend on the validation split, by their names.
+        validation: Metrics of the blend on the molecules that it was weighed on, by their names.
     """
 
     trees: BoostedTrees
@@ -104,10 +105,11 @@ class Blend:
 
 def choose_weight(
     kind: Kind, labels: np.ndarray, network: np.ndarray, trees: np.ndarray, std: np.ndarray
-) -> float | None:
-    """Return the weight of the network with the smallest loss on validation molecules.
+) -> float:
+    """Return the weight of the network by its loss on molecules that were not trained on.
 
     Squared error in units of the training labels' deviation, or log loss, a mean over the targets.
+    The best of `WEIGHTS` is drawn to the half as if `EVEN_LABELS` more labels were best with that.
 
     Args:
         kind: Of the targets.
@@ -117,15 +119,15 @@ def choose_weight(
         std: ``[T]``, deviations of the training labels.
 
     Returns:
-        One of `WEIGHTS`; None where a target has fewer than `FEWEST_LABELS` labels to choose by, or
-        the network says something that is no number.
+        From 0 to 1; the half where there is nothing to choose by, or the network says something
+        that is no number.
     """
     chosen = np.flatnonzero(~np.isnan(trees).any(axis=0))
-    present = ~np.isnan(labels[:, chosen])
-    numbers = np.isfinite(network[:, chosen][present]).all()
-    if len(chosen) == 0 or present.sum(axis=0).min() < FEWEST_LABELS or not numbers:
-        return None
     labels, network, trees = (values[:, chosen] for values in (labels, network, trees))
+    present = ~np.isnan(labels)
+    fewest = present.sum(axis=0).min(initial=len(labels)) if len(chosen) else 0
+    if fewest == 0 or not np.isfinite(network[present]).all():
+        return EVEN
     losses = []
     for weight in WEIGHTS:
         values = weight * network + (1 - weight) * trees
@@ -135,4 +137,5 @@ def choose_weight(
         else:
             loss = ((values - labels) / std[chosen]) ** 2
         losses.append(np.mean(loss, axis=0, where=present).mean())
-    return WEIGHTS[int(np.argmin(losses))]
+    best = WEIGHTS[int(np.argmin(losses))]
+    return round(EVEN + (best - EVEN) * float(fewest / (fewest + EVEN_LABELS)), 2)

@@ -342,6 +342,7 @@ _OTHER_FACTS = {
     "weight_scale": _FINITE,
     "data_options": _optional(_dictionary_of(_plain_or_list)),
     "validation": _dictionary_of(_REAL),
+    "member_folds": _COUNT,
     "packages": _dictionary_of(_TEXT),
     "card": _optional(_dictionary_of(_PLAIN)),
 }

@@ -242,7 +242,7 @@ class GraphormerModule(EvaluatedModule):
                 "feature_version": splits.feature_version,
                 "dataset": splits.name,
                 "dataset_fingerprint": splits.fingerprint,
-                "training_graphs": len(splits.train),
+                "training_graphs": len(data.described()),
                 "from_pretrained": "" if self.backbone is None else self.backbone.name,
                 "training_summary": summary,
                 "weight_scale": data.weight_scale(),

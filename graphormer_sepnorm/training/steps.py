@@ -59,7 +59,7 @@ def settled_epochs(trainer: Any, data: Any) -> int | None:
     """
     open_ended = trainer.max_epochs is None and trainer.max_steps == -1 and trainer.max_time is None
     if open_ended and data.table_options is not None:
-        return epochs_of_table(len(data.splits.train))
+        return epochs_of_table(len(data.indices("train")))
     return trainer.max_epochs
 
 

@@ -85,6 +85,39 @@ def test_forest_of_two_classes_is_that_of_scikit_learn() -> None:
     np.testing.assert_allclose(found.predictions["forest"]["test"][:, 0], expected, rtol=1e-12)
 
 
+def test_with_folds_what_is_held_out_is_said_by_models_that_have_not_seen_it() -> None:
+    smiles, targets = sample(100, 1, binary=True)
+    targets["validation"][3] = np.nan  # has no label: neither trained on nor predicted
+    folds = np.arange(85) % 3
+    found = fit_baselines(smiles, targets, "binary", folds=folds)
+    labelled = np.delete(np.arange(85), 73)
+    np.testing.assert_array_equal(found.rows["validation"], labelled)
+    y = np.concatenate([targets["train"], targets["validation"]])[labelled, 0]
+    np.testing.assert_array_equal(found.labels["validation"][:, 0], y)
+    pooled = [(smiles["train"] + smiles["validation"])[row] for row in labelled]
+    raw = {"pool": compute_features(pooled), "test": compute_features(smiles["test"])}
+    columns = FeatureColumns.fit(raw["pool"])
+    pool, test = (columns.of(raw[part]) for part in ("pool", "test"))
+    forest = RandomForestClassifier(7, min_samples_leaf=2, random_state=0)
+    expected = forest.fit(pool, y).predict_proba(test)[:, 1]
+    np.testing.assert_allclose(found.predictions["forest"]["test"][:, 0], expected, rtol=1e-12)
+    for fold in range(3):
+        own = folds[labelled] == fold
+        expected = forest.fit(pool[~own], y[~own]).predict_proba(pool[own])[:, 1]
+        values = found.predictions["forest"]["validation"][own, 0]
+        np.testing.assert_allclose(values, expected, rtol=1e-12)
+    assert np.isfinite(found.predictions["boosting"]["validation"]).all()
+
+
+def test_folds_are_held_out_until_enough_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "ENOUGH_HELD_OUT", 40)
+    smiles, targets = sample(100, 1)
+    folds = np.arange(85) % 5
+    found = fit_baselines(smiles, targets, "regression", models=["boosting"], folds=folds)
+    assert found.rows["validation"].tolist() == np.flatnonzero(folds < 3).tolist()
+    assert len(found.predictions["boosting"]["validation"]) == 51
+
+
 @pytest.mark.parametrize("scale", [2.0**-60, 2.0**120])  # by which nothing is rounded
 def test_the_unit_of_a_target_makes_no_difference(scale: float) -> None:
     smiles, targets = sample(80, 1)

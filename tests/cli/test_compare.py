@@ -704,6 +704,11 @@ def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert places(None, 8, "gpu", "2") == ([], 1)
     monkeypatch.setattr(runner, "cores", lambda: 6)
     assert places(None, 8, "cpu", "auto") == ([], 6)
+    for jobs, own in ((1, 6), (2, 1)):  # what a process starts that is one of several
+        with monkeypatch.context() as patch:
+            for name, value in runner.environments(jobs, 1)[0].items():
+                patch.setenv(name, value)
+            assert places(None, 8, "cpu", "auto") == ([], own)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6,7")
     assert places(None, 8) == (["5", "6", "7"], 3)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)

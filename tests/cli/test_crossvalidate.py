@@ -147,6 +147,20 @@ def test_only_what_is_missing_is_trained(copied: Path, trained: list[str], capsy
     assert "all molecules, out of fold" in said
 
 
+def test_folds_may_be_ensembles(table: Path, copied: Path, tmp_path: Path, monkeypatch) -> None:
+    planned: list[FoldRun] = []
+    monkeypatch.setattr(command, "_train", lambda _, unfinished, *__: planned.extend(unfinished))
+    words = [*options(table), "--ensemble=2", "--ensemble_by=folds", "--folds=2"]
+    assert crossvalidate(tmp_path / "ensembles", *words) == 130
+    assert [words[-3] in run.arguments for run in planned] == [True, True]
+    for fold in range(3):  # an ensemble has no record of its own, its members have
+        (copied / "repeat0" / f"fold{fold}" / "run.json").unlink()
+    before = (copied / "folds.csv").read_text()
+    (copied / "folds.csv").unlink()
+    assert crossvalidate(copied) == 0
+    assert (copied / "folds.csv").read_text() == before
+
+
 def test_repeats_are_added_with_other_folds_and_seeds(copied: Path, trained: list[str]) -> None:
     assert crossvalidate(copied, "--repeats", "2") == 0
     assert trained == [f"repeat 1 fold {fold}" for fold in range(3)]

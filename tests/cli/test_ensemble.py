@@ -16,11 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from tiny_run import TINY, refused, sample_table, summary
 
+from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli import ensemble
+from graphormer_sepnorm.cli.fit_check import FitOptions
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.compare.arms import Arm
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.inference.checkpoint import model_weights, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 
@@ -62,6 +67,64 @@ def copied(fitted: Fitted, tmp_path: Path) -> Path:
 def predictions_of(run: Path) -> np.ndarray:
     with (run / "test_predictions.csv").open(newline="") as file:
         return np.array([float(row["pred_penalised_logp"]) for row in csv.DictReader(file)])
+
+
+@pytest.fixture(scope="module")
+def by_folds(fitted: Fitted) -> Fitted:
+    """The same, but each on a fold of its own, and blended with trees."""
+    out, err = io.StringIO(), io.StringIO()
+    folder = fitted.directory.with_name("folds")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(baselines.BOOSTED, "regression", 10)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            more = ["--output", str(folder), "--seed_everything=3", "--blend=true"]
+            status = train(
+                ["fit", *fitted.options, *more, "--ensemble=2", "--ensemble_by", "folds"]
+            )
+    assert status == 0, err.getvalue()
+    return Fitted(fitted.options, folder, out.getvalue(), err.getvalue())
+
+
+def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) -> None:
+    with (by_folds.directory / "splits.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["split"] != "test"]
+    configurations = [
+        yaml.safe_load((by_folds.member(seed) / "config.yaml").read_text()) for seed in SEEDS
+    ]
+    assert [one["data"]["member_fold"] for one in configurations] == [0, 1]
+    records = [json.loads((by_folds.member(seed) / "run.json").read_text()) for seed in SEEDS]
+    options = configurations[0]["data"]
+    data = MoleculeDataModule(**{name: value for name, value in options.items() if name != "seed"})
+    parts = [*data.splits.smiles["train"], *data.splits.smiles["validation"]]
+    assert len(parts) == len(rows)
+    labels = np.asarray(data.store.targets[: len(parts)], np.float64)[:, 0]
+    expected = np.empty(len(parts))
+    for fold, (seed, record) in enumerate(zip(SEEDS, records, strict=True)):
+        own = np.flatnonzero(data.dealt() == fold)
+        assert record["molecules"]["validation"] == len(own)
+        assert record["molecules"]["train"] == len(parts) - len(own)
+        network = Predictor.load(by_folds.member(seed), "cpu")
+        expected[own] = network.predict([parts[at] for at in own]).values[:, 0]
+    found = summary(by_folds.directory)
+    error = np.abs(expected - labels).mean()
+    assert found["network"]["best_validation_mae"] == pytest.approx(error, rel=1e-4)
+    weight = found["blend"]["network_weight"]
+    said = " ".join(by_folds.out.split())
+    assert f"The network has the weight {weight:g} in the blend, chosen by the loss on" in said
+    assert (
+        f"{len(parts)} molecules out of fold; MAE there {found['best_validation_mae']:.4f}" in said
+    )
+    assert f"MAE out of fold, each molecule by one network, {error:.4f};" in said
+    mean = np.mean([predictions_of(by_folds.member(seed)) for seed in SEEDS], axis=0)
+    trees = (predictions_of(by_folds.directory) - weight * mean) / (1 - weight)
+    assert np.abs(trees - mean).max() > 0.1
+    assert train(["validate", "--ckpt_path", str(by_folds.directory)]) == 0
+    assert "Of the networks each was trained on most of these molecules" in capsys.readouterr().out
+
+
+def test_folds_are_for_tables(capsys) -> None:
+    said = refused(capsys, train, "fit", "-c", "quickstart", "--ensemble=2", "--ensemble_by=folds")
+    assert "sample has its own validation split: give --ensemble_by seeds" in said
 
 
 def test_member_is_what_a_single_fit_trains(fitted: Fitted, tmp_path: Path) -> None:
@@ -187,12 +250,19 @@ def test_resumed_run_stays_what_it_is(fitted: Fitted, capsys) -> None:
 
 
 def test_comparison_of_ensembles_is_refused(tmp_path: Path, capsys) -> None:
-    config = tmp_path / "mine.yaml"
-    config.write_text("ensemble: 2\ndata: {dataset: sample}\n")
-    for words in (["-c", "quickstart", "--ensemble=2"], ["-c", str(config)]):
-        more = ["--arms", "sharenorm,sepnorm", "-o", str(tmp_path / "out")]
-        said = refused(capsys, train, "compare", *words, *more)
-        assert "--ensemble is not for compare: each run is a single network" in said
+    words = ["-c", "quickstart", "--ensemble=2", "--arms", "sharenorm,sepnorm"]
+    said = refused(capsys, train, "compare", *words, "-o", str(tmp_path / "out"))
+    assert "--ensemble is not for compare: each run is a single network" in said
+
+
+def test_comparison_takes_single_networks_of_a_configuration_with_ensembles(
+    fitted: Fitted, tmp_path: Path
+) -> None:
+    table = fitted.options[fitted.options.index("--data.table") + 1]
+    base = ["-c", "table", "--data.table", table, "--data.root", str(tmp_path)]
+    for allowed, members, folds in ((False, 1, None), (True, 5, 5)):
+        options, data = FitOptions(base).check(Arm("a", {}), allowed)
+        assert (options.ensemble, data.member_folds) == (members, folds)
 
 
 def start_with(fitted: Fitted, tmp_path: Path, program: str, monkeypatch: Any) -> list[str]:

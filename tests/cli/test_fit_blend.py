@@ -86,7 +86,7 @@ def blended(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Blended:
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
         patch.setitem(baselines.BOOSTED, "regression", 20)
         patch.setitem(baselines.BOOSTED, "binary", 20)
-        patch.setattr(blending, "FEWEST_LABELS", 12)
+        patch.setattr(blending, "EVEN_LABELS", 0)
         patch.setattr(blending, "WEIGHTS", (0.3,))
         assert fit(folder, request.param, "--blend=true") == 0
     return Blended(folder, out.getvalue(), summary(folder))
@@ -107,7 +107,10 @@ def test_network_trees_and_blend_stand_side_by_side(blended: Blended) -> None:
         (r"blend, 0\.3 Graphormer \+ 0\.7 gradient boosting", result[metric]),
     ):
         assert re.search(rf"^  {label} +{value:.4f}$", blended.out, re.MULTILINE)
-    assert "The network has the weight 0.3 in the blend, with which the loss" in blended.out
+    assert (
+        "The network has the weight 0.3 in the blend, chosen by the loss on 15 validation"
+        in blended.out
+    )
     assert f"{result[f'best_validation_{name}']:.4f}." in blended.out
     assert "random forest" not in blended.out  # which is a baseline and was not asked for
     assert result["blend"] == {"network_weight": 0.3}
@@ -160,12 +163,14 @@ def test_what_is_trained_on_has_no_blend(blended: Blended) -> None:
     assert BLEND not in read_checkpoint(blended.folder / "run" / "checkpoints" / "last.ckpt")
 
 
-def test_few_validation_labels_are_half_and_half(tmp_path: Path, capsys) -> None:
-    """And of a part of the test split the network alone is tested."""
+def test_of_a_part_of_the_test_split_the_network_alone_is_tested(
+    tmp_path: Path, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr(blending, "WEIGHTS", (0.5,))
     part = ["--trainer.limit_test_batches=1", "--data.eval_batch_size=4"]
     assert fit(tmp_path, "table_regression", "--blend=true", *part) == 0
     out = capsys.readouterr().out
-    assert "The network has the weight 0.5 in the blend, for want of 100 validation labels" in out
+    assert "The network has the weight 0.5 in the blend" in out
     assert "blend, 0.5 Graphormer" not in out
     assert summary(tmp_path)["blend"] == {"network_weight": 0.5}
     assert "network" not in summary(tmp_path)
@@ -176,7 +181,7 @@ def test_few_validation_labels_are_half_and_half(tmp_path: Path, capsys) -> None
 @pytest.mark.parametrize("blended", ["table_regression"], indirect=True)
 def test_no_test_label_is_looked_at(blended: Blended, tmp_path: Path, monkeypatch) -> None:
     """Other labels there, the same checkpoint."""
-    monkeypatch.setattr(blending, "FEWEST_LABELS", 12)
+    monkeypatch.setattr(blending, "EVEN_LABELS", 0)
     monkeypatch.setattr(blending, "WEIGHTS", (0.3,))
     text = table(tmp_path / "a.csv").read_text()
     changed = re.sub(r"^(\w+),\d+,\d*,test$", r"\1,50,60,test", text, flags=re.MULTILINE)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from tiny_run import TINY, refused, sample_rows, summary
 
 from graphormer_sepnorm.chem import baselines
@@ -21,6 +22,7 @@ from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
+from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.steps import epochs_of_table
 
 
@@ -519,10 +521,13 @@ def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys) -> None:
     table = write(tmp_path / "mine.csv", [["smiles", "logX"], *sample_rows(60)])
     options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
     options += ["--output", str(tmp_path / "run"), "--trainer.accelerator=cpu"]
-    assert train(["fit", "-c", "table", *options, "--trainer.limit_train_batches=1"]) == 0
+    recipe = yaml.safe_load(config_path("table").read_text())
+    assert (recipe["ensemble"], recipe["ensemble_by"]) == (5, "folds")
+    more = ["--ensemble=1", "--trainer.limit_train_batches=1"]
+    assert train(["fit", "-c", "table", *options, *more]) == 0
     said = capsys.readouterr().out
     assert "begun" not in said
-    assert "blend, 0.5 Graphormer + 0.5 gradient boosting" in said
+    assert re.search(r"blend, 0\.\d+ Graphormer \+ 0\.\d+ gradient boosting", said)
     facts = read_checkpoint(tmp_path / "run")[KEY]
     assert facts["from_pretrained"] == "graphormer-small"
     assert (facts["model"]["layers"], facts["model"]["width"]) == (6, 96)

@@ -42,6 +42,7 @@ def data(
         ),
         store=SimpleNamespace(targets=np.concatenate([columns[split] for split in starts])),
         indices=lambda split: np.arange(len(columns[split])) + starts[split],
+        member_folds=None,
     )
 
 

@@ -145,10 +145,11 @@ def test_the_weight_has_the_smallest_loss(kind: Any) -> None:
         if kind == "binary":
             loss = -labels * np.log(values) - (1 - labels) * np.log(1 - values)
         losses[tenth / 10] = loss.mean()
-    assert weight == min(losses, key=lambda one: losses[one])
-    assert 0 < weight < 1
-    assert choose_weight(kind, labels, labels, trees, np.ones(1)) == 1
-    assert choose_weight(kind, labels, network, labels, np.ones(1)) == 0
+    best = min(losses, key=lambda one: losses[one])
+    # 100 labels against as many as 200 that ask for the half.
+    assert weight == round((100 * best + 200 * 0.5) / 300, 2) != 0.5
+    assert choose_weight(kind, labels, labels, trees, np.ones(1)) == round(200 / 300, 2)
+    assert choose_weight(kind, labels, network, labels, np.ones(1)) == round(100 / 300, 2)
 
 
 def test_targets_count_by_their_deviation_and_only_where_there_are_trees() -> None:
@@ -162,13 +163,16 @@ def test_targets_count_by_their_deviation_and_only_where_there_are_trees() -> No
     assert choose_weight("regression", *both, np.array([1.0, 1000.0])) == own
 
 
-def test_a_hundred_labels_of_each_target_are_needed() -> None:
-    labels, network, trees = labelled("regression")
-    assert choose_weight("regression", labels, network, trees, np.ones(1)) is not None
-    labels[3] = np.nan
-    assert choose_weight("regression", labels, network, trees, np.ones(1)) is None
-    labels, network, trees = labelled("regression", 101)
-    network[3] = np.inf
-    assert choose_weight("regression", labels, network, trees, np.ones(1)) is None
+def test_few_labels_change_little() -> None:
+    labels, network, trees = labelled("regression", 2000)
+    chosen = {}
+    for rows in (2, 20, 200, 2000):
+        some = labels.copy()
+        some[rows:] = np.nan
+        chosen[rows] = choose_weight("regression", some, labels, trees, np.ones(1))
+    assert chosen == {2: 0.5, 20: 0.55, 200: 0.75, 2000: 0.95}
     nothing = np.full_like(trees, np.nan)
-    assert choose_weight("regression", labels, labels, nothing, np.ones(1)) is None
+    assert choose_weight("regression", labels, labels, nothing, np.ones(1)) == 0.5
+    assert choose_weight("regression", nothing, labels, trees, np.ones(1)) == 0.5
+    network[3] = np.inf
+    assert choose_weight("regression", labels, network, trees, np.ones(1)) == 0.5

@@ -98,6 +98,12 @@ def load_table(options: TableOptions) -> DatasetSplits:
         feature_version=FEATURISER,
         featuriser=FEATURISER,
         smiles={name: [row.smiles for row in rows] for name, rows in parts.items()},
+        groups={
+            name: [
+                ((row.scaffold or "") if split == "scaffold" else "", row.canonical) for row in rows
+            ]
+            for name, rows in parts.items()
+        },
         report=_report(options, tables, parts, labels, task, targets),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
@@ -10,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from graphormer_sepnorm.chem.scaffolds import split_by_scaffold
+from graphormer_sepnorm.datasets.folds import deal, place
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.datasets.user_table.rows import TableContents, ValidRow
@@ -121,7 +121,7 @@ def random_split(
     ends = [train * len(molecules), (train + validation) * len(molecules)]
     parts: tuple[list[int], list[int], list[int]] = ([], [], [])
     dealt = 0
-    for molecule in sorted(members, key=lambda molecule: _place(molecule, seed)):
+    for molecule in sorted(members, key=lambda molecule: place(molecule, seed)):
         group = members[molecule]
         middle = dealt + Fraction(len(group), 2)
         parts[sum(middle > end for end in ends)].extend(group)
@@ -135,10 +135,9 @@ def fold_split(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Split by folds: each row is in the test split of exactly one of them.
 
-    The largest group is dealt out first, each to the fold that is the smallest so far; groups of
-    one size come in the order of a hash of seed and text. From what is not in the test split groups
-    are drawn in the order of another hash, of its own for each fold, and make the validation split
-    if they still fit into a tenth of it. So nothing depends on the order of the rows.
+    They are dealt out as `deal` says. From what is not in the test split groups are drawn in the
+    order of another hash, of its own for each fold, and make the validation split if they still fit
+    into a tenth of it. So nothing depends on the order of the rows.
 
     Args:
         groups: Of each row, a text; rows with the same one stay together.
@@ -150,20 +149,12 @@ def fold_split(
         Positions in `groups` of training, validation and test split, three int64 arrays, each in
         rising order. Only that of training can be empty.
     """
+    dealt = deal(groups, folds, seed)
+    test = np.flatnonzero(dealt == fold)
     members: dict[str, list[int]] = defaultdict(list)
-    for position, group in enumerate(groups):
-        members[group].append(position)
-    sizes = [0] * folds
-    test: list[int] = []
-    rest: list[str] = []
-    for group in sorted(members, key=lambda group: (-len(members[group]), _place(group, seed))):
-        smallest = sizes.index(min(sizes))
-        sizes[smallest] += len(members[group])
-        if smallest == fold:
-            test += members[group]
-        else:
-            rest.append(group)
-    drawn = sorted(rest, key=lambda group: _place(group, f"{seed} without fold {fold}"))
+    for position in np.flatnonzero(dealt != fold).tolist():
+        members[groups[position]].append(position)
+    drawn = sorted(members, key=lambda group: place(group, f"{seed} without fold {fold}"))
     room = max(1, (len(groups) - len(test)) // 10)
     validation: list[int] = []
     for group in drawn:
@@ -171,12 +162,5 @@ def fold_split(
             validation += members[group]
     if not validation:  # every group is larger than a tenth
         validation = members[min(drawn, key=lambda group: len(members[group]))]
-    train = set(range(len(groups))).difference(test, validation)
-    first, second, third = (
-        np.array(sorted(part), dtype=np.int64) for part in (train, validation, test)
-    )
-    return first, second, third
-
-
-def _place(molecule: str, seed: int | str) -> bytes:
-    return hashlib.sha256(f"{seed} {molecule}".encode()).digest()
+    held = np.array(sorted(validation), dtype=np.int64)
+    return np.setdiff1d(np.flatnonzero(dealt != fold), held), held, test

@@ -49,7 +49,8 @@ class RunRecord(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin a session."""
-        splits = trainer.datamodule.splits  # type: ignore[attr-defined]
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        splits = data.splits
         earlier = self._run.record()
         assert isinstance(pl_module, GraphormerModule)
         task = pl_module.task
@@ -66,7 +67,7 @@ class RunRecord(Callback):
             dataset=splits.name,
             dataset_fingerprint=splits.fingerprint,
             feature_version=splits.feature_version,
-            molecules={name: len(part) for name, part in splits.parts.items()},
+            molecules={name: len(data.indices(name)) for name in splits.parts},
             split=splits.report.split if splits.report else None,
             data_note=splits.note,
             metric=task.metric,

@@ -1,0 +1,92 @@
+"""Folds of an ensemble's members: every molecule is held out once, and kin stay together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.folds import deal, without_large_groups
+from graphormer_sepnorm.errors import ConfigError, DataError
+
+# Chains, and eight ring systems with three molecules each.
+CHAINS = ["C" * length + end for length in range(2, 18) for end in ("O", "N")]
+RINGS = ["c1ccccc1", "c1ccncc1", "C1CCCCC1", "c1ccsc1", "c1ccoc1", "C1CCNC1", "c1ccc2ccccc2c1"]
+RINGED = [ring + tail for ring in [*RINGS, "C1CCOC1"] for tail in ("C", "CC", "CCC")]
+
+
+def table(folder: Path, smiles: list[str], **options: object) -> MoleculeDataModule:
+    rows = [f"{text},{number / 7}" for number, text in enumerate(smiles)]
+    (folder / "a.csv").write_text("\n".join(["smiles,y", *rows]))
+    return MoleculeDataModule(table=str(folder / "a.csv"), root=str(folder / "root"), **options)
+
+
+def test_groups_stay_together_and_sizes_are_even() -> None:
+    groups = [f"g{number % 9}" for number in range(90)] + ["large"] * 30
+    dealt = deal(groups, 4, 0)
+    assert np.bincount(dealt).tolist() == [30, 30, 30, 30]
+    for group in set(groups):
+        assert len({dealt[at] for at, one in enumerate(groups) if one == group}) == 1
+    order = np.random.default_rng(0).permutation(len(groups))
+    np.testing.assert_array_equal(deal([groups[at] for at in order], 4, 0), dealt[order])
+    assert (deal(groups, 4, 1) != dealt).any()
+
+
+def test_a_group_that_is_too_large_parts() -> None:
+    groups = ["a"] * 6 + ["b"] * 3 + ["c"] * 3
+    molecules = ["m0", "m0", *(f"m{number}" for number in range(2, 12))]
+    apart = without_large_groups(groups, molecules, 2)  # half a fold is 3
+    assert apart[:3] == ["a m0", "a m0", "a m2"]
+    assert apart[6:] == groups[6:]
+
+
+@pytest.mark.parametrize("split", ["random", "scaffold"])
+def test_each_molecule_is_held_out_by_one_member(tmp_path: Path, split: str) -> None:
+    smiles = CHAINS + RINGED
+    plain = table(tmp_path, smiles, split=split)
+    members = [
+        table(tmp_path, smiles, split=split, member_folds=3, member_fold=fold) for fold in range(3)
+    ]
+    pool = np.concatenate([plain.indices("train"), plain.indices("validation")])
+    held = [one.indices("validation") for one in members]
+    assert sorted(np.concatenate(held)) == pool.tolist()
+    assert min(map(len, held)) > len(pool) / 5
+    for one, own in zip(members, held, strict=True):
+        assert sorted([*one.indices("train"), *own]) == pool.tolist()
+        np.testing.assert_array_equal(one.indices("test"), plain.indices("test"))
+        # What a model keeps of its data is that of all members, so that they can be joined.
+        assert one.fit_vocabulary().to_plain() == members[0].fit_vocabulary().to_plain()
+        assert one.target_scaling() == members[0].target_scaling()
+        labels = np.asarray(plain.store.targets[pool], np.float64)
+        assert one.target_scaling()[0] == [pytest.approx(labels.mean())]
+        assert one.training_summary()["targets"][0]["labels"] == len(pool)
+    if split == "scaffold":
+        texts = [*plain.splits.smiles["train"], *plain.splits.smiles["validation"]]
+        for ring in RINGS:
+            folds = {members[0].dealt()[at] for at, text in enumerate(texts) if ring in text}
+            assert len(folds) <= 1
+        chains = {members[0].dealt()[at] for at, text in enumerate(texts) if text in CHAINS}
+        assert chains == {0, 1, 2}  # they are more than half a fold
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"member_folds": 3}, "--data.member_folds and --data.member_fold: give both, or none"),
+        ({"member_folds": 3, "member_fold": 3}, "--data.member_fold is 3, --data.member_folds 3"),
+        ({"member_folds": 1, "member_fold": 0}, "there must be 2 folds or more"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, options: dict[str, int], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        table(tmp_path, CHAINS, **options)
+
+
+def test_folds_are_for_tables_that_are_large_enough(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="zinc-subset has its own validation split"):
+        MoleculeDataModule(dataset="zinc-subset", member_folds=3, member_fold=0)
+    data = table(tmp_path, CHAINS[:12], split="random", member_folds=30, member_fold=0)
+    with pytest.raises(DataError, match="cannot be dealt into 30 folds: give --ensemble_by seeds"):
+        data.indices("train")
