@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import yaml
+from reference.processes import FORKING, REPOSITORY, Forked
 from sklearn.metrics import roc_auc_score
 from tiny_run import TINY
 
@@ -37,8 +39,15 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import sample_path
 
-REPOSITORY = Path(__file__).parents[2]
 STEPS = 24
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _runs_are_forked() -> Iterator[None]:
+    """Runs are processes that need not import torch again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "subprocess", FORKING)
+        yield
 
 
 @pytest.fixture
@@ -117,7 +126,7 @@ def saved(directory: Path) -> int:
 def kill_after_saving(directory: Path, run: str, *arguments: str) -> None:
     """Start the command in a process of its own and kill it once a run has saved something."""
     before = saved(directory / run)
-    with subprocess.Popen(
+    with Forked(
         [
             *(sys.executable, str(REPOSITORY / "train.py"), "compare", *arguments),
             *("-o", str(directory), "--jobs", "1"),
@@ -573,7 +582,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*arguments: object, **options: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(subprocess, "Popen", started)
+    monkeypatch.setattr(runner.subprocess, "Popen", started)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
