@@ -28,7 +28,7 @@ from tiny_run import TINY
 
 from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli import compare as command
-from graphormer_sepnorm.cli import fit_check
+from graphormer_sepnorm.cli import fit_check, many_runs
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare import runner
 from graphormer_sepnorm.compare.analysis import analyse
@@ -720,8 +720,8 @@ def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "cores", lambda: 8)
+    monkeypatch.setattr(many_runs, "cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert [command.threads_of_runs(jobs) for jobs in (1, 3, 16)] == [8, 2, 1]
+    assert [many_runs.threads_of_runs(jobs) for jobs in (1, 3, 16)] == [8, 2, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    assert command.threads_of_runs(3) == 5
+    assert many_runs.threads_of_runs(3) == 5

@@ -198,7 +198,7 @@ def test_columns_of_ours_that_are_taken_are_said(model, tmp_path, capsys):
 
 
 def test_a_file_and_a_list_give_the_same_values(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("graphormer_sepnorm.inference.predictor.CHUNK_ROWS", 8)
+    monkeypatch.setattr("graphormer_sepnorm.inference.batching.CHUNK_ROWS", 8)
     smiles = ["C" * (1 + n % 9) + "N" * (n % 3) if n % 5 else "bad" for n in range(45)]
     source, output = tmp_path / "in.smi", tmp_path / "out.tsv"
     source.write_text("\n".join(smiles) + "\n")
