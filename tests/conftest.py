@@ -35,7 +35,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # These take longest: they go first, so that no worker of several waits for them at the end.
-LONGEST = ("test_readme.py", "test_compare.py", "test_resume.py", "test_distributed.py")
+LONGEST = (
+    *("test_readme.py", "test_compare.py", "test_distributed.py", "test_resume.py"),
+    "test_checkpoints.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
-import os
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
+from graphormer_sepnorm.cli.main import Interrupted
+from graphormer_sepnorm.cli.many_runs import (
+    at_work,
+    check_least,
+    check_same_options,
+    check_words_of_fit,
+    continuing,
+    parser_of,
+    say_failed,
+    show,
+    threads_of_runs,
+)
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
-from graphormer_sepnorm.process import command, cores
 from graphormer_sepnorm.resources import arms_names
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.compare.comparison import Comparison
-    from graphormer_sepnorm.compare.runner import Run
 
 USAGE = "train.py compare -c CONFIG.yaml --arms ARMS --seeds SEEDS -o DIR [options of fit]"
 
@@ -43,7 +48,7 @@ examples:
 
 SEEDS = "0,1,2,3"
 _OWN_NAMES = ("arms", "seeds", "seeds-together", "jobs", "baseline", "report-only", "allow-code")
-_EXIT_FAILED = 1
+_VERB = "compare"
 
 
 def compare(arguments: list[str]) -> int:
@@ -87,7 +92,6 @@ def make_report(directory: Path, baseline: str | None = None) -> None:
     """
     from graphormer_sepnorm.compare.process_lifetime import REPORT_LOCK, locked
     from graphormer_sepnorm.compare.report.document import write_report
-    from graphormer_sepnorm.compare.report.numbers import plain
     from graphormer_sepnorm.compare.report.text import summary
     from graphormer_sepnorm.compare.results import collect, runs_are_gone
 
@@ -100,9 +104,7 @@ def make_report(directory: Path, baseline: str | None = None) -> None:
             results = write_report(directory)
     except OSError as error:
         raise DataError(f"the report on {directory} cannot be made: {error}") from error
-    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    said = summary(results)
-    print(f"{said if unicode else plain(said)}\n", flush=True)
+    show(f"{summary(results)}\n")
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -111,14 +113,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     Raises:
         ConfigError: Options are missing or make no sense here.
     """
-    parser = OneLineParser(
-        prog="train.py compare",
-        usage=USAGE,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = parser_of(_VERB, "comparison", USAGE, DESCRIPTION, EPILOG)
     parser.add_argument(
         "--arms",
         metavar="ARMS",
@@ -127,16 +122,6 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         f"{' or '.join(arms_names())}, for zinc_subset_best",
     )
     parser.add_argument("--seeds", metavar="SEEDS", help=f"default: {SEEDS}")
-    parser.add_argument(
-        "-o", "--output", metavar="DIR", help="directory of the comparison, with all its runs"
-    )
-    parser.add_argument(
-        "--jobs",
-        metavar="N",
-        type=int,
-        help="processes side by side; default: one on each GPU, or on each core if there is none. "
-        "The cores are shared equally, unless OMP_NUM_THREADS is set",
-    )
     parser.add_argument(
         "--seeds-together",
         "--seeds_together",
@@ -155,20 +140,10 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         action="store_true",
         help="train nothing, report on what there is, unfinished runs too",
     )
-    parser.add_argument(
-        "--allow-code",
-        "--allow_code",
-        action="store_true",
-        help="let what lies in DIR name classes that are neither Lightning's nor of this package: "
-        "it is code that is run, and DIR may come from elsewhere",
-    )
     options, rest = parser.parse_known_args(arguments)
     if options.output is None:
         raise ConfigError("compare needs -o DIR, the directory of the comparison")
-    if options.jobs is not None and options.jobs < 1:
-        raise ConfigError(f"--jobs is {options.jobs}: it must be 1 or more")
-    if options.seeds_together < 1:
-        raise ConfigError(f"--seeds-together is {options.seeds_together}: it must be 1 or more")
+    check_least(options, {"jobs": 1, "seeds-together": 1})
     if options.report_only and (rest or options.arms or options.seeds):
         extra = rest[0] if rest else "--arms" if options.arms else "--seeds"
         raise ConfigError(f"--report-only trains nothing: leave {extra} out")
@@ -186,13 +161,7 @@ def _asked(
     from graphormer_sepnorm.compare.arms import OWN_OPTIONS, parse_arms
     from graphormer_sepnorm.compare.comparison import Comparison
 
-    for word in fit_options:
-        name = word.partition("=")[0].removeprefix("--")
-        if word.startswith("--") and name in OWN_OPTIONS:
-            raise ConfigError(f"--{name} is not for compare: {OWN_OPTIONS[name]}")
-        close = difflib.get_close_matches(name, _OWN_NAMES, n=1, cutoff=0.8)
-        if word.startswith("--") and close and name != "baselines":  # which is an option of fit
-            raise ConfigError(f"unknown option --{name} (did you mean '--{close[0]}'?)")
+    check_words_of_fit(fit_options, _VERB, OWN_OPTIONS, _OWN_NAMES)
     arms = parse_arms(options.arms) if options.arms is not None else ()
     seeds = _seeds(options.seeds) if options.seeds is not None else ()
     if kept is not None:
@@ -248,8 +217,7 @@ def _train(
     from graphormer_sepnorm.cli.fit_check import check_fit
     from graphormer_sepnorm.cli.foreign_code import OPTION, known_classes_only
     from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-    from graphormer_sepnorm.compare.comparison import FILE, Comparison
-    from graphormer_sepnorm.compare.process_lifetime import locked
+    from graphormer_sepnorm.compare.comparison import FILE
     from graphormer_sepnorm.compare.runner import (
         FIT,
         FIT_TOGETHER,
@@ -280,27 +248,14 @@ def _train(
             dataset_fingerprint=checked.fingerprint,
             threads=threads_of_runs(jobs),
         )
-    elif differences := comparison.differences(checked.configuration):
-        raise ConfigError(
-            f"{directory} was begun with other options: {'; '.join(differences)}; leave them out "
-            "to continue, or begin in another directory"
-        )
-    elif prepare and checked.fingerprint != kept.dataset_fingerprint:
+    else:
+        check_same_options(comparison.differences(checked.configuration), directory)
+    if kept is not None and prepare and checked.fingerprint != kept.dataset_fingerprint:
         raise ConfigError(
             f"{directory} was begun with other data than those that are there now (or with another "
             "split of them): put them back to continue, or begin in another directory"
         )
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot make {directory} ({error.strerror})") from error
-    with locked(directory) as lock:
-        if Comparison.read(directory) != kept:
-            raise ConfigError(
-                f"another command has changed what is compared in {directory} meanwhile: start "
-                "this one again"
-            )
-        comparison.write(directory)
+    with at_work(comparison, kept, directory, "compared") as lock:
         unfinished = [run for run in runs if not run.finished]
         if unfinished:
             from graphormer_sepnorm.compare.progress import choose_display
@@ -315,8 +270,8 @@ def _train(
             if not whole and unfinished:
                 raise Interrupted(
                     f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} runs are finished; "
-                    f"continue with: {_continuing(directory)} (with --report-only: a report on "
-                    "those that are)"
+                    f"continue with: {continuing(_VERB, directory)} (with --report-only: a report "
+                    "on those that are)"
                 )
         if len(unfinished) < len(runs):
             try:
@@ -324,28 +279,7 @@ def _train(
             except KeyboardInterrupt:
                 raise Interrupted(
                     f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} runs are finished; "
-                    f"for the report on them: {_continuing(directory)} --report-only"
+                    f"for the report on them: {continuing(_VERB, directory)} --report-only"
                 ) from None
             print(f"report  {directory / 'report.html'}", flush=True)
-    return _say_failed(unfinished, len(runs), directory)
-
-
-def threads_of_runs(jobs: int) -> int:
-    """Threads of each process: those that the user wants, or an equal share of the cores."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return int(wanted) if wanted.isdigit() and int(wanted) else max(1, cores() // jobs)
-
-
-def _continuing(directory: Path) -> str:
-    return f"{command('train')} compare -o {shlex.quote(str(directory))}"
-
-
-def _say_failed(failed: list[Run], runs: int, directory: Path) -> int:
-    if not failed:
-        return 0
-    print(
-        f"train.py: {len(failed)} of {runs} runs have failed: "
-        f"{', '.join(run.name for run in failed)}; to try them again: {_continuing(directory)}",
-        file=sys.stderr,
-    )
-    return _EXIT_FAILED
+    return say_failed(unfinished, len(runs), _VERB, directory)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.compare import threads_of_runs
-from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
+from graphormer_sepnorm.cli.main import Interrupted
+from graphormer_sepnorm.cli.many_runs import (
+    at_work,
+    check_least,
+    check_same_options,
+    check_words_of_fit,
+    continuing,
+    parser_of,
+    say_failed,
+    show,
+    threads_of_runs,
+)
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.process import command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,8 +57,8 @@ examples:
 """
 
 FOLDS, REPEATS = 5, 1
+_VERB, _NOUN = "crossvalidate", "cross-validation"
 _OWN_NAMES = ("arms", "folds", "repeats", "jobs", "allow-code")
-_EXIT_FAILED = 1
 # Options of `fit` that belong to the cross-validation, and what to use in their place.
 _OWN_OPTIONS = {
     "output": "the directory is given by -o",
@@ -76,7 +82,6 @@ def crossvalidate(arguments: list[str]) -> int:
     from graphormer_sepnorm.cli.foreign_code import known_classes_only
     from graphormer_sepnorm.cli.known_warnings import silence_known_noise
     from graphormer_sepnorm.compare.crossvalidation import CrossValidation, planned_folds
-    from graphormer_sepnorm.compare.process_lifetime import locked
     from graphormer_sepnorm.compare.runner import environments, places
 
     silence_known_noise()
@@ -102,17 +107,7 @@ def crossvalidate(arguments: list[str]) -> int:
         runs = planned_folds(plan, directory)
     else:
         _refuse_changes(kept, checked, prepare, directory)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot make {directory} ({error.strerror})") from error
-    with locked(directory) as lock:
-        if CrossValidation.read(directory) != kept:
-            raise ConfigError(
-                f"another command has changed what is trained in {directory} meanwhile: start this "
-                "one again"
-            )
-        plan.write(directory)
+    with at_work(plan, kept, directory, "trained") as lock:
         if unfinished := [run for run in runs if not run.finished]:
             places = environments(min(jobs, len(unfinished)), plan.threads, gpus)
             whole = _train(runs, unfinished, checked, places, lock, options.allow_code)
@@ -120,18 +115,11 @@ def crossvalidate(arguments: list[str]) -> int:
             if not whole and unfinished:
                 raise Interrupted(
                     f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} folds are "
-                    f"finished; continue with: {_continuing(directory)}"
+                    f"finished; continue with: {continuing(_VERB, directory)}"
                 )
         if len(unfinished) < len(runs):
             _report(plan, runs, directory)
-    if unfinished:
-        print(
-            f"train.py: {len(unfinished)} of {len(runs)} runs have failed: "
-            f"{', '.join(run.name for run in unfinished)}; to try them again: "
-            f"{_continuing(directory)}",
-            file=sys.stderr,
-        )
-    return _EXIT_FAILED if unfinished else 0
+    return say_failed(unfinished, len(runs), _VERB, directory)
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -140,14 +128,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     Raises:
         ConfigError: Options are missing or make no sense here.
     """
-    parser = OneLineParser(
-        prog="train.py crossvalidate",
-        usage=USAGE,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = parser_of(_VERB, _NOUN, USAGE, DESCRIPTION, EPILOG)
     parser.add_argument("--folds", metavar="K", type=int, help=f"default: {FOLDS}")
     parser.add_argument(
         "--repeats",
@@ -163,36 +144,11 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         help="several models on the same folds: as for train.py compare; the first is what the "
         "others are compared with",
     )
-    parser.add_argument(
-        "-o", "--output", metavar="DIR", help="directory of the cross-validation, with all its runs"
-    )
-    parser.add_argument(
-        "--jobs",
-        metavar="N",
-        type=int,
-        help="processes side by side; default: one on each GPU, or on each core if there is none",
-    )
-    parser.add_argument(
-        "--allow-code",
-        "--allow_code",
-        action="store_true",
-        help="let what lies in DIR name classes that are neither Lightning's nor of this package: "
-        "it is code that is run, and DIR may come from elsewhere",
-    )
     options, rest = parser.parse_known_args(arguments)
     if options.output is None:
-        raise ConfigError("crossvalidate needs -o DIR, the directory of the cross-validation")
-    for name, least in (("folds", 2), ("repeats", 1), ("jobs", 1)):
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise ConfigError(f"--{name} is {value}: it must be {least} or more")
-    for word in rest:
-        name = word.partition("=")[0].removeprefix("--")
-        if word.startswith("--") and name in _OWN_OPTIONS:
-            raise ConfigError(f"--{name} is not for crossvalidate: {_OWN_OPTIONS[name]}")
-        close = difflib.get_close_matches(name, _OWN_NAMES, n=1, cutoff=0.8)
-        if word.startswith("--") and close:
-            raise ConfigError(f"unknown option --{name} (did you mean '--{close[0]}'?)")
+        raise ConfigError(f"{_VERB} needs -o DIR, the directory of the {_NOUN}")
+    check_least(options, {"folds": 2, "repeats": 1, "jobs": 1})
+    check_words_of_fit(rest, _VERB, _OWN_OPTIONS, _OWN_NAMES)
     return options, rest
 
 
@@ -251,11 +207,7 @@ def _refuse_changes(
         differences.append(
             f"--seed_everything is {checked.seed} here and {kept.seeds[0]} in {kept.file}"
         )
-    if differences:
-        raise ConfigError(
-            f"{directory} was begun with other options: {'; '.join(differences)}; leave them out "
-            "to continue, or begin in another directory"
-        )
+    check_same_options(differences, directory)
     if prepared and checked.fingerprint != kept.dataset_fingerprint:
         raise ConfigError(
             f"{directory} was begun with another table than the one that is there now: put it back "
@@ -286,14 +238,7 @@ def _report(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
     from graphormer_sepnorm.compare.fold_results import FOLDS as FOLDS_FILE
     from graphormer_sepnorm.compare.fold_results import OUT_OF_FOLD, SUMMARY, collect
     from graphormer_sepnorm.compare.fold_text import results_text
-    from graphormer_sepnorm.compare.report.numbers import plain
 
-    said = results_text(collect(plan, runs, directory))
-    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(f"\n{said if unicode else plain(said)}\n")
+    show(f"\n{results_text(collect(plan, runs, directory))}\n")
     for name in (FOLDS_FILE, OUT_OF_FOLD, SUMMARY):
         print(f"results  {directory / name}", flush=True)
-
-
-def _continuing(directory: Path) -> str:
-    return f"{command('train')} crossvalidate -o {shlex.quote(str(directory))}"

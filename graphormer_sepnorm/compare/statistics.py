@@ -144,20 +144,12 @@ def paired_difference(baseline: ArrayLike, treatment: ArrayLike) -> PairedDiffer
     """
     before, after, differences, scale = _pairs(baseline, treatment)
     n = len(differences)
-    mean, sd = mean_sd(differences)
-    if sd <= _ROUNDING * float(scale.max()):
-        sd = 0.0
-    low, high = t_interval(mean, sd / math.sqrt(n), n)
+    mean, sd = _mean_sd(differences, scale)
     reference = abs(float(before.mean()))
     return PairedDifference(
         seeds=n,
-        baseline_mean=float(before.mean()),
-        treatment_mean=float(after.mean()),
-        mean=mean,
         sd=sd,
-        low=low,
-        high=high,
-        confidence=CONFIDENCE,
+        **_summary(before, after, mean, sd / math.sqrt(n)),
         p_value=sign_flip_p(differences, tolerance=_ROUNDING * float(scale.sum())),
         smallest_p=smallest_sign_flip_p(n),
         relative_percent=100 * mean / reference if reference > 0 else math.nan,
@@ -216,20 +208,12 @@ def fold_difference(
     """
     before, after, differences, scale = _pairs(baseline, treatment)
     n = len(differences)
-    mean, sd = mean_sd(differences)
-    if sd <= _ROUNDING * float(scale.max()):
-        sd = 0.0
+    mean, sd = _mean_sd(differences, scale)
     error = sd * math.sqrt(1 / n + test / train)
-    low, high = t_interval(mean, error, n)
     return FoldDifference(
         folds=n,
-        baseline_mean=float(before.mean()),
-        treatment_mean=float(after.mean()),
-        mean=mean,
         standard_error=error,
-        low=low,
-        high=high,
-        confidence=CONFIDENCE,
+        **_summary(before, after, mean, error),
         p_value=2 * float(stdtr(n - 1, -abs(mean) / error)) if error > 0 else math.nan,
     )
 
@@ -315,3 +299,24 @@ def _pairs(
     differences = after - before
     differences[np.abs(differences) <= _ROUNDING * scale] = 0.0
     return before, after, differences, scale
+
+
+def _mean_sd(differences: np.ndarray, scale: np.ndarray) -> tuple[float, float]:
+    """As `mean_sd`, but 0 where only rounding differs."""
+    mean, sd = mean_sd(differences)
+    return mean, 0.0 if sd <= _ROUNDING * float(scale.max()) else sd
+
+
+def _summary(
+    before: np.ndarray, after: np.ndarray, mean: float, standard_error: float
+) -> dict[str, float]:
+    """What is said of the difference of a metric over runs, whatever its standard error."""
+    low, high = t_interval(mean, standard_error, len(before))
+    return {
+        "baseline_mean": float(before.mean()),
+        "treatment_mean": float(after.mean()),
+        "mean": mean,
+        "low": low,
+        "high": high,
+        "confidence": CONFIDENCE,
+    }

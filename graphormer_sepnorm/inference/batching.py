@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
+from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
 from graphormer_sepnorm.graphs.loading import bounded
 
 BATCH_SIZE = 128
@@ -14,6 +16,23 @@ MAX_ATOMS = 500
 CHUNK_ROWS = 1024
 # Padded pairs of atoms computed at once: bounds the memory whatever the sizes of the molecules.
 _MAX_PAIRS = 1_000_000
+
+Part = TypeVar("Part")
+
+
+def in_chunks(
+    smiles: str | Sequence[str], compute: Callable[[list[ParsedMolecule], Sequence[str]], Part]
+) -> tuple[tuple[str, ...], list[Part]]:
+    """Parse SMILES, one or several, and have a chunk of them computed at a time.
+
+    Returns:
+        What was given, and what was made of the molecules of each chunk; without any there is one
+        chunk, which is empty.
+    """
+    given = (smiles,) if isinstance(smiles, str) else tuple(smiles)
+    starts = range(0, max(len(given), 1), CHUNK_ROWS)
+    chunks = [given[start : start + CHUNK_ROWS] for start in starts]
+    return given, [compute([parse_smiles(text) for text in chunk], chunk) for chunk in chunks]
 
 
 def by_size(sizes: np.ndarray, batch_size: int) -> Iterator[list[int]]:

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
+from graphormer_sepnorm.chem.molecules import ParsedMolecule
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.batching import BATCH_SIZE, CHUNK_ROWS, MAX_ATOMS, by_size
+from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, by_size, in_chunks
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 
@@ -103,16 +103,12 @@ class Embedder:
         max_atoms: int = MAX_ATOMS,
     ) -> Embeddings:
         """See `Predictor.embed`."""
-        given = (smiles,) if isinstance(smiles, str) else tuple(smiles)
-        parts = [
-            self.predict_molecules(
-                [parse_smiles(text) for text in given[start : start + CHUNK_ROWS]],
-                given[start : start + CHUNK_ROWS],
-                batch_size,
-                max_atoms,
-            )
-            for start in range(0, max(len(given), 1), CHUNK_ROWS)
-        ]
+        given, parts = in_chunks(
+            smiles,
+            lambda molecules, texts: self.predict_molecules(
+                molecules, texts, batch_size, max_atoms
+            ),
+        )
         counts = [np.diff(part.first_atom) for part in parts if part.first_atom is not None]
         return Embeddings(
             given,

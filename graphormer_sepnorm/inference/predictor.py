@@ -12,14 +12,14 @@ import torch
 
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.featuriser import Featuriser
-from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces, parse_smiles
+from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-from graphormer_sepnorm.inference.batching import BATCH_SIZE, CHUNK_ROWS, MAX_ATOMS, by_size
+from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, by_size, in_chunks
 from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
@@ -180,16 +180,12 @@ class Predictor:
             batch_size: Molecules computed at once; the values do not depend on it.
             max_atoms: Larger molecules get an error: memory grows with the square of the size.
         """
-        given = (smiles,) if isinstance(smiles, str) else tuple(smiles)
-        parts = [
-            self.predict_molecules(
-                [parse_smiles(text) for text in given[start : start + CHUNK_ROWS]],
-                given[start : start + CHUNK_ROWS],
-                batch_size,
-                max_atoms,
-            )
-            for start in range(0, max(len(given), 1), CHUNK_ROWS)
-        ]
+        given, parts = in_chunks(
+            smiles,
+            lambda molecules, texts: self.predict_molecules(
+                molecules, texts, batch_size, max_atoms
+            ),
+        )
         spread = [part.spread for part in parts if part.spread is not None]
         return Predictions(
             given,

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +22,13 @@ import numpy as np
 import pytest
 import scipy.stats
 import yaml
+from reference.processes import FORKING, REPOSITORY, Forked
 from sklearn.metrics import roc_auc_score
 from tiny_run import TINY
 
 from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli import compare as command
-from graphormer_sepnorm.cli import fit_check
+from graphormer_sepnorm.cli import fit_check, many_runs
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare import runner
 from graphormer_sepnorm.compare.analysis import analyse
@@ -37,8 +39,15 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import sample_path
 
-REPOSITORY = Path(__file__).parents[2]
 STEPS = 24
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _runs_are_forked() -> Iterator[None]:
+    """Runs are processes that need not import torch again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "subprocess", FORKING)
+        yield
 
 
 @pytest.fixture
@@ -117,7 +126,7 @@ def saved(directory: Path) -> int:
 def kill_after_saving(directory: Path, run: str, *arguments: str) -> None:
     """Start the command in a process of its own and kill it once a run has saved something."""
     before = saved(directory / run)
-    with subprocess.Popen(
+    with Forked(
         [
             *(sys.executable, str(REPOSITORY / "train.py"), "compare", *arguments),
             *("-o", str(directory), "--jobs", "1"),
@@ -573,7 +582,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*arguments: object, **options: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(subprocess, "Popen", started)
+    monkeypatch.setattr(runner.subprocess, "Popen", started)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -716,8 +725,8 @@ def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "cores", lambda: 8)
+    monkeypatch.setattr(many_runs, "cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert [command.threads_of_runs(jobs) for jobs in (1, 3, 16)] == [8, 2, 1]
+    assert [many_runs.threads_of_runs(jobs) for jobs in (1, 3, 16)] == [8, 2, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    assert command.threads_of_runs(3) == 5
+    assert many_runs.threads_of_runs(3) == 5

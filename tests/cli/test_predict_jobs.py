@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from predict_tables import REPOSITORY, SMILES, one_line, table, write_csv
+from predict_tables import SMILES, one_line, table, write_csv
 from rdkit import Chem
+from reference.processes import REPOSITORY, Forked, run_python
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.tables.writer import create_table
@@ -60,22 +61,16 @@ def test_files_are_identical(model, tmp_path, capsys, small_chunks, source, outp
 def test_standard_input_and_output(model, tmp_path):
     text = "smiles\n" + "".join(f"{'C' * (1 + n % 7)}\n" for n in range(2500))
     outputs = [
-        subprocess.run(
-            [
-                *(sys.executable, REPOSITORY / "predict.py"),
-                model,
-                *("-i", "-", "--jobs", jobs, "--quiet"),
-            ],
-            input=text,
-            capture_output=True,
-            text=True,
-            check=True,
+        run_python(
+            *(REPOSITORY / "predict.py", model, "-i", "-", "--jobs", jobs, "--quiet"),
+            cwd=tmp_path,
+            text=text,
         )
         for jobs in ("1", "3")
     ]
     assert outputs[0].stdout == outputs[1].stdout
     assert outputs[0].stdout.count("\n") == 2501
-    assert [done.stderr for done in outputs] == ["", ""]
+    assert [(done.returncode, done.stderr) for done in outputs] == [(0, ""), (0, "")]
 
 
 def test_jobs_are_for_tables(model, tmp_path, capsys):
@@ -93,7 +88,7 @@ def start(
         "import sys; from graphormer_sepnorm.inference import stream; stream.CHUNK_ROWS = 64; "
         "from graphormer_sepnorm.cli.predict import main; sys.exit(main(sys.argv[1:]))"
     )
-    return subprocess.Popen(
+    return Forked(
         [sys.executable, "-c", program, str(model), "-i", str(source), "-o", str(output), *more],
         stderr=subprocess.PIPE,
         text=True,

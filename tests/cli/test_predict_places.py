@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from predict_tables import REPOSITORY, interrupt
+from predict_tables import interrupt
+from reference.processes import REPOSITORY, run_python
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.inference import stream
 from graphormer_sepnorm.inference.predictor import Predictor
 
-COMMAND = [sys.executable, str(REPOSITORY / "predict.py")]
+COMMAND = REPOSITORY / "predict.py"
 ROWS = 30
 
 
@@ -42,7 +43,8 @@ def test_a_pipe_is_read_once_and_whole(model, source, tmp_path):
     output = tmp_path / "out.csv"
     options = ["-i", "/dev/stdin", "--input_format", "csv", "-o", str(output), "--quiet"]
     text = source.read_text()
-    subprocess.run([*COMMAND, model, *options], input=text, text=True, check=True, timeout=120)
+    done = run_python(COMMAND, model, *options, cwd=tmp_path, text=text)
+    assert done.returncode == 0, done.stderr
     assert len(output.read_text().splitlines()) == ROWS + 1
 
 
@@ -153,7 +155,7 @@ def test_any_encoding_of_the_terminal_will_do(model):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     smiles = ["CCO", "\u00e9", b"\xff"]
     done = subprocess.run(
-        [*COMMAND, model, *smiles], capture_output=True, check=True, env=environment
+        [sys.executable, COMMAND, model, *smiles], capture_output=True, check=True, env=environment
     )
     header, *rows = done.stdout.splitlines()
     assert header == b"smiles,pred_property,warning,error"
@@ -173,7 +175,7 @@ def test_full_standard_output_is_one_line(model, source, tmp_path, what):
     }[what]
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+            [sys.executable, COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert done.returncode == 2
     assert "standard output cannot be written" in done.stderr
@@ -196,7 +198,7 @@ def test_columns_of_ours_that_are_taken_are_said(model, tmp_path, capsys):
 
 
 def test_a_file_and_a_list_give_the_same_values(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("graphormer_sepnorm.inference.predictor.CHUNK_ROWS", 8)
+    monkeypatch.setattr("graphormer_sepnorm.inference.batching.CHUNK_ROWS", 8)
     smiles = ["C" * (1 + n % 9) + "N" * (n % 3) if n % 5 else "bad" for n in range(45)]
     source, output = tmp_path / "in.smi", tmp_path / "out.tsv"
     source.write_text("\n".join(smiles) + "\n")

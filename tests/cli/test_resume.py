@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from reference.processes import REPOSITORY, Forked
 from tiny_run import TINY, refused, sample_table, summary
 
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.runs.place import RunLock
 
-REPOSITORY = Path(__file__).parents[2]
 STEPS = 42
 # What a checkpoint says about training itself.
 PARTS = (
@@ -50,8 +50,8 @@ def options(table: Path, norm: str) -> list[str]:
     ]
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def start(*arguments: str, process: type[subprocess.Popen[str]] = Forked) -> subprocess.Popen[str]:
+    return process(
         [sys.executable, str(REPOSITORY / "train.py"), "fit", *arguments],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -116,7 +116,8 @@ def assert_same_run(straight: Path, killed: Path) -> None:
 @pytest.mark.parametrize("norm", os.environ.get("RESUME_NORMS", "bn+ln").split(","))
 def test_killed_run_continues_bit_by_bit(norm: str, table: Path, tmp_path: Path) -> None:
     straight, killed = tmp_path / "straight", tmp_path / "killed"
-    first = start(*options(table, norm), "--output", str(straight))
+    # A new Python, which imports everything: that is silent too.
+    first = start(*options(table, norm), "--output", str(straight), process=subprocess.Popen)
     status, error = finish(first)
     assert (status, error) == (0, ""), error
     process = start(*options(table, norm), "--output", str(killed))
@@ -233,7 +234,8 @@ def test_learning_rate_can_be_lowered_from_here_on(run: Path) -> None:
 
 
 def test_signal_before_training_is_said(table: Path, tmp_path: Path) -> None:
-    process = start(*options(table, "bn+ln"), "--output", str(tmp_path / "run"))
+    new = {"process": subprocess.Popen}
+    process = start(*options(table, "bn+ln"), "--output", str(tmp_path / "run"), **new)
     time.sleep(1)
     process.send_signal(signal.SIGTERM)
     status, error = finish(process)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 import torch
 from reference.checkpoints import make_checkpoint
 from reference.damage import WRONG, places, replaced
+from reference.processes import run_python
 from reference.trees import boosted_trees
 
 from graphormer_sepnorm.errors import CheckpointError
@@ -24,7 +23,6 @@ from graphormer_sepnorm.inference.description import describe
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
 
-ROOT = Path(__file__).parents[2]
 # Each part of a checkpoint of a run beside the weights, as small as it can be.
 OF_A_RUN = {
     "epoch": 1,
@@ -259,15 +257,7 @@ def check_in_a_process(folder: Path) -> None:
         "except CheckpointError as error:\n    print(error)\n"
         "    assert not isinstance(error.__cause__, MemoryError)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = run_python("-c", program, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("a.ckpt")
     assert done.stdout.count("\n") == 1

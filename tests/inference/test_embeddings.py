@@ -15,7 +15,7 @@ from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.graphs.batch import Collator
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.inference import embeddings as module
+from graphormer_sepnorm.inference import batching
 from graphormer_sepnorm.inference.predictor import Predictor
 
 SMILES = ["CCO", "c1ccccc1", "no molecule", "CC(=O)N", "", "[Si]", "C#N", "c1ccncc1CCOC"]
@@ -68,7 +68,7 @@ def test_neither_company_nor_chunks_matter(predictor, monkeypatch):
     together = predictor.embed(SMILES, atoms=True)
     alone = np.concatenate([predictor.embed(text).values for text in SMILES])
     np.testing.assert_allclose(alone, together.values, rtol=1e-4, atol=1e-5)
-    monkeypatch.setattr(module, "CHUNK_ROWS", 3)
+    monkeypatch.setattr(batching, "CHUNK_ROWS", 3)
     parts = predictor.embed(SMILES, batch_size=2, atoms=True)
     np.testing.assert_allclose(parts.values, together.values, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(parts.atoms, together.atoms, rtol=1e-4, atol=1e-5)

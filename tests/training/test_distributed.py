@@ -1,9 +1,13 @@
-"""Two and three processes train what one process trains on the joint batch, in float64."""
+"""Two and three processes train what one process trains on the joint batch, in float64.
+
+They are started as torchrun starts them; torchrun itself starts those of cli/test_processes.py.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -11,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reference.processes import Forked
 
 from graphormer_sepnorm.model.norm_arms import NORMS
 
@@ -18,28 +23,44 @@ SCRIPT = Path(__file__).with_name("distributed_run.py")
 WAYS = ("plain", "accumulated")
 
 
-def run(folder: Path, *launcher: str) -> list[dict[str, Any]]:
-    """Return what each process wrote."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, *launcher, str(SCRIPT), str(folder)]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+def run(folder: Path, processes: int) -> list[dict[str, Any]]:
+    """Return what each of so many processes wrote, which find each other as torchrun's do."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    common = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)}
+    common |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    common |= {"GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}
+    path = os.pathsep.join(sys.path)
+    ranks = [
+        Forked(
+            [sys.executable, str(SCRIPT), str(folder)],
+            env={**os.environ, **common, "PYTHONPATH": path, "RANK": str(n), "LOCAL_RANK": str(n)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for n in range(processes)
+    ]
+    try:
+        errors = [process.communicate(timeout=300)[1] for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+    assert [process.returncode for process in ranks] == [0] * processes, errors[0][-3000:]
     return [json.loads(path.read_text()) for path in sorted(folder.glob("rank*.json"))]
 
 
 @pytest.fixture(scope="module")
 def single(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run(tmp_path_factory.mktemp("single"))[0]
+    return run(tmp_path_factory.mktemp("single"), 1)[0]
 
 
 @pytest.fixture(scope="module", params=[2, 3])
 def several(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> list[dict[str, Any]]:
-    launcher = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={request.param}")
-    results = run(tmp_path_factory.mktemp("several"), *launcher)
+    results = run(tmp_path_factory.mktemp("several"), request.param)
     assert len(results) == request.param
     return results
 
