@@ -160,7 +160,7 @@ def train_members(
     with locked(folder) as lock:
         Runner(
             unfinished,
-            environments(jobs, int(threads) if threads.isdigit() and int(threads) else 1, gpus),
+            environments(jobs, max(1, int(threads) // jobs) if threads.isdigit() else 1, gpus),
             choose_display(members, metric, steps),
             lock,
             (*FIT, OPTION) if any_code else FIT,
