@@ -23,7 +23,8 @@ ArmOf = tuple[str, Collection[str]]
 # says the fingerprint of the data.
 NO_DIFFERENCE = {
     *("seed_everything", "model.seed", "data.seed", "output", "resume"),
-    *("checkpoint_minutes", "baselines", "ensemble", "data.num_workers"),
+    *("checkpoint_minutes", "baselines", "ensemble", "ensemble_by", "data.num_workers"),
+    "data.member_fold",  # which goes with the seed
     *("data.dataset", "data.root", "data.table", "data.validation_table", "data.test_table"),
     *("trainer.accelerator", "trainer.default_root_dir", "trainer.logger"),
     *("trainer.log_every_n_steps", "trainer.profiler", "trainer.enable_progress_bar"),
@@ -236,6 +237,8 @@ def _command(words: Iterable[tuple[str, str]]) -> str:
             continue
         if name == "--data.root":
             value = "DIR"
+        elif name == "--data.member_fold":
+            value = "FOLD"
         elif name == "--resume":
             value = "RUN"
         elif name in _FILES and not value.startswith("configs/"):
