@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class DatasetSplits:
             graphs, or None where the source has none.
         report: What is in a user's table and which of its rows are left out; None for the data
             sets that are known by name.
+        extra_inputs: What the numbers are that stand beside each graph; mostly there are none.
         note: What has to be said beside any result on these data; mostly nothing.
         evaluators: Official ones of a benchmark, by the name of the metric whose reported value,
             where it is defined, is theirs in place of our own.
@@ -73,6 +75,7 @@ class DatasetSplits:
     featuriser: str | None = None
     smiles: dict[str, list[str]] | None = None
     report: DataReport | None = None
+    extra_inputs: ExtraInputs = field(default_factory=ExtraInputs)
     note: str = ""
     evaluators: Mapping[str, Evaluator] = field(default_factory=dict)
 

@@ -7,6 +7,8 @@ Beside what Lightning keeps there is one plain dictionary under the key ``grapho
 * ``task``, ``target_mean``, ``target_std``: what is predicted, and how its values were scaled;
 * ``weight_scale``: what brings the weights of the training graphs to a mean of 1;
 * ``vocabulary``: the atom and bond codes that occurred in training;
+* ``extra_inputs``: names of the numbers that the network reads beside a graph (`ExtraInputs`); none
+  in files of earlier versions. How they are scaled stands with the weights;
 * ``featuriser``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
 * ``dataset``, ``dataset_fingerprint``, ``training_graphs``: what it was trained on;
 * ``training_summary``: atoms and labels of the training graphs, see `training_summary` of the data

@@ -105,6 +105,12 @@ def check_contents(checkpoint: dict[str, Any]) -> None:
             raise CheckpointError(
                 f"model.{name} is {model[name]}, vocabulary.{part} needs {needed}"
             )
+    extra = facts.get("extra_inputs", {"descriptors": [], "columns": []})
+    named = len(extra["descriptors"]) + len(extra["columns"])
+    if named != model.get("extra_inputs", 0):
+        raise CheckpointError(
+            f"model.extra_inputs is {model.get('extra_inputs', 0)}, extra_inputs names {named}"
+        )
     weights, trained = checkpoint["state_dict"], checkpoint.get("trained_weights")
     if trained is not None and _shapes(trained) != _shapes(weights):
         raise CheckpointError("trained_weights are not of the network of state_dict")
@@ -340,6 +346,7 @@ _OTHER_FACTS = {
     "training_graphs": _COUNT,
     "training_summary": _optional(_record({}, _TRAINING_SUMMARY)),
     "weight_scale": _FINITE,
+    "extra_inputs": _record({"descriptors": _TARGETS, "columns": _TARGETS}),
     "data_options": _optional(_dictionary_of(_plain_or_list)),
     "validation": _dictionary_of(_REAL),
     "packages": _dictionary_of(_TEXT),
