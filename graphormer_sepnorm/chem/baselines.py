@@ -85,6 +85,8 @@ def fit_baselines(
     kind: Kind,
     tell: Tell = lambda what, done, total: None,
     models: Collection[str] = MODELS,
+    columns: Mapping[str, np.ndarray] | None = None,
+    names: Sequence[str] = (),
 ) -> Baselines:
     """Fit the models that chemists try first, with settings that do well on many data sets.
 
@@ -102,6 +104,9 @@ def fit_baselines(
         kind: ``regression`` or ``binary``.
         tell: Is told what is done, how far that is, and how far it goes.
         models: Which of `MODELS`.
+        columns: Of a table, which are features too: ``[n, C]``, under the same names; nan where
+            missing.
+        names: Of these columns.
 
     Raises:
         DataError: A SMILES cannot be read.
@@ -114,10 +119,10 @@ def fit_baselines(
         features[split] = compute_features(
             [str(smiles[split][row]) for row in rows[split]],
             lambda number, before=before: tell("descriptors", before + number, of_all),
-        )
+        ).with_columns(None if columns is None else columns[split][rows[split]])
         before += len(rows[split])
-    columns = FeatureColumns.fit(features["train"])
-    x = {split: columns.of(features.pop(split)) for split in _SPLITS}
+    chosen = FeatureColumns.fit(features["train"], names)
+    x = {split: chosen.of(features.pop(split)) for split in _SPLITS}
     labels = np.asarray(targets["train"][rows["train"]], np.float64)
     asked = [name for name in MODELS if name in models and (name, kind) != ("mean", "binary")]
     predictions = {
@@ -153,7 +158,7 @@ def fit_baselines(
         rows,
         {split: len(members) for split, members in labelled.items()},
         looked_at,
-        columns,
+        chosen,
         tuple(boosted),
     )
 

@@ -96,7 +96,11 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
             line.show(f"baselines: {what}, {done:,} of {total:,}")
 
     try:
-        fitted = fit_baselines(splits.smiles, targets, splits.task.kind, show, models)
+        fitted = fit_baselines(
+            *(splits.smiles, targets, splits.task.kind, show, models),
+            columns={split: data.own_columns(split) for split in SPLITS},
+            names=splits.extra_inputs.columns,
+        )
     finally:
         line.clear()
     found, undefined = [], []

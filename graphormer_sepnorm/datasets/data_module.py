@@ -107,7 +107,7 @@ class MoleculeDataModule(LightningDataModule):
         folds: int | None = None,
         fold: int | None = None,
         on_invalid: Literal["skip", "error"] = "skip",
-        descriptors: Literal["rdkit"] | None = None,
+        descriptors: str | None = None,
         descriptor_columns: list[str] | str | None = None,
         molecules: str | None = None,
     ) -> None:
@@ -287,6 +287,11 @@ class MoleculeDataModule(LightningDataModule):
     def extra_scaling(self) -> tuple[np.ndarray, np.ndarray]:
         """By what the numbers beside the graphs are standardised, see `standardisation`."""
         return standardisation(self.store.extra[self.indices("train")])
+
+    def own_columns(self, split: str) -> np.ndarray:
+        """Return `descriptor_columns` of a split, float32 ``[n, C]``; nan = missing."""
+        first = len(self.splits.extra_inputs.descriptors)
+        return np.asarray(self.store.extra[self.indices(split)][:, first:])
 
     def missing_inputs(self) -> list[str]:
         """Say which numbers beside the graphs are missing, and which say nothing."""

@@ -99,6 +99,8 @@ def _blend(blend: dict[str, Any] | None) -> list[tuple[str, str]]:
         f"trees on {len(columns['environments']):,} Morgan environments and "
         f"{len(columns['descriptors']):,} descriptors of RDKit {columns['rdkit']}"
     )
+    if own := columns.get("columns"):
+        text += f", with {listed(own)} of a table"
     without = sum(not trees for trees in trees["trees"].tolist())
     if without:
         text += f"; {without:,} of {len(blend['weights']):,} targets by the network alone"

@@ -18,7 +18,7 @@ from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_extra
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
@@ -268,12 +268,10 @@ class Predictor:
         graphs, places, errors, warnings = self.featurise(molecules, max_atoms)
         if graphs is not None:
             understood = [molecules[place].molecule for place in places]
+            beside = graphs.extra if columns is None else np.asarray(columns, np.float32)[places]
             if len(self.extra_inputs):
                 descriptors = compute_descriptors(understood, self.extra_inputs.descriptors)
-                beside = (
-                    no_extra(len(molecules)) if columns is None else np.asarray(columns, np.float32)
-                )
-                graphs = replace(graphs, extra=np.hstack([descriptors, beside[places]]))
+                graphs = replace(graphs, extra=np.hstack([descriptors, beside]))
                 for place, row in zip(places, graphs.extra, strict=True):
                     remarks = [warnings[place], *self.extra_inputs.remarks(row)]
                     warnings[place] = "; ".join(filter(None, remarks))
@@ -283,7 +281,7 @@ class Predictor:
                 if len(each) > 1:
                     spread[places[numbers]] = each.std(axis=0, ddof=1)
             if self.blend is not None:
-                values[places] = self.blend.of_molecules(values[places], understood)
+                values[places] = self.blend.of_molecules(values[places], understood, beside)
                 spread[places] *= self.blend.weights  # the trees are the same for all members
         for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
             values[place], spread[place], warnings[place] = np.nan, np.nan, ""
