@@ -98,8 +98,8 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
     try:
         fitted = fit_baselines(
             *(splits.smiles, targets, splits.task.kind, show, models),
-            columns={split: data.own_columns(split) for split in SPLITS},
-            names=splits.extra_inputs.columns,
+            {split: data.own_columns(split) for split in SPLITS},
+            splits.extra_inputs.columns,
         )
     finally:
         line.clear()
