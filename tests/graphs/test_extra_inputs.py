@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from reference.molecules import molecule
 
+from graphormer_sepnorm.graphs.batch import Collator
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs, standardisation
+from graphormer_sepnorm.graphs.packed_graphs import packed_blocks
+from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 
 def literal(column: list[float]) -> tuple[float, float]:
@@ -50,3 +59,20 @@ def test_missing_numbers_are_named() -> None:
         "one value throughout the training split: c",
     ]
     assert inputs.in_report(values[:1], np.ones(5)) == []
+
+
+def test_numbers_go_with_their_graphs(tmp_path: Path) -> None:
+    """Through packing, the disk, and both ways of making a batch."""
+    (packed,) = packed_blocks(map(molecule, ("CC", "CCCC", "CCO")))
+    values = np.array([[1, np.nan], [2, 20], [3, 30]], np.float32)
+    given = replace(packed, extra=values).take([2, 0, 1])
+    stores = [
+        GraphStore.open_or_build(tmp_path / "store", {}, lambda: [given], 3) for _ in range(2)
+    ]
+    vocabulary = GraphVocabulary.fit(stores[0], [0, 1, 2])
+    for store in stores:
+        np.testing.assert_array_equal(store.extra, values[[2, 0, 1]])
+        shape = BatchShape.of(store.num_atoms(np.array([2, 1])))
+        resident = ResidentGraphs(store, vocabulary, "cpu").batch(torch.tensor([2, 1]), shape)
+        for batch in (Collator(store, vocabulary)([2, 1]), resident):
+            np.testing.assert_array_equal(batch.extra, values[[1, 0]])
