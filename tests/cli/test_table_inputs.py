@@ -269,6 +269,8 @@ def test_checkpoints_of_earlier_versions_read_nothing_more() -> None:
     assert len(predictor.extra_inputs) == 0
     assert predictor.model.extra_readout is None
     assert predictor.predict("CCO").errors == ("",)
+    # An ensemble may have been interrupted before, and continued after.
+    assert len(joined({"earlier": checkpoint, "now": make_checkpoint()})["members"]) == 1
 
 
 def test_stores_of_tables_without_are_as_they_were(trained: Trained) -> None:
