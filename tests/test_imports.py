@@ -60,6 +60,7 @@ ONLY_MODULES = {
     ("runs", "model"): {"graphormer_sepnorm.model.norm_arms"},
     ("model", "graphs"): {
         "graphormer_sepnorm.graphs.batch",
+        "graphormer_sepnorm.graphs.extra_inputs",
         "graphormer_sepnorm.graphs.vocabulary",
     },
 }

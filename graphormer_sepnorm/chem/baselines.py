@@ -99,6 +99,8 @@ def fit_baselines(
     tell: Tell = lambda what, done, total: None,
     models: Collection[str] = MODELS,
     folds: np.ndarray | None = None,
+    columns: Mapping[str, np.ndarray] | None = None,
+    names: Sequence[str] = (),
 ) -> Baselines:
     """Fit the models that chemists try first, with settings that do well on many data sets.
 
@@ -119,6 +121,9 @@ def fit_baselines(
         folds: Of each training and then each validation molecule its fold, int64. Then models are
             fitted on both splits, and others without a fold at a time, until `ENOUGH_HELD_OUT`
             molecules have been predicted so.
+        columns: Of a table, which are features too: ``[n, C]``, under the same names; nan where
+            missing.
+        names: Of these columns.
 
     Raises:
         DataError: A SMILES cannot be read.
@@ -131,11 +136,11 @@ def fit_baselines(
         features[split] = compute_features(
             [str(smiles[split][row]) for row in rows[split]],
             lambda number, before=before: tell("descriptors", before + number, of_all),
-        )
+        ).with_columns(None if columns is None else columns[split][rows[split]])
         before += len(rows[split])
     fitted_on = _SPLITS[:1] if folds is None else _SPLITS[:2]
-    columns = FeatureColumns.fit(*(features[split] for split in fitted_on))
-    x = {split: columns.of(features.pop(split)) for split in _SPLITS}
+    chosen = FeatureColumns.fit(*(features[split] for split in fitted_on), columns=names)
+    x = {split: chosen.of(features.pop(split)) for split in _SPLITS}
     y = {split: np.asarray(targets[split][rows[split]], np.float64) for split in _SPLITS}
     dealt, held = np.empty(0, np.int64), 0
     if folds is not None:
@@ -177,7 +182,7 @@ def fit_baselines(
         {split: len(members) for split, members in labelled.items()},
         {"validation": held_labels, "test": y["test"]},
         looked_at,
-        columns,
+        chosen,
         tuple(boosted),
     )
 

@@ -1,12 +1,12 @@
 """What trees see of a molecule: counts of its Morgan environments, and RDKit's descriptors.
 
-n molecules · F features: the environments that training knows, then the descriptors.
+n molecules · F features: the environments that training knows, the descriptors, columns of a table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -31,11 +31,18 @@ class RawFeatures:
 
     Attributes:
         counts: float64 ``[n, 2048]``, how often each environment occurs.
-        descriptors: float32 ``[n, K]``, those of `descriptor_names`; nan where undefined.
+        descriptors: float32 ``[n, K]``, those of `descriptor_names`; nan where undefined. Columns
+            of a table may stand behind them.
     """
 
     counts: csr_array
     descriptors: np.ndarray
+
+    def with_columns(self, columns: np.ndarray | None) -> RawFeatures:
+        """Return them with columns of a table, ``[n, C]``, nan = missing; None: there are none."""
+        if columns is None:
+            return self
+        return RawFeatures(self.counts, np.hstack([self.descriptors, columns]))
 
 
 @dataclass(frozen=True)
@@ -45,18 +52,25 @@ class FeatureColumns:
     Attributes:
         environments: Numbers below `ENVIRONMENTS`, increasing.
         descriptors: Names.
-        medians: Of each descriptor in training.
+        medians: Of each descriptor in training, then of each column of a table.
         rdkit: Release that computed them.
+        columns: Names of columns of a table.
     """
 
     environments: tuple[int, ...]
     descriptors: tuple[str, ...]
     medians: tuple[float, ...]
     rdkit: str = RDKIT_VERSION
+    columns: tuple[str, ...] = ()
 
     @classmethod
-    def fit(cls, *raw: RawFeatures) -> Self:
-        """Choose the columns for training molecules, in one part or several."""
+    def fit(cls, *raw: RawFeatures, columns: Sequence[str] = ()) -> Self:
+        """Choose the columns for training molecules, in one part or several.
+
+        Args:
+            raw: Their features.
+            columns: Names of the columns of a table that stand behind the descriptors.
+        """
         environments = np.concatenate([part.counts.indices for part in raw])
         molecules = np.bincount(environments, minlength=ENVIRONMENTS)
         descriptors = np.concatenate([part.descriptors for part in raw])
@@ -64,11 +78,13 @@ class FeatureColumns:
         for place, column in enumerate(descriptors.T):
             present = column[~np.isnan(column)].astype(np.float64)
             medians[place] = np.median(present) if len(present) else 0
-        return cls(
+        chosen = cls(
             tuple(np.flatnonzero(molecules >= FEWEST).tolist()),
             descriptor_names(),
-            tuple(np.clip(medians, -LARGEST, LARGEST).tolist()),
+            tuple(medians.tolist()),
+            columns=tuple(columns),
         )
+        return replace(chosen, medians=tuple(chosen._clipped(medians).tolist()))
 
     def check(self) -> None:
         """See whether this release of RDKit has the descriptors.
@@ -84,13 +100,19 @@ class FeatureColumns:
         return np.hstack(
             [
                 raw.counts[:, list(self.environments)].toarray().astype(np.float32),
-                np.clip(known, -LARGEST, LARGEST).astype(np.float32),
+                self._clipped(known).astype(np.float32),
             ]
         )
 
-    def of_molecules(self, molecules: Sequence[Chem.Mol]) -> np.ndarray:
-        """Return the columns of molecules: float32 ``[n, F]``."""
-        return self.of(_raw(molecules, self.descriptors))
+    def _clipped(self, values: np.ndarray) -> np.ndarray:
+        limits = np.repeat([LARGEST, np.inf], [len(self.descriptors), len(self.columns)])
+        return np.clip(values, -limits, limits)
+
+    def of_molecules(
+        self, molecules: Sequence[Chem.Mol], columns: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return the columns of molecules, with those of a table: float32 ``[n, F]``."""
+        return self.of(_raw(molecules, self.descriptors).with_columns(columns))
 
 
 def compute_features(

@@ -26,7 +26,8 @@ from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.formatting import format_table
+from graphormer_sepnorm.formatting import format_table, listed
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.metrics import Metric, metrics_of
 from graphormer_sepnorm.model.summary import count_parameters
@@ -48,6 +49,7 @@ def report_data(report: DataReport, data: MoleculeDataModule, run: RunDirectory)
         for split, molecules in found.items()
         if molecules
     ]
+    lines += data.missing_inputs()
     report = dataclasses.replace(report, warnings=(*lines, *report.warnings))
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     print(f"\n{report_text(report, unicode)}", flush=True)
@@ -285,7 +287,9 @@ def report_fit(
     )
     print(f"checkpoint  {summary['checkpoint']}")
     if module.facts["featuriser"] is not None:
-        print(f'try         {command("predict")} {shlex.quote(str(tested.run.path))} "CCO"')
+        needed = ExtraInputs.of_facts(module.facts).columns
+        given = f"-i TABLE   (with {listed(needed)})" if needed else '"CCO"'
+        print(f"try         {command('predict')} {shlex.quote(str(tested.run.path))} {given}")
     if simple.interrupted:
         raise Interrupted(f"baselines interrupted; the run is whole: {tested.run.path}")
 

@@ -186,7 +186,8 @@ def blended_predictions(
     if splits.smiles is None or len(splits.smiles[split]) != len(predictions):
         return None, "these are of the network alone: a blend takes SMILES of the whole split"
     blend = Blend.from_plain(checkpoint[BLEND])
-    return blend.of_smiles(predictions, splits.smiles[split]), ""
+    values = blend.of_smiles(predictions, splits.smiles[split], data.own_columns(split))
+    return values, ""
 
 
 def evaluate(
@@ -237,6 +238,7 @@ def _blend(
         blended = blend.combined(predictions, boosting["test"])
     else:  # some were not drawn, or have no label
         assert data.splits.smiles is not None
-        blended = blend.of_smiles(predictions, data.splits.smiles["test"])
+        smiles, own = data.splits.smiles["test"], data.own_columns("test")
+        blended = blend.of_smiles(predictions, smiles, own)
     test = evaluate(data, task, "test", blended)
     return BlendedRun(blend, weighed_on, blended, test)

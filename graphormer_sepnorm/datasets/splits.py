@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class DatasetSplits:
             where the splits are fixed.
         report: What is in a user's table and which of its rows are left out; None for the data
             sets that are known by name.
+        extra_inputs: What the numbers are that stand beside each graph; mostly there are none.
         note: What has to be said beside any result on these data; mostly nothing.
         evaluators: Official ones of a benchmark, by the name of the metric whose reported value,
             where it is defined, is theirs in place of our own.
@@ -77,6 +79,7 @@ class DatasetSplits:
     smiles: dict[str, list[str]] | None = None
     groups: dict[str, list[tuple[str, str]]] | None = None
     report: DataReport | None = None
+    extra_inputs: ExtraInputs = field(default_factory=ExtraInputs)
     note: str = ""
     evaluators: Mapping[str, Evaluator] = field(default_factory=dict)
 

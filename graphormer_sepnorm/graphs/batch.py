@@ -86,6 +86,8 @@ class GraphBatch(_TensorRecord):
             other.
         targets: float32 ``[B, targets]``; nan where a label is missing.
         weights: float32 ``[B]``, of each graph in the training loss; 1 where none was given.
+        extra: float32 ``[B, D]``, numbers beside each graph (`ExtraInputs`) as they are given; nan
+            where one is missing.
         graph_ids: int64 ``[B]``, number of each graph in its store.
     """
 
@@ -104,6 +106,7 @@ class GraphBatch(_TensorRecord):
     unpad: Tensor
     targets: Tensor
     weights: Tensor
+    extra: Tensor
     graph_ids: Tensor
 
     @property
@@ -184,6 +187,7 @@ class Collator:
             unpad=unpad,
             targets=torch.from_numpy(np.array(store.targets[graphs])),
             weights=torch.from_numpy(np.array(store.weights[graphs])),
+            extra=torch.from_numpy(np.array(store.extra[graphs])),
             graph_ids=torch.from_numpy(graphs),
         )
 

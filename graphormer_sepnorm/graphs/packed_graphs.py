@@ -66,6 +66,7 @@ class PackedGraphs:
         bond_codes: int64 ``[sum E, K]``.
         targets: float32 ``[G, T]``; nan = missing.
         weights: float32 ``[G]``, of each graph in the training loss.
+        extra: float32 ``[G, D]``, numbers beside each graph (`ExtraInputs`); nan = missing.
     """
 
     num_atoms: np.ndarray
@@ -75,6 +76,7 @@ class PackedGraphs:
     bond_codes: np.ndarray
     targets: np.ndarray
     weights: np.ndarray
+    extra: np.ndarray
 
     @property
     def widths(self) -> tuple[int, int, int]:
@@ -125,6 +127,7 @@ class PackedGraphs:
             self.bond_codes[bonds],
             self.targets[numbers],
             self.weights[numbers],
+            self.extra[numbers],
         )
 
 
@@ -191,7 +194,13 @@ def _packed(group: list[tuple[MolecularGraph, np.ndarray, float]]) -> PackedGrap
         bond_codes=np.concatenate([graph.bond_codes for graph in graphs]),
         targets=np.stack(targets),
         weights=np.array(weights, dtype=np.float32),
+        extra=no_extra(len(graphs)),
     )
+
+
+def no_extra(graphs: int) -> np.ndarray:
+    """Return `PackedGraphs.extra` of so many graphs with no numbers beside them."""
+    return np.empty((graphs, 0), dtype=np.float32)
 
 
 def _disagreement(position: int, own: tuple, before: Any) -> str:

@@ -24,7 +24,7 @@ from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import is_full
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, packed_blocks
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_extra, packed_blocks
 from graphormer_sepnorm.graphs.structure import PairTypes
 from graphormer_sepnorm.graphs.structure_block import UNREACHABLE_DISTANCE
 
@@ -46,6 +46,8 @@ class GraphStore:
         pair_type: integer ``[sum n^2]``, row-major within a graph.
         targets: float32 ``[G, T]``, nan = missing.
         weights: float32 ``[G]``, of each graph in the training loss.
+        extra: float32 ``[G, D]``, numbers beside each graph (`ExtraInputs`), nan = missing; on disk
+            only where there are some.
         type_distance: int32 ``[types]``, in bonds; -1 = unreachable.
         type_ring: int32 ``[types]``, atoms of the smallest ring that both atoms lie in; 0 = none.
         type_start: int64 ``[types + 1]``, where the path entries of each type begin.
@@ -64,6 +66,7 @@ class GraphStore:
     pair_type: np.ndarray
     targets: np.ndarray
     weights: np.ndarray
+    extra: np.ndarray
     type_distance: np.ndarray
     type_ring: np.ndarray
     type_start: np.ndarray
@@ -143,6 +146,7 @@ class GraphStore:
                 parts[name].append(_narrow(values))
             parts["targets"].append(block.targets)
             parts["weights"].append(block.weights)
+            parts["extra"].append(block.extra)
         if not position:
             raise DataError("the data set holds no graphs")
         return cls(
@@ -199,7 +203,10 @@ class GraphStore:
         return cls(**_load(directory), max_path_length=max_path_length)
 
 
-_ARRAYS = tuple(field.name for field in fields(GraphStore) if field.name != "max_path_length")
+_EXTRA = "extra"
+_ARRAYS = tuple(
+    field.name for field in fields(GraphStore) if field.name not in (_EXTRA, "max_path_length")
+)
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
@@ -230,7 +237,7 @@ def _problem(directory: Path, key: dict[str, str | int]) -> str | None:
         return "is incomplete"
     if record.get("key") != key:
         return "was made from other data or by another version"
-    if set(record.get("checksums", ())) != set(_ARRAYS):
+    if set(record.get("checksums", ())) - {_EXTRA} != set(_ARRAYS):
         return "is incomplete"
     for name, checksum in record["checksums"].items():
         try:
@@ -242,7 +249,9 @@ def _problem(directory: Path, key: dict[str, str | int]) -> str | None:
 
 
 def _load(directory: Path) -> dict[str, np.ndarray]:
-    return {name: np.load(directory / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
+    names = [*_ARRAYS, *([_EXTRA] if (directory / f"{_EXTRA}.npy").is_file() else [])]
+    arrays = {name: np.load(directory / f"{name}.npy", mmap_mode="r") for name in names}
+    return {_EXTRA: no_extra(len(arrays["weights"])), **arrays}
 
 
 def _build(
@@ -254,10 +263,11 @@ def _build(
     partial.mkdir()
     try:
         store = make(_InFile(partial / "pair_type.npy"))
-        for name in _ARRAYS:
+        names = [*_ARRAYS, *([_EXTRA] if store.extra.size else [])]
+        for name in names:
             if name != "pair_type":
                 np.save(partial / f"{name}.npy", getattr(store, name))
-        checksums = {name: _checksum(partial / f"{name}.npy") for name in _ARRAYS}
+        checksums = {name: _checksum(partial / f"{name}.npy") for name in names}
         record = {"key": key, "checksums": checksums}
         (partial / "store.json").write_text(json.dumps(record, indent=1) + "\n")
         if directory.is_dir():

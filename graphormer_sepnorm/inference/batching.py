@@ -21,9 +21,14 @@ Part = TypeVar("Part")
 
 
 def in_chunks(
-    smiles: str | Sequence[str], compute: Callable[[list[ParsedMolecule], Sequence[str]], Part]
+    smiles: str | Sequence[str],
+    compute: Callable[[list[ParsedMolecule], Sequence[str], slice], Part],
 ) -> tuple[tuple[str, ...], list[Part]]:
     """Parse SMILES, one or several, and have a chunk of them computed at a time.
+
+    Args:
+        smiles: What is given.
+        compute: Takes the molecules of a chunk, their SMILES, and which of all they are.
 
     Returns:
         What was given, and what was made of the molecules of each chunk; without any there is one
@@ -31,8 +36,10 @@ def in_chunks(
     """
     given = (smiles,) if isinstance(smiles, str) else tuple(smiles)
     starts = range(0, max(len(given), 1), CHUNK_ROWS)
-    chunks = [given[start : start + CHUNK_ROWS] for start in starts]
-    return given, [compute([parse_smiles(text) for text in chunk], chunk) for chunk in chunks]
+    chunks = [slice(start, start + CHUNK_ROWS) for start in starts]
+    return given, [
+        compute([parse_smiles(text) for text in given[rows]], given[rows], rows) for rows in chunks
+    ]
 
 
 def by_size(sizes: np.ndarray, batch_size: int) -> Iterator[list[int]]:

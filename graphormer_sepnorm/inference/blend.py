@@ -53,26 +53,32 @@ class Blend:
             self.weights < 1, self.weights * network + (1 - self.weights) * trees, network
         )
 
-    def of_molecules(self, network: np.ndarray, molecules: Sequence[Any]) -> np.ndarray:
+    def of_molecules(
+        self, network: np.ndarray, molecules: Sequence[Any], columns: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return the blend for molecules, ``[n, T]``; takes milliseconds for each.
 
         Args:
             network: What the network says of them.
             molecules: The same ones, RDKit's.
+            columns: Of a table, that the trees take: ``[n, C]``, nan = missing.
         """
         if (self.weights == 1).all():
             return network
-        features = self.trees.columns.of_molecules(molecules)
+        features = self.trees.columns.of_molecules(molecules, columns)
         return self.combined(network, self.trees.predict(features))
 
-    def of_smiles(self, network: np.ndarray, smiles: Sequence[str]) -> np.ndarray:
+    def of_smiles(
+        self, network: np.ndarray, smiles: Sequence[str], own: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return the blend for many molecules, in several processes; see `of_molecules`.
 
         Raises:
             DataError: A SMILES cannot be read.
         """
         columns = self.trees.columns
-        features = columns.of(compute_features(smiles, names=columns.descriptors))
+        raw = compute_features(smiles, names=columns.descriptors)
+        features = columns.of(raw.with_columns(own))
         return self.combined(network, self.trees.predict(features))
 
     def to_plain(self) -> dict[str, Any]:

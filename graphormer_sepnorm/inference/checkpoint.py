@@ -7,6 +7,8 @@ Beside what Lightning keeps there is one plain dictionary under the key ``grapho
 * ``task``, ``target_mean``, ``target_std``: what is predicted, and how its values were scaled;
 * ``weight_scale``: what brings the weights of the training graphs to a mean of 1;
 * ``vocabulary``: the atom and bond codes that occurred in training;
+* ``extra_inputs``: names of the numbers that the network reads beside a graph (`ExtraInputs`); none
+  in files of earlier versions. How they are scaled stands with the weights;
 * ``featuriser``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
 * ``dataset``, ``dataset_fingerprint``, ``training_graphs``: what it was trained on;
 * ``training_summary``: atoms and labels of the training graphs, see `training_summary` of the data
@@ -53,6 +55,7 @@ from graphormer_sepnorm.inference.checkpoint_contents import (
 )
 from graphormer_sepnorm.inference.network import check_network
 from graphormer_sepnorm.inference.tree_contents import BLEND
+from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.old_names import current_options
 from graphormer_sepnorm.resources import model_names, model_path
 from graphormer_sepnorm.runs.directory import BEST, LAST, RunDirectory
@@ -220,7 +223,7 @@ def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     (name, first), *others = checkpoints.items()
     for other, checkpoint in others:
         for fact in (*REQUIRED, "weight_scale"):
-            if checkpoint[KEY].get(fact) != first[KEY].get(fact):
+            if _fact(checkpoint, fact) != _fact(first, fact):
                 raise CheckpointError(
                     f"{name} and {other} differ in {fact}: members of an ensemble are trained with "
                     "the same options on the same data"
@@ -232,6 +235,12 @@ def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         "members": [model_weights(checkpoint) for _, checkpoint in others],
         **kept,
     }
+
+
+def _fact(checkpoint: dict[str, Any], name: str) -> Any:
+    value = checkpoint[KEY].get(name)
+    # Options of the network that are younger than a checkpoint have their default in it.
+    return GraphormerConfig(**value) if name == "model" else value
 
 
 def save_for_prediction(

@@ -105,18 +105,24 @@ def check_contents(checkpoint: dict[str, Any]) -> None:
             raise CheckpointError(
                 f"model.{name} is {model[name]}, vocabulary.{part} needs {needed}"
             )
+    extra = facts.get("extra_inputs", {"descriptors": [], "columns": []})
+    named = len(extra["descriptors"]) + len(extra["columns"])
+    if named != model.get("extra_inputs", 0):
+        raise CheckpointError(
+            f"model.extra_inputs is {model.get('extra_inputs', 0)}, extra_inputs names {named}"
+        )
     weights, trained = checkpoint["state_dict"], checkpoint.get("trained_weights")
     if trained is not None and _shapes(trained) != _shapes(weights):
         raise CheckpointError("trained_weights are not of the network of state_dict")
     if BLEND in checkpoint:
-        _check_blend(checkpoint[BLEND], task)
+        _check_blend(checkpoint[BLEND], task, extra["columns"])
     shapes = _shapes(model_weights(checkpoint))
     for number, member in enumerate(checkpoint.get("members", ())):
         if _shapes(member) != shapes:
             raise CheckpointError(f"members[{number}] is not of the network of state_dict")
 
 
-def _check_blend(blend: dict[str, Any], task: dict[str, Any]) -> None:
+def _check_blend(blend: dict[str, Any], task: dict[str, Any], columns: Any) -> None:
     targets = len(task["targets"])
     if len(blend["weights"]) != targets:
         raise CheckpointError(
@@ -124,6 +130,8 @@ def _check_blend(blend: dict[str, Any], task: dict[str, Any]) -> None:
         )
     if blend["trees"]["logistic"] != (task["kind"] == "binary"):
         raise CheckpointError(f"blend.trees are not for {task['kind']} targets")
+    if list(blend["trees"]["columns"].get("columns", ())) != list(columns):
+        raise CheckpointError("blend.trees take other columns of a table than the network")
     check_trees(blend["trees"], targets, "blend.trees")
 
 
@@ -340,6 +348,7 @@ _OTHER_FACTS = {
     "training_graphs": _COUNT,
     "training_summary": _optional(_record({}, _TRAINING_SUMMARY)),
     "weight_scale": _FINITE,
+    "extra_inputs": _record({"descriptors": _TARGETS, "columns": _TARGETS}),
     "data_options": _optional(_dictionary_of(_plain_or_list)),
     "validation": _dictionary_of(_REAL),
     "member_folds": _COUNT,
@@ -358,7 +367,8 @@ _BLEND = _record(
                         "descriptors": _list_of(_TEXT),
                         "medians": _list_of(_FINITE),
                         "rdkit": _TEXT,
-                    }
+                    },
+                    {"columns": _TARGETS},
                 ),
                 "logistic": _FLAG,
                 **{name: _numbers(kind) for name, kind in ARRAYS.items()},

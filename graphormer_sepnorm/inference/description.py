@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights
 from graphormer_sepnorm.inference.tree_contents import BLEND
@@ -26,6 +27,8 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
     card = facts.get("card") or {}
     rows += [(name, str(value)) for name, value in card.items()]
     rows += _targets(facts)
+    extra = ExtraInputs.of_facts(facts)
+    rows += [("from", f"the molecule, {extra.in_words()}")] if len(extra) else []
     rows += _model(checkpoint)
     rows += _blend(checkpoint.get(BLEND))
     rows += _training(checkpoint)
@@ -61,11 +64,11 @@ def _targets(facts: dict[str, Any]) -> list[tuple[str, str]]:
 def _model(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
     facts = checkpoint[KEY]
     model = facts["model"]
-    # BatchNorm's statistics are kept with the weights and are not parameters.
+    # BatchNorm's statistics, and scalings, are kept with the weights and are not parameters.
     parameters = sum(
         value.numel()
         for name, value in model_weights(checkpoint).items()
-        if not name.rpartition(".")[2].startswith(("running_", "num_batches"))
+        if not name.rpartition(".")[2].startswith(("running_", "num_batches", "training_"))
     )
     rows = [
         (
@@ -96,6 +99,8 @@ def _blend(blend: dict[str, Any] | None) -> list[tuple[str, str]]:
         f"trees on {len(columns['environments']):,} Morgan environments and "
         f"{len(columns['descriptors']):,} descriptors of RDKit {columns['rdkit']}"
     )
+    if own := columns.get("columns"):
+        text += f", with {listed(own)} of a table"
     without = sum(not trees for trees in trees["trees"].tolist())
     if without:
         text += f"; {without:,} of {len(blend['weights']):,} targets by the network alone"

@@ -81,14 +81,14 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
 
 
 def _embed_chunk(
-    embedder: Embedder, job: TableJob, in_record: bool, texts: list[tuple[str, Any]]
+    embedder: Embedder, job: TableJob, in_record: bool, texts: list[tuple[str, Any, Any]]
 ) -> Embeddings:
     """Embed the molecules of a chunk of rows; runs in any process."""
-    molecules = [parse_text(problem, text, in_record) for problem, text in texts]
+    molecules = [parse_text(problem, text, in_record) for problem, text, _ in texts]
     if in_record:
         smiles = [canonical_of(molecule) for molecule in molecules]
     else:
-        smiles = ["" if text is None else str(text) for _, text in texts]
+        smiles = ["" if text is None else str(text) for _, text, _ in texts]
     embeddings = embedder.predict_molecules(molecules, smiles, job.batch_size, job.max_atoms)
     trim_now_and_then()
     return embeddings

@@ -105,7 +105,7 @@ class Embedder:
         """See `Predictor.embed`."""
         given, parts = in_chunks(
             smiles,
-            lambda molecules, texts: self.predict_molecules(
+            lambda molecules, texts, _: self.predict_molecules(
                 molecules, texts, batch_size, max_atoms
             ),
         )

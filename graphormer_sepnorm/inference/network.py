@@ -20,6 +20,11 @@ _SHAPES = {
     "readout.weight": ("num_targets", "width"),
 }
 _WALK_SHAPES = {"walks.atoms.weight": ("width", "walk_steps")}
+_EXTRA_SHAPES = {
+    "extra_readout.training_mean": ("extra_inputs",),
+    "extra_readout.training_factor": ("extra_inputs",),
+    "extra_readout.numbers.weight": ("width", "extra_inputs"),
+}
 _LAYER_SHAPES = {
     "attention.query.weight": ("width", "width"),
     "ffn.0.weight": ("ffn_width", "width"),
@@ -46,6 +51,8 @@ def check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
     expected = dict(_SHAPES)
     if "rrwp" in config.encodings:
         expected |= _WALK_SHAPES
+    if config.extra_inputs:
+        expected |= _EXTRA_SHAPES
     of_layer = _LAYER_SHAPES | (_MESSAGE_SHAPES if config.local_mpnn != "none" else {})
     for place in range(config.layers):
         expected |= {f"layers.{place}.{name}": sizes for name, sizes in of_layer.items()}

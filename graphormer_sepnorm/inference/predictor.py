@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.featuriser import Featuriser
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces
-from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
@@ -92,12 +95,14 @@ class Predictor:
         model: The network, in evaluation mode; of an ensemble the first.
         networks: All of them: one, or the members of an ensemble.
         vocabulary: The codes of atoms and bonds that it knows.
+        extra_inputs: What the networks read beside a molecule's graph.
         blend: Trees whose values are mixed with those of the network; None: there are none.
         facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
 
     Raises:
         CheckpointError: The model was trained on graphs that are not made from SMILES, or by
-            features or with a network that this version does not know.
+            features or with a network that this version does not know; or it needs a descriptor
+            that this release of RDKit lacks.
     """
 
     def __init__(
@@ -128,6 +133,11 @@ class Predictor:
         summary = self.facts.get("training_summary") or {}
         self._largest_seen = summary["atoms"]["max"] if "atoms" in summary else None
         self._only_connected = summary.get("connected", False)
+        self.extra_inputs = ExtraInputs.of_facts(self.facts)
+        try:
+            compute_descriptors([], self.extra_inputs.descriptors)
+        except DataError as error:
+            raise CheckpointError(str(error)) from error
         self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
         self.blend = Blend.from_plain(checkpoint[BLEND]) if BLEND in checkpoint else None
@@ -172,6 +182,7 @@ class Predictor:
         smiles: str | Sequence[str],
         batch_size: int = BATCH_SIZE,
         max_atoms: int = MAX_ATOMS,
+        columns: Mapping[str, Sequence[float]] | None = None,
     ) -> Predictions:
         """Predict the properties of molecules.
 
@@ -179,11 +190,17 @@ class Predictor:
             smiles: One SMILES or several. What cannot be read gets an error, never an exception.
             batch_size: Molecules computed at once; the values do not depend on it.
             max_atoms: Larger molecules get an error: memory grows with the square of the size.
+            columns: For a model that reads columns of a table beside the molecule, their values by
+                name, one for each molecule; nan = missing.
+
+        Raises:
+            DataError: Such a column is missing, or has another length.
         """
+        beside = self._columns(columns or {}, 1 if isinstance(smiles, str) else len(smiles))
         given, parts = in_chunks(
             smiles,
-            lambda molecules, texts: self.predict_molecules(
-                molecules, texts, batch_size, max_atoms
+            lambda molecules, texts, rows: self.predict_molecules(
+                molecules, texts, batch_size, max_atoms, beside[rows]
             ),
         )
         spread = [part.spread for part in parts if part.spread is not None]
@@ -194,6 +211,23 @@ class Predictor:
             tuple(warning for part in parts for warning in part.warnings),
             np.concatenate(spread) if spread else None,
         )
+
+    def _columns(self, columns: Mapping[str, Sequence[float]], molecules: int) -> np.ndarray:
+        """Return the columns that are read beside the molecules, float64 ``[molecules, C]``."""
+        values = np.empty((molecules, len(self.extra_inputs.columns)))
+        for place, name in enumerate(self.extra_inputs.columns):
+            if name not in columns:
+                raise DataError(
+                    f"the model reads {listed(self.extra_inputs.columns)} beside the molecule: "
+                    "predict a table with such columns (-i FILE, from Python columns={...})"
+                )
+            if len(columns[name]) != molecules:
+                raise DataError(
+                    f"{len(columns[name])} values of {name} for {molecules} molecules: give one "
+                    "for each"
+                )
+            values[:, place] = columns[name]
+        return np.where(np.abs(values) <= np.finfo(np.float32).max, values, np.nan)
 
     def embed(
         self,
@@ -218,20 +252,31 @@ class Predictor:
         smiles: Sequence[str] = (),
         batch_size: int = BATCH_SIZE,
         max_atoms: int = MAX_ATOMS,
+        columns: np.ndarray | None = None,
     ) -> Predictions:
-        """Predict the properties of molecules that are parsed already; see `predict`."""
+        """Predict the properties of molecules that are parsed already; see `predict`.
+
+        `columns` are the values of ``extra_inputs.columns``, ``[n, C]``; None: there are none.
+        """
         values = np.full((len(molecules), len(self.task.targets)), np.nan)
         spread = values.copy()
         graphs, places, errors, warnings = self.featurise(molecules, max_atoms)
         if graphs is not None:
+            understood = [molecules[place].molecule for place in places]
+            beside = graphs.extra if columns is None else np.asarray(columns, np.float32)[places]
+            if len(self.extra_inputs):
+                descriptors = compute_descriptors(understood, self.extra_inputs.descriptors)
+                graphs = replace(graphs, extra=np.hstack([descriptors, beside]))
+                for place, row in zip(places, graphs.extra, strict=True):
+                    remarks = [warnings[place], *self.extra_inputs.remarks(row)]
+                    warnings[place] = "; ".join(filter(None, remarks))
             for numbers in by_size(graphs.num_atoms, batch_size):
                 each = self._values(graphs.take(numbers))
                 values[places[numbers]] = each.mean(axis=0)
                 if len(each) > 1:
                     spread[places[numbers]] = each.std(axis=0, ddof=1)
             if self.blend is not None:
-                understood = [molecules[place].molecule for place in places]
-                values[places] = self.blend.of_molecules(values[places], understood)
+                values[places] = self.blend.of_molecules(values[places], understood, beside)
                 spread[places] *= self.blend.weights  # the trees are the same for all members
         for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
             values[place], spread[place], warnings[place] = np.nan, np.nan, ""

@@ -18,6 +18,7 @@ import numpy as np
 
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.embeddings import Embedder
 from graphormer_sepnorm.inference.evaluation import Evaluation
@@ -33,7 +34,12 @@ from graphormer_sepnorm.inference.table_job import (
 from graphormer_sepnorm.inference.table_molecules import find_molecules, molecule_text, parse_text
 from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
 from graphormer_sepnorm.process import trim_now_and_then
-from graphormer_sepnorm.tables.columns import find_column, free_name, parse_number
+from graphormer_sepnorm.tables.columns import (
+    find_column,
+    free_name,
+    parse_number,
+    parse_or_missing,
+)
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
@@ -52,6 +58,7 @@ class _Columns:
         with_smiles: Whether the SMILES of records are added.
         numbers: Names of what is predicted: values, and how far members of an ensemble disagree.
         stride: Each how many of them is a value.
+        extra: Positions of the columns that the model reads beside the molecules.
     """
 
     smiles: int | None
@@ -60,6 +67,7 @@ class _Columns:
     with_smiles: bool
     numbers: tuple[str, ...]
     stride: int
+    extra: tuple[int, ...] = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -136,7 +144,7 @@ def _predict_rows(
     progress = TableProgress(reader, job.verb, job.quiet, outcome.rows)
     jobs = number_of_jobs(job.jobs, predictor.device)
     predict = partial(_predict_chunk, predictor, columns, job)
-    work = map_in_order(predict, chunks(rows, columns.smiles), jobs)
+    work = map_in_order(predict, chunks(rows, columns.smiles, columns.extra), jobs)
     try:
         for chunk, predicted in work:
             for row, (_, numbers, warning, error) in zip(chunk, predicted, strict=True):
@@ -162,23 +170,44 @@ def _predict_rows(
 
 
 def chunks(
-    rows: Iterator[Row], smiles: int | None
-) -> Iterator[tuple[list[Row], list[tuple[str, Any]]]]:
-    """Yield rows that are predicted together, and the part of them that this takes."""
+    rows: Iterator[Row], smiles: int | None, extra: Sequence[int] = ()
+) -> Iterator[tuple[list[Row], list[tuple[str, Any, list[Any]]]]]:
+    """Yield rows that are predicted together, and the part of them that this takes.
+
+    Of each row: what is wrong with it, what its molecule is read from, its `extra` cells.
+    """
     while chunk := list(itertools.islice(rows, CHUNK_ROWS)):
-        yield chunk, [molecule_text(row, smiles) for row in chunk]
+        yield (
+            chunk,
+            [
+                (*molecule_text(row, smiles), [] if row.problem else [row.cells[n] for n in extra])
+                for row in chunk
+            ],
+        )
 
 
 def _predict_chunk(
     predictor: Predictor | Embedder,
     columns: _Columns,
     job: TableJob,
-    texts: list[tuple[str, Any]],
+    texts: list[tuple[str, Any, list[Any]]],
 ) -> list[_Predicted]:
     """Return what is added to each row of a chunk; runs in any process."""
     in_record = columns.smiles is None
-    molecules = [parse_text(problem, text, in_record) for problem, text in texts]
-    predictions = predictor.predict_molecules(molecules, (), job.batch_size, job.max_atoms)
+    molecules = [parse_text(problem, text, in_record) for problem, text, _ in texts]
+    arguments: tuple[Any, ...] = molecules, (), job.batch_size, job.max_atoms
+    if columns.extra and isinstance(predictor, Predictor):
+        names = predictor.extra_inputs.columns
+        numbers = np.full((len(texts), len(names)), np.nan)
+        for place, (_, _, cells) in enumerate(texts):
+            if molecules[place].molecule is None:
+                continue  # the row has its reason
+            try:
+                numbers[place] = parse_or_missing(cells, names)
+            except ValueError as error:
+                molecules[place] = ParsedMolecule(None, str(error))
+        arguments = *arguments, numbers
+    predictions = predictor.predict_molecules(*arguments)
     trim_now_and_then()
     return [
         _Predicted(
@@ -232,6 +261,7 @@ def _columns(
             )
         outcome.evaluation = Evaluation(task)
     labels = tuple(find_column(reader.columns, name, reader.name) for name in job.evaluate)
+    extra = _beside(reader, predictor) if isinstance(predictor, Predictor) else ()
     to_sdf = (job.output_format or (format_of(job.destination) if job.to_file else "")) == "sdf"
     with_smiles = smiles is None and not to_sdf
     wanted = (
@@ -250,7 +280,16 @@ def _columns(
         added.append(free)
     numbers = tuple(added[int(with_smiles) : -2])
     stride = len(numbers) // len(predictor.task.targets)
-    return _Columns(smiles, labels, tuple(added), with_smiles, numbers, stride)
+    return _Columns(smiles, labels, tuple(added), with_smiles, numbers, stride, extra)
+
+
+def _beside(reader: TableReader, predictor: Predictor) -> tuple[int, ...]:
+    """Find the columns that the model reads beside the molecules."""
+    names = predictor.extra_inputs.columns
+    try:
+        return tuple(find_column(reader.columns, name, reader.name) for name in names)
+    except DataError as error:
+        raise DataError(f"{error} (the model reads {listed(names)})") from error
 
 
 def _skip(

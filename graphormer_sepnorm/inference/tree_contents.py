@@ -33,7 +33,8 @@ def check_trees(plain: dict[str, Any], targets: int, place: str) -> None:
     arrays = {name: plain[name].cpu().numpy() for name in ARRAYS}
     feature, roots, trees = arrays["feature"], arrays["roots"], arrays["trees"]
     columns = plain["columns"]
-    features = len(columns["environments"]) + len(columns["descriptors"])
+    numbers = len(columns["descriptors"]) + len(columns.get("columns", ()))
+    features = len(columns["environments"]) + numbers
     nodes = len(feature)
 
     def require(fits: Any, said: str) -> None:
@@ -46,7 +47,7 @@ def check_trees(plain: dict[str, Any], targets: int, place: str) -> None:
     ):
         require(len(arrays[name]) == size, f"has {len(arrays[name])} {name}, expected {size}")
     medians = len(columns["medians"])
-    require(medians == len(columns["descriptors"]), f"has {medians} medians of its descriptors")
+    require(medians == numbers, f"has {medians} medians of its descriptors")
     for name in ("threshold", "value", "start"):
         require(np.isfinite(arrays[name]).all(), f"has a {name} that is not finite")
     require((trees >= 0).all(), "has a negative number of trees")

@@ -132,6 +132,7 @@ class BoostedTrees:
             "descriptors": list(self.columns.descriptors),
             "medians": list(self.columns.medians),
             "rdkit": self.columns.rdkit,
+            "columns": list(self.columns.columns),
         }
         arrays = {name: torch.from_numpy(getattr(self, name)) for name in ARRAYS}
         return {"columns": columns, "logistic": self.logistic, **arrays}
@@ -146,6 +147,7 @@ class BoostedTrees:
                 tuple(columns["descriptors"]),
                 tuple(columns["medians"]),
                 columns["rdkit"],
+                tuple(columns.get("columns", ())),
             ),
             logistic=plain["logistic"],
             **{name: plain[name].cpu().numpy() for name in ARRAYS},

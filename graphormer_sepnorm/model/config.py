@@ -20,15 +20,15 @@ EXTENSIONS = ("encodings", "ring_bias", "local_mpnn", "degree_scaler", "bias_mix
 # Options that act in training only: a network trained with some can go on with others.
 REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
 # No options: the data decide.
-FROM_DATA = ("num_targets", "mean_atoms")
+FROM_DATA = ("num_targets", "mean_atoms", "extra_inputs")
 
 
 @dataclass(frozen=True)
 class GraphormerConfig:
     """Everything that decides the shape of a Graphormer; the default is the slim model.
 
-    All but `num_targets` and `mean_atoms`, which the data decide, are options of the command line,
-    which takes names, types, defaults and these explanations from here.
+    All but `num_targets`, `mean_atoms` and `extra_inputs`, which the data decide, are options of
+    the command line, which takes names, types, defaults and these explanations from here.
 
     Attributes:
         norm: Norm of the graph token + norm of the atoms: shared-ln (or sharenorm), shared-bn,
@@ -68,6 +68,7 @@ class GraphormerConfig:
             targets that add up over a molecule), or both. Costs width parameters a target.
         num_targets: Outputs, one for each target.
         mean_atoms: Atoms of an average training graph: sums over atoms are divided by it.
+        extra_inputs: Numbers beside each graph that predictions are read from too.
 
     Raises:
         ConfigError: If values contradict each other.
@@ -98,6 +99,7 @@ class GraphormerConfig:
     readout: ReadoutName = "graph_token"
     num_targets: int = 1
     mean_atoms: float = 1.0
+    extra_inputs: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
@@ -127,6 +129,8 @@ class GraphormerConfig:
             if getattr(self, option) not in get_args(choices):
                 names = " or ".join(f"'{choice}'" for choice in get_args(choices))
                 raise ConfigError(f"{option} '{getattr(self, option)}' must be {names}")
+        if self.extra_inputs < 0:
+            raise ConfigError(f"extra_inputs is {self.extra_inputs}: it must not be negative")
         if not self.mean_atoms > 0:
             raise ConfigError(f"mean_atoms is {self.mean_atoms}: it must be positive")
         if self.spatial_rows < 3:

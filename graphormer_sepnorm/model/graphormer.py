@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import gelu
 
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.graphs.extra_inputs import CLIPPED
 from graphormer_sepnorm.model.attention import (
     BiasMixing,
     BondMessages,
@@ -143,6 +146,60 @@ class AtomReadout(nn.Linear):
         super().__init__(width, num_targets, bias=False)
 
 
+class ExtraReadout(nn.Module):
+    """Joins numbers beside a graph to what its prediction is read from.
+
+    ``h + W3 gelu(W1 h + W2 z + b) + c``, of what is read, h, and the standardised numbers, z. Not
+    ``h + W2 z``: behind a linear read-out, a temperature would then move the predictions of all
+    molecules by the same amount.
+
+    Args:
+        count: D, numbers beside a graph.
+        width: C, channels of h.
+        dropout: Probability of z and of the hidden channels.
+
+    Attributes:
+        training_mean: Of the training graphs' numbers, ``[D]``.
+        training_factor: 1 / their deviation, ``[D]``; 0 for a number that says nothing.
+    """
+
+    training_mean: Tensor
+    training_factor: Tensor
+
+    def __init__(self, count: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout
+        for name in ("training_mean", "training_factor"):
+            self.register_buffer(name, torch.zeros(count))
+        self.read = nn.Linear(width, width, bias=False)
+        self.numbers = nn.Linear(count, width)
+        self.hidden = nn.Linear(width, width)
+
+    def standardise_by(self, mean: Tensor, factor: Tensor) -> None:
+        """Take the scaling that `standardisation` found."""
+        self.training_mean.copy_(mean)
+        self.training_factor.copy_(factor)
+
+    def forward(self, read: Tensor, extra: Tensor) -> Tensor:
+        """Join them.
+
+        Args:
+            read: h, ``[B, C]``.
+            extra: x, ``[B, D]``; where it is nan the training mean is taken.
+
+        Returns:
+            ``[B, C]``.
+        """
+        scores = (extra - self.training_mean) * self.training_factor
+        scores = scores.clamp(-CLIPPED, CLIPPED).nan_to_num(0.0)
+        if self.training:
+            scores = dropout(scores, self.dropout)
+        hidden = gelu(self.read(read) + self.numbers(scores))
+        if self.training:
+            hidden = dropout(hidden, self.dropout)
+        return read + self.hidden(hidden)
+
+
 class Graphormer(nn.Module):
     """Graphormer with a choice of norms; predicts from the graph token, unless told otherwise.
 
@@ -189,6 +246,11 @@ class Graphormer(nn.Module):
         self.atom_readout = (
             AtomReadout(config.width, config.num_targets) if config.readout == "both" else None
         )
+        self.extra_readout = (
+            ExtraReadout(config.extra_inputs, config.width, config.dropout)
+            if config.extra_inputs
+            else None
+        )
         self.initialize(0)
 
     def initialize(self, seed: int) -> None:
@@ -220,12 +282,15 @@ class Graphormer(nn.Module):
 
     def read_out(self, graph_token: Tensor, atoms: Tensor, batch: GraphBatch) -> Tensor:
         """Return predictions ``[B, num_targets]`` from what `encode` gives."""
-        if self.config.readout == "graph_token":
-            return self.readout(graph_token)
-        total = sum_over_atoms(atoms, batch) / self.config.mean_atoms
-        if self.atom_readout is None:
-            return self.readout(total)
-        return self.readout(graph_token) + self.atom_readout(total)
+        total = None
+        if self.config.readout != "graph_token":
+            total = sum_over_atoms(atoms, batch) / self.config.mean_atoms
+        read = graph_token if total is None or self.atom_readout is not None else total
+        if self.extra_readout is not None:
+            read = self.extra_readout(read, batch.extra)
+        if total is None or self.atom_readout is None:
+            return self.readout(read)
+        return self.readout(read) + self.atom_readout(total)
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return the prediction for each graph, ``[B, num_targets]``."""

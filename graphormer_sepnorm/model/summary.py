@@ -24,6 +24,7 @@ _PARTS = {
     "output_norm": "output norm",
     "readout": "read-out",
     "atom_readout": "read-out of the atoms' sum",
+    "extra_readout": "numbers beside the graph",
 }
 _LAYER_PARTS = {
     "norms": {"attention_norm", "ffn_norm"},

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from graphormer_sepnorm.errors import DataError, did_you_mean
-from graphormer_sepnorm.formatting import in_a_line, listed
+from graphormer_sepnorm.formatting import in_a_line, listed, shortened
 
 # Names of a column of SMILES, in lower-case letters and digits only, the surest first.
 _SMILES_NAMES = (
@@ -27,6 +27,8 @@ _SMILES_NAMES = (
 _WORDS = re.compile(r"[A-Za-z][\w .-]*")
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(e[-+]?\d+)?")
+_SHOWN = 40  # characters of a cell in a message
+_LARGEST = 3.4e38  # what 32-bit numbers hold
 _TRUTH = {"true": 1.0, "false": 0.0}
 
 
@@ -139,6 +141,39 @@ def parse_number(cell: object) -> float:
     Raises:
         ValueError: Something else stands there, or an infinity.
     """
+    number = _parse(cell)
+    if math.isinf(number):
+        raise ValueError(f"{cell!r} is not finite")
+    return number
+
+
+def parse_or_missing(cells: Sequence[object], names: Sequence[str]) -> tuple[float, ...]:
+    """Return the numbers in some cells; an infinity, also of 32-bit numbers, counts as missing.
+
+    Args:
+        cells: Of one row.
+        names: Of their columns, for messages.
+
+    Raises:
+        ValueError: Something else stands there; it says where and what.
+    """
+    numbers = []
+    for name, cell in zip(names, cells, strict=True):
+        try:
+            number = _parse(cell)
+        except ValueError as error:
+            raise ValueError(no_number(name, cell, error)) from None
+        numbers.append(number if abs(number) <= _LARGEST else math.nan)
+    return tuple(numbers)
+
+
+def no_number(what: str, cell: object, error: ValueError) -> str:
+    """Say why a cell cannot be used, with the reason of `parse_number`."""
+    why = str(error).rpartition(" is ")[2]  # "not a number", "not finite", and advice
+    return f"{what} is {shortened(str(cell), _SHOWN)!r}: {why}"
+
+
+def _parse(cell: object) -> float:
     if cell is None:
         return math.nan
     text = str(cell).strip().lower()
@@ -151,12 +186,9 @@ def parse_number(cell: object) -> float:
     if _DECIMAL_COMMA.fullmatch(text):
         raise ValueError(f"{cell!r} is not a number: a decimal comma has to be a point")
     try:
-        number = float(text)
+        return float(text)
     except ValueError:
         raise ValueError(f"{cell!r} is not a number, nor true or false") from None
-    if math.isinf(number):
-        raise ValueError(f"{cell!r} is not finite")
-    return number
 
 
 def is_truth(cell: object) -> bool:

@@ -11,6 +11,7 @@ from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.training.loss import LOSSES, UNIFORMITY_ON
 from graphormer_sepnorm.training.optimizer import DECAYED, OPTIMIZERS, SCHEDULES
@@ -66,12 +67,20 @@ def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
     """Refuse to go on with other data than those of a checkpoint; say it where they are tested.
 
     Raises:
-        CheckpointError: The trainer trains, and its data are other ones.
+        CheckpointError: The trainer trains, and its data are other ones; or they have other numbers
+            beside the graphs.
     """
     data = trainer.datamodule  # type: ignore[attr-defined]
     if not isinstance(data, MoleculeDataModule):
         return  # evaluated with a loader
     splits = data.splits
+    wanted = ExtraInputs.of_facts(dict(facts))
+    if wanted != splits.extra_inputs:
+        raise CheckpointError(
+            f"the network reads {wanted.in_words() or 'nothing'} beside a molecule, the data have "
+            f"{splits.extra_inputs.in_words() or 'nothing'}: give the --data.descriptors and "
+            "--data.descriptor_columns that it was trained with, and the same release of RDKit"
+        )
     if splits.fingerprint == facts["dataset_fingerprint"]:
         return
     what = f"{splits.name} here is not the {facts['dataset']} that the model was trained on"

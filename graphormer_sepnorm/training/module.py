@@ -135,7 +135,9 @@ class GraphormerModule(EvaluatedModule):
             architecture = self.backbone.architecture(**own)
         # Validated now, before any data are touched. The command line offers what `architecture`
         # can hold: not what stands beside it, which the data decide (FROM_DATA).
-        self.architecture = GraphormerConfig(num_targets=1, mean_atoms=1.0, **architecture)
+        self.architecture = GraphormerConfig(
+            num_targets=1, mean_atoms=1.0, extra_inputs=0, **architecture
+        )
         # logger=False: the exact configuration lies beside the checkpoint already.
         # Of a pre-trained network nothing is needed any more once training has begun.
         self.save_hyperparameters(logger=False, ignore=["from_pretrained"])
@@ -221,15 +223,16 @@ class GraphormerModule(EvaluatedModule):
         splits, vocabulary = data.splits, data.fit_vocabulary()
         mean, deviation = data.target_scaling()
         summary = data.training_summary()
+        architecture = dataclasses.replace(self.architecture, extra_inputs=len(splits.extra_inputs))
         if self.backbone is None:
             config = dataclasses.replace(
-                self.architecture,
+                architecture,
                 num_targets=len(splits.task.targets),
                 mean_atoms=summary["atoms"]["mean"],
             ).for_vocabulary(vocabulary)
         else:
             vocabulary = self.backbone.extended_vocabulary(vocabulary, splits.feature_version)
-            config = self.backbone.config(self.architecture, len(splits.task.targets), vocabulary)
+            config = self.backbone.config(architecture, len(splits.task.targets), vocabulary)
         self._build(
             {
                 "format_version": FORMAT_VERSION,
@@ -240,6 +243,7 @@ class GraphormerModule(EvaluatedModule):
                 "vocabulary": vocabulary.to_plain(),
                 "featuriser": splits.featuriser,
                 "feature_version": splits.feature_version,
+                "extra_inputs": splits.extra_inputs.to_plain(),
                 "dataset": splits.name,
                 "dataset_fingerprint": splits.fingerprint,
                 "training_graphs": len(data.described()),
@@ -253,6 +257,8 @@ class GraphormerModule(EvaluatedModule):
         self.model.initialize(self.hparams["seed"])
         if self.backbone is not None:
             self.backbone.load_into(self.model, self.vocabulary)
+        if self.model.extra_readout is not None:
+            self.model.extra_readout.standardise_by(*map(torch.from_numpy, data.extra_scaling()))
 
     def _build(self, facts: dict[str, Any]) -> None:
         """Build everything that depends on the data from what a checkpoint keeps of them."""

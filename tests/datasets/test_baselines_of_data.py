@@ -12,6 +12,7 @@ import pytest
 from graphormer_sepnorm import formatting
 from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.datasets.baselines import NAMES, baselines_of
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import metrics_of
 
@@ -39,10 +40,12 @@ def data(
         splits=SimpleNamespace(
             smiles=smiles,
             task=Task(kind, names, units[: len(names)], metrics_of(kind)[0].name),
+            extra_inputs=ExtraInputs(),
         ),
         store=SimpleNamespace(targets=np.concatenate([columns[split] for split in starts])),
         indices=lambda split: np.arange(len(columns[split])) + starts[split],
         member_folds=None,
+        own_columns=lambda split: np.empty((len(columns[split]), 0), np.float32),
     )
 
 

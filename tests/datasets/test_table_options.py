@@ -25,6 +25,8 @@ ALL = {
     "folds": None,
     "fold": None,
     "on_invalid": "error",
+    "descriptors": "rdkit",
+    "descriptor_columns": ["temperature"],
 }
 
 

@@ -159,7 +159,8 @@ def test_what_a_batch_holds(stored):
     assert batch.targets.tolist() == [[2.0], [1.0], [4.0]]
     assert batch.targets.dtype == batch.type_path.dtype == torch.float32
     assert batch.weights.tolist() == [1.0, 1.0, 1.0]
-    fractional = (batch.targets, batch.weights, batch.type_path)
+    assert batch.extra.shape == (3, 0)
+    fractional = (batch.targets, batch.weights, batch.extra, batch.type_path)
     whole = [t for t in tensors(batch) if not any(t is other for other in fractional)]
     assert {tensor.dtype for tensor in whole} == {torch.int64}
     # Types: the same atom, unreachable, and the ones of benzene (1, 2 and 3 hops).

@@ -44,6 +44,8 @@ class TableColumns:
         names: Names of the targets.
         weight: None where all rows weigh the same.
         split: None where no column says the split.
+        extra: Those that are read beside the graph.
+        extra_names: Their names.
     """
 
     smiles: int | None
@@ -51,6 +53,8 @@ class TableColumns:
     names: tuple[str, ...]
     weight: int | None
     split: int | None
+    extra: tuple[int, ...] = ()
+    extra_names: tuple[str, ...] = ()
 
 
 def find_columns(
@@ -81,21 +85,21 @@ def find_columns(
         None if name is None else find_column(columns, name, where)
         for name in (options.weight_column, options.split_column)
     )
-    taken = {position for position in (smiles, weight, split) if position is not None}
+    extra = tuple(find_column(columns, name, where) for name in options.descriptor_columns)
+    taken = {position for position in (smiles, weight, split, *extra) if position is not None}
     if targets:
         found = tuple(find_column(columns, name, where) for name in targets)
     else:
         found = (_only_target(where, columns, sample, taken),)
-    used = [position for position in (smiles, weight, split, *found) if position is not None]
+    used = [one for one in (smiles, weight, split, *extra, *found) if one is not None]
     for position in used:
         if used.count(position) > 1:
             raise DataError(
                 f"{where}: column {columns[position]!r} is named for two purposes: molecules, "
-                "labels, weights and split need a column each"
+                "labels, weights, split and descriptors need a column each"
             )
-    return TableColumns(
-        smiles, found, tuple(columns[position] for position in found), weight, split
-    )
+    names, extra_names = (tuple(columns[one] for one in chosen) for chosen in (found, extra))
+    return TableColumns(smiles, found, names, weight, split, extra, extra_names)
 
 
 def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], taken: set[int]) -> int:

@@ -6,7 +6,8 @@ the store and make none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +15,16 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
+from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.featuriser import Featuriser
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
+from graphormer_sepnorm.formatting import StatusLine
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_extra
+from graphormer_sepnorm.process import cores, in_processes
 
 _PACKED = 512  # graphs made at once
+_MANY = 2000  # molecules whose descriptors are worth several processes
 
 
 class LazyGraphs:
@@ -29,6 +34,15 @@ class LazyGraphs:
         texts: The molecules, one text each: SMILES, or what else `parse` reads.
         y: float32 ``[n, targets]``; nan = missing.
         weights: float32 ``[n]`` or None; the weight of each graph in the training loss.
+
+    Args:
+        texts: See above.
+        targets: ``[n, targets]``.
+        featuriser: Makes the graphs.
+        weights: See above.
+        parse: Reads a text.
+        descriptors: Names of RDKit's descriptors that `packed` computes of each molecule.
+        columns: Further numbers beside each graph, ``[n, C]``; nan = missing.
     """
 
     def __init__(
@@ -38,12 +52,16 @@ class LazyGraphs:
         featuriser: Featuriser,
         weights: np.ndarray | None = None,
         parse: Callable[[str], ParsedMolecule] = parse_smiles,
+        descriptors: Sequence[str] = (),
+        columns: np.ndarray | None = None,
     ) -> None:
         self.texts = texts
         self.y = torch.from_numpy(np.asarray(targets, dtype=np.float32)).reshape(len(texts), -1)
         self.weights = None if weights is None else torch.from_numpy(np.float32(weights))
         self._featuriser = featuriser
         self._parse = parse
+        self._descriptors = tuple(descriptors)
+        self._columns = no_extra(len(texts)) if columns is None else np.asarray(columns, np.float32)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -69,24 +87,64 @@ class LazyGraphs:
         return map(self.__getitem__, range(len(self)))
 
     def packed(self) -> Iterator[PackedGraphs]:
-        """Make all graphs in order, many at once: for the graph store.
+        """Make all graphs in order, with the numbers beside them, many at once: for the store.
 
         Raises:
             DataError: As for one graph.
         """
-        for start in range(0, len(self), _PACKED):
-            chosen = slice(start, start + _PACKED)
-            molecules = [self._molecule(index) for index in range(len(self))[chosen]]
-            graphs, reasons = self._featuriser.featurise_many(molecules)
-            for index, reason in enumerate(reasons, start):
-                if reason:
-                    raise DataError(f"graph {index}: {reason}")
-            assert graphs is not None  # there is a molecule, and each has a graph
-            weights = graphs.weights if self.weights is None else self.weights[chosen].numpy()
-            yield replace(graphs, targets=self.y[chosen].numpy(), weights=weights)
+        starts = range(0, len(self), _PACKED)
+        with self._computed_descriptors() as computed:
+            for start, descriptors in zip(starts, computed, strict=True):
+                yield self._block(start, descriptors)
+
+    def _block(self, start: int, descriptors: np.ndarray) -> PackedGraphs:
+        chosen = slice(start, start + _PACKED)
+        molecules = [self._molecule(index) for index in range(len(self))[chosen]]
+        graphs, reasons = self._featuriser.featurise_many(molecules)
+        for index, reason in enumerate(reasons, start):
+            if reason:
+                raise DataError(f"graph {index}: {reason}")
+        assert graphs is not None  # there is a molecule, and each has a graph
+        weights = graphs.weights if self.weights is None else self.weights[chosen].numpy()
+        extra = np.hstack([descriptors, self._columns[chosen]])
+        return replace(graphs, targets=self.y[chosen].numpy(), weights=weights, extra=extra)
+
+    @contextmanager
+    def _computed_descriptors(self) -> Iterator[Iterable[np.ndarray]]:
+        """Give the descriptors of each block, ``[n, K]``, with a line that says how far that is."""
+        blocks = [self.texts[start : start + _PACKED] for start in range(0, len(self), _PACKED)]
+        if not self._descriptors:
+            yield map(no_extra, map(len, blocks))
+            return
+        given = [(block, self._parse, self._descriptors) for block in blocks]
+        line = StatusLine()
+
+        def shown(computed: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+            done = 0
+            for values in computed:
+                done += len(values)
+                if line.is_due():
+                    line.show(f"descriptors: {done:,} of {len(self):,} molecules")
+                yield values
+
+        try:
+            with in_processes(
+                _descriptors_of, given, cores() if len(self) >= _MANY else 1
+            ) as computed:
+                yield shown(computed)
+        finally:
+            line.clear()
 
     def _molecule(self, index: int) -> Any:
         parsed = self._parse(self.texts[index])
         if parsed.molecule is None:
             raise DataError(f"graph {index}: {parsed.reason}")
         return parsed.molecule
+
+
+def _descriptors_of(
+    given: tuple[Sequence[str], Callable[[str], ParsedMolecule], Sequence[str]],
+) -> np.ndarray:
+    """Return the descriptors of some molecules; runs in any process."""
+    texts, parse, names = given
+    return compute_descriptors([parse(text).molecule for text in texts], names)

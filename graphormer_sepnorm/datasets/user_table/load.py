@@ -9,11 +9,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from graphormer_sepnorm.chem.descriptors import descriptor_names
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_molblock, parse_smiles
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
@@ -24,6 +27,7 @@ from graphormer_sepnorm.datasets.user_table.checks import (
     find_warnings,
     report_target,
 )
+from graphormer_sepnorm.datasets.user_table.columns import TableColumns
 from graphormer_sepnorm.datasets.user_table.graphs import LazyGraphs
 from graphormer_sepnorm.datasets.user_table.labels import check_classes, check_labels, task_of
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
@@ -31,6 +35,7 @@ from graphormer_sepnorm.datasets.user_table.report import DataReport, SplitRows
 from graphormer_sepnorm.datasets.user_table.rows import TableContents, ValidRow, read_rows
 from graphormer_sepnorm.datasets.user_table.splits import split_rows
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind
 
@@ -104,6 +109,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
             ]
             for name, rows in parts.items()
         },
+        extra_inputs=_extra_inputs(options, tables[0], parts["train"]),
         report=_report(options, tables, parts, labels, task, targets),
     )
 
@@ -147,7 +153,30 @@ def _graphs(
         get_featuriser(FEATURISER),
         weights,
         parse_molblock if table.from_records else parse_smiles,
+        _descriptors(options),
+        np.array([row.extra for row in rows], np.float32),
     )
+
+
+def _descriptors(options: TableOptions) -> tuple[str, ...]:
+    return () if options.descriptors is None else descriptor_names()
+
+
+def _extra_inputs(
+    options: TableOptions, table: TableContents, train: Sequence[ValidRow]
+) -> ExtraInputs:
+    """Return what is read beside the graphs.
+
+    Raises:
+        DataError: A column has no value in the training split.
+    """
+    for place, name in enumerate(table.columns.extra_names):
+        if all(math.isnan(row.extra[place]) for row in train):
+            raise DataError(
+                f"{options.table}: {name} has no value in the training split: leave it out of "
+                "--data.descriptor_columns, or choose another split"
+            )
+    return ExtraInputs(_descriptors(options), table.columns.extra_names)
 
 
 def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: Kind) -> str:
@@ -161,7 +190,7 @@ def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: K
         "rdkit": RDKIT_VERSION,
         "featuriser": FEATURISER,
         "kind": kind,
-        "columns": [dataclasses.asdict(table.columns) for table in tables],
+        "columns": [_plain_columns(table.columns) for table in tables],
         "formats": [table.format for table in tables],
         "split": split,
         "fractions": options.split_fractions if split in ("random", "scaffold") else None,
@@ -169,11 +198,20 @@ def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: K
     }
     if options.folds is not None:
         decisive |= {"folds": [options.folds, options.fold], "seed": options.split_seed}
+    if options.descriptors is not None:
+        decisive["descriptors"] = descriptor_names()
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
     for path in options.paths:
         with open(path, "rb") as handle:
             digest.update(hashlib.file_digest(handle, "sha256").digest())
     return digest.hexdigest()
+
+
+def _plain_columns(columns: TableColumns) -> dict[str, Any]:
+    plain = dataclasses.asdict(columns)
+    if not columns.extra:  # the fingerprints of tables without are as old as tables
+        del plain["extra"], plain["extra_names"]
+    return plain
 
 
 def _report(

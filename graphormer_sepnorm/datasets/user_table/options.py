@@ -13,10 +13,11 @@ from graphormer_sepnorm.errors import ConfigError, did_you_mean
 Kind = Literal["auto", "regression", "binary"]
 Split = Literal["auto", "random", "scaffold", "column", "files"]
 OnInvalid = Literal["skip", "error"]
+Descriptors = Literal["rdkit"]
 
 DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
 _PATHS = ("table", "validation_table", "test_table")
-_TUPLES = ("target_columns", "split_fractions", "units")
+_TUPLES = ("target_columns", "split_fractions", "units", "descriptor_columns")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class TableOptions:
         fold: Which of them is the test split, from 0; where there are folds.
         on_invalid: Whether rows that cannot be used are left out or are an error.
         units: One per target, or none at all.
+        descriptors: Numbers that are computed of each molecule and read beside its graph.
+        descriptor_columns: Columns of numbers that are read beside the graph.
 
     Raises:
         ConfigError: A value does not exist or contradicts another one.
@@ -62,9 +65,14 @@ class TableOptions:
     fold: int | None = None
     on_invalid: OnInvalid = "skip"
     units: tuple[str, ...] = ()
+    descriptors: Descriptors | None = None
+    descriptor_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, choices in (("task", Kind), ("split", Split), ("on_invalid", OnInvalid)):
+        for name, choices in (
+            *(("task", Kind), ("split", Split), ("on_invalid", OnInvalid)),
+            *((("descriptors", Descriptors),) if self.descriptors is not None else ()),
+        ):
             value = getattr(self, name)
             if value not in get_args(choices):
                 raise ConfigError(
@@ -73,9 +81,11 @@ class TableOptions:
                 )
         self._check_split()
         self._check_folds()
-        for name in set(self.target_columns):
-            if self.target_columns.count(name) > 1:
-                raise ConfigError(f"--data.target_columns names {name!r} twice: name it once")
+        for option in ("target_columns", "descriptor_columns"):
+            names = getattr(self, option)
+            for name in names:
+                if names.count(name) > 1:
+                    raise ConfigError(f"--data.{option} names {name!r} twice: name it once")
         if self.units and self.target_columns and len(self.units) != len(self.target_columns):
             raise ConfigError(
                 f"--data.units has {len(self.units)} units for {len(self.target_columns)} target "

@@ -19,7 +19,12 @@ from graphormer_sepnorm.datasets.user_table.columns import (
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.process import is_first_process
-from graphormer_sepnorm.tables.columns import is_truth, parse_number
+from graphormer_sepnorm.tables.columns import (
+    is_truth,
+    no_number,
+    parse_number,
+    parse_or_missing,
+)
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Row
@@ -29,7 +34,6 @@ if TYPE_CHECKING:
 
 _SAMPLE = 1000  # rows that are looked at to tell columns of numbers
 _LARGEST = float(np.finfo(np.float32).max)  # labels and weights are kept as float32
-_SHOWN = 40  # characters of a cell in a message
 
 # Kinds of reasons, for counting.
 MALFORMED = "malformed"
@@ -38,6 +42,7 @@ NO_LABEL = "no label"
 BAD_LABEL = "unusable label"
 NOT_A_CLASS = "label not 0 or 1"
 BAD_WEIGHT = "unusable weight"
+BAD_EXTRA = "unusable descriptor"
 BAD_SPLIT = "unknown split"
 
 
@@ -55,6 +60,7 @@ class ValidRow:
         labels: One per target; nan = missing.
         weight: Weight in the training loss.
         split: ``train``, ``validation`` or ``test`` where a column says so, else empty.
+        extra: Numbers that are read beside the graph; nan = missing.
     """
 
     number: int
@@ -66,6 +72,7 @@ class ValidRow:
     labels: tuple[float, ...]
     weight: float
     split: str
+    extra: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +218,12 @@ class _RowReader:
             raise _Unusable(STRUCTURE, parsed.reason)
         labels = self._labels(row)
         weight, split = self._weight(row), self._split(row)
+        try:
+            extra = parse_or_missing(
+                [row.cells[place] for place in columns.extra], columns.extra_names
+            )
+        except ValueError as error:
+            raise _Unusable(BAD_EXTRA, str(error)) from None
         canonical = canonical_smiles(parsed.molecule)
         return ValidRow(
             number=row.number,
@@ -222,6 +235,7 @@ class _RowReader:
             labels=labels,
             weight=weight,
             split=split,
+            extra=extra,
         )
 
     def _labels(self, row: Row) -> tuple[float, ...]:
@@ -259,7 +273,7 @@ class _RowReader:
         word = "" if cell is None else str(cell).strip()
         if word.lower() not in SPLIT_WORDS:
             said = (
-                f"is {shortened(word, _SHOWN)!r}, not train, validation or test"
+                f"is {shortened(word, 40)!r}, not train, validation or test"
                 if word
                 else "is missing"
             )
@@ -271,8 +285,7 @@ def _number(cell: object, kind: str, what: str) -> float:
     try:
         value = parse_number(cell)
     except ValueError as error:
-        why = str(error).rpartition(" is ")[2]  # "not a number", "not finite", and advice
-        raise _Unusable(kind, f"{what} is {shortened(str(cell), _SHOWN)!r}: {why}") from None
+        raise _Unusable(kind, no_number(what, cell, error)) from None
     if abs(value) > _LARGEST:
         raise _Unusable(kind, f"{what} is {value:.6g}: too large")
     return value

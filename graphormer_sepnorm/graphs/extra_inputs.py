@@ -1,0 +1,113 @@
+"""Numbers that a network reads beside the graph of a molecule: descriptors, columns of a table.
+
+n molecules · D numbers: descriptors, then columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from graphormer_sepnorm.formatting import listed
+
+# Deviations from the training mean at which a standardised number is clipped, as in pre-training.
+CLIPPED = 6.0
+# A deviation that is smaller, as a share of the mean or absolutely, is rounding.
+_SMALLEST_SHARE, _SMALLEST = 1e-6, 1e-15
+
+
+@dataclass(frozen=True)
+class ExtraInputs:
+    """Which numbers these are.
+
+    Attributes:
+        descriptors: RDKit's names of descriptors of the molecule.
+        columns: Names of columns of the user's table.
+    """
+
+    descriptors: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order of the numbers."""
+        return self.descriptors + self.columns
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def in_words(self) -> str:
+        """Return what they are, for a message; empty where there are none."""
+        parts = [listed(self.columns)] if self.columns else []
+        if self.descriptors:
+            parts.append(f"{len(self.descriptors)} descriptors of RDKit")
+        return " and ".join(parts)
+
+    def in_report(self, values: np.ndarray, factors: np.ndarray) -> list[str]:
+        """Say which numbers are missing, and which columns say nothing, in a line each.
+
+        Args:
+            values: Of all molecules, ``[n, D]``; nan = missing.
+            factors: Of `standardisation`.
+        """
+        missing = np.isnan(values)
+        first = len(self.descriptors)
+        counts = dict(zip(self.columns, missing[:, first:].sum(axis=0).tolist(), strict=True))
+        parts = [f"{name} of {count:,}" for name, count in counts.items() if count]
+        if undefined := int(missing[:, :first].any(axis=1).sum()):
+            parts.append(f"descriptors of {undefined:,}")
+        constant = [
+            name for name, factor in zip(self.columns, factors[first:], strict=True) if factor == 0
+        ]
+        lines = []
+        if parts:
+            lines.append(f"missing, the training mean stands for it: {listed(parts)} molecules")
+        if constant:
+            lines.append(f"one value throughout the training split: {listed(constant)}")
+        return lines
+
+    def remarks(self, values: np.ndarray) -> list[str]:
+        """Say what is missing in a molecule's numbers ``[D]``, nan = missing; mostly nothing."""
+        missing = np.isnan(values)
+        undefined = int(missing[: len(self.descriptors)].sum())
+        names = [
+            name
+            for name, none in zip(self.columns, missing[len(self.descriptors) :], strict=True)
+            if none
+        ]
+        if undefined:
+            names.append(f"{undefined} of {len(self.descriptors)} descriptors")
+        return [f"training means in place of {listed(names)}"] if names else []
+
+    def to_plain(self) -> dict[str, list[str]]:
+        """Return the names as lists, for a checkpoint."""
+        return {name: list(names) for name, names in asdict(self).items()}
+
+    @classmethod
+    def of_facts(cls, facts: dict[str, Any]) -> Self:
+        """Return those of a checkpoint; earlier versions name none."""
+        plain = facts.get("extra_inputs", cls().to_plain())
+        return cls(tuple(plain["descriptors"]), tuple(plain["columns"]))
+
+
+def standardisation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return by what numbers are standardised: the mean of training molecules, 1 / deviation.
+
+    What lies beyond six deviations counts as six: one enormous value would make all others equal.
+
+    Args:
+        values: Of the training molecules, ``[n, D]``; nan = missing.
+
+    Returns:
+        Two float64 ``[D]``. The factor is 0 where training has no value, or no two different ones:
+        nothing can be learned from such a number.
+    """
+    present = ~np.isnan(values)
+    values = np.where(present.any(axis=0), values, 0.0).astype(np.float64)
+    mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+    values = np.clip(values, mean - CLIPPED * deviation, mean + CLIPPED * deviation)
+    mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+    varying = deviation > np.maximum(_SMALLEST_SHARE * np.abs(mean), _SMALLEST)
+    return mean, np.divide(1.0, deviation, out=np.zeros_like(mean), where=varying)

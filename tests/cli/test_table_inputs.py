@@ -1,0 +1,326 @@
+"""Descriptors and columns of a table beside the graph: from a table to what predict.py says."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rdkit import Chem
+from rdkit.Chem import Descriptors
+from reference.checkpoints import make_checkpoint
+from tiny_run import TINY, refused, sample_rows
+
+from graphormer_sepnorm.chem import baselines
+from graphormer_sepnorm.chem.descriptors import descriptor_names
+from graphormer_sepnorm.cli.predict import main as predict
+from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.errors import CheckpointError, DataError
+from graphormer_sepnorm.inference import blend, stream
+from graphormer_sepnorm.inference.checkpoint import KEY, joined, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint_contents import check_contents
+from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.training.backbone import Backbone
+
+HEADER = ["smiles", "T", "y", "pH", "set"]
+PARTS = ["train"] * 40 + ["validation"] * 10 + ["test"] * 10
+OPTIONS = [
+    *("--data.split_column", "set"),
+    *("--data.descriptors", "rdkit", "--data.descriptor_columns", "T,pH"),
+]
+
+
+def table_rows() -> list[list[str]]:
+    """Two temperatures are missing in training, one pH in the test split."""
+    rows = []
+    for number, ((smiles, value), part) in enumerate(zip(sample_rows(60), PARTS, strict=True)):
+        temperature = "" if number in (3, 7) else f"{280 + 7 * number % 50}"
+        acidity = "inf" if number == 55 else f"{4 + number % 6}"
+        rows.append([smiles, temperature, value, acidity, part])
+    return rows
+
+
+def write(path: Path, rows: list[list[str]], header: list[str] = HEADER) -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run, its table and what was printed."""
+
+    folder: Path
+    table: Path
+    out: str
+
+    @property
+    def run(self) -> Path:
+        """Its directory."""
+        return self.folder / "run"
+
+    @property
+    def places(self) -> list[str]:
+        """Options for the data."""
+        return ["--data.table", str(self.table), "--data.root", str(self.folder / "root")]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    folder, out = tmp_path_factory.mktemp("extra"), io.StringIO()
+    run = Trained(folder, write(folder / "t.csv", table_rows()), "")
+    with contextlib.redirect_stdout(out):
+        options = ["--output", str(run.run), *OPTIONS, "--data.target_columns", "y"]
+        assert train(["fit", "-c", "table_regression", *TINY, *run.places, *options]) == 0
+    return Trained(folder, run.table, out.getvalue())
+
+
+def test_scaling_is_that_of_the_training_molecules(trained: Trained) -> None:
+    checkpoint = read_checkpoint(trained.run)
+    inputs = checkpoint[KEY]["extra_inputs"]
+    assert inputs == {"descriptors": list(descriptor_names()), "columns": ["T", "pH"]}
+    weights = checkpoint["state_dict"]
+    mean, factor = (
+        weights[f"model.extra_readout.training_{name}"].tolist() for name in ("mean", "factor")
+    )
+    rows = table_rows()[:40]
+    for name, column in (("T", 1), ("pH", 3)):
+        known = [float(row[column]) for row in rows if row[column]]
+        place = len(inputs["descriptors"]) + inputs["columns"].index(name)
+        assert mean[place] == pytest.approx(np.mean(known), rel=1e-5)
+        assert 1 / factor[place] == pytest.approx(np.std(known), rel=1e-5)
+    weight = [Descriptors.MolWt(Chem.MolFromSmiles(row[0])) for row in rows]  # type: ignore[attr-defined]
+    place = inputs["descriptors"].index("MolWt")
+    assert mean[place] == pytest.approx(np.mean(weight), rel=1e-5)
+    assert 1 / factor[place] == pytest.approx(np.std(weight), rel=1e-5)
+    assert factor[inputs["descriptors"].index("NumRadicalElectrons")] == 0  # always none
+
+
+def test_what_is_missing_is_said_before_training(trained: Trained) -> None:
+    said = " ".join(trained.out.split())
+    assert "missing, the training mean stands for it: T of 2, pH of 1 molecules" in said
+    warnings = json.loads((trained.run / "data_report.json").read_text())["warnings"]
+    assert any("T of 2, pH of 1" in warning for warning in warnings)
+    assert f"{trained.run} -i TABLE   (with T, pH)" in trained.out
+
+
+def test_predictions_are_those_of_the_test(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with the rows and columns in another order, and in several processes."""
+    monkeypatch.setattr(stream, "CHUNK_ROWS", 25)
+    tested = {int(row["row"]): row for row in read(trained.run / "test_predictions.csv")}
+    order = np.random.default_rng(0).permutation(60)
+    rows = [[row[3], row[0], row[1]] for row in (table_rows()[place] for place in order)]
+    given = write(tmp_path / "given.csv", rows, ["PH", "smiles", "T"])
+    made = tmp_path / "made.csv"
+    assert predict([str(trained.run), "-i", str(given), "-o", str(made), "--jobs", "2"]) == 0
+    for place, row in zip(order.tolist(), read(made), strict=True):
+        if place >= 50:
+            wanted = float(tested[place + 1]["pred_y"])
+            assert float(row["pred_y"]) == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+        remark = {3: "T", 7: "T", 55: "pH"}.get(place)
+        said = row["warning"].rpartition("; ")[2]  # behind other remarks
+        if remark:
+            assert said == f"training means in place of {remark}"
+        else:
+            assert "training means" not in said
+
+
+def test_numbers_matter_and_missing_ones_are_the_mean(trained: Trained) -> None:
+    predictor = Predictor.load(trained.run, "cpu")
+    mean = predictor.model.state_dict()["extra_readout.training_mean"][-2:].tolist()
+    columns = {"T": [mean[0], math.nan, math.inf, 1e39, 330.0], "pH": [mean[1]] * 5}
+    made = predictor.predict(["CCO"] * 5, columns=columns)
+    assert made.errors == ("",) * 5
+    assert np.ptp(made.values[:4]) <= 1e-6
+    assert abs(made.values[4, 0] - made.values[0, 0]) > 1e-4
+    assert [bool(warning) for warning in made.warnings] == [False, True, True, True, False]
+    alone = predictor.predict("CCO", columns={"T": [330.0], "pH": [mean[1]]})
+    assert alone.values[0] == pytest.approx(made.values[4], rel=1e-5)
+    for wrong, said in (({"T": [1.0]}, "T, pH"), ({"T": [], "pH": []}, "0 values of T for 1")):
+        with pytest.raises(DataError, match=said):
+            predictor.predict("CCO", columns=wrong)
+
+
+def test_cells_that_are_no_numbers(
+    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = table_rows()
+    rows[1][1] = "warm"
+    table, made = write(tmp_path / "a.csv", rows[:3]), tmp_path / "made.csv"
+    assert predict([str(trained.run), "-i", str(table), "-o", str(made)]) == 0
+    errors = [row["error"] for row in read(made)]
+    assert errors == ["", "T is 'warm': not a number, nor true or false", ""]
+    capsys.readouterr()
+    assert train([
+        *("fit", "-c", "table_regression", *TINY, *OPTIONS, "--data.target_columns=y"),
+        *("--data.table", str(write(tmp_path / "b.csv", rows)), "--data.root", str(tmp_path)),
+        *("--output", str(tmp_path / "run")),
+    ]) == 0  # fmt: skip
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 unusable descriptor; the first: row 2, line 3: T is 'warm': not a number" in said
+
+
+def test_mistakes_are_one_line(
+    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "reads T, pH beside the molecule" in refused(capsys, predict, trained.run, "CCO")
+    without = write(tmp_path / "a.csv", [["CCO", "7"]], ["smiles", "pH"])
+    said = refused(capsys, predict, trained.run, "-i", without)
+    assert "no column 'T'" in said
+    assert "the model reads T, pH" in said
+    fit = (capsys, train, "fit", "-c")
+    said = refused(*fit, "quickstart", "--data.descriptors", "rdkit")
+    assert "--data.descriptors is for a table of your own, and this is sample" in said
+    table = (*fit, "table_regression", *TINY, "--data.root", tmp_path)
+    rows = [[*row[:1], "" if row[4] == "train" else "1", *row[2:]] for row in table_rows()]
+    empty = ["--data.table", write(tmp_path / "b.csv", rows), "--data.target_columns=y", *OPTIONS]
+    assert "T has no value in the training split" in refused(*table, *empty)
+    for options, expected in (
+        (["--data.descriptor_columns", "y"], "'y' is named for two purposes"),
+        (["--data.descriptor_columns", "[T,T]"], "names 'T' twice"),
+        (["--data.descriptor_columns", "P"], "no column 'P'"),
+        (["--data.descriptors", "mordred"], "--data.descriptors is 'mordred': it must be one of"),
+    ):
+        given = [*trained.places, "--data.target_columns=y", *options]
+        assert expected in refused(*table, *given)
+
+
+def test_evaluation_takes_up_the_inputs(
+    trained: Trained, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["test", "--ckpt_path", str(trained.run), "--data.root", str(trained.folder / "root")]
+    assert train(words) == 0
+    summary = json.loads((trained.run / "summary.json").read_text())
+    assert f"{summary['test_mae']:.6g}" in capsys.readouterr().out
+    said = refused(capsys, train, *words, "--data.descriptors", "null")
+    assert "descriptors of RDKit beside a molecule, the data have T, pH" in said
+
+
+def test_training_goes_on(trained: Trained, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ["fit", "--ckpt_path", str(trained.run), "--data.root", str(trained.folder / "root")]
+    words += ["--trainer.max_steps=6", "--trainer.max_epochs=-1", "--output", str(run)]
+    assert train([*words, "--trainer.accelerator=cpu"]) == 0
+    assert json.loads((run / "summary.json").read_text())["steps"] == 6
+    before, after = (read_checkpoint(one)["state_dict"] for one in (trained.run, run))
+    scaling, learned = (f"model.extra_readout.{name}" for name in ("training_mean", "read.weight"))
+    assert torch.equal(before[scaling], after[scaling])
+    assert not torch.equal(before[learned], after[learned])
+
+
+def test_members_of_an_ensemble(trained: Trained, tmp_path: Path) -> None:
+    """Two networks, each with its own read-out of the same numbers."""
+    first, second = (read_checkpoint(trained.run) for _ in range(2))
+    for name, value in second["state_dict"].items():
+        if "extra_readout" in name and "training" not in name:
+            second["state_dict"][name] = value + 0.1
+    columns = {"T": [300.0], "pH": [5.0]}
+    each = [Predictor(one, "cpu").predict("CCO", columns=columns).values for one in (first, second)]
+    torch.save(joined({"a": first, "b": second}), tmp_path / "both.ckpt")
+    both = Predictor.load(tmp_path / "both.ckpt", "cpu").predict("CCO", columns=columns)
+    assert both.values == pytest.approx(np.mean(each, axis=0))
+    assert both.spread == pytest.approx(np.std(each, axis=0, ddof=1), rel=1e-5)
+    assert both.spread is not None
+    assert both.spread > 1e-4
+
+
+def test_backbones_with_and_without(trained: Trained, tmp_path: Path) -> None:
+    """A backbone's own numbers are not its molecules': fine-tuning begins without them, or anew."""
+    plain = make_checkpoint()
+    torch.save(plain, tmp_path / "plain.ckpt")
+    tuned = tmp_path / "tuned"
+    words = ["fit", "-c", "table_regression", *trained.places, "--data.target_columns=y"]
+    words += ["--trainer.max_steps=2", "--trainer.max_epochs=-1", "--trainer.accelerator=cpu"]
+    words += ["--baselines=false", "--data.split_column=set"]
+    begun = ["--model.from_pretrained", str(tmp_path / "plain.ckpt"), *OPTIONS[2:]]
+    assert train([*words, *begun, "--output", str(tuned)]) == 0
+    network = read_checkpoint(tuned)
+    assert network[KEY]["model"]["extra_inputs"] == len(descriptor_names()) + 2
+    assert Predictor(network, "cpu").predict("CCO", columns={"T": [1.0], "pH": [2.0]}).errors == (
+        "",
+    )
+    without = tmp_path / "without"
+    begun = ["--model.from_pretrained", str(trained.run)]
+    assert train([*words, *begun, "--output", str(without)]) == 0
+    network = read_checkpoint(without)
+    assert network[KEY]["model"]["extra_inputs"] == 0
+    assert not any("extra_readout" in name for name in network["state_dict"])
+    assert "extra_readout.numbers.weight" in Backbone.read(trained.run).weights
+
+
+def test_checkpoints_of_earlier_versions_read_nothing_more() -> None:
+    checkpoint = make_checkpoint()
+    del checkpoint[KEY]["model"]["extra_inputs"]
+    predictor = Predictor(checkpoint, "cpu")
+    assert len(predictor.extra_inputs) == 0
+    assert predictor.model.extra_readout is None
+    assert predictor.predict("CCO").errors == ("",)
+    # An ensemble may have been interrupted before, and continued after.
+    assert len(joined({"earlier": checkpoint, "now": make_checkpoint()})["members"]) == 1
+
+
+def test_stores_of_tables_without_are_as_they_were(trained: Trained) -> None:
+    """On disk numbers are there only where there are some."""
+    stores = [*(trained.folder / "root" / "store").iterdir()]
+    found = {(store / "extra.npy").is_file(): store for store in stores}
+    assert np.load(found[True] / "extra.npy").shape == (60, len(descriptor_names()) + 2)
+    if False in found:  # of another test
+        assert "extra" not in json.loads((found[False] / "store.json").read_text())["checksums"]
+
+
+def test_trees_take_the_columns_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As baselines and in a blend, which learn what only the temperature decides."""
+    monkeypatch.setitem(baselines.BOOSTED, "regression", 100)
+    monkeypatch.setitem(baselines.FOREST, "regression", 5)
+    monkeypatch.setattr(blend, "WEIGHTS", (0.3,))
+    hot = np.random.default_rng(0).permutation(60) % 2
+    molecules = zip(sample_rows(60), hot.tolist(), PARTS, strict=True)
+    rows = [
+        [smiles, str(300 + 9 * one), str(5 * one), part] for (smiles, _), one, part in molecules
+    ]
+    table = write(tmp_path / "t.csv", rows, ["smiles", "T", "y", "set"])
+    run = tmp_path / "run"
+    words = ["fit", "-c", "table_regression", *TINY, "--data.table", str(table), "--blend=true"]
+    words += ["--data.root", str(tmp_path / "root"), "--output", str(run), "--baselines=true"]
+    words += ["--data.split_column=set", "--data.descriptor_columns=T"]
+    assert train(words) == 0
+    reached = {
+        one["name"].partition(" on ")[0]: one["test"]["mae"]
+        for one in json.loads((run / "summary.json").read_text())["baselines"]
+    }
+    assert reached["gradient boosting"] < reached["mean of the training labels"]
+    tested = read(run / "test_predictions.csv")
+    columns = {"T": [float(rows[int(row["row"]) - 1][1]) for row in tested]}
+    made = Predictor.load(run, "cpu").predict([row["smiles"] for row in tested], columns=columns)
+    written = [float(row["pred_y"]) for row in tested]
+    assert made.values[:, 0] == pytest.approx(written, rel=1e-4, abs=1e-5)
+    capsys.readouterr()
+    assert train(["test", "--ckpt_path", str(run), "--data.root", str(tmp_path / "root")]) == 0
+    summary = json.loads((run / "summary.json").read_text())
+    assert f"{summary['test_mae']:.6g}  (network alone" in capsys.readouterr().out
+    assert predict(["info", str(run)]) == 0
+    assert "with T of a table" in capsys.readouterr().out
+    checkpoint = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
+    trees = checkpoint["blend"]["trees"]
+    last = len(trees["columns"]["environments"]) + len(trees["columns"]["descriptors"])
+    assert (trees["feature"] == last).any()
+    trees["columns"]["columns"] = []
+    trees["columns"]["medians"].pop()
+    with pytest.raises(CheckpointError, match="other columns of a table than the network"):
+        check_contents(checkpoint)

@@ -1,0 +1,96 @@
+"""Numbers beside a graph in the network: joined to what it reads, which stays what it was."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from reference.models import batch_of, relative_error, small_config, small_model, stored
+from reference.molecules import molecule
+from reference.passes import EXACT
+
+from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.model.summary import count_parameters, parameter_table
+
+SMILES = ("CCO", "c1ccccc1", "N")
+# Of three numbers the second has no factor.
+MEAN, FACTOR = torch.tensor([300.0, 5.0, -1.0]), torch.tensor([0.125, 0.0, 2.0])
+NUMBERS = torch.tensor([[292.0, 7.0, 3e38], [math.nan, math.nan, -1.5], [304.0, -3e38, 0.0]])
+SCORES = [[-1.0, 0.0, 6.0], [0.0, 0.0, -1.0], [0.5, 0.0, 2.0]]
+
+
+@pytest.fixture(scope="module")
+def given() -> tuple[GraphBatch, GraphVocabulary]:
+    graphs = [molecule(smiles) for smiles in SMILES]
+    vocabulary = stored(graphs)[1]
+    return replace(batch_of(graphs, vocabulary), extra=NUMBERS), vocabulary
+
+
+@pytest.mark.parametrize("readout", ["graph_token", "sum", "both"])
+def test_prediction_restated(given: tuple[GraphBatch, GraphVocabulary], readout: str) -> None:
+    batch, vocabulary = given
+    model = small_model(vocabulary, extra_inputs=3, readout=readout, mean_atoms=2.5)
+    assert model.extra_readout is not None
+    model.extra_readout.standardise_by(MEAN, FACTOR)
+    of = model.state_dict()
+    with torch.no_grad():
+        token, atoms = model.encode(batch)
+        total = torch.stack([part.sum(0) for part in atoms.split([3, 6, 1])]) / 2.5
+        read = total if readout == "sum" else token
+        z = torch.tensor(SCORES, dtype=torch.float64)
+        inner = (
+            read @ of["extra_readout.read.weight"].T
+            + z @ of["extra_readout.numbers.weight"].T
+            + of["extra_readout.numbers.bias"]
+        )
+        gelu = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
+        read = read + gelu @ of["extra_readout.hidden.weight"].T + of["extra_readout.hidden.bias"]
+        wanted = read @ of["readout.weight"].T + of["readout.bias"]
+        if readout == "both":
+            wanted = wanted + total @ of["atom_readout.weight"].T
+        assert relative_error(model(batch), wanted) < EXACT
+
+
+def test_all_else_is_as_without() -> None:
+    """Names, initial values and what is read."""
+    plain, joined = (
+        Graphormer(small_config(atom_rows=20, bond_rows=5, extra_inputs=count)) for count in (0, 3)
+    )
+    names = {name for name in joined.state_dict() if not name.startswith("extra_readout.")}
+    assert plain.state_dict().keys() == names
+    for name in names:
+        assert torch.equal(plain.state_dict()[name], joined.state_dict()[name]), name
+    own = count_parameters(joined) - count_parameters(plain)
+    assert own == 12 * 12 + (3 * 12 + 12) + (12 * 12 + 12)
+    assert f"{own}\n" in parameter_table(joined)
+
+
+def test_dropout_of_the_graph_is_as_without(given: tuple[GraphBatch, GraphVocabulary]) -> None:
+    """What is drawn for the numbers is drawn last: runs with and without stay paired."""
+    batch, vocabulary = given
+    tokens = []
+    for count in (0, 3):
+        config = small_config(extra_inputs=count, dropout=0.3, input_dropout=0.3)
+        model = Graphormer(config.for_vocabulary(vocabulary)).train()
+        torch.manual_seed(1)
+        token, atoms = model.encode(batch)
+        model.read_out(token, atoms, batch).sum().backward()
+        tokens.append(token)
+    assert torch.equal(*tokens)
+
+
+def test_values_do_not_depend_on_company(given: tuple[GraphBatch, GraphVocabulary]) -> None:
+    batch, vocabulary = given
+    model = small_model(vocabulary, extra_inputs=3)
+    assert model.extra_readout is not None
+    model.extra_readout.standardise_by(MEAN, FACTOR)
+    with torch.no_grad():
+        together = model(batch)
+        for place, smiles in enumerate(SMILES):
+            alone = batch_of([molecule(smiles)], vocabulary)
+            value = model(replace(alone, extra=NUMBERS[place : place + 1]))
+            assert relative_error(value, together[place : place + 1]) < EXACT
