@@ -180,14 +180,14 @@ def test_runs_are_planned_seed_by_seed(tmp_path: Path) -> None:
     place = tmp_path / "bn+bn" / "seed1"
     # What is given for all arms stands first, so that those of an arm win.
     assert runs[3].arguments == (
-        *("-c", "quickstart", "--model.norm=bn+bn", "--blend=false", "--baselines=false"),
-        *("--seed_everything=1", f"--output={place}"),
+        *("-c", "quickstart", "--model.norm=bn+bn", "--ensemble=1", "--blend=false"),
+        *("--baselines=false", "--seed_everything=1", f"--output={place}"),
     )
     assert runs[3].log == tmp_path / "bn+bn" / "seed1.log"
 
 
 def test_gpus_are_given_in_turn() -> None:
-    assert environments(2, 3) == [{"OMP_NUM_THREADS": "3"}] * 2
+    assert [place["OMP_NUM_THREADS"] for place in environments(2, 3)] == ["3", "3"]
     places = environments(3, 1, ["4", "5"])
     assert [place["CUDA_VISIBLE_DEVICES"] for place in places] == ["4", "5", "4"]
     assert {place["OMP_NUM_THREADS"] for place in places} == {"1"}
