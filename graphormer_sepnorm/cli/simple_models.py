@@ -152,7 +152,8 @@ def simple_models(
     try:
         found = baselines_of(data, **models)
         result.baselines, result.left_out = found.baselines, found.left_out
-        if blend and found.fitted is not None:
+        # Without trees for any target there is nothing to blend; the baselines say why.
+        if blend and found.fitted is not None and any(found.fitted.boosted):
             blended = _blend(module, data, found.fitted, predictions, out_of_fold)
             with replacing(file) as partial:
                 torch.save({**read_checkpoint(file), BLEND: blended.blend.to_plain()}, partial)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
-from graphormer_sepnorm.formatting import StatusLine
+from graphormer_sepnorm.formatting import StatusLine, listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import metrics_of
 
@@ -105,6 +105,8 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
         )
     finally:
         line.clear()
+    own = splits.extra_inputs.columns
+    beside = f", with {listed(own)}" if own else ""
     found, undefined = [], []
     for name, predictions in fitted.predictions.items():
         validation, test = (
@@ -117,7 +119,9 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
             np.isfinite(values).all() or not splits.task.main.is_defined(labels)
             for values, labels in zip(predictions["test"].T, targets["test"].T, strict=True)
         )
-        found.append(Baseline(NAMES[name], validation, test, comparable))
+        found.append(
+            Baseline(NAMES[name] + beside * (name != "mean"), validation, test, comparable)
+        )
     return Found(found, _left_out(fitted, splits.task, undefined), fitted)
 
 

@@ -277,3 +277,13 @@ def test_networks_are_compared_without_blends(tmp_path, capsys) -> None:
     arguments = ["compare", "--arms=sepnorm,sharenorm", "-o", str(tmp_path / "c")]
     assert train([*arguments, "--data.dataset=sample", "--blend=true"]) == 2
     assert "--blend is not for compare: networks are compared" in capsys.readouterr().err
+
+
+def test_without_trees_there_is_no_blend(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(baselines, "FEWEST_LABELS", 1000)
+    assert fit(tmp_path, "table_regression", "--blend=true") == 0
+    assert "No gradient boosting on Morgan fingerprints and descriptors: no target has enough" in (
+        " ".join(capsys.readouterr().out.split())
+    )
+    assert "blend" not in summary(tmp_path)
+    assert BLEND not in read_checkpoint(tmp_path / "run")

@@ -305,6 +305,10 @@ def test_trees_take_the_columns_too(
         for one in json.loads((run / "summary.json").read_text())["baselines"]
     }
     assert reached["gradient boosting"] < reached["mean of the training labels"]
+    assert (
+        "gradient boosting on Morgan fingerprints and descriptors, with T"
+        in capsys.readouterr().out
+    )
     tested = read(run / "test_predictions.csv")
     columns = {"T": [float(rows[int(row["row"]) - 1][1]) for row in tested]}
     made = Predictor.load(run, "cpu").predict([row["smiles"] for row in tested], columns=columns)
