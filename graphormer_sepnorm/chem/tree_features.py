@@ -109,10 +109,24 @@ class FeatureColumns:
         return np.clip(values, -limits, limits)
 
     def of_molecules(
-        self, molecules: Sequence[Chem.Mol], columns: np.ndarray | None = None
+        self,
+        molecules: Sequence[Chem.Mol],
+        columns: np.ndarray | None = None,
+        known: tuple[Sequence[str], np.ndarray] | None = None,
     ) -> np.ndarray:
-        """Return the columns of molecules, with those of a table: float32 ``[n, F]``."""
-        return self.of(_raw(molecules, self.descriptors).with_columns(columns))
+        """Return the columns of molecules, float32 ``[n, F]``.
+
+        Args:
+            molecules: n of them.
+            columns: Those of a table, ``[n, C]``; nan = missing.
+            known: Names and values ``[n, K]`` of descriptors that need not be computed again, if
+                they are the same ones.
+        """
+        if known is not None and tuple(known[0]) == self.descriptors:
+            raw = RawFeatures(morgan_counts(molecules), known[1])
+        else:
+            raw = _raw(molecules, self.descriptors)
+        return self.of(raw.with_columns(columns))
 
 
 def compute_features(

@@ -323,6 +323,13 @@ class MoleculeDataModule(LightningDataModule):
             return self._indices("train")
         return np.concatenate([self._indices("train"), self._indices("validation")])
 
+    @property
+    def molecules_trained_on(self) -> int:
+        """How many a network is trained on; with folds on average, the same for all members."""
+        if self.member_folds is None:
+            return len(self._indices("train"))
+        return round(len(self.described()) * (1 - 1 / self.member_folds))
+
     def prepare_data(self) -> None:
         """Download and preprocess, in one process only."""
         _ = self.store

@@ -54,7 +54,11 @@ class Blend:
         )
 
     def of_molecules(
-        self, network: np.ndarray, molecules: Sequence[Any], columns: np.ndarray | None = None
+        self,
+        network: np.ndarray,
+        molecules: Sequence[Any],
+        columns: np.ndarray | None = None,
+        known: tuple[Sequence[str], np.ndarray] | None = None,
     ) -> np.ndarray:
         """Return the blend for molecules, ``[n, T]``; takes milliseconds for each.
 
@@ -62,10 +66,11 @@ class Blend:
             network: What the network says of them.
             molecules: The same ones, RDKit's.
             columns: Of a table, that the trees take: ``[n, C]``, nan = missing.
+            known: Descriptors that are computed already, see `FeatureColumns.of_molecules`.
         """
         if (self.weights == 1).all():
             return network
-        features = self.trees.columns.of_molecules(molecules, columns)
+        features = self.trees.columns.of_molecules(molecules, columns, known)
         return self.combined(network, self.trees.predict(features))
 
     def of_smiles(

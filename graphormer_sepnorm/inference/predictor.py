@@ -196,7 +196,8 @@ class Predictor:
         Raises:
             DataError: Such a column is missing, or has another length.
         """
-        beside = self._columns(columns or {}, 1 if isinstance(smiles, str) else len(smiles))
+        smiles = (smiles,) if isinstance(smiles, str) else tuple(smiles)
+        beside = self._columns(columns or {}, len(smiles))
         given, parts = in_chunks(
             smiles,
             lambda molecules, texts, rows: self.predict_molecules(
@@ -264,8 +265,9 @@ class Predictor:
         if graphs is not None:
             understood = [molecules[place].molecule for place in places]
             beside = graphs.extra if columns is None else np.asarray(columns, np.float32)[places]
+            names = self.extra_inputs.descriptors
+            descriptors = compute_descriptors(understood, names)
             if len(self.extra_inputs):
-                descriptors = compute_descriptors(understood, self.extra_inputs.descriptors)
                 graphs = replace(graphs, extra=np.hstack([descriptors, beside]))
                 for place, row in zip(places, graphs.extra, strict=True):
                     remarks = [warnings[place], *self.extra_inputs.remarks(row)]
@@ -276,7 +278,9 @@ class Predictor:
                 if len(each) > 1:
                     spread[places[numbers]] = each.std(axis=0, ddof=1)
             if self.blend is not None:
-                values[places] = self.blend.of_molecules(values[places], understood, beside)
+                values[places] = self.blend.of_molecules(
+                    values[places], understood, beside, (names, descriptors)
+                )
                 spread[places] *= self.blend.weights  # the trees are the same for all members
         for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
             values[place], spread[place], warnings[place] = np.nan, np.nan, ""

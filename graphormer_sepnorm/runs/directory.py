@@ -149,8 +149,8 @@ class RunDirectory:
 
     @property
     def resumable(self) -> bool:
-        """Whether there is a checkpoint to continue from."""
-        return self.last.is_file() or self.previous.is_file()
+        """Whether there is a checkpoint to continue from, or members of an ensemble."""
+        return self.last.is_file() or self.previous.is_file() or self.members.is_dir()
 
     @property
     def finished(self) -> bool:

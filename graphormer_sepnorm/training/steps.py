@@ -45,7 +45,7 @@ def epochs_of_table(molecules: int) -> int:
     ones take time. What came out of a few trials on FreeSolv, ESOL and BACE; docs/small-tables.md.
 
     Args:
-        molecules: Of the training split.
+        molecules: That it is trained on.
     """
     return min(40, max(12, round(24_000 / molecules)))
 
@@ -59,7 +59,7 @@ def settled_epochs(trainer: Any, data: Any) -> int | None:
     """
     open_ended = trainer.max_epochs is None and trainer.max_steps == -1 and trainer.max_time is None
     if open_ended and data.table_options is not None:
-        return epochs_of_table(len(data.indices("train")))
+        return epochs_of_table(data.molecules_trained_on)
     return trainer.max_epochs
 
 

@@ -63,3 +63,14 @@ def test_several_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_descriptor_that_this_rdkit_lacks_is_one_line() -> None:
     with pytest.raises(DataError, match=r"^RDKit .* has no descriptor Fluffiness: use the release"):
         FeatureColumns((), ("MolWt", "Fluffiness"), (0.0, 0.0)).check()
+
+
+def test_descriptors_that_are_known_are_not_computed_again(monkeypatch) -> None:
+    columns = FeatureColumns.fit(raw := compute_features(SMILES))
+    molecules = [Chem.MolFromSmiles(text) for text in SMILES]
+    expected = columns.of_molecules(molecules)
+    other = columns.of_molecules(molecules, known=(["MolWt"], raw.descriptors[:, :1]))
+    monkeypatch.setattr(tree_features, "compute_descriptors", None)
+    given = columns.of_molecules(molecules, known=(descriptor_names(), raw.descriptors))
+    np.testing.assert_array_equal(given, expected)
+    np.testing.assert_array_equal(other, expected)

@@ -25,6 +25,7 @@ from graphormer_sepnorm.cli.fit_check import FitOptions
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.compare.arms import Arm
+from graphormer_sepnorm.compare.runner import Run
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.inference.checkpoint import model_weights, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -208,6 +209,12 @@ def test_half_done_ensemble_trains_what_is_missing(fitted: Fitted, tmp_path: Pat
         whole[name] for name in ("test_mae", "best_validation_mae")
     ]
     np.testing.assert_array_equal(predictions_of(run), predictions_of(fitted.directory))
+
+
+def test_a_fold_that_is_an_ensemble_goes_on_with_its_members(fitted: Fitted, tmp_path) -> None:
+    """A cross-validation begins a run again that has nothing to go on from."""
+    assert Run("fold", 0, fitted.directory, ()).begun
+    assert not Run("fold", 0, tmp_path, ()).begun
 
 
 def test_members_with_other_options_are_not_joined(fitted: Fitted, tmp_path: Path, capsys) -> None:

@@ -53,6 +53,8 @@ def test_each_molecule_is_held_out_by_one_member(tmp_path: Path, split: str) -> 
     held = [one.indices("validation") for one in members]
     assert sorted(np.concatenate(held)) == pool.tolist()
     assert min(map(len, held)) > len(pool) / 5
+    # So that all train equally long, whatever the sizes of their folds.
+    assert {one.molecules_trained_on for one in members} == {round(len(pool) * 2 / 3)}
     for one, own in zip(members, held, strict=True):
         assert sorted([*one.indices("train"), *own]) == pool.tolist()
         np.testing.assert_array_equal(one.indices("test"), plain.indices("test"))
