@@ -19,7 +19,7 @@ PACKAGE = ROOT / "graphormer_sepnorm"
 # All may import `errors`, `files`, `metrics`, `formatting` and `process`.
 ALL_ROOMS = {
     *("chem", "tables", "graphs", "datasets", "model"),
-    *("training", "inference", "compare", "runs"),
+    *("training", "inference", "compare", "runs", "confidence"),
 }
 ROOMS = {
     "chem": {"graphs"},
@@ -29,7 +29,11 @@ ROOMS = {
     "datasets": {"chem", "graphs", "tables", "resources"},
     "model": {"graphs", "kernels"},
     "training": {"datasets", "graphs", "model", "inference", "kernels", "runs"},
-    "inference": {"model", "chem", "graphs", "tables", "resources", "runs", "old_names"},
+    "confidence": {"chem"},
+    "inference": {
+        *("model", "chem", "graphs", "tables", "confidence"),
+        *("resources", "runs", "old_names"),
+    },
     "compare": {
         *("training", "inference", "datasets", "graphs", "model", "chem"),
         *("resources", "runs", "old_names"),
@@ -72,9 +76,9 @@ LIBRARIES = {
     "torch_geometric": {"datasets/"},
     "pandas": set(),
     "pyarrow": {"tables/parquet.py"},
-    "sklearn": {"chem/baselines.py", "metrics.py", "compare/", "estimators/"},
+    "sklearn": {"chem/baselines.py", "metrics.py", "compare/", "estimators/", "confidence/"},
     "networkx": {"chem/penalised_logp.py"},
-    "matplotlib": {"training/", "compare/", "inference/", "chem/"},
+    "matplotlib": {"training/", "compare/", "inference/", "chem/", "confidence/"},
     "jinja2": {"compare/report/"},
     "torchmetrics": {"training/"},
     "jsonargparse": {"cli/"},

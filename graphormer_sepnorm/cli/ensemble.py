@@ -53,6 +53,7 @@ _OWN = (
     "ensemble",
     "baselines",
     "blend",
+    "keep",
 )
 # Of all members together; what else a summary says is that of the first, or of their mean.
 _SUMS = ("steps", "parameters", "seconds", "training_seconds")
@@ -113,6 +114,7 @@ def members_of(run: RunDirectory, options: Any, typed: Sequence[str]) -> list[Ru
                 "--ensemble=1",
                 "--baselines=false",  # once, beside the result of all
                 "--blend=false",
+                "--keep=none",
                 f"--seed_everything={one}",
                 f"--output={place}",
                 *fold(one),
@@ -241,7 +243,7 @@ def evaluate_ensemble(
         labels = np.asarray(data.store.targets[data.described()], np.float64)
         validated = {
             f"validation_{name}": value
-            for name, value in module.task.evaluate(labels, held).items()
+            for name, value in module.task.evaluate(labels, held.values).items()
         }
     validation = {name: float(value) for name, value in validated.items()}
     checkpoint[KEY] |= {"validation": validation, "member_folds": data.member_folds or 0}

@@ -1,8 +1,13 @@
-"""What networks say of molecules that they were not trained on."""
+"""What networks say of molecules that they were not trained on.
+
+n molecules · K networks · T targets.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,29 +18,68 @@ from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
 from graphormer_sepnorm.training.module import GraphormerModule
 
-
-def of_validation_split(module: GraphormerModule, data: MoleculeDataModule) -> np.ndarray:
-    """What a model says of the validation molecules, float64 ``[n, T]``."""
-    module.eval()
-    return _values(module, data, data.indices("validation"), module.outputs)
+_PARTS = 5
 
 
-def out_of_fold(module: GraphormerModule, data: MoleculeDataModule) -> np.ndarray:
-    """What an ensemble's members say of all that they were trained on, each of its own fold.
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What a model says of molecules that it has not seen: real units, or probabilities of class 1.
+
+    Attributes:
+        numbers: int64 ``[n]``, of the graphs in the store.
+        values: float64 ``[n, T]``.
+        folds: int64 ``[n]``, from 0: the fold of an ensemble, or a part drawn at random.
+        spread: ``[n, T]``, standard deviation over networks that all have not seen the molecule;
+            None: there is one.
+        apart: ``[n, T]``, how far network and trees of a blend are from each other; None: no blend.
+    """
+
+    numbers: np.ndarray
+    values: np.ndarray
+    folds: np.ndarray
+    spread: np.ndarray | None = None
+    apart: np.ndarray | None = None
+
+    def take(self, rows: np.ndarray) -> HeldOut:
+        """Return some of the molecules, by their places."""
+        parts = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return HeldOut(*(None if part is None else part[rows] for part in parts))  # type: ignore[misc]
+
+
+def of_validation_split(module: GraphormerModule, data: MoleculeDataModule) -> HeldOut:
+    """Return what a model says of the validation molecules."""
+    numbers = data.indices("validation")
+    values, spread = of_molecules(module, data, numbers)
+    parts = np.random.default_rng(0).permutation(len(numbers)) % _PARTS
+    return HeldOut(numbers, values, parts, spread)
+
+
+def out_of_fold(module: GraphormerModule, data: MoleculeDataModule) -> HeldOut:
+    """Return what an ensemble's members say of all that they were trained on, each of its own fold.
 
     Args:
         module: With the members that were trained by ``--ensemble_by folds``, in their order.
         data: Theirs.
-
-    Returns:
-        float64 ``[training + validation, T]``.
     """
     dealt, numbers = data.dealt(), data.described()
     values = np.full((len(numbers), len(module.task.targets)), np.nan)
     for fold, network in enumerate((module.model, *module.members)):
         network.to(module.device).eval()
         values[dealt == fold] = _values(module, data, numbers[dealt == fold], network)
-    return values
+    return HeldOut(numbers, values, dealt)
+
+
+def of_molecules(
+    module: GraphormerModule, data: MoleculeDataModule, numbers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the mean over the networks of a model ``[n, T]``, and their standard deviation.
+
+    Which is None where there is one network.
+    """
+    module.eval()
+    networks = [network.to(module.device).eval() for network in (module.model, *module.members)]
+    each = np.stack([_values(module, data, numbers, network) for network in networks])
+    return each.mean(axis=0), each.std(axis=0, ddof=1) if len(each) > 1 else None
 
 
 @torch.inference_mode()

@@ -408,7 +408,7 @@ class TrainCLI(LightningCLI):
                 self._report(tested)
 
     def _report(self, tested: Tested) -> None:
-        wanted = {name: self.config["fit"][name] for name in ("baselines", "blend")}
+        wanted = {name: self.config["fit"][name] for name in ("baselines", "blend", "keep")}
         report_fit(tested, self.model, self.datamodule, **wanted)
 
     def _fit_ensemble(self) -> None:

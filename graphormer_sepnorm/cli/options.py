@@ -105,6 +105,14 @@ OPTIONS: dict[str, tuple[Any, Any, str]] = {
         "which is fitted after training; the validation split chooses the weight. Descriptors "
         "make prediction slower by 4 to 10 ms a molecule.",
     ),
+    "keep": (
+        *(Literal["none", "fingerprints", "smiles", "labels"], "smiles"),
+        "What the checkpoint keeps of the training molecules of your own table (fit): their "
+        "fingerprints, their SMILES too, their labels too; at most 40,000, drawn at random. By the "
+        "first predictions get intervals or calibrated probabilities, similarity and domain, by "
+        "the others predict.py --neighbours names the most similar ones. A file that leaves the "
+        "house tells what it keeps; none keeps nothing, and there are no intervals.",
+    ),
 }
 
 

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 from lightning.pytorch import Trainer
 
+from graphormer_sepnorm.cli.confidence import Measured, in_summary, measure, said
+from graphormer_sepnorm.cli.held_out import HeldOut, of_validation_split
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.simple_models import (
     SimpleModels,
-    blended_predictions,
     evaluate,
+    final_predictions,
     simple_models,
 )
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
@@ -75,7 +77,7 @@ def report_evaluation(
         return
     print(f"checkpoint  {checkpoint}")
     predictions = module.evaluated(split)
-    blended, note = blended_predictions(data, split, checkpoint, predictions)
+    blended, note = final_predictions(data, split, checkpoint, predictions)
     rows = {name: _digits(value) for name, value in values.items()}
     if blended is not None:
         predictions = blended
@@ -113,7 +115,7 @@ class Tested:
         selected: What decided on it.
         new_elements: A line on molecules with elements that training lacks; empty without any.
         predictions: float64 ``[n, T]`` of the test split; None where only a part was tested.
-        out_of_fold: Of an ensemble of folds, see `held_out.out_of_fold`.
+        held: Of an ensemble of folds, see `held_out.out_of_fold`.
     """
 
     run: RunDirectory
@@ -122,7 +124,7 @@ class Tested:
     selected: Metric
     new_elements: str
     predictions: np.ndarray | None
-    out_of_fold: np.ndarray | None = None
+    held: HeldOut | None = None
 
 
 def evaluate_best(
@@ -187,7 +189,7 @@ def keep_result(
     summary: dict[str, Any],
     validation: dict[str, float],
     selected: Metric,
-    out_of_fold: np.ndarray | None = None,
+    held: HeldOut | None = None,
 ) -> Tested:
     """Write what has just been tested: each molecule, and then, with which it is over, the summary.
 
@@ -198,7 +200,7 @@ def keep_result(
         summary: As ``summary.json`` keeps it.
         validation: Metrics and loss.
         selected: What decided on the checkpoint.
-        out_of_fold: See `Tested`.
+        held: See `Tested`.
     """
     predictions = module.evaluated("test")
     value = summary[f"test_{module.task.metric}"]
@@ -209,7 +211,7 @@ def keep_result(
         write_test_predictions(run, data, predictions, found)
     run.write_summary(summary)
     tested = predictions if whole else None
-    return Tested(run, summary, validation, selected, line, tested, out_of_fold)
+    return Tested(run, summary, validation, selected, line, tested, held)
 
 
 def _with_simple_models(
@@ -232,6 +234,31 @@ def _with_simple_models(
     return dataclasses.replace(tested, summary=summary, new_elements=line)
 
 
+def _with_confidence(
+    tested: Tested,
+    simple: SimpleModels,
+    held: HeldOut,
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    file: Path,
+    keep: str,
+) -> tuple[Tested, Measured]:
+    """Measure how wrong the model is, and keep what it predicts with that."""
+    blended, predictions, apart = simple.blended, tested.predictions, None
+    if blended is not None:
+        held, predictions, apart = blended.held, blended.predictions, blended.apart
+    assert predictions is not None
+    measured = measure(module, data, tested.run, file, held, predictions, apart, keep)
+    summary = {**tested.summary, "confidence": in_summary(measured)}
+    if module.task.kind == "binary":  # calibrated now
+        values = evaluate(data, module.task, "test", measured.predictions)
+        summary |= {f"test_{name}": value for name, value in values.items()}
+    found = new_elements(data, "test", module.vocabulary)
+    write_test_predictions(tested.run, data, measured.predictions, found, measured.columns)
+    tested.run.write_summary(summary)
+    return dataclasses.replace(tested, summary=summary), measured
+
+
 def report_fit(
     tested: Tested,
     module: GraphormerModule,
@@ -239,24 +266,36 @@ def report_fit(
     *,
     baselines: bool,
     blend: bool,
+    keep: str,
 ) -> None:
     """Print what came out of a run, with the simple models and the blend that are asked for.
+
+    Args:
+        tested: What came out.
+        module: With the weights of the checkpoint.
+        data: What it was trained on.
+        baselines: Whether simple models stand beside it.
+        blend: Whether it is blended with gradient boosting.
+        keep: What the checkpoint keeps of the molecules of a table, see `measure`.
 
     Raises:
         Interrupted: During the baselines or before the blend; all else has been kept and printed.
     """
     task, network = module.task, tested
     main = task.main
+    file, held, measured = Path(tested.summary["checkpoint"]), tested.held, None
+    sure = keep != "none" and data.splits.report is not None and tested.predictions is not None
+    if held is None and (blend or sure):
+        held = of_validation_split(module, data)
     simple = simple_models(
-        module,
-        data,
-        Path(tested.summary["checkpoint"]),
-        tested.predictions,
-        out_of_fold=tested.out_of_fold,
-        baselines=baselines,
-        blend=blend,
+        module, data, file, tested.predictions, held, baselines=baselines, blend=blend
     )
     tested = _with_simple_models(tested, simple, module, data)
+    if sure and held is not None and not simple.interrupted:
+        try:
+            tested, measured = _with_confidence(tested, simple, held, module, data, file, keep)
+        except KeyboardInterrupt:
+            simple.interrupted = True
     summary, unit = tested.summary, task.unit_of(main)
     rows = [(one.name, main.shown(one.test[main.name], unit)) for one in simple.baselines]
     name = f"Graphormer, {summary['norm']}"
@@ -277,9 +316,11 @@ def report_fit(
     print(format_table([(f"  {label}", value) for label, value in rows]))
     compared = simple.said(main, summary[f"test_{main.name}"])
     lines = ((simple.left_out, "  "), (compared, "  "), (tested.new_elements, "\n"))
-    for said, before in lines:
-        if said:
-            print(f"{before}{said}")
+    for line, before in lines:
+        if line:
+            print(f"{before}{line}")
+    if measured is not None:
+        print(f"\n{said(measured, task, tested.run)}")
     print(
         f"\n{_best_validation(network, main)}; {summary['epochs']} epochs, "
         f"{summary['steps']:,} steps, {summary['parameters']:,} parameters, "
@@ -291,7 +332,10 @@ def report_fit(
         given = f"-i TABLE   (with {listed(needed)})" if needed else '"CCO"'
         print(f"try         {command('predict')} {shlex.quote(str(tested.run.path))} {given}")
     if simple.interrupted:
-        raise Interrupted(f"baselines interrupted; the run is whole: {tested.run.path}")
+        raise Interrupted(
+            f"interrupted after training; the run is whole but for what comes after it: "
+            f"{tested.run.path}"
+        )
 
 
 def _of_members(
@@ -311,7 +355,7 @@ def _of_members(
 
 def _best_validation(tested: Tested, main: Metric) -> str:
     value, selected = tested.summary[f"best_validation_{main.name}"], tested.selected
-    if tested.out_of_fold is not None:
+    if tested.held is not None:
         return f"{main.label} out of fold, each molecule by one network, {main.shown(value)}"
     if selected.kind is not None and selected is not main:
         chosen = tested.summary[f"best_validation_{selected.name}"]
@@ -370,12 +414,14 @@ def write_test_predictions(
     data: MoleculeDataModule,
     predictions: np.ndarray,
     new_elements: Mapping[int, str],
+    beside: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Write ``test_predictions.csv``: a row for each test molecule, in their order.
 
     ``number`` counts them from 0; of a user's table ``row`` is the row there, as in ``splits.csv``.
     ``smiles`` is there where the data have it. Behind them stand ``label_<target>``, empty where
-    one is missing, and ``pred_<target>``: in the unit of the labels, or the probability of class 1.
+    one is missing, and ``pred_<target>``: in the unit of the labels, or the probability of class 1;
+    then what comes with it: ``low_<target>`` and ``high_<target>``, ``similarity``.
     ``new_elements`` says which of a molecule's elements training lacks: mostly it is empty, and
     where it is not `predict.py` gives no value.
 
@@ -384,6 +430,7 @@ def write_test_predictions(
         data: Its data.
         predictions: ``[test molecules, T]``, of the best checkpoint.
         new_elements: By the number of the molecule; others have none.
+        beside: Further columns, ``[test molecules]`` each.
     """
     splits = data.splits
     columns: dict[str, list] = {"number": list(range(len(predictions)))}
@@ -396,6 +443,7 @@ def write_test_predictions(
         columns[f"label_{name}"] = _cells(column)
     for name, column in zip(splits.task.targets, predictions.T, strict=True):
         columns[f"pred_{name}"] = _cells(column)
+    columns |= {name: _cells(column) for name, column in (beside or {}).items()}
     columns["new_elements"] = [new_elements.get(number, "") for number in columns["number"]]
     run.write_test_predictions(columns)
 

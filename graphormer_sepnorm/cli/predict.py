@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from graphormer_sepnorm.metrics import Kind, metrics_of
 from graphormer_sepnorm.process import name_and_version
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.inference.predictor import Predictions
+    from graphormer_sepnorm.inference.predictor import Predictions, Predictor
 
 
 INFO_USAGE = "predict.py info MODEL"
@@ -27,8 +29,11 @@ Predict molecular properties. MODEL is a checkpoint file, a run directory of tra
 checkpoint), or the name of a model that comes with the package: {models}.
 
 A table comes out with as many rows as went in, in the same order, with all its columns and behind
-them pred_<target>, warning and error: the reason where there is no prediction. Of an ensemble
-(train.py fit --ensemble) spread_<target> says how far its members disagree; it is no error bar.
+them pred_<target>, warning and error: the reason where there is no prediction. A model of a table
+knows its errors: low_<target> and high_<target> are the ends of an interval that holds the true
+value in 90 of 100 cases like those that it was tried on, similarity is that to the most similar
+training molecule, and in_domain is no, with the reason under warning, where errors were large. Of
+an ensemble spread_<target> says how far its members disagree; it is no error bar.
 """
 
 EXAMPLES = """\
@@ -146,6 +151,25 @@ def _parser() -> OneLineParser:
         "--overwrite", action="store_true", help="replace an output file that is there"
     )
     table.add_argument("--quiet", action="store_true", help="no progress and no summary")
+    sure = parser.add_argument_group("how sure (models that train.py fit made of a table)")
+    sure.add_argument(
+        "--interval",
+        metavar="LEVEL",
+        help="of the intervals low_<target> to high_<target>, above 0 and below 1 (0.9), or none; "
+        "for classes it adds set_<target>, the classes that a molecule may be of",
+    )
+    sure.add_argument(
+        "--neighbours",
+        type=int,
+        metavar="K",
+        help="name the K most similar molecules of training",
+    )
+    sure.add_argument(
+        "--threshold",
+        metavar="P|mcc|f1",
+        help="add class_<target>: 1 from this probability on, or from the one that is best by "
+        "Matthews' correlation or F1 on molecules that were not trained on",
+    )
     computing = parser.add_argument_group("computing")
     computing.add_argument("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
     computing.add_argument(
@@ -192,11 +216,39 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         raise ConfigError(
             f"{options.smiles[0]!r} and -i {options.input}: give molecules or a table, not both"
         )
+    options.asked = _asked(options)
     for name in ("batch_size", "max_atoms", "jobs"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ConfigError(f"--{name} is {value}: it must be 1 or more")
     return options
+
+
+def _asked(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `Predictor.ask`; nothing where nothing is asked for.
+
+    Raises:
+        ConfigError: A number is expected.
+    """
+
+    def number(name: str, words: tuple[str, ...]) -> float | str | None:
+        text = getattr(options, name)
+        if text is None or text in words:
+            return text
+        try:
+            return float(text)
+        except ValueError:
+            raise ConfigError(
+                f"--{name} is {text}: give a number or {' or '.join(words)}"
+            ) from None
+
+    if options.interval is options.neighbours is options.threshold is None:
+        return {}
+    level = number("interval", ("none",))
+    asked: dict[str, Any] = {} if level is None else {"interval": level}
+    asked |= {} if options.neighbours is None else {"neighbours": options.neighbours}
+    asked |= {} if options.threshold is None else {"threshold": number("threshold", ("mcc", "f1"))}
+    return asked
 
 
 def _limits(options: argparse.Namespace) -> dict[str, Any]:
@@ -218,36 +270,57 @@ def _say(text: str) -> None:
 
 def _predict_arguments(options: argparse.Namespace) -> bool:
     """Predict what stands on the command line; return whether any of it could be."""
-    from graphormer_sepnorm.inference.predictor import Predictor
-
-    predictor = Predictor.load(options.model, options.device)
+    predictor = _ready(options)
     predictions = predictor.predict(options.smiles, **_limits(options))
     task = predictor.task
     if sys.stdout.isatty():
         units = [f" [{unit}]" if unit else "" for unit in task.units]
-        names = [f"{name}{unit}" for name, unit in zip(task.targets, units, strict=True)]
-        if predictions.spread is not None:
-            names = [header for name in names for header in (name, "spread")]
+        shown = {
+            f"pred_{name}": f"{name}{unit}" for name, unit in zip(task.targets, units, strict=True)
+        }
+        several = len(task.targets) > 1
+        shown |= {
+            f"{kind}_{name}": kind
+            for name in task.targets
+            for kind in ("spread", "low", "high")
+            if not several
+        }
+        names = [shown.get(name, name) for name in (*predictor.columns, *predictor.text_columns)]
         _say(_aligned(["smiles", *names, ""], _rows(predictions, together=True)))
     else:
         from graphormer_sepnorm.tables.writer import create_table
 
-        columns = ["smiles", *predictor.columns, "warning", "error"]
+        columns = ["smiles", *predictor.columns, *predictor.text_columns, "warning", "error"]
         create_table("-", columns).write(_rows(predictions, together=False))
     return not all(predictions.errors)
+
+
+def _ready(options: argparse.Namespace) -> Predictor:
+    """Load the model and tell it what its predictions shall come with."""
+    from graphormer_sepnorm.inference.predictor import Predictor
+
+    predictor = Predictor.load(options.model, options.device)
+    if options.asked:
+        asked = {"interval": predictor.asked.interval, **options.asked}
+        if asked["interval"] == "none":
+            asked["interval"] = None
+        predictor.ask(**asked)
+    return predictor
 
 
 def _rows(predictions: Predictions, together: bool) -> list[list[str]]:
     """Return the cells of a table, warning and error in one column or in two."""
     rows = []
-    for smiles, numbers, warning, error in zip(
+    for smiles, numbers, texts, warning, error in zip(
         predictions.smiles,
         predictions.numbers,
+        predictions.texts or ((),) * len(predictions.smiles),
         predictions.warnings,
         predictions.errors,
         strict=True,
     ):
-        shown = ["" if error else f"{number:.6g}" for number in numbers]
+        # An interval may be missing where there is a value.
+        shown = ["" if math.isnan(number) else f"{number:.6g}" for number in numbers] + [*texts]
         rows.append([smiles, *shown, *([error or warning] if together else [warning, error])])
     return rows
 
@@ -263,7 +336,6 @@ def _aligned(header: list[str], rows: list[list[str]]) -> str:
 def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
     """Predict a file; return whether any of its rows could be, true where it has none."""
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
-    from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.inference.stream import predict_table
     from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
 
@@ -278,12 +350,13 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
         resume=options.resume,
         overwrite=options.overwrite,
         quiet=options.quiet,
+        asked=json.dumps(options.asked) if options.asked else "",
         **_limits(options),
     )
     check_places(job)  # before the model is loaded: mistakes are answered at once
     outcome = Outcome()
     try:
-        predictor = Predictor.load(options.model, options.device)
+        predictor = _ready(options)
         started = time.monotonic()
         predict_table(predictor, job, find_checkpoint(options.model), outcome)
     except KeyboardInterrupt:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from graphormer_sepnorm.cli.held_out import of_validation_split
+from graphormer_sepnorm.cli.held_out import HeldOut
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -37,14 +38,18 @@ class BlendedRun:
     Attributes:
         blend: In its checkpoint now.
         weighed_on: The molecules that its weight was chosen by, in words.
+        held: What it says of them.
         predictions: float64 ``[n, T]`` of the test split; None: only a part of it was tested.
+        apart: ``[n, T]``, how far network and trees are from each other there; None as these.
         test: Metrics of them, by their names.
     """
 
     blend: Blend
     weighed_on: str
-    predictions: np.ndarray | None
-    test: dict[str, float]
+    held: HeldOut
+    predictions: np.ndarray | None = None
+    apart: np.ndarray | None = None
+    test: dict[str, float] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -125,8 +130,8 @@ def simple_models(
     data: MoleculeDataModule,
     file: Path,
     predictions: np.ndarray | None,
+    held: HeldOut | None,
     *,
-    out_of_fold: np.ndarray | None,
     baselines: bool,
     blend: bool,
 ) -> SimpleModels:
@@ -139,7 +144,7 @@ def simple_models(
         data: What it was trained on.
         file: The checkpoint that was tested.
         predictions: Of the network for the test split, ``[n, T]``; None: it is not known of all.
-        out_of_fold: Of an ensemble of folds, see `held_out.out_of_fold`.
+        held: What the network says of molecules that it has not seen; for a blend.
         baselines: Whether all of them are wanted.
         blend: Whether gradient boosting is to be blended with the network.
     """
@@ -153,8 +158,8 @@ def simple_models(
         found = baselines_of(data, **models)
         result.baselines, result.left_out = found.baselines, found.left_out
         # Without trees for any target there is nothing to blend; the baselines say why.
-        if blend and found.fitted is not None and any(found.fitted.boosted):
-            blended = _blend(module, data, found.fitted, predictions, out_of_fold)
+        if held is not None and blend and found.fitted is not None and any(found.fitted.boosted):
+            blended = _blend(module, data, found.fitted, predictions, held)
             with replacing(file) as partial:
                 torch.save({**read_checkpoint(file), BLEND: blended.blend.to_plain()}, partial)
             result.blended = blended
@@ -165,10 +170,10 @@ def simple_models(
     return result
 
 
-def blended_predictions(
+def final_predictions(
     data: MoleculeDataModule, split: str, file: str, predictions: np.ndarray
 ) -> tuple[np.ndarray | None, str]:
-    """Return what a checkpoint with a blend says of an evaluated split, or why that is not known.
+    """Return what a checkpoint says of an evaluated split, beyond its network.
 
     Args:
         data: The data set.
@@ -177,18 +182,22 @@ def blended_predictions(
         predictions: Of its network, ``[n, T]``.
 
     Returns:
-        The values of the blend, None if there are none; and a line to be said, mostly empty.
+        The values with what it is blended with, and calibrated; None if that changes nothing, or
+        cannot be known. And a line to be said, mostly empty.
     """
+    from graphormer_sepnorm.confidence.confidence import Confidence
     from graphormer_sepnorm.inference.blend import Blend
 
-    checkpoint, splits = read_checkpoint(file), data.splits
-    if BLEND not in checkpoint:
-        return None, ""
-    if splits.smiles is None or len(splits.smiles[split]) != len(predictions):
-        return None, "these are of the network alone: a blend takes SMILES of the whole split"
-    blend = Blend.from_plain(checkpoint[BLEND])
-    values = blend.of_smiles(predictions, splits.smiles[split], data.own_columns(split))
-    return values, ""
+    checkpoint, splits, values = read_checkpoint(file), data.splits, predictions
+    if BLEND in checkpoint:
+        if splits.smiles is None or len(splits.smiles[split]) != len(predictions):
+            return None, "these are of the network alone: a blend takes SMILES of the whole split"
+        blend = Blend.from_plain(checkpoint[BLEND])
+        trees = blend.trees_of_smiles(splits.smiles[split], data.own_columns(split))
+        values = blend.combined(predictions, trees)
+    if CONFIDENCE in checkpoint:
+        values = Confidence.from_plain(checkpoint[CONFIDENCE], splits.task.kind).calibrated(values)
+    return (values, "") if (values != predictions).any() else (None, "")
 
 
 def evaluate(
@@ -215,7 +224,7 @@ def _blend(
     data: MoleculeDataModule,
     fitted: Baselines,
     predictions: np.ndarray | None,
-    out_of_fold: np.ndarray | None,
+    held: HeldOut,
 ) -> BlendedRun:
     """Weigh network and trees where neither was trained; no test label is looked at for it."""
     from graphormer_sepnorm.inference.blend import Blend, choose_weight
@@ -224,22 +233,28 @@ def _blend(
     task = module.task
     trees = BoostedTrees.from_fitted(fitted.columns, fitted.boosted, task.kind == "binary")
     boosting, labels = fitted.predictions["boosting"], fitted.labels["validation"]
-    network = of_validation_split(module, data) if out_of_fold is None else out_of_fold
-    network = network[fitted.rows["validation"]]
+    held = held.take(fitted.rows["validation"])
+    network, unseen = held.values, boosting["validation"]
     std = np.asarray(module.facts["target_std"])
-    weight = choose_weight(task.kind, labels, network, boosting["validation"], std)
-    blend = Blend.of_trees(trees, weight)
-    validation = task.evaluate(labels, blend.combined(network, boosting["validation"]))
-    blend = dataclasses.replace(blend, validation=validation)
-    where = "validation molecules" if out_of_fold is None else "molecules out of fold"
-    weighed_on = f"{len(labels):,} {where}"
+    blend = Blend.of_trees(trees, choose_weight(task.kind, labels, network, unseen, std))
+    combined = blend.combined(network, unseen)
+    blend = dataclasses.replace(blend, validation=task.evaluate(labels, combined))
+    spread = None if held.spread is None else held.spread * blend.weights
+    held = dataclasses.replace(
+        held, values=combined, spread=spread, apart=blend.apart(network, unseen)
+    )
+    where = "validation molecules" if data.member_folds is None else "molecules out of fold"
+    result = BlendedRun(blend, f"{len(labels):,} {where}", held)
     if predictions is None:
-        return BlendedRun(blend, weighed_on, None, {})
-    if len(fitted.rows["test"]) == len(predictions):
-        blended = blend.combined(predictions, boosting["test"])
-    else:  # some were not drawn, or have no label
+        return result
+    say = boosting["test"]
+    if len(fitted.rows["test"]) < len(predictions):  # some were not drawn, or have no label
         assert data.splits.smiles is not None
-        smiles, own = data.splits.smiles["test"], data.own_columns("test")
-        blended = blend.of_smiles(predictions, smiles, own)
-    test = evaluate(data, task, "test", blended)
-    return BlendedRun(blend, weighed_on, blended, test)
+        say = blend.trees_of_smiles(data.splits.smiles["test"], data.own_columns("test"))
+    blended = blend.combined(predictions, say)
+    return dataclasses.replace(
+        result,
+        predictions=blended,
+        apart=blend.apart(predictions, say),
+        test=evaluate(data, task, "test", blended),
+    )

@@ -53,38 +53,34 @@ class Blend:
             self.weights < 1, self.weights * network + (1 - self.weights) * trees, network
         )
 
-    def of_molecules(
+    def trees_of_molecules(
         self,
-        network: np.ndarray,
         molecules: Sequence[Any],
         columns: np.ndarray | None = None,
         known: tuple[Sequence[str], np.ndarray] | None = None,
     ) -> np.ndarray:
-        """Return the blend for molecules, ``[n, T]``; takes milliseconds for each.
+        """Return what the trees say of molecules, ``[n, T]``; takes milliseconds for each.
 
         Args:
-            network: What the network says of them.
-            molecules: The same ones, RDKit's.
+            molecules: RDKit's.
             columns: Of a table, that the trees take: ``[n, C]``, nan = missing.
             known: Descriptors that are computed already, see `FeatureColumns.of_molecules`.
         """
-        if (self.weights == 1).all():
-            return network
-        features = self.trees.columns.of_molecules(molecules, columns, known)
-        return self.combined(network, self.trees.predict(features))
+        return self.trees.predict(self.trees.columns.of_molecules(molecules, columns, known))
 
-    def of_smiles(
-        self, network: np.ndarray, smiles: Sequence[str], own: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Return the blend for many molecules, in several processes; see `of_molecules`.
+    def trees_of_smiles(self, smiles: Sequence[str], own: np.ndarray | None = None) -> np.ndarray:
+        """Return what the trees say of many molecules, in several processes.
 
         Raises:
             DataError: A SMILES cannot be read.
         """
         columns = self.trees.columns
         raw = compute_features(smiles, names=columns.descriptors)
-        features = columns.of(raw.with_columns(own))
-        return self.combined(network, self.trees.predict(features))
+        return self.trees.predict(columns.of(raw.with_columns(own)))
+
+    def apart(self, network: np.ndarray, trees: np.ndarray) -> np.ndarray:
+        """Return how far both are from each other, ``[n, T]``; nan for targets without trees."""
+        return np.where(self.trees.known, np.abs(network - trees), np.nan)
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as a checkpoint holds it."""

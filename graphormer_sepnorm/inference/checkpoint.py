@@ -22,7 +22,8 @@ Of an ensemble these are the facts of its first member, and ``validation`` is th
 The weights of the others stand beside ``state_dict`` under ``members``: a list of state dicts of
 the `Graphormer`.
 
-Under the key ``blend`` there may be trees that are blended with the network (`Blend`).
+Under the key ``blend`` there may be trees that are blended with the network (`Blend`), under
+``confidence`` what the model knows of its errors (`Confidence`).
 
 Lightning's own entries (state of the optimiser and of the loops) are for training on; a file
 written by `save_for_prediction` has none of them.
@@ -53,6 +54,7 @@ from graphormer_sepnorm.inference.checkpoint_contents import (
     check_extent,
     model_weights,
 )
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.network import check_network
 from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.model.config import GraphormerConfig
@@ -264,7 +266,7 @@ def save_for_prediction(
         # What `train.py test` needs beside that.
         **{
             name: checkpoint[name]
-            for name in (*_FOR_TESTING, "members", BLEND)
+            for name in (*_FOR_TESTING, "members", BLEND, CONFIDENCE)
             if name in checkpoint
         },
     }

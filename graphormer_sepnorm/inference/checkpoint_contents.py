@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE, USES, check_confidence
 from graphormer_sepnorm.inference.tree_contents import ARRAYS, BLEND, check_trees
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.model.config import GraphormerConfig
@@ -116,6 +117,9 @@ def check_contents(checkpoint: dict[str, Any]) -> None:
         raise CheckpointError("trained_weights are not of the network of state_dict")
     if BLEND in checkpoint:
         _check_blend(checkpoint[BLEND], task, extra["columns"])
+    if CONFIDENCE in checkpoint:
+        _CONFIDENCE[task["kind"]](checkpoint[CONFIDENCE], CONFIDENCE)
+        check_confidence(checkpoint[CONFIDENCE], len(targets), checkpoint)
     shapes = _shapes(model_weights(checkpoint))
     for number, member in enumerate(checkpoint.get("members", ())):
         if _shapes(member) != shapes:
@@ -194,11 +198,13 @@ def _is_weight(value: Any) -> bool:
     )
 
 
-def _numbers(kind: str) -> Kind:
-    """A tensor of one dimension."""
+def _numbers(kind: str, dimensions: int = 1) -> Kind:
+    """A tensor of so many dimensions."""
     return _simple(
-        f"a row of {kind}",
-        lambda value: _is_weight(value) and value.ndim == 1 and str(value.dtype) == f"torch.{kind}",
+        f"a {'row' if dimensions == 1 else 'table'} of {kind}",
+        lambda value: (
+            _is_weight(value) and value.ndim == dimensions and str(value.dtype) == f"torch.{kind}"
+        ),
     )
 
 
@@ -294,10 +300,13 @@ def _names(value: Any, place: str) -> None:
         raise CheckpointError(f"{place} is empty, expected a name for each target")
 
 
-def _sums(value: Any, place: str) -> None:
-    _list_of(_REAL)(value, place)
-    if len(value) != 2:
-        raise CheckpointError(f"{place} has {len(value)} numbers, expected 2")
+def _pair_of(kind: Kind) -> Kind:
+    def check(value: Any, place: str) -> None:
+        _list_of(kind)(value, place)
+        if len(value) != 2:
+            raise CheckpointError(f"{place} has {len(value)} numbers, expected 2")
+
+    return check
 
 
 def _members(value: Any, place: str) -> None:
@@ -378,6 +387,56 @@ _BLEND = _record(
     {"validation": _dictionary_of(_REAL)},
 )
 
+_SHARES = _list_of(_SHARE)
+_NOT_NEGATIVE = _simple("a number of at least 0", lambda value: _is_finite(value) and value >= 0)
+_FINITES = _list_of(_FINITE)
+_INTERVALS = _record(
+    {
+        "scale": _record(
+            {**dict.fromkeys(("low", "high", "weights"), _FINITES), "constant": _FINITE}
+        ),
+        "scores": _list_of(_NOT_NEGATIVE),
+        "labels": _COUNT,
+        "unit": _POSITIVE,
+    }
+)
+_CALIBRATION = _record(
+    {
+        "map": _record(
+            {
+                "a": _NOT_NEGATIVE,
+                "b": _NOT_NEGATIVE,
+                "c": _FINITE,
+                "knots": _list_of(_pair_of(_FINITE)),
+            }
+        ),
+        "zeros": _SHARES,
+        "ones": _SHARES,
+        "counts": _pair_of(_COUNT),
+        "before": _REAL,
+        "after": _REAL,
+    }
+)
+# By the kind of the targets.
+_CONFIDENCE = {
+    kind: _record(
+        {"targets": _list_of(_optional(one)), "uses": _list_of(_among(*USES))},
+        {
+            "domain": _record({"border": _SHARE, "larger": _NOT_NEGATIVE, "molecules": _COUNT}),
+            "neighbours": _record(
+                {
+                    "environments": _numbers("int16"),
+                    "sizes": _numbers("int16"),
+                    "numbers": _numbers("int32"),
+                },
+                {"smiles": _TARGETS, "labels": _numbers("float64", 2)},
+            ),
+            "errors": _numbers("float32", 2),
+        },
+    )
+    for kind, one in (("regression", _INTERVALS), ("binary", _CALIBRATION))
+}
+
 _CHECKPOINT = _record(
     {KEY: _record(_NEEDED_FACTS, _OTHER_FACTS), "state_dict": _WEIGHTS},
     {
@@ -395,7 +454,7 @@ _CHECKPOINT = _record(
         "lr_schedulers": _list_of(_record({})),
         "MoleculeDataModule": _dictionary_of(_COUNT),
         # Of `GraphormerModule` and `AveragedWeights`.
-        "epoch_loss": _sums,
+        "epoch_loss": _pair_of(_REAL),
         "batch_norm_fixed": _FLAG,
         "trained_weights": _WEIGHTS,
         # Of `joined`.

@@ -47,6 +47,11 @@ class Embeddings:
         """What a table holds of them: the values."""
         return self.values
 
+    @property
+    def texts(self) -> tuple[tuple[str, ...], ...]:
+        """What a table says beside them: nothing."""
+        return ((),) * len(self.values)
+
 
 class Network(Protocol):
     """What is asked of a `Predictor`: its network, and graphs of the molecules it understands."""
@@ -79,7 +84,10 @@ class Embedder:
         task: What the network predicts.
         device: Where it is computed.
         columns: What the channels of [CLS] are called in a table.
+        text_columns: Names of what is said beside them: none.
     """
+
+    text_columns: tuple[str, ...] = ()
 
     def __init__(self, predictor: Network, atoms: bool = False) -> None:
         self.task = predictor.task

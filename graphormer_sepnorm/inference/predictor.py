@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.featuriser import Featuriser
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces
+from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
@@ -23,6 +24,7 @@ from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, by_size, in_chunks
+from graphormer_sepnorm.inference.beside import Asked, Beside
 from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
@@ -30,39 +32,12 @@ from graphormer_sepnorm.inference.checkpoint import (
     networks_of,
     read_checkpoint,
 )
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
 from graphormer_sepnorm.inference.network import build_network
+from graphormer_sepnorm.inference.predictions import Predictions
 from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.inference.unseen_codes import UnseenCodes
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """One row per molecule given, in the same order.
-
-    Attributes:
-        smiles: As given.
-        values: float64 ``[n, targets]``: real units, or the probability of class 1; nan where
-            there is an error.
-        errors: Why there is no value; the empty string where there is one.
-        warnings: What to know about the value; mostly the empty string.
-        spread: float64 ``[n, targets]``: standard deviation of the values of an ensemble's members
-            (n - 1), nan where there is no value; None for a single network. How far they disagree,
-            not a calibrated error bar.
-    """
-
-    smiles: tuple[str, ...]
-    values: np.ndarray
-    errors: tuple[str, ...]
-    warnings: tuple[str, ...]
-    spread: np.ndarray | None = None
-
-    @property
-    def numbers(self) -> np.ndarray:
-        """The values, of an ensemble each with its spread behind it: float64 ``[n, columns]``."""
-        if self.spread is None:
-            return self.values
-        return np.stack([self.values, self.spread], axis=2).reshape(len(self.values), -1)
 
 
 class Featurised(NamedTuple):
@@ -97,6 +72,7 @@ class Predictor:
         vocabulary: The codes of atoms and bonds that it knows.
         extra_inputs: What the networks read beside a molecule's graph.
         blend: Trees whose values are mixed with those of the network; None: there are none.
+        confidence: How sure it is; None: it does not know.
         facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
 
     Raises:
@@ -141,6 +117,13 @@ class Predictor:
         self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
         self.blend = Blend.from_plain(checkpoint[BLEND]) if BLEND in checkpoint else None
+        self.confidence = (
+            Confidence.from_plain(checkpoint[CONFIDENCE], self.task.kind)
+            if CONFIDENCE in checkpoint
+            else None
+        )
+        by_default = Asked.by_default(self.confidence, self.task)
+        self._beside = Beside(by_default, self.confidence, self.task)
         self.networks = [
             build_network(self.facts["model"], weights) for weights in networks_of(checkpoint)
         ]
@@ -154,9 +137,45 @@ class Predictor:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of what is predicted, as in `Predictions.numbers`."""
-        kinds = ("pred", "spread") if len(self.networks) > 1 else ("pred",)
-        return tuple(f"{kind}_{target}" for target in self.task.targets for kind in kinds)
+        """Names of the numbers that are predicted, as in `Predictions.numbers`."""
+        return self._beside.columns(several=len(self.networks) > 1)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Names of what is said beside the numbers, as in `Predictions.texts`."""
+        return self._beside.text_columns
+
+    @property
+    def asked(self) -> Asked:
+        """What predictions come with, see `ask`."""
+        return self._beside.asked
+
+    def ask(
+        self,
+        interval: float | None = None,
+        neighbours: int = 0,
+        threshold: float | str | None = None,
+    ) -> Self:
+        """Say what predictions shall come with from now on.
+
+        A model that knows its errors gives intervals of level 0.9 for real values without being
+        asked. For classes an interval is a set: the classes that a molecule may be of.
+
+        Args:
+            interval: Level, above 0 and below 1; None: no intervals.
+            neighbours: How many of the most similar molecules of training to name.
+            threshold: From which probability on a molecule is called class 1: a number, ``mcc`` or
+                ``f1``.
+
+        Returns:
+            Itself.
+
+        Raises:
+            ConfigError: The model cannot give it, or a value cannot be.
+        """
+        asked = Asked(interval, neighbours, threshold)
+        self._beside = Beside(asked, self.confidence, self.task)
+        return self
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Predictor:
@@ -204,14 +223,7 @@ class Predictor:
                 molecules, texts, batch_size, max_atoms, beside[rows]
             ),
         )
-        spread = [part.spread for part in parts if part.spread is not None]
-        return Predictions(
-            given,
-            np.concatenate([part.values for part in parts]),
-            tuple(error for part in parts for error in part.errors),
-            tuple(warning for part in parts for warning in part.warnings),
-            np.concatenate(spread) if spread else None,
-        )
+        return Predictions.joined(given, parts)
 
     def _columns(self, columns: Mapping[str, Sequence[float]], molecules: int) -> np.ndarray:
         """Return the columns that are read beside the molecules, float64 ``[molecules, C]``."""
@@ -260,7 +272,7 @@ class Predictor:
         `columns` are the values of ``extra_inputs.columns``, ``[n, C]``; None: there are none.
         """
         values = np.full((len(molecules), len(self.task.targets)), np.nan)
-        spread = values.copy()
+        spread, apart = values.copy(), values.copy()
         graphs, places, errors, warnings = self.featurise(molecules, max_atoms)
         if graphs is not None:
             understood = [molecules[place].molecule for place in places]
@@ -278,15 +290,17 @@ class Predictor:
                 if len(each) > 1:
                     spread[places[numbers]] = each.std(axis=0, ddof=1)
             if self.blend is not None:
-                values[places] = self.blend.of_molecules(
-                    values[places], understood, beside, (names, descriptors)
-                )
+                trees = self.blend.trees_of_molecules(understood, beside, (names, descriptors))
+                apart[places] = self.blend.apart(values[places], trees)
+                values[places] = self.blend.combined(values[places], trees)
                 spread[places] *= self.blend.weights  # the trees are the same for all members
         for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
             values[place], spread[place], warnings[place] = np.nan, np.nan, ""
             errors[place] = "the model gives no finite value for it"
         shown = spread if len(self.networks) > 1 else None
-        return Predictions(tuple(smiles), values, tuple(errors), tuple(warnings), shown)
+        predictions = Predictions(tuple(smiles), values, tuple(errors), tuple(warnings), shown)
+        told = Told(values, shown, None if self.blend is None else apart)
+        return self._beside.added(predictions, told, [one.molecule for one in molecules])
 
     def featurise(
         self, molecules: Sequence[ParsedMolecule], max_atoms: int = MAX_ATOMS

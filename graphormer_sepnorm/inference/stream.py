@@ -56,8 +56,8 @@ class _Columns:
         labels: Positions of the labels, one per target; empty without evaluation.
         added: Names of our columns: SMILES of records, if any, predictions, warning, error.
         with_smiles: Whether the SMILES of records are added.
-        numbers: Names of what is predicted: values, and how far members of an ensemble disagree.
-        stride: Each how many of them is a value.
+        numbers: Names of what is predicted: values, and what comes with them.
+        values: Which of these are values, one for each target; empty for an embedding.
         extra: Positions of the columns that the model reads beside the molecules.
     """
 
@@ -66,13 +66,13 @@ class _Columns:
     added: tuple[str, ...]
     with_smiles: bool
     numbers: tuple[str, ...]
-    stride: int
+    values: tuple[int, ...]
     extra: tuple[int, ...] = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
         """Names of the values."""
-        return self.numbers[:: self.stride]
+        return tuple(self.numbers[place] for place in self.values)
 
 
 class _Predicted(NamedTuple):
@@ -80,6 +80,7 @@ class _Predicted(NamedTuple):
 
     smiles: tuple[str, ...]
     numbers: list[float]
+    texts: tuple[str, ...]
     warning: str
     error: str
 
@@ -147,15 +148,15 @@ def _predict_rows(
     work = map_in_order(predict, chunks(rows, columns.smiles, columns.extra), jobs)
     try:
         for chunk, predicted in work:
-            for row, (_, numbers, warning, error) in zip(chunk, predicted, strict=True):
-                outcome.warnings += bool(warning)
-                if error:
-                    outcome.errors[kind_of(error)] += 1
-                _evaluate(outcome, columns, row, numbers[:: columns.stride])
+            for row, one in zip(chunk, predicted, strict=True):
+                outcome.warnings += bool(one.warning)
+                if one.error:
+                    outcome.errors[kind_of(one.error)] += 1
+                _evaluate(outcome, columns, row, [one.numbers[place] for place in columns.values])
             writer.write(
                 (
-                    (*row.cells, *smiles, *numbers, warning, error)
-                    for row, (smiles, numbers, warning, error) in zip(chunk, predicted, strict=True)
+                    (*row.cells, *one.smiles, *one.numbers, *one.texts, one.warning, one.error)
+                    for row, one in zip(chunk, predicted, strict=True)
                 ),
                 [row.record for row in chunk],
             )
@@ -209,10 +210,12 @@ def _predict_chunk(
         arguments = *arguments, numbers
     predictions = predictor.predict_molecules(*arguments)
     trim_now_and_then()
+    numbers = predictions.numbers
     return [
         _Predicted(
             (canonical_of(molecules[number]),) if columns.with_smiles else (),
-            [_rounded(value) for value in predictions.numbers[number]],
+            [_rounded(value) for value in numbers[number]],
+            predictions.texts[number] if predictions.texts else (),
             predictions.warnings[number],
             predictions.errors[number],
         )
@@ -267,6 +270,7 @@ def _columns(
     wanted = (
         *(("smiles",) if with_smiles else ()),
         *predictor.columns,
+        *predictor.text_columns,
         "warning",
         "error",
     )
@@ -278,9 +282,13 @@ def _columns(
             outcome.notes.append(f"the table has a column {name!r}: ours is called {free!r}")
         taken.append(free)
         added.append(free)
-    numbers = tuple(added[int(with_smiles) : -2])
-    stride = len(numbers) // len(predictor.task.targets)
-    return _Columns(smiles, labels, tuple(added), with_smiles, numbers, stride, extra)
+    first = int(with_smiles)
+    numbers = tuple(added[first : first + len(predictor.columns)])
+    targets = (f"pred_{target}" for target in predictor.task.targets)
+    values = (
+        tuple(map(predictor.columns.index, targets)) if isinstance(predictor, Predictor) else ()
+    )
+    return _Columns(smiles, labels, tuple(added), with_smiles, numbers, values, extra)
 
 
 def _beside(reader: TableReader, predictor: Predictor) -> tuple[int, ...]:

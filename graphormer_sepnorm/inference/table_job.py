@@ -38,6 +38,7 @@ class TableJob:
         overwrite: Replace an output that is there, or begin an interrupted job anew.
         quiet: No progress on stderr.
         verb: What is done with the rows: predicted or embedded.
+        asked: What predictions come with, for the identity of an interrupted job.
     """
 
     source: str
@@ -53,6 +54,7 @@ class TableJob:
     overwrite: bool = False
     quiet: bool = False
     verb: Literal["predicted", "embedded"] = "predicted"
+    asked: str = ""
 
     @property
     def to_file(self) -> bool:
@@ -162,6 +164,7 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
             "chunk_rows": chunk_rows,
             "device": device.partition(":")[0],
             **({} if job.verb == "predicted" else {"verb": job.verb}),
+            **({"asked": job.asked} if job.asked else {}),
         },
         "rdkit": RDKIT_VERSION,
     }

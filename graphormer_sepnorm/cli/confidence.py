@@ -1,0 +1,263 @@
+"""After training on a table: what the model knows of its errors, kept in its file and judged."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+
+from graphormer_sepnorm.chem.fingerprints import morgan_counts
+from graphormer_sepnorm.chem.molecules import parse_smiles
+from graphormer_sepnorm.cli.held_out import HeldOut, of_molecules
+from graphormer_sepnorm.confidence.confidence import Confidence, Told
+from graphormer_sepnorm.confidence.figure import draw
+from graphormer_sepnorm.confidence.intervals import LEVELS
+from graphormer_sepnorm.confidence.neighbours import Neighbours
+from graphormer_sepnorm.confidence.probabilities import Calibration
+from graphormer_sepnorm.confidence.quality import (
+    OfIntervals,
+    OfProbabilities,
+    judge_intervals,
+    judge_probabilities,
+)
+from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
+from graphormer_sepnorm.files import replacing, write_json
+from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.beside import LEVEL
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.training.module import GraphormerModule
+
+# So many molecules that the model has not seen are enough to measure by.
+MOST_HELD_OUT = 10_000
+# What a model file keeps of the molecules of training; each has what stands before it.
+KEEPS = ("none", "fingerprints", "smiles", "labels")
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What a model knows of its errors, and how that was on the test split.
+
+    Attributes:
+        confidence: In its checkpoint now.
+        held: How many unseen molecules it was measured on.
+        predictions: float64 ``[n, T]`` of the test split, probabilities calibrated.
+        columns: Of the test molecules: ends of intervals, similarity.
+        quality: By the names of the targets; without those that have no label there.
+        outside: Of the test molecules with a label, which are outside the domain: bool ``[n]``.
+    """
+
+    confidence: Confidence
+    held: int
+    predictions: np.ndarray
+    columns: dict[str, np.ndarray]
+    quality: dict[str, OfIntervals | OfProbabilities]
+    outside: np.ndarray
+
+
+def measure(
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    run: RunDirectory,
+    file: Path,
+    held: HeldOut,
+    predictions: np.ndarray,
+    apart: np.ndarray | None,
+    keep: str,
+) -> Measured:
+    """Measure how wrong a model is on molecules that it has not seen, and keep it in its file.
+
+    Args:
+        module: With the weights of the checkpoint.
+        data: What it was trained on, a table.
+        run: Gets ``confidence.json`` and ``confidence.png``.
+        file: The checkpoint.
+        held: What the model says of molecules that it has not seen.
+        predictions: Of the test split, ``[n, T]``.
+        apart: How far network and trees are from each other there; None: it is no blend.
+        keep: One of `KEEPS`, but none.
+    """
+    if len(held.numbers) > MOST_HELD_OUT:
+        drawn = np.random.default_rng(0).permutation(len(held.numbers))[:MOST_HELD_OUT]
+        held = held.take(np.sort(drawn))
+    task, std = module.task, np.asarray(module.facts["target_std"])
+    kept, neighbours = _sketch(data, keep)
+    told = Told(held.values, held.spread, held.apart, _fingerprints(data, held.numbers))
+    confidence = Confidence.fit(
+        *(task.kind, _labels(data, held.numbers), told, held.folds, std, neighbours),
+        trained=_places(kept, held.numbers),
+    )
+    with replacing(file) as partial:
+        torch.save({**read_checkpoint(file), CONFIDENCE: confidence.to_plain()}, partial)
+    numbers = data.indices("test")
+    spread = None
+    if held.spread is not None:
+        _, spread = of_molecules(module, data, numbers)
+    tested = Told(predictions, spread, apart, _fingerprints(data, numbers))
+    measured = _tested(confidence, task, tested, _labels(data, numbers), len(held.numbers))
+    _keep(measured, task, run)
+    return measured
+
+
+def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbours]:
+    """Return a sketch of the molecules of training, and their numbers in the store."""
+    numbers, report = data.described(), data.splits.report
+    assert report is not None
+    sketch = Neighbours.of(
+        _fingerprints(data, numbers),
+        _smiles(data, numbers) if keep in ("smiles", "labels") else (),
+        _labels(data, numbers) if keep == "labels" else None,
+    )
+    rows = np.concatenate([report.splits[split].rows for split in SPLITS])
+    kept = numbers[sketch.numbers]
+    return kept, dataclasses.replace(sketch, numbers=rows[kept])
+
+
+def _places(kept: np.ndarray, held: np.ndarray) -> np.ndarray | None:
+    """Return of each molecule of the sketch its place among the unseen ones, -1 if it is none.
+
+    None where that is so of most: where training and validation split are apart.
+    """
+    places = {number: place for place, number in enumerate(held.tolist())}
+    found = np.array([places.get(number, -1) for number in kept.tolist()], np.int64)
+    return found if np.mean(found >= 0) > 0.2 else None
+
+
+def _smiles(data: MoleculeDataModule, numbers: np.ndarray) -> Sequence[str]:
+    smiles = data.splits.smiles
+    assert smiles is not None
+    together = [text for split in SPLITS for text in smiles[split]]
+    return [together[number] for number in numbers]
+
+
+def _fingerprints(data: MoleculeDataModule, numbers: np.ndarray) -> csr_array:
+    parsed = (parse_smiles(text).molecule for text in _smiles(data, numbers))
+    return morgan_counts([molecule for molecule in parsed if molecule is not None])
+
+
+def _labels(data: MoleculeDataModule, numbers: np.ndarray) -> np.ndarray:
+    return np.asarray(data.store.targets[numbers], np.float64)
+
+
+def _tested(
+    confidence: Confidence, task: Task, told: Told, labels: np.ndarray, held: int
+) -> Measured:
+    """Ask for the test split what `predict.py` says, and see how that is."""
+    nearest = confidence.nearest(told)
+    assert nearest is not None
+    assert confidence.domain is not None
+    values = confidence.calibrated(told.values)
+    half = {level: confidence.half_widths(told, nearest, level) for level in LEVELS}
+    expected = confidence.expected(told, nearest)
+    quality: dict[str, OfIntervals | OfProbabilities] = {}
+    for target, (name, one) in enumerate(zip(task.targets, confidence.targets, strict=True)):
+        known = ~np.isnan(labels[:, target])
+        if one is None or not known.any():
+            continue
+        right, said = labels[known, target], values[known, target]
+        if isinstance(one, Calibration):
+            before = told.values[known, target]
+            quality[name] = judge_probabilities(right, before, said, one.map.name)
+        else:
+            errors = np.abs(said - right)
+            widths = {level: of_all[known, target] for level, of_all in half.items()}
+            quality[name] = judge_intervals(errors, expected[known, target], widths)
+    columns = {}
+    if task.kind == "regression":
+        for name, of_target, value in zip(task.targets, half[LEVEL].T, values.T, strict=True):
+            columns |= {f"low_{name}": value - of_target, f"high_{name}": value + of_target}
+    similarity = nearest.similarity[:, 0]
+    columns["similarity"] = similarity
+    outside = similarity < confidence.domain.border
+    return Measured(confidence, held, values, columns, quality, outside)
+
+
+def _keep(measured: Measured, task: Task, run: RunDirectory) -> None:
+    domain = measured.confidence.domain
+    assert domain is not None
+    content = {
+        "molecules_held_out": measured.held,
+        "domain": domain.to_plain(),
+        "test_molecules_outside": int(measured.outside.sum()),
+        "test": {name: one.to_plain() for name, one in measured.quality.items()},
+    }
+    write_json(run.confidence_file, content)
+    if measured.quality:
+        units = set(task.units)
+        draw(run.confidence_figure, measured.quality, units.pop() if len(units) == 1 else "")
+
+
+def in_summary(measured: Measured) -> dict[str, Any]:
+    """Return means over the targets, flat, as a summary keeps them."""
+    found = {}
+    intervals = [one for one in measured.quality.values() if isinstance(one, OfIntervals)]
+    classes = [one for one in measured.quality.values() if isinstance(one, OfProbabilities)]
+    if intervals:
+        levels = [f"{100 * level:g}" for level in LEVELS]
+        inside, widths = (
+            np.mean([getattr(one, name) for one in intervals], axis=0).tolist()
+            for name in ("inside", "widths")
+        )
+        found |= {f"inside_{level}": one for level, one in zip(levels, inside, strict=True)}
+        if len(intervals) == 1:
+            found |= {f"width_{level}": one for level, one in zip(levels, widths, strict=True)}
+        found["spearman_of_errors"] = _mean(one.rank_correlation for one in intervals)
+    if classes:
+        found["calibration_error"] = _mean(one.error for one in classes)
+        found["calibration_error_before"] = _mean(one.error_before for one in classes)
+    return found
+
+
+def said(measured: Measured, task: Task, run: RunDirectory) -> str:
+    """Return what is printed of it, in lines."""
+    summary, lines = in_summary(measured), []
+    if "spearman_of_errors" in summary:
+        levels = [f"{100 * level:g}" for level in LEVELS]
+        inside = [_percent(summary[f"inside_{level}"]) for level in levels]
+        lines.append(
+            f"intervals   of level {', '.join(levels[:-1])} and {levels[-1]} % hold "
+            f"{', '.join(inside[:-1])} and {inside[-1]} % of the test labels"
+        )
+        if f"width_{levels[0]}" in summary:
+            unit = f" {task.units[0]}" if task.units[0] else ""
+            level = f"{100 * LEVEL:g}"
+            wide = f"{summary[f'width_{level}']:.3g}{unit}"
+            lines[-1] += f"; those of {level} % are {wide} wide on average"
+    if "calibration_error" in summary:
+        maps = [one.map for one in measured.quality.values() if isinstance(one, OfProbabilities)]
+        names = listed([f"{maps.count(name)} {name}" for name in dict.fromkeys(maps)])
+        how = maps[0] if len(set(maps)) == 1 else names
+        lines.append(
+            f"calibrated  {how}, by {measured.held:,} unseen molecules; expected calibration error "
+            f"on the test split {summary['calibration_error']:.3f}, before "
+            f"{summary['calibration_error_before']:.3f}"
+        )
+    domain = measured.confidence.domain
+    assert domain is not None
+    count = int(measured.outside.sum())
+    lines.append(
+        f"domain      {count:,} of {len(measured.outside):,} test molecules are less similar than "
+        f"{domain.border:g} to any of training"
+    )
+    if domain.larger:
+        lines[-1] += f", where errors were {domain.larger:.1f} times the mean"
+    lines.append(f"            {run.confidence_file}, {run.confidence_figure.name}")
+    return "\n".join(lines)
+
+
+def _percent(share: float) -> str:
+    return "-" if math.isnan(share) else f"{100 * share:.0f}"
+
+
+def _mean(values: Any) -> float:
+    defined = [value for value in values if not math.isnan(value)]
+    return float(np.mean(defined)) if defined else math.nan

@@ -1,0 +1,225 @@
+"""What a model knows of its own errors, kept in its file and asked with each prediction.
+
+n molecules · m molecules of training · T targets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+
+from graphormer_sepnorm.confidence.domain import Domain
+from graphormer_sepnorm.confidence.intervals import Intervals
+from graphormer_sepnorm.confidence.neighbours import Nearest, Neighbours, mean_errors
+from graphormer_sepnorm.confidence.probabilities import Calibration
+from graphormer_sepnorm.metrics import Kind
+
+# Neighbours whose errors are looked at.
+_NEIGHBOURS = 5
+# Added before a logarithm is taken of what may be 0, in deviations of the labels.
+_SMALL = 0.01
+
+
+class Told(NamedTuple):
+    """What is said of molecules, of which some may be missing.
+
+    Attributes:
+        values: float64 ``[n, T]``, the predictions: real units or probabilities.
+        spread: ``[n, T]``, how far networks of an ensemble disagree; None: there is one.
+        apart: ``[n, T]``, how far networks and trees of a blend are from each other; None: no
+            blend; nan for targets without trees.
+        fingerprints: What `morgan_counts` gives of them; None: they have none.
+    """
+
+    values: np.ndarray
+    spread: np.ndarray | None = None
+    apart: np.ndarray | None = None
+    fingerprints: csr_array | None = None
+
+    def take(self, rows: np.ndarray) -> Told:
+        """Return some of the molecules, by their numbers."""
+        return Told(*(None if part is None else part[rows] for part in self))  # type: ignore[index]
+
+
+@dataclass(frozen=True, eq=False)
+class Confidence:
+    """How sure a model is, as measured on molecules that it had not seen.
+
+    Attributes:
+        targets: Of each target its intervals (real values) or its calibration (two classes); None
+            where there were too few labels.
+        domain: Which molecules are like those of training; None: of graphs without SMILES.
+        neighbours: A sketch of the molecules of training; None as `domain`.
+        errors: float64 ``[m, T]``, how wrong the model was on each of them before it had seen it;
+            nan where that is not known. None: it is known of too few.
+        uses: Which of the signals ``spread`` and ``apart`` the intervals were made with.
+    """
+
+    targets: tuple[Intervals | Calibration | None, ...]
+    domain: Domain | None = None
+    neighbours: Neighbours | None = None
+    errors: np.ndarray | None = None
+    uses: tuple[str, ...] = ()
+
+    @classmethod
+    def fit(
+        cls,
+        kind: Kind,
+        labels: np.ndarray,
+        told: Told,
+        folds: np.ndarray,
+        std: np.ndarray,
+        neighbours: Neighbours | None,
+        trained: np.ndarray | None = None,
+    ) -> Self:
+        """Measure it on molecules that were not trained on.
+
+        Args:
+            kind: Of the targets.
+            labels: ``[n, T]``; nan = missing.
+            told: What the model says of them.
+            folds: int64 ``[n]``, from 0; those of a fold were held out together.
+            std: ``[T]``, deviations of the training labels; 1 for classes.
+            neighbours: The molecules of training, if they have SMILES.
+            trained: int64 ``[m]``: of each of the `neighbours` the number of the same molecule
+                among the n, -1 where it is none of them. None: no molecule is both.
+        """
+        errors = nearest = domain = None
+        uses = tuple(name for name in ("spread", "apart") if getattr(told, name) is not None)
+        residuals = told.values - labels
+        if neighbours is not None and told.fingerprints is not None:
+            own = None
+            if trained is not None:
+                own = np.where(trained >= 0, folds[trained], -1)
+                errors = np.where(trained[:, None] >= 0, np.abs(residuals)[trained], np.nan)
+            nearest = neighbours.nearest(told.fingerprints, _NEIGHBOURS, folds, own)
+            scaled = np.abs(residuals) / std
+            seen = ~np.isnan(scaled).all(axis=1)
+            mean = np.nanmean(scaled[seen], axis=1)
+            domain = Domain.fit(nearest.similarity[seen, 0], mean)
+        confidence = cls((), domain, neighbours, errors, uses)
+        targets: list[Intervals | Calibration | None] = []
+        for target, column in enumerate(labels.T):
+            known = ~np.isnan(column) & np.isfinite(told.values[:, target])
+            if not known.any():
+                targets.append(None)
+            elif kind == "binary":
+                values = told.values[known, target]
+                targets.append(Calibration.fit(values, column[known], folds[known]))
+            else:
+                signals = confidence._signals(told, nearest, target, std[target])
+                targets.append(
+                    Intervals.fit(
+                        residuals[known, target], signals[known], folds[known], std[target]
+                    )
+                )
+        return cls(tuple(targets), domain, neighbours, errors, uses)
+
+    def nearest(self, told: Told, count: int = _NEIGHBOURS) -> Nearest | None:
+        """Return the molecules of training that are most like these; None: they are not kept."""
+        if self.neighbours is None or told.fingerprints is None:
+            return None
+        return self.neighbours.nearest(told.fingerprints, max(count, _NEIGHBOURS))
+
+    def expected(self, told: Told, nearest: Nearest | None) -> np.ndarray:
+        """Return the absolute error to be expected of each value, ``[n, T]``; nan: not known."""
+        return self._of_each(told, nearest, None)
+
+    def half_widths(self, told: Told, nearest: Nearest | None, level: float) -> np.ndarray:
+        """Return half the width of the intervals, ``[n, T]``, in units of the targets.
+
+        nan for targets that are classes, or have too few labels for this level.
+        """
+        return self._of_each(told, nearest, level)
+
+    def _of_each(self, told: Told, nearest: Nearest | None, level: float | None) -> np.ndarray:
+        values = np.full(told.values.shape, np.nan)
+        for target, one in enumerate(self.targets):
+            if isinstance(one, Intervals):
+                signals = self._signals(told, nearest, target, one.unit)
+                values[:, target] = (
+                    one.expected(signals) if level is None else one.half_width(signals, level)
+                )
+        return values
+
+    def calibrated(self, values: np.ndarray) -> np.ndarray:
+        """Return predictions in which probabilities are calibrated, ``[n, T]``."""
+        columns = [
+            one.map.of(column) if isinstance(one, Calibration) else column
+            for one, column in zip(self.targets, values.T, strict=True)
+        ]
+        return np.stack(columns, axis=1)
+
+    def sets(self, values: np.ndarray, level: float) -> list[list[str]]:
+        """Return for each target the classes that each molecule may be of, as text.
+
+        ``0``, ``1``, ``0/1``, or ``none``; empty for a target of which nothing is known.
+
+        Args:
+            values: Calibrated, ``[n, T]``.
+            level: Above 0, below 1.
+        """
+        names = {
+            (True, False): "0",
+            (False, True): "1",
+            (True, True): "0/1",
+            (False, False): "none",
+        }
+        columns = []
+        for one, column in zip(self.targets, values.T, strict=True):
+            if isinstance(one, Calibration):
+                columns.append([names[tuple(both)] for both in one.sets(column, level).tolist()])
+            else:
+                columns.append([""] * len(column))
+        return columns
+
+    def _signals(self, told: Told, nearest: Nearest | None, target: int, unit: float) -> np.ndarray:
+        """What is known of each value beside it, ``[n, F]``."""
+        parts = []
+        if nearest is not None:
+            parts.append(1 - nearest.similarity[:, 0])
+            if self.errors is not None:
+                around = mean_errors(nearest, self.errors[:, target])
+                parts.append(np.log(around / unit + _SMALL))
+        for name in self.uses:
+            far = np.nan_to_num(getattr(told, name)[:, target])
+            parts.append(np.log(far / unit + _SMALL))
+        return np.stack(parts, axis=1) if parts else np.empty((len(told.values), 0))
+
+    @property
+    def highest_level(self) -> float:
+        """Up to which level a target has intervals; 0: none has any."""
+        labels = [one.labels for one in self.targets if isinstance(one, Intervals)]
+        return max(labels) / (max(labels) + 1) if labels else 0.0
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as a checkpoint holds it."""
+        plain: dict[str, Any] = {
+            "targets": [None if one is None else one.to_plain() for one in self.targets],
+            "uses": list(self.uses),
+        }
+        if self.domain is not None:
+            plain["domain"] = self.domain.to_plain()
+        if self.neighbours is not None:
+            plain["neighbours"] = self.neighbours.to_plain()
+        if self.errors is not None:
+            plain["errors"] = torch.from_numpy(self.errors.astype(np.float32))
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any], kind: Kind) -> Self:
+        """Make it from what `to_plain` gave, of which the contents have been checked."""
+        made = Calibration if kind == "binary" else Intervals
+        domain, neighbours = plain.get("domain"), plain.get("neighbours")
+        errors = plain.get("errors")
+        return cls(
+            tuple(None if one is None else made.from_plain(one) for one in plain["targets"]),
+            None if domain is None else Domain(**domain),
+            None if neighbours is None else Neighbours.from_plain(neighbours),
+            None if errors is None else errors.numpy().astype(np.float64),
+            tuple(plain["uses"]),
+        )

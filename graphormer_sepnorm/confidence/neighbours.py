@@ -1,0 +1,171 @@
+"""The molecules of training that are most like a given one, by a sketch that a model file keeps.
+
+n molecules · m of training · k neighbours · T targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+
+from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS
+from graphormer_sepnorm.errors import CheckpointError
+
+# About 100 bytes each: no model file grows by more than 4 MB. Of more molecules so many are drawn.
+MOST_KEPT = 40_000
+_AT_ONCE = 256
+# In the mean error of neighbours they count by similarity to this power, and the mean error of all
+# as much as a molecule of this weight.
+_POWER, _PRIOR = 3, 0.1
+
+
+class Nearest(NamedTuple):
+    """Neighbours, the most similar first.
+
+    Attributes:
+        similarity: float64 ``[n, k]``, Tanimoto's of the sets of Morgan environments, 0 to 1.
+        rows: int64 ``[n, k]``, which molecules of the sketch these are.
+    """
+
+    similarity: np.ndarray
+    rows: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """A sketch of the molecules that a model was trained on.
+
+    Attributes:
+        environments: bool ``[m, ENVIRONMENTS]``, sparse: the Morgan environments of each.
+        numbers: int64 ``[m]``, which molecule of those that it was made of each is.
+        smiles: Of each; empty where they are not kept.
+        labels: float64 ``[m, T]``, nan = missing; None where they are not kept.
+    """
+
+    environments: csr_array
+    numbers: np.ndarray
+    smiles: tuple[str, ...] = ()
+    labels: np.ndarray | None = None
+
+    @classmethod
+    def of(
+        cls,
+        fingerprints: csr_array,
+        smiles: Sequence[str] = (),
+        labels: np.ndarray | None = None,
+    ) -> Self:
+        """Make a sketch; of more than `MOST_KEPT` molecules it has so many, always the same.
+
+        Args:
+            fingerprints: What `morgan_counts` gives, ``[n, ENVIRONMENTS]``.
+            smiles: Of each, to keep them; empty: none are kept.
+            labels: ``[n, T]``, to keep them.
+        """
+        count = len(np.diff(fingerprints.indptr))
+        numbers = np.arange(count)
+        if count > MOST_KEPT:
+            numbers = np.sort(np.random.default_rng(0).permutation(count)[:MOST_KEPT])
+        return cls(
+            csr_array(fingerprints[numbers] > 0),
+            numbers,
+            tuple(str(smiles[number]) for number in numbers.tolist()) if len(smiles) else (),
+            None if labels is None else np.asarray(labels, np.float64)[numbers],
+        )
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def nearest(
+        self,
+        fingerprints: csr_array,
+        count: int,
+        groups: np.ndarray | None = None,
+        own_groups: np.ndarray | None = None,
+    ) -> Nearest:
+        """Return the `count` most similar molecules of the sketch, fewer where it has fewer.
+
+        Args:
+            fingerprints: What `morgan_counts` gives, ``[n, ENVIRONMENTS]``.
+            count: How many.
+            groups: int64 ``[n]``: a molecule of the sketch with the same number in `own_groups` is
+                no neighbour (similarity -1).
+            own_groups: int64 ``[m]``.
+        """
+        ours = self.environments.astype(np.float32)
+        sizes = ours.sum(axis=1)
+        count = min(count, len(self))
+        similarity, rows = np.empty((0, count)), np.empty((0, count), np.int64)
+        parts = [(similarity, rows)]
+        transposed = ours.T.tocsr()
+        for start in range(0, len(np.diff(fingerprints.indptr)), _AT_ONCE):
+            some = csr_array(fingerprints[start : start + _AT_ONCE] > 0).astype(np.float32)
+            common = (some @ transposed).toarray()
+            union = some.sum(axis=1)[:, None] + sizes - common
+            shared = np.divide(common, union, out=np.zeros_like(common), where=union > 0)
+            if groups is not None and own_groups is not None:
+                shared[groups[start : start + _AT_ONCE, None] == own_groups] = -1
+            # Row for row, so that a prediction does not depend on other molecules.
+            some_best = np.argpartition(-shared, min(count, len(self) - 1), axis=1)[:, :count]
+            among = np.take_along_axis(shared, some_best, axis=1)
+            order = np.argsort(-among, axis=1, kind="stable")
+            best = np.take_along_axis(some_best, order, axis=1)
+            parts.append((np.take_along_axis(shared, best, axis=1).astype(np.float64), best))
+        return Nearest(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as a checkpoint holds it."""
+        plain: dict[str, Any] = {
+            "environments": torch.from_numpy(self.environments.indices.astype(np.int16)),
+            "sizes": torch.from_numpy(np.diff(self.environments.indptr).astype(np.int16)),
+            "numbers": torch.from_numpy(self.numbers.astype(np.int32)),
+        }
+        if self.smiles:
+            plain["smiles"] = list(self.smiles)
+        if self.labels is not None:
+            plain["labels"] = torch.from_numpy(self.labels)
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """Make it from what `to_plain` gave, of which the kinds have been checked.
+
+        Raises:
+            CheckpointError: It has an environment that cannot be.
+        """
+        columns, sizes = (plain[name].numpy() for name in ("environments", "sizes"))
+        starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        if len(columns) and not 0 <= columns.min() <= columns.max() < ENVIRONMENTS:
+            raise CheckpointError(
+                f"confidence.neighbours has an environment that is not below {ENVIRONMENTS}"
+            )
+        labels = plain.get("labels")
+        return cls(
+            csr_array(
+                (np.ones(len(columns), bool), columns.astype(np.int32), starts),
+                shape=(len(sizes), ENVIRONMENTS),
+            ),
+            plain["numbers"].numpy().astype(np.int64),
+            tuple(plain.get("smiles", ())),
+            None if labels is None else labels.numpy(),
+        )
+
+
+def mean_errors(nearest: Nearest, errors: np.ndarray) -> np.ndarray:
+    """Return how wrong a model was on the neighbours of each molecule, ``[n]``.
+
+    A mean by similarity, drawn to the mean over all where there is nothing similar.
+
+    Args:
+        nearest: The neighbours.
+        errors: float64 ``[m]``, absolute ones; nan where not known.
+    """
+    overall = float(np.nanmean(errors)) if np.isfinite(errors).any() else 0.0
+    known = errors[nearest.rows]
+    weights = np.clip(nearest.similarity, 0, None) ** _POWER * np.isfinite(known)
+    total = (weights * np.nan_to_num(known)).sum(axis=1)
+    return (total + _PRIOR * overall) / (weights.sum(axis=1) + _PRIOR)

@@ -1,0 +1,300 @@
+"""Probabilities that mean what they say, and what can be decided by them.
+
+Networks and trees rank molecules well and are often too sure. Of molecules that they have not seen
+it is known how often which probability was right: a map that keeps their order is fitted to that.
+
+n molecules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+# Fewer of either class say nothing of probabilities; and so many labels are enough for a free form.
+FEWEST_OF_A_CLASS, ENOUGH_FOR_ISOTONIC = 10, 1000
+# Of each class so many probabilities are kept; of more, quantiles.
+MOST_KEPT = 1000
+BINS = 10
+GOALS = ("mcc", "f1")
+
+_SMALLEST = 1e-6
+_INVERSE_PENALTY = 1e4
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """A map of probabilities that keeps their order.
+
+    Beta calibration (Kull, Silva Filho and Flach 2017): the log-odds become
+    a ln p - b ln(1 - p) + c; a = b is a temperature (Guo et al. 2017), a = b = 1, c = 0 changes
+    nothing. Or, with knots, lines between the steps of an isotonic regression.
+
+    Attributes:
+        a: Not negative.
+        b: Not negative.
+        c: Any number.
+        knots: float64 ``[K, 2]``, log-odds and probabilities, both increasing; empty for the rest.
+    """
+
+    a: float = 1.0
+    b: float = 1.0
+    c: float = 0.0
+    knots: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
+
+    @property
+    def name(self) -> str:
+        """In a word, what it is."""
+        if len(self.knots):
+            return "isotonic"
+        if (self.a, self.b, self.c) == (1.0, 1.0, 0.0):
+            return "none"
+        return "temperature" if self.a == self.b and self.c == 0 else "beta"
+
+    def of(self, probabilities: np.ndarray) -> np.ndarray:
+        """Return the calibrated probabilities, nan where they are nan, of any shape."""
+        if self.name == "none":
+            return probabilities
+        ones, zeros = _logarithms(probabilities)
+        if len(self.knots):
+            mapped = np.interp(ones - zeros, *self.knots.T)
+            return np.where(np.isnan(probabilities), np.nan, mapped)
+        odds = self.a * ones - self.b * zeros + self.c
+        return 1 / (1 + np.exp(-odds))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as lists and numbers."""
+        return {"a": self.a, "b": self.b, "c": self.c, "knots": self.knots.tolist()}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """Make it from what `to_plain` gave."""
+        knots = np.array(plain["knots"], np.float64).reshape(-1, 2)
+        return cls(plain["a"], plain["b"], plain["c"], knots)
+
+
+def _logarithms(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ln p and ln(1 - p)."""
+    inside = np.clip(probabilities, _SMALLEST, 1 - _SMALLEST)
+    return np.log(inside), np.log1p(-inside)
+
+
+def _nothing(probabilities: np.ndarray, labels: np.ndarray) -> Map:
+    return Map()
+
+
+def _temperature(probabilities: np.ndarray, labels: np.ndarray) -> Map:
+    ones, zeros = _logarithms(probabilities)
+    (factor,), _ = _logistic((ones - zeros)[:, None], labels, constant=False)
+    return Map(factor, factor) if factor > 0 else Map()
+
+
+def _beta(probabilities: np.ndarray, labels: np.ndarray) -> Map:
+    ones, zeros = _logarithms(probabilities)
+    (a, b), c = _logistic(np.stack([ones, -zeros], axis=1), labels)
+    # A negative one would turn the order round: without that part, as its authors do.
+    if a < 0:
+        (b,), c = _logistic(-zeros[:, None], labels)
+        a = 0.0
+    elif b < 0:
+        (a,), c = _logistic(ones[:, None], labels)
+        b = 0.0
+    return Map(a, b, c) if min(a, b) >= 0 and max(a, b) > 0 else Map()
+
+
+def _logistic(
+    features: np.ndarray, labels: np.ndarray, constant: bool = True
+) -> tuple[list[float], float]:
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=_INVERSE_PENALTY, fit_intercept=constant, max_iter=1000)
+    model.fit(features, labels)
+    return model.coef_[0].tolist(), float(np.ravel(model.intercept_)[0]) if constant else 0.0
+
+
+def _isotonic(probabilities: np.ndarray, labels: np.ndarray) -> Map:
+    """Steps have one value for many molecules: lines between their middles keep the order."""
+    from sklearn.isotonic import IsotonicRegression
+
+    ones, zeros = _logarithms(probabilities)
+    odds = np.sort(ones - zeros)
+    steps = IsotonicRegression().fit_transform(
+        ones - zeros, labels, sample_weight=np.ones(len(labels))
+    )
+    heights, where = np.unique(np.sort(steps), return_inverse=True)
+    middles = np.bincount(where, odds) / np.bincount(where)
+    # Nothing is certain because some hundred labels say so.
+    count = np.bincount(where)
+    heights = (heights * count + 0.5) / (count + 1)
+    knots = np.stack([middles, np.maximum.accumulate(heights)], axis=1)
+    return Map(knots=knots) if len(knots) > 1 else Map()
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Of one target.
+
+    Attributes:
+        map: From what network and trees say to the probability of class 1.
+        zeros: float64, ascending: the probabilities, mapped, of unseen molecules of class 0.
+        ones: The same of class 1.
+        counts: How many there were of each class, where quantiles are kept.
+        before: `expected_error` on unseen molecules without a map.
+        after: The same with maps that were fitted to others of them.
+    """
+
+    map: Map
+    zeros: np.ndarray
+    ones: np.ndarray
+    counts: tuple[int, int]
+    before: float
+    after: float
+
+    @classmethod
+    def fit(cls, probabilities: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> Self:
+        """Take it from molecules that the model has not seen.
+
+        Of no map, a temperature, beta calibration and (with `ENOUGH_FOR_ISOTONIC` labels) isotonic
+        regression the simplest is taken, unless the log loss of another one on folds that it was
+        not fitted to is lower by more than its standard error.
+
+        Args:
+            probabilities: Of class 1, ``[n]``.
+            labels: 0 and 1, ``[n]``, none missing.
+            folds: int64 ``[n]``.
+        """
+        kinds: list[Callable[[np.ndarray, np.ndarray], Map]] = [_nothing]
+        fewest = min(np.sum(labels == 0), np.sum(labels == 1))
+        numbers = np.unique(folds)
+        if len(numbers) > 1 and all(
+            min(np.sum(labels[folds != fold] == label) for label in (0, 1)) >= FEWEST_OF_A_CLASS
+            for fold in numbers
+        ):
+            kinds += [_temperature, _beta]
+            kinds += [_isotonic] if len(labels) >= ENOUGH_FOR_ISOTONIC else []
+        chosen, best = _nothing, probabilities
+        for kind in kinds[1:]:
+            mapped = np.empty(len(labels))
+            for fold in numbers:
+                own = folds == fold
+                mapped[own] = kind(probabilities[~own], labels[~own]).of(probabilities[own])
+            gain = _log_loss(best, labels) - _log_loss(mapped, labels)
+            if gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
+                chosen, best = kind, mapped
+        final = chosen(probabilities, labels) if fewest else Map()
+        values = final.of(probabilities)
+        return cls(
+            final,
+            _quantiles(values[labels == 0]),
+            _quantiles(values[labels == 1]),
+            (int(np.sum(labels == 0)), int(np.sum(labels == 1))),
+            expected_error(probabilities, labels),
+            expected_error(best, labels),
+        )
+
+    def sets(self, probabilities: np.ndarray, level: float) -> np.ndarray:
+        """Return which classes a molecule may be of, bool ``[n, 2]``.
+
+        Conformal for each class by itself (Mondrian, Vovk et al. 2003): of the molecules of a class
+        a share `level` has it in the set, however rare it is. A set may hold both or none.
+
+        Args:
+            probabilities: Calibrated, ``[n]``.
+            level: Above 0, below 1.
+        """
+        # The share of unseen molecules of the class that are no more typical of it than this one.
+        above = 1 - np.searchsorted(self.zeros, probabilities, "left") / max(1, len(self.zeros))
+        below = np.searchsorted(self.ones, probabilities, "right") / max(1, len(self.ones))
+        share = np.stack([above, below], axis=1)
+        counts = np.array(self.counts)
+        return (share * counts + 1) / (counts + 1) > 1 - level
+
+    def threshold(self, goal: str) -> float:
+        """Return the probability from which on a molecule is best called class 1.
+
+        Args:
+            goal: ``mcc`` (Matthews' correlation) or ``f1``, on unseen molecules.
+
+        Returns:
+            nan where a class has no labels.
+        """
+        negatives, positives = self.counts
+        if not (negatives and positives):
+            return float("nan")
+        found = np.unique(np.concatenate([self.zeros, self.ones]))
+        cuts = np.concatenate([(found[1:] + found[:-1]) / 2, found[:1]])
+        false = (1 - np.searchsorted(self.zeros, cuts) / len(self.zeros)) * negatives
+        true = (1 - np.searchsorted(self.ones, cuts) / len(self.ones)) * positives
+        if goal == "f1":
+            worth = 2 * true / (2 * true + false + positives - true)
+        else:
+            called, rest = true + false, negatives + positives - true - false
+            product = true * (negatives - false) - false * (positives - true)
+            root = np.sqrt(called * rest * float(negatives) * positives)
+            worth = np.divide(product, root, out=np.zeros_like(root), where=root > 0)
+        return float(cuts[np.argmax(worth)])
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as a checkpoint holds it."""
+        return {
+            "map": self.map.to_plain(),
+            "zeros": self.zeros.tolist(),
+            "ones": self.ones.tolist(),
+            "counts": list(self.counts),
+            "before": self.before,
+            "after": self.after,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """Make it from what `to_plain` gave, of which the contents have been checked."""
+        zeros, ones = (np.array(plain[name], np.float64) for name in ("zeros", "ones"))
+        negatives, positives = plain["counts"]
+        return cls(
+            Map.from_plain(plain["map"]),
+            zeros,
+            ones,
+            (negatives, positives),
+            plain["before"],
+            plain["after"],
+        )
+
+
+def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[tuple[float, float, int]]:
+    """Return mean probability, share of class 1 and number of molecules, of `BINS` equal parts.
+
+    Args:
+        probabilities: ``[n]``.
+        labels: 0 and 1, ``[n]``.
+    """
+    order = np.argsort(probabilities, kind="stable")
+    parts = (part for part in np.array_split(order, BINS) if len(part))
+    return [
+        (float(probabilities[part].mean()), float(labels[part].mean()), len(part)) for part in parts
+    ]
+
+
+def expected_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Return the expected calibration error (Naeini et al. 2015), of bins with as many molecules.
+
+    The mean distance of probability and share of class 1; nan without labels.
+    """
+    if len(labels) == 0:
+        return float("nan")
+    bins = reliability(probabilities, labels)
+    return sum(abs(mean - share) * count for mean, share, count in bins) / len(labels)
+
+
+def _log_loss(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    ones, zeros = _logarithms(probabilities)
+    return -np.where(labels > 0.5, ones, zeros)
+
+
+def _quantiles(values: np.ndarray) -> np.ndarray:
+    values = np.sort(values)
+    if len(values) <= MOST_KEPT:
+        return values
+    return np.quantile(values, np.linspace(0, 1, MOST_KEPT))

@@ -1,0 +1,214 @@
+"""What predictions come with, beside values: intervals, classes, the most similar molecules.
+
+n molecules · T targets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from graphormer_sepnorm.chem.fingerprints import morgan_counts
+from graphormer_sepnorm.confidence.confidence import Confidence, Told
+from graphormer_sepnorm.confidence.neighbours import Nearest
+from graphormer_sepnorm.confidence.probabilities import GOALS, Calibration
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.predictions import Predictions
+
+# Of intervals, unless another one is asked for.
+LEVEL = 0.9
+MOST_NEIGHBOURS = 20
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is wanted, see `Predictor.ask`.
+
+    Attributes:
+        interval: Level of intervals (real values) or of sets of classes; None: none.
+        neighbours: How many of the most similar molecules of training.
+        threshold: From which probability on a molecule is called class 1: a number, ``mcc`` or
+            ``f1``; None: it is not called anything.
+    """
+
+    interval: float | None = None
+    neighbours: int = 0
+    threshold: float | str | None = None
+
+    @classmethod
+    def by_default(cls, confidence: Confidence | None, task: Task) -> Self:
+        """Return what a model gives unasked: intervals for real values, if it can."""
+        can = confidence is not None and confidence.highest_level >= LEVEL
+        return cls(LEVEL if can and task.kind == "regression" else None)
+
+    def check(self, confidence: Confidence | None, task: Task) -> None:
+        """See whether a model can give it.
+
+        Raises:
+            ConfigError: It cannot, or a value cannot be.
+        """
+        level, threshold = self.interval, self.threshold
+        if level is not None and not 0 < level < 1:
+            raise ConfigError(f"--interval is {level:g}: it must be between 0 and 1, as 0.9")
+        if not 0 <= self.neighbours <= MOST_NEIGHBOURS:
+            raise ConfigError(
+                f"--neighbours is {self.neighbours}: it must be from 0 to {MOST_NEIGHBOURS}"
+            )
+        if isinstance(threshold, str) and threshold not in GOALS:
+            raise ConfigError(f"--threshold is {threshold}: give a number, {' or '.join(GOALS)}")
+        if isinstance(threshold, float | int) and not 0 <= threshold <= 1:
+            raise ConfigError(f"--threshold is {threshold:g}: it must be from 0 to 1")
+        if threshold is not None and task.kind != "binary":
+            raise ConfigError(f"--threshold is for classes, and {task.targets[0]} is a real value")
+        measured = isinstance(threshold, str)
+        for name, wanted, there in (
+            ("interval", level, confidence),
+            ("threshold", threshold if measured else None, confidence),
+            ("neighbours", self.neighbours or None, confidence and confidence.neighbours),
+        ):
+            if wanted is not None and there is None:
+                raise ConfigError(
+                    f"--{name} {wanted}: the model does not know it; models that train.py fit "
+                    "makes of a table do"
+                )
+        if level is not None and confidence is not None and task.kind == "regression":
+            highest = confidence.highest_level
+            if level > highest:
+                raise ConfigError(
+                    f"--interval {level:g}: the model was tried on too few molecules for it; the "
+                    f"highest is {math.floor(highest * 1000) / 1000:g}"
+                )
+
+
+class Beside:
+    """Adds to predictions what is asked for.
+
+    Args:
+        asked: What that is.
+        confidence: What the model knows of its errors.
+        task: What it predicts.
+
+    Raises:
+        ConfigError: The model cannot give it.
+    """
+
+    def __init__(self, asked: Asked, confidence: Confidence | None, task: Task) -> None:
+        asked.check(confidence, task)
+        self.asked = asked
+        self._confidence = confidence
+        self._targets = task.targets
+        self._sketch = None if confidence is None else confidence.neighbours
+        self._interval = asked.interval if task.kind == "regression" else None
+        self._sets = asked.interval if task.kind == "binary" else None
+
+    def columns(self, several: bool) -> tuple[str, ...]:
+        """Return the names of `Predictions.numbers`; `several` networks have a spread."""
+        kinds = ["pred"] + ["spread"] * several
+        kinds += [] if self._interval is None else ["low", "high"]
+        names = [f"{kind}_{target}" for target in self._targets for kind in kinds]
+        return (*names, *(() if self._sketch is None else ("similarity",)))
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Names of `Predictions.texts`."""
+        kinds = ["class"] * (self.asked.threshold is not None) + ["set"] * (self._sets is not None)
+        names = [f"{kind}_{target}" for kind in kinds for target in self._targets]
+        if self._sketch is not None:
+            names.append("in_domain")
+            each = ["nearest_{}"] if self._sketch.smiles else ["nearest_row_{}"]
+            each.append("similarity_{}")
+            if self._sketch.labels is not None:
+                each += [f"nearest_{target}_{{}}" for target in self._targets]
+            numbers = range(1, self.asked.neighbours + 1)
+            names += [name.format(number) for number in numbers for name in each]
+        return tuple(names)
+
+    def added(self, predictions: Predictions, told: Told, molecules: Sequence[Any]) -> Predictions:
+        """Return predictions with what is asked for.
+
+        Args:
+            predictions: n of them.
+            told: What the model says of the molecules, without fingerprints.
+            molecules: RDKit's; of those with an error anything.
+        """
+        confidence = self._confidence
+        if confidence is None and self.asked.threshold is None:
+            return predictions
+        places = np.flatnonzero([not error for error in predictions.errors])
+        told, warnings = told.take(places), list(predictions.warnings)
+        values, nearest, given = told.values, None, {}
+        if confidence is not None:
+            if self._sketch is not None:
+                known = [molecules[place] for place in places.tolist()]
+                told = told._replace(fingerprints=morgan_counts(known))
+            nearest = confidence.nearest(told, self.asked.neighbours)
+            given["values"] = values = confidence.calibrated(values)
+            if self._interval is not None:
+                half = confidence.half_widths(told, nearest, self._interval)
+                given |= {"low": values - half, "high": values + half}
+        columns = self._classes(values)
+        if confidence is not None and confidence.domain is not None and nearest is not None:
+            given["similarity"] = nearest.similarity[:, 0]
+            for place, similarity in zip(places, given["similarity"].tolist(), strict=True):
+                reasons = warnings[place], confidence.domain.said(similarity)
+                warnings[place] = "; ".join(filter(None, reasons))
+            columns.append(["no" if warnings[place] else "yes" for place in places])
+            columns += self._neighbours(nearest)
+        texts = [("",) * len(columns)] * len(molecules)
+        for place, row in zip(places, zip(*columns, strict=True), strict=bool(columns)):
+            texts[place] = row
+        return replace(
+            predictions,
+            warnings=tuple(warnings),
+            texts=tuple(texts),
+            **{name: _spread_out(part, places, len(molecules)) for name, part in given.items()},
+        )
+
+    def _classes(self, values: np.ndarray) -> list[list[str]]:
+        """Return the columns of what molecules are called, and of what they may be."""
+        columns: list[list[str]] = []
+        if self.asked.threshold is not None:
+            for target, column in enumerate(values.T):
+                border = self._threshold(target)
+                called = np.where(column >= border, "1", "0")
+                columns.append(np.where(math.isnan(border), "", called).tolist())
+        if self._sets is not None and self._confidence is not None:
+            columns += self._confidence.sets(values, self._sets)
+        return columns
+
+    def _threshold(self, target: int) -> float:
+        """The threshold of a target; nan where too little is known of it."""
+        if not isinstance(self.asked.threshold, str):
+            return math.nan if self.asked.threshold is None else self.asked.threshold
+        one = self._confidence.targets[target] if self._confidence is not None else None
+        return one.threshold(self.asked.threshold) if isinstance(one, Calibration) else math.nan
+
+    def _neighbours(self, nearest: Nearest) -> list[list[str]]:
+        """Return the columns of the most similar molecules of training."""
+        sketch, columns = self._sketch, []
+        assert sketch is not None
+        for number in range(self.asked.neighbours):
+            if number >= nearest.rows.shape[1]:  # the model was trained on fewer
+                width = 2 + (0 if sketch.labels is None else sketch.labels.shape[1])
+                columns += [[""] * len(nearest.rows)] * width
+                continue
+            rows = nearest.rows[:, number].tolist()
+            names = sketch.smiles or tuple(map(str, sketch.numbers.tolist()))
+            columns.append([names[row] for row in rows])
+            columns.append([f"{one:.3f}" for one in nearest.similarity[:, number].tolist()])
+            if sketch.labels is not None:
+                for labels in sketch.labels[rows].T.tolist():
+                    columns.append(["" if math.isnan(one) else f"{one:.6g}" for one in labels])
+        return columns
+
+
+def _spread_out(values: np.ndarray, places: np.ndarray, count: int) -> np.ndarray:
+    """Return `values` of some of so many molecules, nan for the others."""
+    of_all = np.full((count, *values.shape[1:]), np.nan)
+    of_all[places] = values
+    return of_all

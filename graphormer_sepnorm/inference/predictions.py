@@ -1,0 +1,66 @@
+"""What a model says of molecules, one row for each."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """One row per molecule given, in the same order.
+
+    Attributes:
+        smiles: As given.
+        values: float64 ``[n, targets]``: real units, or the probability of class 1; nan where
+            there is an error.
+        errors: Why there is no value; the empty string where there is one.
+        warnings: What to know about the value; mostly the empty string.
+        spread: float64 ``[n, targets]``: standard deviation of the values of an ensemble's members
+            (n - 1), nan where there is no value; None for a single network. How far they disagree,
+            not a calibrated error bar.
+        low: float64 ``[n, targets]``: lower end of the intervals, see `Predictor.ask`; nan where
+            there is none; None: they are not asked for, or the model has none.
+        high: Upper end.
+        similarity: float64 ``[n]``, Tanimoto similarity to the most similar molecule of training;
+            None: the model does not know them.
+        texts: A row for each molecule: what else was asked for and whether it is like molecules of
+            training (``in_domain``; why not is among the warnings), in the columns of
+            `Predictor.text_columns`. Empty where there are none.
+    """
+
+    smiles: tuple[str, ...]
+    values: np.ndarray
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+    spread: np.ndarray | None = None
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+    similarity: np.ndarray | None = None
+    texts: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """What a table holds of them, float64 ``[n, columns]``, see `Predictor.columns`."""
+        parts = [
+            part for part in (self.values, self.spread, self.low, self.high) if part is not None
+        ]
+        numbers = np.stack(parts, axis=2).reshape(len(self.values), -1)
+        return numbers if self.similarity is None else np.c_[numbers, self.similarity]
+
+    @classmethod
+    def joined(cls, smiles: tuple[str, ...], parts: Sequence[Predictions]) -> Predictions:
+        """Put those of several parts of some molecules behind each other."""
+
+        def together(name: str) -> Any:
+            each = [getattr(part, name) for part in parts]
+            if isinstance(each[0], tuple):
+                return tuple(itertools.chain(*each))
+            return None if each[0] is None else np.concatenate(each)
+
+        names = (one.name for one in fields(cls) if one.name != "smiles")
+        return cls(smiles, **{name: together(name) for name in names})
