@@ -278,13 +278,8 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
         shown = {
             f"pred_{name}": f"{name}{unit}" for name, unit in zip(task.targets, units, strict=True)
         }
-        several = len(task.targets) > 1
-        shown |= {
-            f"{kind}_{name}": kind
-            for name in task.targets
-            for kind in ("spread", "low", "high")
-            if not several
-        }
+        kinds = ("spread", "low", "high")
+        shown |= {f"{kind}_{name}": kind for kind in kinds for name in task.targets}
         names = [shown.get(name, name) for name in (*predictor.columns, *predictor.text_columns)]
         _say(_aligned(["smiles", *names, ""], _rows(predictions, together=True)))
     else:

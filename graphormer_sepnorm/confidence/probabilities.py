@@ -21,7 +21,7 @@ MOST_KEPT = 1000
 BINS = 10
 GOALS = ("mcc", "f1")
 
-_SMALLEST = 1e-6
+_SMALLEST = 1e-12
 _INVERSE_PENALTY = 1e4
 
 

@@ -9,6 +9,7 @@ from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
 
@@ -31,6 +32,7 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
     rows += [("from", f"the molecule, {extra.in_words()}")] if len(extra) else []
     rows += _model(checkpoint)
     rows += _blend(checkpoint.get(BLEND))
+    rows += _confidence(checkpoint.get(CONFIDENCE))
     rows += _training(checkpoint)
     no_smiles = "not possible: evaluate it on its own data set with train.py test"
     rows.append(("from SMILES", f"by {facts['featuriser']}" if facts["featuriser"] else no_smiles))
@@ -108,6 +110,31 @@ def _blend(blend: dict[str, Any] | None) -> list[tuple[str, str]]:
     if blend.get("validation"):
         values = ", ".join(f"{name} {value:.4f}" for name, value in blend["validation"].items())
         rows.append(("of the blend", f"validation {values}"))
+    return rows
+
+
+def _confidence(confidence: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if confidence is None:
+        return []
+    targets = [one for one in confidence["targets"] if one is not None]
+    counts = [one["labels"] if "labels" in one else sum(one["counts"]) for one in targets]
+    most = max(counts, default=0)
+    if any("map" in one for one in targets):
+        text = f"calibrated probabilities, by up to {most:,} labels of unseen molecules"
+    else:
+        text = f"intervals, by the errors on up to {most:,} unseen molecules"
+    rows = [("how sure", text)]
+    domain, sketch = confidence.get("domain"), confidence.get("neighbours")
+    if domain is not None:
+        text = f"similarity of at least {domain['border']:g} to a molecule of training"
+        if domain["larger"]:
+            text += f"; below it errors were {domain['larger']:.1f} times the mean"
+        rows.append(("domain", text))
+    if sketch is not None:
+        kept = (
+            ["fingerprints"] + ["SMILES"] * ("smiles" in sketch) + ["labels"] * ("labels" in sketch)
+        )
+        rows.append(("it keeps", f"{listed(kept)} of {len(sketch['sizes']):,} training molecules"))
     return rows
 
 

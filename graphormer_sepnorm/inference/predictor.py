@@ -124,6 +124,11 @@ class Predictor:
         )
         by_default = Asked.by_default(self.confidence, self.task)
         self._beside = Beside(by_default, self.confidence, self.task)
+        # Without weight they are asked only where intervals need them.
+        self._asks_trees = self.blend is not None and (
+            self.blend.weight < 1
+            or (self.confidence is not None and "apart" in self.confidence.uses)
+        )
         self.networks = [
             build_network(self.facts["model"], weights) for weights in networks_of(checkpoint)
         ]
@@ -289,7 +294,7 @@ class Predictor:
                 values[places[numbers]] = each.mean(axis=0)
                 if len(each) > 1:
                     spread[places[numbers]] = each.std(axis=0, ddof=1)
-            if self.blend is not None:
+            if self.blend is not None and self._asks_trees:
                 trees = self.blend.trees_of_molecules(understood, beside, (names, descriptors))
                 apart[places] = self.blend.apart(values[places], trees)
                 values[places] = self.blend.combined(values[places], trees)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from reference.checkpoints import make_checkpoint
+from reference.confidence import confidence
 from reference.damage import WRONG, places, replaced
 from reference.processes import run_python
 from reference.trees import boosted_trees
@@ -19,6 +20,7 @@ from reference.trees import boosted_trees
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.description import describe
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
@@ -61,6 +63,7 @@ def whole() -> dict[str, Any]:
         "trained_weights": weights,
         BLEND: Blend.of_trees(boosted_trees()[0], 0.5).to_plain() | {"validation": {"mae": 1.0}},
         "members": [model_weights(checkpoint)],
+        CONFIDENCE: confidence().to_plain(),
         **OF_A_RUN,
     }
 

@@ -1,0 +1,223 @@
+"""All that a model knows of its errors, together: fitted, kept in a file, asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from reference.checkpoints import make_checkpoint
+from reference.confidence import TRAINED, confidence, fingerprints
+from reference.damage import replaced
+from reference.trees import boosted_trees
+
+from graphormer_sepnorm.confidence.confidence import Confidence, Told
+from graphormer_sepnorm.confidence.intervals import Intervals
+from graphormer_sepnorm.confidence.probabilities import Calibration
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.inference.blend import Blend
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint, save_for_prediction
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.inference.description import describe
+from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.inference.tree_contents import BLEND
+
+NEW = ["CCCO", "c1ccccc1CN", "OC1CCCC1", "C1CC"]
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary"])
+def test_all_goes_through_a_file(kind: Any, tmp_path: Path) -> None:
+    one = confidence(kind, targets=2, spread=True, apart=True)
+    torch.save(one.to_plain(), tmp_path / "a")
+    again = Confidence.from_plain(torch.load(tmp_path / "a", weights_only=True), kind)
+    random = np.random.default_rng(1)
+    told = Told(*random.random((3, 3, 2)), fingerprints(NEW[:3]))
+    for asked in (
+        lambda it: it.calibrated(told.values),
+        lambda it: it.half_widths(told, it.nearest(told), 0.8),
+        lambda it: it.expected(told, it.nearest(told)),
+        lambda it: it.nearest(told).similarity,
+    ):
+        np.testing.assert_allclose(asked(again), asked(one), rtol=1e-6)
+    assert again.domain == one.domain
+
+
+def test_a_target_without_labels_has_none_and_gaps_are_left_out() -> None:
+    random = np.random.default_rng(0)
+    labels = random.random((60, 3))
+    labels[:, 1], labels[10:, 2] = np.nan, np.nan
+    told = Told(random.random((60, 3)))
+    made = Confidence.fit("regression", labels, told, np.arange(60) % 5, np.ones(3), None)
+    assert [one and one.labels for one in made.targets] == [60, None, 10]  # type: ignore[union-attr]
+    half = made.half_widths(told, None, 0.8)
+    assert np.isnan(half[:, 1]).all()
+    assert np.isfinite(half[:, [0, 2]]).all()
+    # Ten labels cannot say what holds in 19 of 20 cases.
+    assert np.isnan(made.half_widths(told, None, 0.95)[:, 2]).all()
+    assert made.highest_level == pytest.approx(60 / 61)
+
+
+def test_errors_of_neighbours_make_an_interval_wide() -> None:
+    """A model that is wrong about all anilines says so of another one."""
+    random = np.random.default_rng(0)
+    aryl = [f"c1cc({a})ccc1{'C' * n}N" for n in range(6) for a in ("C", "CC", "O", "N", "OC")]
+    alkyl = [f"{a}{'C' * n}O" for n in range(6) for a in ("CC", "CCC", "OCC", "NCC", "CC(C)")]
+    smiles = 2 * (aryl + alkyl)
+    wrong = np.array([["c1" in text] for text in smiles])
+    residuals = np.where(wrong, 5.0, 0.1) * random.standard_normal((len(smiles), 1))
+    told = Told(np.zeros((len(smiles), 1)), fingerprints=fingerprints(smiles))
+    folds = np.tile(np.arange(len(smiles) // 2) % 5, 2)
+    made = Confidence.fit(
+        *("regression", -residuals, told, folds, np.ones(1)),
+        _sketch(smiles),
+        np.arange(len(smiles)),
+    )
+    asked = Told(np.zeros((2, 1)), fingerprints=fingerprints(["Cc1ccc(CN)c(C)c1", "CCCCOCO"]))
+    aniline, ether = made.expected(asked, made.nearest(asked))[:, 0]
+    assert aniline > 5 * ether
+
+
+def _sketch(smiles: list[str]) -> Any:
+    from graphormer_sepnorm.confidence.neighbours import Neighbours
+
+    return Neighbours.of(fingerprints(smiles))
+
+
+def model(kind: Any = "regression", **options: Any) -> dict[str, Any]:
+    torch.manual_seed(0)
+    return make_checkpoint(kind=kind) | {CONFIDENCE: confidence(kind, **options).to_plain()}
+
+
+def test_real_values_come_with_intervals_similarity_and_domain() -> None:
+    predictor = Predictor(model(), "cpu")
+    assert predictor.columns == ("pred_property", "low_property", "high_property", "similarity")
+    assert predictor.text_columns == ("in_domain",)
+    found = predictor.predict(NEW)
+    assert found.low is not None
+    assert found.high is not None
+    middle = (found.low + found.high) / 2
+    np.testing.assert_allclose(middle[:3], found.values[:3], rtol=1e-6)
+    assert (found.high > found.low)[:3].all()
+    assert np.isnan(found.numbers[3]).all()
+    assert found.numbers.shape == (4, 4)
+    assert found.numbers[0, 3] == 1  # it was trained on
+    assert [one for (one,) in found.texts][3] == ""
+    wider = predictor.ask(interval=0.95).predict(NEW)
+    assert wider.low is not None
+    assert (wider.low < found.low)[:3].all()
+    without = Predictor({name: part for name, part in model().items() if name != CONFIDENCE}, "cpu")
+    np.testing.assert_array_equal(without.predict(NEW).values, found.values)
+    assert without.columns == ("pred_property",)
+
+
+def test_company_does_not_change_an_interval() -> None:
+    predictor = Predictor(model(), "cpu")
+    together, alone = predictor.predict(NEW), predictor.predict(NEW[1])
+    np.testing.assert_allclose(alone.numbers[0], together.numbers[1], rtol=1e-5)
+
+
+def test_classes_are_calibrated_and_come_with_sets_and_thresholds_where_asked() -> None:
+    checkpoint = model("binary")
+    calibration = checkpoint[CONFIDENCE]["targets"][0]
+    calibration["map"] |= {"a": 0.5, "b": 0.5}
+    raw = Predictor({name: part for name, part in checkpoint.items() if name != CONFIDENCE}, "cpu")
+    plain = raw.predict(NEW).values[:3]
+    predictor = Predictor(checkpoint, "cpu")
+    assert predictor.columns == ("pred_property", "similarity")
+    values = predictor.predict(NEW).values[:3]
+    odds = np.log(plain / (1 - plain)) / 2
+    np.testing.assert_allclose(values, 1 / (1 + np.exp(-odds)), rtol=1e-6)
+    predictor.ask(interval=0.9, threshold="mcc")
+    assert predictor.text_columns == ("class_property", "set_property", "in_domain")
+    one = Calibration.from_plain(calibration)
+    for value, (called, held, _) in zip(values[:, 0], predictor.predict(NEW).texts, strict=False):
+        assert called == str(int(value >= one.threshold("mcc")))
+        zero, first = one.sets(np.array([value]), 0.9)[0]
+        assert held == {(1, 0): "0", (0, 1): "1", (1, 1): "0/1", (0, 0): "none"}[(zero, first)]
+    assert raw.ask(threshold=0.0).predict(NEW).texts == (("1",), ("1",), ("1",), ("",))
+
+
+def test_neighbours_are_named_with_what_is_kept_of_them() -> None:
+    checkpoint = model()
+    predictor = Predictor(checkpoint, "cpu").ask(neighbours=2)
+    names = ("nearest_1", "similarity_1", "nearest_property_1")
+    assert predictor.text_columns[:4] == ("in_domain", *names)
+    row = predictor.predict("CCCO").texts[0]
+    assert row[1:3] == ("CCCO", "1.000")
+    sketch = checkpoint[CONFIDENCE]["neighbours"]
+    label = float(sketch["labels"][TRAINED.index("CCCO"), 0])
+    assert float(row[3]) == pytest.approx(label, rel=1e-5)
+    for name in ("smiles", "labels"):
+        del sketch[name]
+    predictor = Predictor(checkpoint, "cpu").ask(neighbours=1)
+    assert predictor.text_columns == ("in_domain", "nearest_row_1", "similarity_1")
+    assert predictor.predict("CCCO").texts[0][1] == str(TRAINED.index("CCCO"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"interval": 0.99}, "--interval 0.99: the model was tried on too few .* highest is 0.971"),
+        ({"interval": 1.0}, "--interval is 1: it must be between 0 and 1"),
+        ({"neighbours": 21}, "--neighbours is 21: it must be from 0 to 20"),
+        ({"threshold": 0.5}, "--threshold is for classes, and property is a real value"),
+        ({"threshold": "best"}, "--threshold is best: give a number, mcc or f1"),
+    ],
+)
+def test_what_cannot_be_had_is_said(asked: dict, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Predictor(model(), "cpu").ask(**asked)
+
+
+@pytest.mark.parametrize("asked", [{"interval": 0.9}, {"neighbours": 3}])
+def test_an_older_model_says_that_it_does_not_know(asked: dict) -> None:
+    with pytest.raises(ConfigError, match="the model does not know it; models that train"):
+        Predictor(make_checkpoint(), "cpu").ask(**asked)
+
+
+def test_trees_without_weight_are_asked_where_intervals_need_them() -> None:
+    blend = Blend.of_trees(boosted_trees()[0], 1.0)
+    checkpoint = model(apart=True) | {BLEND: blend.to_plain()}
+    wide, narrow = Predictor(checkpoint, "cpu"), Predictor(model(), "cpu")
+    assert "apart" in (wide.confidence.uses if wide.confidence else ())
+    np.testing.assert_array_equal(wide.predict(NEW).values, narrow.predict(NEW).values)
+
+
+def test_a_file_for_prediction_keeps_it_and_says_so(tmp_path: Path) -> None:
+    torch.save(model(), tmp_path / "a.ckpt")
+    save_for_prediction(read_checkpoint(tmp_path / "a.ckpt"), tmp_path / "b.ckpt")
+    text = describe(read_checkpoint(tmp_path / "b.ckpt"))
+    assert "intervals, by the errors on up to 34 unseen molecules" in text
+    assert "fingerprints, SMILES, labels of 34 training molecules" in text
+    assert isinstance(Predictor.load(tmp_path / "b.ckpt").confidence.targets[0], Intervals)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("targets",), [], "confidence is of 0 targets, task.targets of 1"),
+        (("uses",), ["spread"], "confidence uses spread, and there are no members"),
+        (("uses",), ["luck"], "expected spread or apart"),
+        (("targets", 0, "scores"), [2.0, 1.0], r"targets\[0\].scores do not ascend"),
+        (("targets", 0, "unit"), 0.0, "expected a positive number"),
+        (("targets", 0, "scale", "low"), [1.0], r"targets\[0\] is not of 2 signals"),
+        (("neighbours", "sizes"), torch.ones(2, dtype=torch.int16), "environments of no molecule"),
+        (("neighbours", "smiles"), ["C"], "has smiles of 1 neighbours, there are 34"),
+        (("errors",), torch.zeros(2, 1), r"has errors of another shape, \(2, 1\)"),
+        (("domain", "border"), 2.0, "expected a number from 0 to 1"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(place: tuple, value: Any, said: str, tmp_path: Path) -> None:
+    torch.save(replaced(model(), (CONFIDENCE, *place), value), tmp_path / "a.ckpt")
+    with pytest.raises(CheckpointError, match=said) as refused:
+        read_checkpoint(tmp_path / "a.ckpt")
+    assert "\n" not in str(refused.value)
+
+
+def test_an_environment_that_cannot_be_is_one_line() -> None:
+    checkpoint = model()
+    checkpoint[CONFIDENCE]["neighbours"]["environments"][0] = 2048
+    with pytest.raises(CheckpointError, match="an environment that is not below 2048"):
+        Predictor(checkpoint, "cpu")

@@ -1,0 +1,108 @@
+"""The sketch of training molecules and the border of the domain, against RDKit and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rdkit import Chem, DataStructs
+from rdkit.Chem import rdFingerprintGenerator
+from reference.confidence import TRAINED, fingerprints
+
+from graphormer_sepnorm.confidence import neighbours
+from graphormer_sepnorm.confidence.domain import Domain
+from graphormer_sepnorm.confidence.neighbours import Nearest, Neighbours, mean_errors
+
+NEW = ["CCCCO", "c1ccccc1CCO", "[Na+]", "CC(C)(C)c1ccncc1", "OCCO"]
+
+
+def tanimoto(first: str, others: list[str]) -> np.ndarray:
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    made = [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in (first, *others)]
+    return np.array(DataStructs.BulkTanimotoSimilarity(made[0], made[1:]))
+
+
+def test_the_nearest_are_those_of_rdkit() -> None:
+    found = Neighbours.of(fingerprints(TRAINED)).nearest(fingerprints(NEW), 3)
+    for text, similarity, rows in zip(NEW, *found, strict=True):
+        every = tanimoto(text, TRAINED)
+        np.testing.assert_allclose(similarity, np.sort(every)[::-1][:3], rtol=1e-6)
+        np.testing.assert_allclose(every[rows], similarity, rtol=1e-6)
+    assert found.similarity[0, 0] == 1
+
+
+def test_company_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    sketch = Neighbours.of(fingerprints(TRAINED))
+    together = sketch.nearest(fingerprints(NEW), 4)
+    monkeypatch.setattr(neighbours, "_AT_ONCE", 2)
+    for both in zip(together, sketch.nearest(fingerprints(NEW), 4), strict=True):
+        np.testing.assert_array_equal(*both)
+    alone = sketch.nearest(fingerprints(NEW[3:4]), 4)
+    np.testing.assert_array_equal(alone.rows[0], together.rows[3])
+
+
+def test_molecules_of_the_same_fold_are_no_neighbours() -> None:
+    folds = np.arange(len(TRAINED)) % 3
+    sketch = Neighbours.of(fingerprints(TRAINED))
+    found = sketch.nearest(fingerprints(TRAINED), 2, folds, folds)
+    assert (folds[found.rows] != folds[:, None]).all()
+    for number, text in enumerate(TRAINED):
+        others = [one for one, fold in zip(TRAINED, folds, strict=True) if fold != folds[number]]
+        assert found.similarity[number, 0] == pytest.approx(tanimoto(text, others).max())
+
+
+def test_of_many_molecules_some_are_kept_always_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "MOST_KEPT", 10)
+    labels = np.arange(len(TRAINED), dtype=float)[:, None]
+    one, other = (Neighbours.of(fingerprints(TRAINED), TRAINED, labels) for _ in range(2))
+    assert len(one) == 10
+    np.testing.assert_array_equal(one.numbers, other.numbers)
+    assert list(one.smiles) == [TRAINED[number] for number in one.numbers]
+    assert one.labels is not None
+    np.testing.assert_array_equal(one.labels[:, 0], one.numbers)
+    assert one.nearest(fingerprints([one.smiles[7]]), 20).rows.shape == (1, 10)
+
+
+@pytest.mark.parametrize("kept", ["nothing", "smiles", "labels"])
+def test_all_goes_through_a_file(kept: str) -> None:
+    labels = np.random.default_rng(0).random((len(TRAINED), 2)) if kept == "labels" else None
+    sketch = Neighbours.of(fingerprints(TRAINED), () if kept == "nothing" else TRAINED, labels)
+    plain = sketch.to_plain()
+    assert ("smiles" in plain, "labels" in plain) == (kept != "nothing", kept == "labels")
+    again = Neighbours.from_plain(plain)
+    assert again.smiles == sketch.smiles
+    for found, expected in zip(
+        again.nearest(fingerprints(NEW), 3), sketch.nearest(fingerprints(NEW), 3), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_errors_of_neighbours_count_by_similarity_and_of_nothing_similar_the_mean_does() -> None:
+    errors = np.array([1.0, 5.0, np.nan, 3.0])
+    nearest = Nearest(
+        np.array([[1.0, 0.5, 0.9], [0.0, 0.0, 0.0]]), np.array([[0, 1, 2], [0, 1, 2]])
+    )
+    mean = 3.0  # of 1, 5 and 3
+    by_hand = (1.0 * 1 + 0.125 * 5 + 0.1 * mean) / (1 + 0.125 + 0.1)
+    np.testing.assert_allclose(mean_errors(nearest, errors), [by_hand, mean])
+
+
+def test_the_border_is_where_errors_become_large() -> None:
+    similarity = np.linspace(0, 1, 1000)
+    errors = np.where(similarity < 0.33, 4.0, 1.0)
+    domain = Domain.fit(similarity, errors)
+    assert domain.border == 0.45  # at 0.5 they are less than 1.5 times the mean of all
+    outside = similarity < 0.45
+    assert domain.larger == pytest.approx(errors[outside].mean() / errors.mean(), abs=0.01)
+    assert domain.molecules == outside.sum()
+    assert domain.said(0.45) == ""
+    assert domain.said(0.2) == (
+        "similarity 0.20 to the most similar training molecule: below 0.45 errors were "
+        f"{domain.larger:.1f} times the mean"
+    )
+
+
+def test_where_errors_do_not_grow_only_the_untried_is_outside() -> None:
+    similarity = np.linspace(0.2, 1, 1001)
+    domain = Domain.fit(similarity, np.ones(1001))
+    assert (domain.border, domain.larger) == (pytest.approx(0.208), 0)
+    assert domain.said(0.1).endswith("nearly all that the model was tried on are above 0.21")

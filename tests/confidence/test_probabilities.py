@@ -1,0 +1,133 @@
+"""Calibrated probabilities, sets of classes and thresholds, against literal computations."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score, matthews_corrcoef
+
+from graphormer_sepnorm.confidence.probabilities import (
+    Calibration,
+    Map,
+    expected_error,
+    reliability,
+)
+
+
+def made(count: int, factor: float = 1.0, shift: float = 0.0, seed: int = 0) -> tuple[Any, Any]:
+    """What a model says whose log-odds are `factor` times too large, and labels; 20 % class 1."""
+    random = np.random.default_rng(seed)
+    odds = random.standard_normal(count) * 1.5 - 1.8
+    labels = (random.random(count) < 1 / (1 + np.exp(-odds))).astype(float)
+    return 1 / (1 + np.exp(-(factor * odds + shift))), labels
+
+
+def fitted(count: int, factor: float = 1.0, shift: float = 0.0) -> Calibration:
+    probabilities, labels = made(count, factor, shift)
+    return Calibration.fit(probabilities, labels, np.arange(count) % 5)
+
+
+def test_a_model_that_is_too_sure_is_corrected_and_keeps_its_order() -> None:
+    calibration = fitted(900, factor=3.0)
+    assert calibration.map.name == "temperature"
+    assert calibration.map.a == pytest.approx(1 / 3, rel=0.2)
+    new, labels = made(20_000, factor=3.0, seed=1)
+    mapped = calibration.map.of(new)
+    assert expected_error(mapped, labels) < 0.25 * expected_error(new, labels)
+    assert (np.diff(mapped[np.argsort(new)]) >= 0).all()
+    assert calibration.after < calibration.before
+
+
+def test_one_that_is_wrong_on_average_needs_more_than_a_temperature() -> None:
+    calibration = fitted(900, factor=1.0, shift=2.0)
+    assert calibration.map.name == "beta"
+    new, labels = made(20_000, shift=2.0, seed=1)
+    assert calibration.map.of(new).mean() == pytest.approx(labels.mean(), abs=0.03)
+
+
+def test_one_that_is_right_is_left_alone() -> None:
+    calibration = fitted(900)
+    assert calibration.map.name == "none"
+    values = np.array([0.0, 0.3, np.nan, 1.0])
+    np.testing.assert_array_equal(calibration.map.of(values), values)
+
+
+def test_any_form_is_found_with_a_thousand_labels_and_keeps_the_order() -> None:
+    random = np.random.default_rng(0)
+    probabilities = random.random(6000)
+    labels = (random.random(6000) < np.where(probabilities > 0.5, 0.8, 0.1)).astype(float)
+    calibration = Calibration.fit(probabilities, labels, np.arange(6000) % 5)
+    assert calibration.map.name == "isotonic"
+    mapped = calibration.map.of(np.array([0.2, 0.4, 0.6, 0.8, np.nan]))
+    np.testing.assert_allclose(mapped, [0.1, 0.1, 0.8, 0.8, np.nan], atol=0.06)
+    grid = calibration.map.of(np.linspace(0, 1, 999))
+    assert (np.diff(grid) >= 0).all()
+    assert 0 < grid.min() < grid.max() < 1
+
+
+@pytest.mark.parametrize("positives", [0, 3, 200])
+def test_with_one_class_or_few_of_it_nothing_is_changed(positives: int) -> None:
+    labels = np.zeros(200)
+    labels[:positives] = 1
+    probabilities = np.random.default_rng(0).random(200) ** 4
+    calibration = Calibration.fit(probabilities, labels, np.arange(200) % 5)
+    assert calibration.map.name == "none"
+    assert calibration.counts == (200 - positives, positives)
+    assert np.isnan(calibration.threshold("mcc")) == (positives in (0, 200))
+
+
+@pytest.mark.parametrize("level", [0.8, 0.9])
+def test_sets_hold_the_class_as_often_as_the_level_says_also_the_rare_one(level: float) -> None:
+    calibration = fitted(3000)
+    new, labels = made(20_000, seed=1)
+    sets = calibration.sets(calibration.map.of(new), level)
+    for label in (0, 1):
+        of_class = labels == label
+        assert sets[of_class, label].mean() == pytest.approx(level, abs=0.03)
+        # Less than that of the other class: the sets say something.
+        assert sets[of_class, 1 - label].mean() < level - 0.1
+
+
+def test_sets_by_hand() -> None:
+    zeros, ones = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.35, 0.9])
+    calibration = Calibration(Map(), zeros, ones, (4, 2), 0.0, 0.0)
+    # 0.3: of class 0 two are as large or larger: (2 + 1) / 5. Of class 1 none is as small: 1 / 3.
+    np.testing.assert_array_equal(calibration.sets(np.array([0.3]), 0.5), [[True, False]])
+    np.testing.assert_array_equal(calibration.sets(np.array([0.3]), 0.7), [[True, True]])
+    np.testing.assert_array_equal(calibration.sets(np.array([0.95]), 0.5), [[False, True]])
+    np.testing.assert_array_equal(calibration.sets(np.array([0.5]), 0.3), [[False, False]])
+
+
+@pytest.mark.parametrize(("goal", "metric"), [("mcc", matthews_corrcoef), ("f1", f1_score)])
+def test_no_other_threshold_is_better_on_the_molecules_that_it_was_chosen_by(
+    goal: str, metric: Any
+) -> None:
+    probabilities, labels = made(300)
+    calibration = Calibration.fit(probabilities, labels, np.arange(300) % 5)
+    chosen = metric(labels, probabilities >= calibration.threshold(goal))
+    others = [metric(labels, probabilities >= one) for one in np.unique(probabilities)]
+    assert chosen == pytest.approx(max(others))
+
+
+def test_the_expected_error_is_that_of_bins_with_as_many_molecules() -> None:
+    probabilities = np.repeat([0.1, 0.2, 0.4, 0.9], 5)
+    labels = np.tile([0, 0, 0, 1, 1], 4)
+    bins = reliability(probabilities, labels)
+    assert [count for *_, count in bins] == [2] * 10
+    by_hand = sum(
+        abs(probabilities[i : i + 2].mean() - labels[i : i + 2].mean()) for i in range(0, 20, 2)
+    )
+    assert expected_error(probabilities, labels) == pytest.approx(by_hand / 10)
+
+
+def test_all_goes_through_a_file() -> None:
+    calibration = fitted(3000, factor=3.0)
+    again = Calibration.from_plain(json.loads(json.dumps(calibration.to_plain())))
+    values = np.linspace(0, 1, 50)
+    np.testing.assert_array_equal(again.map.of(values), calibration.map.of(values))
+    np.testing.assert_array_equal(again.sets(values, 0.9), calibration.sets(values, 0.9))
+    assert len(calibration.zeros) == 1000
+    assert sum(calibration.counts) == 3000
