@@ -1,0 +1,237 @@
+"""What ``fit`` on a table keeps of a model's errors, and what `predict.py` says by it."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_run import TINY, refused
+
+from graphormer_sepnorm.chem import baselines
+from graphormer_sepnorm.cli.predict import main as predict
+from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.confidence import probabilities
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.inference.predictor import Predictor
+
+PARTS = ["train"] * 80 + ["validation"] * 40 + ["test"] * 30
+
+
+def table(path: Path, binary: bool) -> Path:
+    """Chains with and without oxygen, and how long they are."""
+    rows = []
+    for number, part in enumerate(PARTS):
+        length = 3 + number * 7 % 20
+        label = int(length + 3 * (number % 3) > 14) if binary else length + 0.2 * (number % 5)
+        rows.append(f"{'C' * length}{'O' * (number % 2)},{label},{part}")
+    path.write_text("\n".join(["smiles,a,set", *rows]))
+    return path
+
+
+def fit(folder: Path, configuration: str, *more: str) -> int:
+    options = [f"--data.table={table(folder / 'a.csv', 'class' in configuration)}"]
+    options += [f"--data.root={folder / 'root'}", "--data.split_column=set"]
+    options += ["--data.target_columns=[a]", f"--output={folder / 'run'}", *more]
+    return train(["fit", "-c", configuration, *TINY, *options])
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A run, and what it printed."""
+
+    folder: Path
+    out: str
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "run"
+
+    def kept(self, name: str) -> Any:
+        return json.loads((self.model / name).read_text())
+
+    def predictions(self) -> list[dict[str, str]]:
+        with (self.model / "test_predictions.csv").open(newline="") as file:
+            return list(csv.DictReader(file))
+
+
+def fitted(tmp_path_factory: pytest.TempPathFactory, configuration: str, *more: str) -> Fitted:
+    folder, out = tmp_path_factory.mktemp("sure"), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+        patch.setitem(baselines.BOOSTED, "regression", 20)
+        patch.setitem(baselines.BOOSTED, "binary", 20)
+        assert fit(folder, configuration, *more) == 0
+    return Fitted(folder, out.getvalue())
+
+
+@pytest.fixture(scope="module")
+def blend(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    return fitted(tmp_path_factory, "table_regression", "--blend=true", "--keep=labels")
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    with pytest.MonkeyPatch.context() as patch:
+        # Otherwise so little a model is right to say one probability of all.
+        patch.setattr(probabilities, "_nothing", probabilities._beta)
+        return fitted(tmp_path_factory, "table_classification")
+
+
+@pytest.fixture(scope="module")
+def folds(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    by_folds = ("--ensemble=2", "--ensemble_by=folds", "--blend=true")
+    return fitted(tmp_path_factory, "table_regression", *by_folds)
+
+
+@pytest.mark.parametrize("which", ["blend", "folds"])
+def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
+    run: Fitted = request.getfixturevalue(which)
+    rows = run.predictions()
+    predictor = Predictor.load(run.model, "cpu")
+    found = predictor.predict([row["smiles"] for row in rows])
+    assert found.low is not None
+    assert found.high is not None
+    for name, values in (
+        ("pred_a", found.values[:, 0]),
+        ("low_a", found.low[:, 0]),
+        ("high_a", found.high[:, 0]),
+        ("similarity", found.similarity),
+    ):
+        kept = [float(row[name]) for row in rows]
+        np.testing.assert_allclose(kept, values, rtol=2e-4, atol=1e-5)
+    labels = np.array([float(row["label_a"]) for row in rows])
+    inside = (labels >= found.low[:, 0]) & (labels <= found.high[:, 0])
+    confidence = run.kept("summary.json")["confidence"]
+    assert confidence["inside_90"] == pytest.approx(inside.mean())
+    assert confidence["width_90"] == pytest.approx((found.high - found.low).mean(), rel=1e-4)
+    quality = run.kept("confidence.json")["test"]["a"]
+    assert quality["inside"][2] == confidence["inside_90"]
+    assert quality["mae_of_surest"][0] == pytest.approx(np.abs(labels - found.values[:, 0]).mean())
+    assert (run.model / "confidence.png").stat().st_size > 5000
+    assert f"and {100 * quality['inside'][3]:.0f} % of the test labels" in run.out
+
+
+def test_with_folds_it_is_measured_on_all_but_the_test_split(blend: Fitted, folds: Fitted) -> None:
+    assert blend.kept("confidence.json")["molecules_held_out"] == 40
+    assert folds.kept("confidence.json")["molecules_held_out"] == 120
+    parts = [read_checkpoint(run.model)[CONFIDENCE] for run in (blend, folds)]
+    assert [part["targets"][0]["labels"] for part in parts] == [40, 120]
+    # Errors of neighbours are known where each molecule was held out once.
+    assert ["errors" in part for part in parts] == [False, True]
+    assert [part["uses"] for part in parts] == [["apart"], ["apart"]]
+    assert [len(part["neighbours"]["sizes"]) for part in parts] == [80, 120]
+    members = [folds.model / "members" / f"seed{seed}" for seed in (0, 1)]
+    assert not any(CONFIDENCE in read_checkpoint(one) for one in members)
+
+
+def test_rows_and_labels_of_neighbours_are_those_of_the_table(blend: Fitted) -> None:
+    sketch = read_checkpoint(blend.model)[CONFIDENCE]["neighbours"]
+    table = (blend.folder / "a.csv").read_text().splitlines()[1:]
+    for row, smiles, label in zip(
+        sketch["numbers"].tolist(), sketch["smiles"], sketch["labels"][:, 0].tolist(), strict=True
+    ):
+        cells = table[row - 1].split(",")
+        assert (smiles, "train") == (cells[0], cells[2])
+        assert label == pytest.approx(float(cells[1]))
+
+
+def test_probabilities_are_calibrated_in_all_that_is_said(classes: Fitted, capsys: Any) -> None:
+    confidence = read_checkpoint(classes.model)[CONFIDENCE]
+    assert confidence["targets"][0]["counts"] == [
+        sum(row.split(",")[1:] == [label, "validation"] for row in _rows(classes)) for label in "01"
+    ]
+    rows = classes.predictions()
+    values = np.array([float(row["pred_a"]) for row in rows])
+    labels = np.array([float(row["label_a"]) for row in rows])
+    found = Predictor.load(classes.model, "cpu").predict([row["smiles"] for row in rows]).values
+    np.testing.assert_allclose(values, found[:, 0], rtol=1e-4)
+    summary = classes.kept("summary.json")
+    assert summary["test_brier"] == pytest.approx(np.mean((values - labels) ** 2))
+    assert "expected calibration error on the test split" in classes.out
+    capsys.readouterr()
+    assert train(["test", f"--ckpt_path={classes.model}"]) == 0
+    assert f"test_brier              {summary['test_brier']:.6g}" in capsys.readouterr().out
+
+
+def _rows(run: Fitted) -> list[str]:
+    return (run.folder / "a.csv").read_text().splitlines()[1:]
+
+
+def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    options = ["--interval", "0.8", "--neighbours", "1", "--evaluate", "a", "--jobs", "1"]
+    assert (
+        predict([str(blend.model), "-i", str(blend.folder / "a.csv"), "-o", str(out), *options])
+        == 0
+    )
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[3:] == [
+        *("pred_a", "low_a", "high_a", "similarity", "in_domain"),
+        *("nearest_1", "similarity_1", "nearest_a_1", "warning", "error"),
+    ]
+    expected = Predictor.load(blend.model, "cpu").ask(interval=0.8, neighbours=1)
+    found = expected.predict([row["smiles"] for row in rows])
+    written = [[float(row[name]) for name in ("pred_a", "low_a", "high_a")] for row in rows]
+    np.testing.assert_allclose(written, found.numbers[:, :3], rtol=1e-4)
+    assert [row["nearest_1"] for row in rows] == [row[1] for row in found.texts]
+    assert {row["in_domain"] for row in rows[:80]} == {"yes"}
+
+
+def test_an_interrupted_job_goes_on_only_with_the_same_questions(
+    blend: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    from graphormer_sepnorm.inference import stream
+
+    monkeypatch.setattr(stream, "CHUNK_ROWS", 40)
+    job = [str(blend.model), "-i", str(blend.folder / "a.csv"), "-o", str(tmp_path / "b.csv")]
+    job += ["--jobs", "1", "--quiet"]
+    whole = [*job[:4], str(tmp_path / "a.csv"), *job[5:], "--interval", "0.5"]
+    assert predict(whole) == 0
+    calls = iter(range(100))
+
+    def twice(*arguments: Any, progress: Any = stream.save_progress) -> None:
+        progress(*arguments)
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(stream, "save_progress", twice)
+    assert predict([*job, "--interval", "0.5"]) == 130
+    monkeypatch.undo()
+    monkeypatch.setattr(stream, "CHUNK_ROWS", 40)
+    assert "another options" in refused(capsys, predict, *job, "--resume")
+    assert predict([*job, "--interval", "0.5", "--resume"]) == 0
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+@pytest.mark.parametrize("keep", ["none", "fingerprints"])
+def test_what_leaves_the_house_is_what_was_asked_for(
+    keep: str, tmp_path: Path, capsys: Any
+) -> None:
+    assert fit(tmp_path, "table_regression", f"--keep={keep}") == 0
+    checkpoint = read_checkpoint(tmp_path / "run")
+    if keep == "none":
+        assert CONFIDENCE not in checkpoint
+        assert not (tmp_path / "run" / "confidence.json").exists()
+        assert "intervals " not in capsys.readouterr().out
+    else:
+        assert set(checkpoint[CONFIDENCE]["neighbours"]) == {"environments", "sizes", "numbers"}
+    assert checkpoint[KEY]["dataset"]
+
+
+def test_wrong_words_are_one_line(blend: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(blend.model)
+    for words, said in (
+        (["--interval", "much"], "--interval is much: give a number or none"),
+        (["--interval", "90"], "--interval is 90: it must be between 0 and 1, as 0.9"),
+        (["--threshold", "best"], "--threshold is best: give a number or mcc or f1"),
+        (["--interval", "0.99"], "tried on too few molecules for it; the highest is 0.975"),
+    ):
+        assert said in refused(capsys, predict, model, "CCO", *words)
