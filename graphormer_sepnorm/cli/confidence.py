@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from graphormer_sepnorm.cli.held_out import HeldOut, of_molecules
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.confidence.figure import draw
 from graphormer_sepnorm.confidence.intervals import LEVELS
-from graphormer_sepnorm.confidence.neighbours import Neighbours
+from graphormer_sepnorm.confidence.neighbours import Neighbours, drawn
 from graphormer_sepnorm.confidence.probabilities import Calibration
 from graphormer_sepnorm.confidence.quality import (
     OfIntervals,
@@ -112,14 +111,15 @@ def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbours
     """Return a sketch of the molecules of training, and their numbers in the store."""
     numbers, report = data.described(), data.splits.report
     assert report is not None
+    numbers = numbers[drawn(len(numbers))]
+    rows = np.concatenate([report.splits[split].rows for split in SPLITS])
     sketch = Neighbours.of(
         _fingerprints(data, numbers),
+        rows[numbers],
         _smiles(data, numbers) if keep in ("smiles", "labels") else (),
         _labels(data, numbers) if keep == "labels" else None,
     )
-    rows = np.concatenate([report.splits[split].rows for split in SPLITS])
-    kept = numbers[sketch.numbers]
-    return kept, dataclasses.replace(sketch, numbers=rows[kept])
+    return numbers, sketch
 
 
 def _places(kept: np.ndarray, held: np.ndarray) -> np.ndarray | None:

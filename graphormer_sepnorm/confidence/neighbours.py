@@ -42,7 +42,7 @@ class Neighbours:
 
     Attributes:
         environments: bool ``[m, ENVIRONMENTS]``, sparse: the Morgan environments of each.
-        numbers: int64 ``[m]``, which molecule of those that it was made of each is.
+        numbers: int64 ``[m]``, by which they are known: rows of a table.
         smiles: Of each; empty where they are not kept.
         labels: float64 ``[m, T]``, nan = missing; None where they are not kept.
     """
@@ -56,26 +56,19 @@ class Neighbours:
     def of(
         cls,
         fingerprints: csr_array,
+        numbers: np.ndarray,
         smiles: Sequence[str] = (),
         labels: np.ndarray | None = None,
     ) -> Self:
-        """Make a sketch; of more than `MOST_KEPT` molecules it has so many, always the same.
+        """Make a sketch of molecules, at most `MOST_KEPT`; see `drawn`.
 
         Args:
-            fingerprints: What `morgan_counts` gives, ``[n, ENVIRONMENTS]``.
+            fingerprints: What `morgan_counts` gives, ``[m, ENVIRONMENTS]``.
+            numbers: By which they are known, int64 ``[m]``.
             smiles: Of each, to keep them; empty: none are kept.
-            labels: ``[n, T]``, to keep them.
+            labels: ``[m, T]``, to keep them.
         """
-        count = len(np.diff(fingerprints.indptr))
-        numbers = np.arange(count)
-        if count > MOST_KEPT:
-            numbers = np.sort(np.random.default_rng(0).permutation(count)[:MOST_KEPT])
-        return cls(
-            csr_array(fingerprints[numbers] > 0),
-            numbers,
-            tuple(str(smiles[number]) for number in numbers.tolist()) if len(smiles) else (),
-            None if labels is None else np.asarray(labels, np.float64)[numbers],
-        )
+        return cls(csr_array(fingerprints > 0), np.asarray(numbers), tuple(smiles), labels)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -153,6 +146,13 @@ class Neighbours:
             tuple(plain.get("smiles", ())),
             None if labels is None else labels.numpy(),
         )
+
+
+def drawn(count: int) -> np.ndarray:
+    """Return which of so many molecules are kept, int64, increasing: all, or `MOST_KEPT`."""
+    if count <= MOST_KEPT:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).permutation(count)[:MOST_KEPT])
 
 
 def mean_errors(nearest: Nearest, errors: np.ndarray) -> np.ndarray:

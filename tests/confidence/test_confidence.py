@@ -82,7 +82,7 @@ def test_errors_of_neighbours_make_an_interval_wide() -> None:
 def _sketch(smiles: list[str]) -> Any:
     from graphormer_sepnorm.confidence.neighbours import Neighbours
 
-    return Neighbours.of(fingerprints(smiles))
+    return Neighbours.of(fingerprints(smiles), np.arange(len(smiles)))
 
 
 def model(kind: Any = "regression", **options: Any) -> dict[str, Any]:

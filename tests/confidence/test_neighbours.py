@@ -22,7 +22,9 @@ def tanimoto(first: str, others: list[str]) -> np.ndarray:
 
 
 def test_the_nearest_are_those_of_rdkit() -> None:
-    found = Neighbours.of(fingerprints(TRAINED)).nearest(fingerprints(NEW), 3)
+    found = Neighbours.of(fingerprints(TRAINED), np.arange(len(TRAINED))).nearest(
+        fingerprints(NEW), 3
+    )
     for text, similarity, rows in zip(NEW, *found, strict=True):
         every = tanimoto(text, TRAINED)
         np.testing.assert_allclose(similarity, np.sort(every)[::-1][:3], rtol=1e-6)
@@ -31,7 +33,7 @@ def test_the_nearest_are_those_of_rdkit() -> None:
 
 
 def test_company_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    sketch = Neighbours.of(fingerprints(TRAINED))
+    sketch = Neighbours.of(fingerprints(TRAINED), np.arange(len(TRAINED)))
     together = sketch.nearest(fingerprints(NEW), 4)
     monkeypatch.setattr(neighbours, "_AT_ONCE", 2)
     for both in zip(together, sketch.nearest(fingerprints(NEW), 4), strict=True):
@@ -42,7 +44,7 @@ def test_company_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_molecules_of_the_same_fold_are_no_neighbours() -> None:
     folds = np.arange(len(TRAINED)) % 3
-    sketch = Neighbours.of(fingerprints(TRAINED))
+    sketch = Neighbours.of(fingerprints(TRAINED), np.arange(len(TRAINED)))
     found = sketch.nearest(fingerprints(TRAINED), 2, folds, folds)
     assert (folds[found.rows] != folds[:, None]).all()
     for number, text in enumerate(TRAINED):
@@ -51,21 +53,22 @@ def test_molecules_of_the_same_fold_are_no_neighbours() -> None:
 
 
 def test_of_many_molecules_some_are_kept_always_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    np.testing.assert_array_equal(neighbours.drawn(12), np.arange(12))
     monkeypatch.setattr(neighbours, "MOST_KEPT", 10)
-    labels = np.arange(len(TRAINED), dtype=float)[:, None]
-    one, other = (Neighbours.of(fingerprints(TRAINED), TRAINED, labels) for _ in range(2))
-    assert len(one) == 10
-    np.testing.assert_array_equal(one.numbers, other.numbers)
-    assert list(one.smiles) == [TRAINED[number] for number in one.numbers]
-    assert one.labels is not None
-    np.testing.assert_array_equal(one.labels[:, 0], one.numbers)
-    assert one.nearest(fingerprints([one.smiles[7]]), 20).rows.shape == (1, 10)
+    some = neighbours.drawn(34)
+    assert len(np.unique(some)) == 10
+    np.testing.assert_array_equal(some, np.sort(neighbours.drawn(34)))
+    kept = [TRAINED[number] for number in some]
+    sketch = Neighbours.of(fingerprints(kept), some, kept)
+    assert sketch.nearest(fingerprints([kept[7]]), 20).rows.shape == (1, 10)
+    assert sketch.numbers[sketch.nearest(fingerprints([kept[7]]), 1).rows[0, 0]] == some[7]
 
 
 @pytest.mark.parametrize("kept", ["nothing", "smiles", "labels"])
 def test_all_goes_through_a_file(kept: str) -> None:
     labels = np.random.default_rng(0).random((len(TRAINED), 2)) if kept == "labels" else None
-    sketch = Neighbours.of(fingerprints(TRAINED), () if kept == "nothing" else TRAINED, labels)
+    smiles = [] if kept == "nothing" else TRAINED
+    sketch = Neighbours.of(fingerprints(TRAINED), np.arange(len(TRAINED)), smiles, labels)
     plain = sketch.to_plain()
     assert ("smiles" in plain, "labels" in plain) == (kept != "nothing", kept == "labels")
     again = Neighbours.from_plain(plain)

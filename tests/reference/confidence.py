@@ -45,6 +45,6 @@ def confidence(
         fingerprints(TRAINED),
     )
     folds = np.arange(len(TRAINED)) % 4
-    sketch = Neighbours.of(fingerprints(TRAINED), TRAINED, labels)
+    sketch = Neighbours.of(fingerprints(TRAINED), np.arange(len(TRAINED)), TRAINED, labels)
     std = np.ones(targets)
     return Confidence.fit(kind, labels, told, folds, std, sketch, np.arange(len(TRAINED)))
