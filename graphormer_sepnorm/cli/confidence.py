@@ -227,11 +227,9 @@ def said(measured: Measured, task: Task, run: RunDirectory) -> str:
             f"intervals   of level {', '.join(levels[:-1])} and {levels[-1]} % hold "
             f"{', '.join(inside[:-1])} and {inside[-1]} % of the test labels"
         )
-        if f"width_{levels[0]}" in summary:
-            unit = f" {task.units[0]}" if task.units[0] else ""
-            level = f"{100 * LEVEL:g}"
-            wide = f"{summary[f'width_{level}']:.3g}{unit}"
-            lines[-1] += f"; those of {level} % are {wide} wide on average"
+        level, unit = f"{100 * LEVEL:g}", f" {task.units[0]}" if task.units[0] else ""
+        if math.isfinite(width := summary.get(f"width_{level}", math.nan)):
+            lines[-1] += f"; those of {level} % are {width:.3g}{unit} wide on average"
     if "calibration_error" in summary:
         maps = [one.map for one in measured.quality.values() if isinstance(one, OfProbabilities)]
         names = listed([f"{maps.count(name)} {name}" for name in dict.fromkeys(maps)])

@@ -55,7 +55,7 @@ class Confidence:
         domain: Which molecules are like those of training; None: of graphs without SMILES.
         neighbours: A sketch of the molecules of training; None as `domain`.
         errors: float64 ``[m, T]``, how wrong the model was on each of them before it had seen it;
-            nan where that is not known. None: it is known of too few.
+            nan where that is not known. None: of classes, or where it is known of too few.
         uses: Which of the signals ``spread`` and ``apart`` the intervals were made with.
     """
 
@@ -95,7 +95,8 @@ class Confidence:
             own = None
             if trained is not None:
                 own = np.where(trained >= 0, folds[trained], -1)
-                errors = np.where(trained[:, None] >= 0, np.abs(residuals)[trained], np.nan)
+                if kind == "regression":
+                    errors = np.where(trained[:, None] >= 0, np.abs(residuals)[trained], np.nan)
             nearest = neighbours.nearest(told.fingerprints, _NEIGHBOURS, folds, own)
             scaled = np.abs(residuals) / std
             seen = ~np.isnan(scaled).all(axis=1)

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,10 @@ from graphormer_sepnorm.inference.predictor import Predictor
 PARTS = ["train"] * 80 + ["validation"] * 40 + ["test"] * 30
 
 
-def table(path: Path, binary: bool) -> Path:
+def table(path: Path, binary: bool, parts: Sequence[str] = PARTS) -> Path:
     """Chains with and without oxygen, and how long they are."""
     rows = []
-    for number, part in enumerate(PARTS):
+    for number, part in enumerate(parts):
         length = 3 + number * 7 % 20
         label = int(length + 3 * (number % 3) > 14) if binary else length + 0.2 * (number % 5)
         rows.append(f"{'C' * length}{'O' * (number % 2)},{label},{part}")
@@ -36,8 +37,8 @@ def table(path: Path, binary: bool) -> Path:
     return path
 
 
-def fit(folder: Path, configuration: str, *more: str) -> int:
-    options = [f"--data.table={table(folder / 'a.csv', 'class' in configuration)}"]
+def fit(folder: Path, configuration: str, *more: str, parts: Sequence[str] = PARTS) -> int:
+    options = [f"--data.table={table(folder / 'a.csv', 'class' in configuration, parts)}"]
     options += [f"--data.root={folder / 'root'}", "--data.split_column=set"]
     options += ["--data.target_columns=[a]", f"--output={folder / 'run'}", *more]
     return train(["fit", "-c", configuration, *TINY, *options])
@@ -224,6 +225,21 @@ def test_what_leaves_the_house_is_what_was_asked_for(
     else:
         assert set(checkpoint[CONFIDENCE]["neighbours"]) == {"environments", "sizes", "numbers"}
     assert checkpoint[KEY]["dataset"]
+
+
+@pytest.mark.parametrize("configuration", ["table_regression", "table_classification"])
+def test_two_molecules_to_measure_by_say_little_and_spoil_nothing(
+    configuration: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = ["train"] * 8 + ["validation"] * 2 + ["test"] * 3
+    assert fit(tmp_path, configuration, parts=parts) == 0
+    said, model = capsys.readouterr().out, str(tmp_path / "run")
+    assert predict([model, "CCCO", "--device", "cpu"]) == 0
+    header = capsys.readouterr().out.splitlines()[0]
+    assert header == "smiles,pred_a,similarity,in_domain,warning,error"
+    if configuration == "table_regression":
+        assert "- and - % of the test labels" in said
+        assert "the highest is 0.666" in refused(capsys, predict, model, "CCO", "--interval", "0.9")
 
 
 def test_wrong_words_are_one_line(blend: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
