@@ -37,6 +37,8 @@ class Domain:
     def fit(cls, similarity: np.ndarray, errors: np.ndarray) -> Self:
         """Find the border: the highest one beyond which errors are `LARGER` times those of all.
 
+        With fewer than `FEWEST` molecules there is none, and nothing is outside.
+
         Args:
             similarity: Of unseen molecules to the most similar one of training, ``[n]``.
             errors: Absolute ones, ``[n]``.
@@ -48,7 +50,9 @@ class Domain:
                 larger = float(errors[outside].mean() / max(errors.mean(), 1e-300))
                 if larger >= LARGER:
                     return cls(border, round(larger, 2), count)
-        border = round(float(np.quantile(similarity, _UNTRIED)), 3) if len(similarity) else 0.0
+        if len(similarity) < FEWEST:
+            return cls(0.0, 0.0, 0)
+        border = round(float(np.quantile(similarity, _UNTRIED)), 3)
         return cls(border, 0.0, int((similarity < border).sum()))
 
     def said(self, similarity: float) -> str:

@@ -78,6 +78,9 @@ class MoleculeDataModule(LightningDataModule):
         member_fold: The fold that this member validates on, from 0; it trains on the others.
         on_invalid: What to do with rows that cannot be used: skip lists them and goes on, error
             stops at the first.
+        standardise: What is done to each molecule of a table first, and again at prediction: some
+            of fragment (the largest one, without salts and solvents), neutralise (charges that
+            protons can remove), tautomer (RDKit's canonical one).
         descriptors: rdkit lets predictions be read from RDKit's descriptors too, beside what the
             network makes of the graph; for a table. Costs 4 to 10 ms a molecule, once.
         descriptor_columns: Columns of numbers that predictions are read from too, such as a
@@ -113,6 +116,7 @@ class MoleculeDataModule(LightningDataModule):
         member_folds: int | None = None,
         member_fold: int | None = None,
         on_invalid: Literal["skip", "error"] = "skip",
+        standardise: list[str] | None = None,
         descriptors: str | None = None,
         descriptor_columns: list[str] | str | None = None,
         molecules: str | None = None,
@@ -145,6 +149,7 @@ class MoleculeDataModule(LightningDataModule):
                 "folds": folds,
                 "fold": fold,
                 "on_invalid": on_invalid,
+                "standardise": standardise,
                 "descriptors": descriptors,
                 "descriptor_columns": _listed(descriptor_columns, commas=True),
             }
@@ -195,7 +200,7 @@ class MoleculeDataModule(LightningDataModule):
                     f"--data.folds {options['folds']} is for a table of your own, and "
                     f"{self.dataset} has its own splits: give --data.table FILE"
                 )
-            for name in ("descriptors", "descriptor_columns"):
+            for name in ("standardise", "descriptors", "descriptor_columns"):
                 if options[name]:
                     raise ConfigError(
                         f"--data.{name} is for a table of your own, and this is {self.dataset}: "

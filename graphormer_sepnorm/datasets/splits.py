@@ -63,6 +63,7 @@ class DatasetSplits:
         report: What is in a user's table and which of its rows are left out; None for the data
             sets that are known by name.
         extra_inputs: What the numbers are that stand beside each graph; mostly there are none.
+        standardise: What was done to the molecules before all else, see `standardised`.
         note: What has to be said beside any result on these data; mostly nothing.
         evaluators: Official ones of a benchmark, by the name of the metric whose reported value,
             where it is defined, is theirs in place of our own.
@@ -80,6 +81,7 @@ class DatasetSplits:
     groups: dict[str, list[tuple[str, str]]] | None = None
     report: DataReport | None = None
     extra_inputs: ExtraInputs = field(default_factory=ExtraInputs)
+    standardise: tuple[str, ...] = ()
     note: str = ""
     evaluators: Mapping[str, Evaluator] = field(default_factory=dict)
 

@@ -9,6 +9,8 @@ Beside what Lightning keeps there is one plain dictionary under the key ``grapho
 * ``vocabulary``: the atom and bond codes that occurred in training;
 * ``extra_inputs``: names of the numbers that the network reads beside a graph (`ExtraInputs`); none
   in files of earlier versions. How they are scaled stands with the weights;
+* ``standardise``: what is done to a molecule first, see `standardised`; nothing in files of earlier
+  versions;
 * ``featuriser``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
 * ``dataset``, ``dataset_fingerprint``, ``training_graphs``: what it was trained on;
 * ``training_summary``: atoms and labels of the training graphs, see `training_summary` of the data

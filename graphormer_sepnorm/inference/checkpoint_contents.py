@@ -358,6 +358,7 @@ _OTHER_FACTS = {
     "training_summary": _optional(_record({}, _TRAINING_SUMMARY)),
     "weight_scale": _FINITE,
     "extra_inputs": _record({"descriptors": _TARGETS, "columns": _TARGETS}),
+    "standardise": _list_of(_among("fragment", "neutralise", "tautomer")),
     "data_options": _optional(_dictionary_of(_plain_or_list)),
     "validation": _dictionary_of(_REAL),
     "member_folds": _COUNT,

@@ -60,6 +60,10 @@ class Network(Protocol):
     device: str
     model: Graphormer
 
+    def prepared(self, molecules: Sequence[ParsedMolecule], /) -> Sequence[ParsedMolecule]:
+        """Return them in the form that the network was trained on."""
+        ...
+
     def featurise(self, molecules: Sequence[ParsedMolecule], max_atoms: int = ..., /) -> Any:
         """Return graphs, their places, errors and warnings."""
         ...
@@ -135,6 +139,7 @@ class Embedder:
         max_atoms: int = MAX_ATOMS,
     ) -> Embeddings:
         """Return the embeddings of molecules that are parsed already; see `Predictor.embed`."""
+        molecules = self._predictor.prepared(molecules)
         values = np.full((len(molecules), self.width), np.nan, np.float32)
         of_atoms = [values[:0]] * len(molecules)
         graphs, places, errors, warnings = self._predictor.featurise(molecules, max_atoms)

@@ -14,6 +14,7 @@ from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.featuriser import Featuriser
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces
+from graphormer_sepnorm.chem.standardise import standardised
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.formatting import listed
@@ -105,6 +106,7 @@ class Predictor:
             ) from error
         self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
         _compare(self.vocabulary, self._featuriser)
+        self._steps = tuple(self.facts.get("standardise", ()))
         self._unseen = UnseenCodes(self._featuriser, self.vocabulary)
         summary = self.facts.get("training_summary") or {}
         self._largest_seen = summary["atoms"]["max"] if "atoms" in summary else None
@@ -276,6 +278,7 @@ class Predictor:
 
         `columns` are the values of ``extra_inputs.columns``, ``[n, C]``; None: there are none.
         """
+        molecules = self.prepared(molecules)
         values = np.full((len(molecules), len(self.task.targets)), np.nan)
         spread, apart = values.copy(), values.copy()
         graphs, places, errors, warnings = self.featurise(molecules, max_atoms)
@@ -306,6 +309,10 @@ class Predictor:
         predictions = Predictions(tuple(smiles), values, tuple(errors), tuple(warnings), shown)
         told = Told(values, shown, None if self.blend is None else apart)
         return self._beside.added(predictions, told, [one.molecule for one in molecules])
+
+    def prepared(self, molecules: Sequence[ParsedMolecule]) -> Sequence[ParsedMolecule]:
+        """Return the molecules in the form that the model was trained on, see `standardised`."""
+        return [standardised(one, self._steps) for one in molecules] if self._steps else molecules
 
     def featurise(
         self, molecules: Sequence[ParsedMolecule], max_atoms: int = MAX_ATOMS

@@ -244,6 +244,7 @@ class GraphormerModule(EvaluatedModule):
                 "featuriser": splits.featuriser,
                 "feature_version": splits.feature_version,
                 "extra_inputs": splits.extra_inputs.to_plain(),
+                "standardise": list(splits.standardise),
                 "dataset": splits.name,
                 "dataset_fingerprint": splits.fingerprint,
                 "training_graphs": len(data.described()),

@@ -110,6 +110,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
             for name, rows in parts.items()
         },
         extra_inputs=_extra_inputs(options, tables[0], parts["train"]),
+        standardise=options.standardise,
         report=_report(options, tables, parts, labels, task, targets),
     )
 
@@ -152,7 +153,7 @@ def _graphs(
         labels,
         get_featuriser(FEATURISER),
         weights,
-        parse_molblock if table.from_records else parse_smiles,
+        parse_molblock if table.from_records and not options.standardise else parse_smiles,
         _descriptors(options),
         np.array([row.extra for row in rows], np.float32),
     )
@@ -200,6 +201,8 @@ def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: K
         decisive |= {"folds": [options.folds, options.fold], "seed": options.split_seed}
     if options.descriptors is not None:
         decisive["descriptors"] = descriptor_names()
+    if options.standardise:
+        decisive["standardise"] = sorted(options.standardise)
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
     for path in options.paths:
         with open(path, "rb") as handle:

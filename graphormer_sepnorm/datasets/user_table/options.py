@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from graphormer_sepnorm.chem.standardise import STEPS
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 
 Kind = Literal["auto", "regression", "binary"]
@@ -17,7 +18,7 @@ Descriptors = Literal["rdkit"]
 
 DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
 _PATHS = ("table", "validation_table", "test_table")
-_TUPLES = ("target_columns", "split_fractions", "units", "descriptor_columns")
+_TUPLES = ("target_columns", "split_fractions", "units", "standardise", "descriptor_columns")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class TableOptions:
         fold: Which of them is the test split, from 0; where there are folds.
         on_invalid: Whether rows that cannot be used are left out or are an error.
         units: One per target, or none at all.
+        standardise: What is done to each molecule first, of `STEPS`: the largest fragment, charges
+            removed, the canonical tautomer.
         descriptors: Numbers that are computed of each molecule and read beside its graph.
         descriptor_columns: Columns of numbers that are read beside the graph.
 
@@ -65,6 +68,7 @@ class TableOptions:
     fold: int | None = None
     on_invalid: OnInvalid = "skip"
     units: tuple[str, ...] = ()
+    standardise: tuple[str, ...] = ()
     descriptors: Descriptors | None = None
     descriptor_columns: tuple[str, ...] = ()
 
@@ -78,6 +82,12 @@ class TableOptions:
                 raise ConfigError(
                     f"--data.{name} is {value!r}{did_you_mean(str(value), get_args(choices))}: "
                     f"it must be one of {', '.join(get_args(choices))}"
+                )
+        for name in self.standardise:
+            if name not in STEPS:
+                raise ConfigError(
+                    f"--data.standardise names {name!r}{did_you_mean(name, STEPS)}: there are "
+                    f"{', '.join(STEPS)}"
                 )
         self._check_split()
         self._check_folds()

@@ -10,6 +10,7 @@ import numpy as np
 
 from graphormer_sepnorm.chem.molecules import canonical_smiles, parse_molblock, parse_smiles
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
+from graphormer_sepnorm.chem.standardise import standardised
 from graphormer_sepnorm.datasets.user_table.columns import (
     SPLIT_WORDS,
     TableColumns,
@@ -53,7 +54,7 @@ class ValidRow:
     Attributes:
         number: Row of the file, from 1, the header not counted.
         text: The molecule as it is read again when its graph is made: SMILES, or a mol block.
-        smiles: SMILES as given; of an SDF record the canonical one.
+        smiles: SMILES as given; of an SDF record, or standardised, the canonical one.
         canonical: Canonical SMILES.
         scaffold: Murcko scaffold, or None if it was not asked for.
         atoms: Number of atoms.
@@ -156,7 +157,7 @@ def read_rows(
         rows = iter(reader)
         sample = list(itertools.islice(rows, _SAMPLE))
         columns = find_columns(reader, sample, options, targets)
-        read = _RowReader(columns, options.task)
+        read = _RowReader(columns, options.task, options.standardise)
         # Of several training processes only the first one speaks.
         progress = TableProgress(reader, "read", quiet=not is_first_process())
         for row in itertools.chain(sample, rows):
@@ -182,15 +183,20 @@ class _RowReader:
     Args:
         columns: Where things are.
         kind: With ``binary``, labels other than 0 and 1 cannot be used.
+        steps: Of `standardised`.
 
     Attributes:
         truth: Names of the targets of which a label was true or false.
     """
 
     def __init__(
-        self, columns: TableColumns, kind: Literal["auto", "regression", "binary"]
+        self,
+        columns: TableColumns,
+        kind: Literal["auto", "regression", "binary"],
+        steps: tuple[str, ...] = (),
     ) -> None:
         self._columns = columns
+        self._steps = steps
         self._binary = kind == "binary"
         self.truth: set[str] = set()
 
@@ -214,6 +220,7 @@ class _RowReader:
         from_record = columns.smiles is None
         text = row.record if from_record else self.smiles(row)
         parsed = parse_molblock(text) if from_record else parse_smiles(text)
+        parsed = standardised(parsed, self._steps)
         if parsed.molecule is None:
             raise _Unusable(STRUCTURE, parsed.reason)
         labels = self._labels(row)
@@ -225,6 +232,8 @@ class _RowReader:
         except ValueError as error:
             raise _Unusable(BAD_EXTRA, str(error)) from None
         canonical = canonical_smiles(parsed.molecule)
+        if self._steps:  # from here on the molecule is what came of them
+            from_record, text = False, canonical
         return ValidRow(
             number=row.number,
             text=_mol_block(text) if from_record else text,

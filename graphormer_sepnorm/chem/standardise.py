@@ -1,0 +1,58 @@
+"""Salts, charges and tautomers brought to one form, the same for training and prediction.
+
+By RDKit's MolStandardize (after MolVS). Stereochemistry stays as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from rdkit import Chem, rdBase
+from rdkit.Chem.MolStandardize import rdMolStandardize
+
+from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles, parse_smiles
+from graphormer_sepnorm.formatting import shortened
+
+Step = Callable[[Chem.Mol], Chem.Mol]
+
+
+@cache
+def _steps() -> dict[str, Step]:
+    """Each is made once: the tables of the tautomers are read from text."""
+    tautomers = rdMolStandardize.TautomerEnumerator()
+    tautomers.SetRemoveSp3Stereo(False)
+    tautomers.SetRemoveBondStereo(False)
+    return {
+        "fragment": rdMolStandardize.LargestFragmentChooser().choose,
+        "neutralise": rdMolStandardize.Uncharger().uncharge,
+        "tautomer": tautomers.Canonicalize,
+    }
+
+
+# In the order in which they are taken: the largest fragment without its salts and solvents, charges
+# that protons can remove, RDKit's canonical tautomer.
+STEPS = ("fragment", "neutralise", "tautomer")
+
+
+def standardised(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule:
+    """Return a molecule in one form, or the reason why that cannot be made.
+
+    Args:
+        parsed: A molecule, or why there is none: then that.
+        steps: Some of `STEPS`; without any the molecule is returned as it is.
+    """
+    molecule = parsed.molecule
+    if molecule is None or not steps:
+        return parsed
+    try:
+        with rdBase.BlockLogs():
+            for name in STEPS:
+                if name in steps:
+                    molecule = _steps()[name](molecule)
+            text = canonical_smiles(molecule)
+    except (RuntimeError, ValueError) as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        return ParsedMolecule(None, f"it cannot be standardised: {shortened(said, 100)}")
+    # Read again, so that it is what the same SMILES in a table would be.
+    return parse_smiles(text)

@@ -1,0 +1,48 @@
+"""Salts, charges and tautomers in one form: known molecules, and what cannot be changed."""
+
+from __future__ import annotations
+
+import pytest
+from rdkit import Chem
+
+from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles, parse_smiles
+from graphormer_sepnorm.chem.standardise import STEPS, standardised
+
+
+def after(smiles: str, *steps: str) -> str:
+    found = standardised(parse_smiles(smiles), steps)
+    return canonical_smiles(found.molecule) if found.molecule is not None else found.reason
+
+
+@pytest.mark.parametrize(
+    ("smiles", "steps", "expected"),
+    [
+        ("CC(=O)[O-].[Na+]", ["fragment"], "CC(=O)[O-]"),
+        # A charge that another one needs stays.
+        ("CC(=O)[O-].[Na+]", ["neutralise"], "CC(=O)[O-].[Na+]"),
+        ("CC(=O)[O-].[Na+]", ["fragment", "neutralise"], "CC(=O)O"),
+        ("C[NH3+].[Cl-]", ["neutralise", "fragment"], "CN"),
+        ("C[N+](C)(C)CC(=O)[O-]", ["neutralise"], "C[N+](C)(C)CC(=O)[O-]"),
+        ("Oc1ccccn1", ["tautomer"], "O=c1cccc[nH]1"),
+        ("CC(O)=CC", ["tautomer"], "CCC(C)=O"),
+        ("CCO.O", ["fragment"], "CCO"),
+        # What is written of stereochemistry stays.
+        ("N[C@@H](C)C(=O)O", STEPS, "C[C@H](N)C(=O)O"),
+        ("C/C=C/C(=O)O", STEPS, "C/C=C/C(=O)O"),
+        ("c1ccccc1", STEPS, "c1ccccc1"),
+    ],
+)
+def test_known_molecules(smiles: str, steps: list[str], expected: str) -> None:
+    assert after(smiles, *steps) == Chem.CanonSmiles(expected)
+
+
+def test_what_is_in_one_form_stays_in_it() -> None:
+    for smiles in ("OC(=O)c1ccncc1O.Cl", "C[NH2+]CC(=O)[O-]", "CC(=O)CC(C)=O", "Nc1ncnc2[nH]cnc12"):
+        once = after(smiles, *STEPS)
+        assert after(once, *STEPS) == once
+
+
+def test_without_steps_or_molecule_nothing_happens() -> None:
+    molecule, none = parse_smiles("CC(=O)[O-].[Na+]"), ParsedMolecule(None, "why not")
+    assert standardised(molecule, ()) is molecule
+    assert standardised(none, STEPS) is none

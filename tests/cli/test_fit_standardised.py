@@ -1,0 +1,67 @@
+"""A model of standardised molecules takes them so at prediction too, in whatever form they come."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_run import TINY, refused
+
+from graphormer_sepnorm.cli.predict import main as predict
+from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.datasets.user_table.load import load_table
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
+from graphormer_sepnorm.inference.predictor import Predictor
+
+ACIDS = [f"{'C' * length}C(=O)O" for length in range(1, 25)]
+SALTS = [f"{'C' * length}C(=O)[O-].[Na+]" for length in range(1, 25)]
+STEPS = "--data.standardise=[fragment,neutralise]"
+
+
+def table(path: Path, smiles: list[str]) -> Path:
+    rows = [f"{text},{len(text.partition('(')[0])}" for text in smiles]
+    path.write_text("\n".join(["smiles,a", *rows]))
+    return path
+
+
+def fit(folder: Path, smiles: list[str], *more: str) -> int:
+    options = [f"--data.table={table(folder / 'a.csv', smiles)}", f"--data.root={folder / 'root'}"]
+    options += ["--data.split=random", f"--output={folder / 'run'}", *more]
+    return train(["fit", "-c", "table_regression", *TINY, *options])
+
+
+def test_salt_and_acid_are_one_molecule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fit(tmp_path, SALTS, STEPS, "--blend=true") == 0
+    predictor = Predictor.load(tmp_path / "run", "cpu")
+    salts, acids = predictor.predict(SALTS), predictor.predict(ACIDS)
+    np.testing.assert_array_equal(salts.numbers, acids.numbers)
+    assert not any(salts.errors + salts.warnings)  # two pieces are no reason for one here
+    np.testing.assert_array_equal(
+        predictor.embed(SALTS[:3]).values, predictor.embed(ACIDS[:3]).values
+    )
+    capsys.readouterr()
+    assert predict(["info", str(tmp_path / "run")]) == 0
+    assert "standardised  first of all, by fragment, neutralise" in capsys.readouterr().out
+    # The test split is predicted as the model predicts it.
+    assert train(["test", f"--ckpt_path={tmp_path / 'run'}"]) == 0
+
+
+def test_nothing_but_what_is_left_is_known_of_a_molecule(tmp_path: Path) -> None:
+    steps, path = ("fragment", "neutralise"), table(tmp_path / "a.csv", SALTS)
+    splits = load_table(TableOptions(path, split="random", standardise=steps))
+    assert splits.smiles is not None
+    assert sorted(itertools.chain(*splits.smiles.values())) == sorted(ACIDS)
+    assert {int(graph.num_nodes) for graph in splits.train} <= set(range(4, 28))
+    plain = load_table(TableOptions(path, split="random"))
+    assert plain.fingerprint != splits.fingerprint
+
+
+def test_wrong_words_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = table(tmp_path / "a.csv", ACIDS)
+    words = ["fit", "-c", "table_regression", f"--data.table={path}"]
+    said = refused(capsys, train, *words, "--data.standardise=[fragments]")
+    assert "--data.standardise names 'fragments' (did you mean 'fragment'?): there are" in said
+    words = ["fit", "-c", "quickstart", "--data.standardise=[fragment]"]
+    assert "--data.standardise is for a table of your own" in refused(capsys, train, *words)
