@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.cli.held_out import HeldOut, of_molecules
+from graphormer_sepnorm.cli.held_out import HeldOut
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.confidence.figure import draw
 from graphormer_sepnorm.confidence.intervals import LEVELS
@@ -69,8 +69,7 @@ def measure(
     run: RunDirectory,
     file: Path,
     held: HeldOut,
-    predictions: np.ndarray,
-    apart: np.ndarray | None,
+    tested: Told,
     keep: str,
 ) -> Measured:
     """Measure how wrong a model is on molecules that it has not seen, and keep it in its file.
@@ -81,8 +80,7 @@ def measure(
         run: Gets ``confidence.json`` and ``confidence.png``.
         file: The checkpoint.
         held: What the model says of molecules that it has not seen.
-        predictions: Of the test split, ``[n, T]``.
-        apart: How far network and trees are from each other there; None: it is no blend.
+        tested: What it says of the test split, without fingerprints.
         keep: One of `KEEPS`, but none.
     """
     if len(held.numbers) > MOST_HELD_OUT:
@@ -91,17 +89,17 @@ def measure(
     task, std = module.task, np.asarray(module.facts["target_std"])
     kept, neighbours = _sketch(data, keep)
     told = Told(held.values, held.spread, held.apart, _fingerprints(data, held.numbers))
+    labels = _labels(data, held.numbers)
+    own, places = None, None
+    if data.member_folds is not None:  # molecules of training are the unseen ones too
+        own, places = data.dealt()[kept], _places(kept, held.numbers)
     confidence = Confidence.fit(
-        *(task.kind, _labels(data, held.numbers), told, held.folds, std, neighbours),
-        trained=_places(kept, held.numbers),
+        *(task.kind, labels, told, held.folds, std, neighbours, own, places)
     )
     with replacing(file) as partial:
         torch.save({**read_checkpoint(file), CONFIDENCE: confidence.to_plain()}, partial)
     numbers = data.indices("test")
-    spread = None
-    if held.spread is not None:
-        _, spread = of_molecules(module, data, numbers)
-    tested = Told(predictions, spread, apart, _fingerprints(data, numbers))
+    tested = tested._replace(fingerprints=_fingerprints(data, numbers))
     measured = _tested(confidence, task, tested, _labels(data, numbers), len(held.numbers))
     _keep(measured, task, run)
     return measured
@@ -122,14 +120,10 @@ def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbours
     return numbers, sketch
 
 
-def _places(kept: np.ndarray, held: np.ndarray) -> np.ndarray | None:
-    """Return of each molecule of the sketch its place among the unseen ones, -1 if it is none.
-
-    None where that is so of most: where training and validation split are apart.
-    """
+def _places(kept: np.ndarray, held: np.ndarray) -> np.ndarray:
+    """Return of each molecule of the sketch its place among the unseen ones, -1 if it is none."""
     places = {number: place for place, number in enumerate(held.tolist())}
-    found = np.array([places.get(number, -1) for number in kept.tolist()], np.int64)
-    return found if np.mean(found >= 0) > 0.2 else None
+    return np.array([places.get(number, -1) for number in kept.tolist()], np.int64)
 
 
 def _smiles(data: MoleculeDataModule, numbers: np.ndarray) -> Sequence[str]:

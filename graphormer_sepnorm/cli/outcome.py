@@ -15,7 +15,7 @@ import numpy as np
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.cli.confidence import Measured, in_summary, measure, said
-from graphormer_sepnorm.cli.held_out import HeldOut, of_validation_split
+from graphormer_sepnorm.cli.held_out import HeldOut, of_molecules, of_validation_split
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.simple_models import (
     SimpleModels,
@@ -23,6 +23,7 @@ from graphormer_sepnorm.cli.simple_models import (
     final_predictions,
     simple_models,
 )
+from graphormer_sepnorm.confidence.confidence import Told
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.datasets.user_table.report import DataReport
@@ -244,11 +245,14 @@ def _with_confidence(
     keep: str,
 ) -> tuple[Tested, Measured]:
     """Measure how wrong the model is, and keep what it predicts with that."""
-    blended, predictions, apart = simple.blended, tested.predictions, None
-    if blended is not None:
-        held, predictions, apart = blended.held, blended.predictions, blended.apart
+    blended, predictions = simple.blended, tested.predictions
     assert predictions is not None
-    measured = measure(module, data, tested.run, file, held, predictions, apart, keep)
+    told = Told(predictions)
+    if held.spread is not None:
+        told = told._replace(spread=of_molecules(module, data, data.indices("test"))[1])
+    if blended is not None:
+        held, told = blended.held, blended.told(told)
+    measured = measure(module, data, tested.run, file, held, told, keep)
     summary = {**tested.summary, "confidence": in_summary(measured)}
     if module.task.kind == "binary":  # calibrated now
         values = evaluate(data, module.task, "test", measured.predictions)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from graphormer_sepnorm.cli.held_out import HeldOut
+from graphormer_sepnorm.confidence.confidence import Told
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.files import replacing
@@ -56,6 +57,13 @@ class BlendedRun:
         """What it is, in a table."""
         weight = self.blend.weight
         return f"blend, {weight:g} Graphormer + {1 - weight:g} gradient boosting"
+
+    def told(self, network: Told) -> Told:
+        """Return what it says of the test split, where the `network` says that."""
+        assert self.predictions is not None
+        # The trees are the same for all members of an ensemble.
+        spread = None if network.spread is None else network.spread * self.blend.weights
+        return Told(self.predictions, spread, self.apart)
 
     def in_summary(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return what came out: of the blend, and of the network under ``network``.

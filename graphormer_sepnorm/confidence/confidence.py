@@ -74,7 +74,8 @@ class Confidence:
         folds: np.ndarray,
         std: np.ndarray,
         neighbours: Neighbours | None,
-        trained: np.ndarray | None = None,
+        own_folds: np.ndarray | None = None,
+        places: np.ndarray | None = None,
     ) -> Self:
         """Measure it on molecules that were not trained on.
 
@@ -85,19 +86,18 @@ class Confidence:
             folds: int64 ``[n]``, from 0; those of a fold were held out together.
             std: ``[T]``, deviations of the training labels; 1 for classes.
             neighbours: The molecules of training, if they have SMILES.
-            trained: int64 ``[m]``: of each of the `neighbours` the number of the same molecule
-                among the n, -1 where it is none of them. None: no molecule is both.
+            own_folds: int64 ``[m]``: of each of the `neighbours` the fold in which it was held out
+                itself, of all networks but one; None: no molecule was both.
+            places: int64 ``[m]``: of each the number of the same molecule among the n, -1 where it
+                is none of them; where there are `own_folds`.
         """
         errors = nearest = domain = None
         uses = tuple(name for name in ("spread", "apart") if getattr(told, name) is not None)
         residuals = told.values - labels
         if neighbours is not None and told.fingerprints is not None:
-            own = None
-            if trained is not None:
-                own = np.where(trained >= 0, folds[trained], -1)
-                if kind == "regression":
-                    errors = np.where(trained[:, None] >= 0, np.abs(residuals)[trained], np.nan)
-            nearest = neighbours.nearest(told.fingerprints, _NEIGHBOURS, folds, own)
+            if places is not None and kind == "regression":
+                errors = np.where(places[:, None] >= 0, np.abs(residuals)[places], np.nan)
+            nearest = neighbours.nearest(told.fingerprints, _NEIGHBOURS, folds, own_folds)
             scaled = np.abs(residuals) / std
             seen = ~np.isnan(scaled).all(axis=1)
             mean = np.nanmean(scaled[seen], axis=1)

@@ -91,7 +91,12 @@ def folds(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     return fitted(tmp_path_factory, "table_regression", *by_folds)
 
 
-@pytest.mark.parametrize("which", ["blend", "folds"])
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    return fitted(tmp_path_factory, "table_regression", "--ensemble=2", "--blend=true")
+
+
+@pytest.mark.parametrize("which", ["blend", "folds", "seeds"])
 def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
     run: Fitted = request.getfixturevalue(which)
     rows = run.predictions()
@@ -110,7 +115,8 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
     labels = np.array([float(row["label_a"]) for row in rows])
     inside = (labels >= found.low[:, 0]) & (labels <= found.high[:, 0])
     confidence = run.kept("summary.json")["confidence"]
-    assert confidence["inside_90"] == pytest.approx(inside.mean())
+    # Some molecules stand in two splits: one may lie on the very end of its interval.
+    assert confidence["inside_90"] == pytest.approx(inside.mean(), abs=1.1 / len(rows))
     assert confidence["width_90"] == pytest.approx((found.high - found.low).mean(), rel=1e-4)
     quality = run.kept("confidence.json")["test"]["a"]
     assert quality["inside"][2] == confidence["inside_90"]
@@ -119,7 +125,9 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
     assert f"and {100 * quality['inside'][3]:.0f} % of the test labels" in run.out
 
 
-def test_with_folds_it_is_measured_on_all_but_the_test_split(blend: Fitted, folds: Fitted) -> None:
+def test_with_folds_it_is_measured_on_all_but_the_test_split(
+    blend: Fitted, folds: Fitted, seeds: Fitted
+) -> None:
     assert blend.kept("confidence.json")["molecules_held_out"] == 40
     assert folds.kept("confidence.json")["molecules_held_out"] == 120
     parts = [read_checkpoint(run.model)[CONFIDENCE] for run in (blend, folds)]
@@ -127,6 +135,7 @@ def test_with_folds_it_is_measured_on_all_but_the_test_split(blend: Fitted, fold
     # Errors of neighbours are known where each molecule was held out once.
     assert ["errors" in part for part in parts] == [False, True]
     assert [part["uses"] for part in parts] == [["apart"], ["apart"]]
+    assert read_checkpoint(seeds.model)[CONFIDENCE]["uses"] == ["spread", "apart"]
     assert [len(part["neighbours"]["sizes"]) for part in parts] == [80, 120]
     members = [folds.model / "members" / f"seed{seed}" for seed in (0, 1)]
     assert not any(CONFIDENCE in read_checkpoint(one) for one in members)

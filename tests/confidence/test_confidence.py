@@ -71,8 +71,7 @@ def test_errors_of_neighbours_make_an_interval_wide() -> None:
     folds = np.tile(np.arange(len(smiles) // 2) % 5, 2)
     made = Confidence.fit(
         *("regression", -residuals, told, folds, np.ones(1)),
-        _sketch(smiles),
-        np.arange(len(smiles)),
+        *(_sketch(smiles), folds, np.arange(len(smiles))),
     )
     asked = Told(np.zeros((2, 1)), fingerprints=fingerprints(["Cc1ccc(CN)c(C)c1", "CCCCOCO"]))
     aniline, ether = made.expected(asked, made.nearest(asked))[:, 0]

@@ -47,4 +47,4 @@ def confidence(
     folds = np.arange(len(TRAINED)) % 4
     sketch = Neighbours.of(fingerprints(TRAINED), np.arange(len(TRAINED)), TRAINED, labels)
     std = np.ones(targets)
-    return Confidence.fit(kind, labels, told, folds, std, sketch, np.arange(len(TRAINED)))
+    return Confidence.fit(kind, labels, told, folds, std, sketch, folds, np.arange(len(TRAINED)))
