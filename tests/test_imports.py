@@ -76,6 +76,7 @@ LIBRARIES = {
     "torch_geometric": {"datasets/"},
     "pandas": set(),
     "pyarrow": {"tables/parquet.py"},
+    "openpyxl": {"tables/excel.py"},
     "sklearn": {"chem/baselines.py", "metrics.py", "compare/", "estimators/", "confidence/"},
     "networkx": {"chem/penalised_logp.py"},
     "matplotlib": {"training/", "compare/", "inference/", "chem/", "confidence/"},
@@ -89,7 +90,7 @@ ONLY_LIBRARIES = {
     "graphs": {"torch", "numpy", "scipy", "filelock"},
     "kernels": {"numpy"},
     "model": {"torch", "triton"},
-    "tables": {"pyarrow"},
+    "tables": {"pyarrow", "openpyxl"},
     "runs": {"yaml"},
     "errors": set(),
     "files": set(),
@@ -111,6 +112,7 @@ LAZY = {
     "compare/process_lifetime.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "tables/parquet.py": {"pyarrow"},
+    "tables/excel.py": {"openpyxl"},
     "metrics.py": {"numpy", "scipy", "sklearn"},
 }
 

@@ -108,8 +108,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add("--atoms", action="store_true", help="the embeddings of the atoms too (.npz)")
     add("--smiles_column", metavar="NAME", help="default: found by its name")
     for direction, formats in (
-        ("input", ("csv", "tsv", "smi", "sdf", "parquet")),
-        ("output", ("csv", "tsv", "sdf", "parquet", "npz")),
+        ("input", ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")),
+        ("output", ("csv", "tsv", "sdf", "parquet", "xlsx", "npz")),
     ):
         what = f"{', '.join(formats)}; default: by the name of the file"
         add(f"--{direction}_format", metavar="FORMAT", choices=formats, help=what)

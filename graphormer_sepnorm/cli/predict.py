@@ -111,20 +111,21 @@ def _parser() -> OneLineParser:
         "-i",
         "--input",
         metavar="FILE",
-        help="table of molecules: .csv .tsv .smi .sdf (also .gz) .parquet; - reads standard input",
+        help="table of molecules: .csv .tsv .smi .sdf (also .gz) .parquet .xlsx; - reads "
+        "standard input",
     )
     table.add_argument(
         "-o",
         "--output",
         metavar="FILE",
         default="-",
-        help="table to write: .csv .tsv (also .gz) .parquet, .sdf from .sdf; - (default) writes "
-        "CSV to standard output",
+        help="table to write: .csv .tsv (also .gz) .parquet .xlsx, .sdf from .sdf; - (default) "
+        "writes CSV to standard output",
     )
     table.add_argument(
         "--smiles_column", metavar="NAME", help="column of the SMILES; default: found by its name"
     )
-    formats = ("csv", "tsv", "smi", "sdf", "parquet")
+    formats = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
     for direction in ("input", "output"):
         table.add_argument(
             f"--{direction}_format",

@@ -66,7 +66,7 @@ class TableJob:
         """Whether an interruption of this job loses nothing: its input can be read again."""
         if not self.to_file or self.source == "-" or not Path(self.source).is_file():
             return False
-        return (self.output_format or format_of(self.destination)) not in ("parquet", "npz")
+        return (self.output_format or format_of(self.destination)) not in ("parquet", "xlsx", "npz")
 
     @property
     def partial(self) -> Path:
@@ -114,7 +114,9 @@ def check_places(job: TableJob) -> None:
     if job.source != "-" and not source.exists():
         raise DataError(f"there is no file {source}")
     if job.resume and not job.can_resume:
-        raise DataError("--resume needs an input file and an output file other than Parquet")
+        raise DataError(
+            "--resume needs an input file and an output file other than Parquet and Excel"
+        )
     if not job.to_file:
         return
     output = Path(job.destination)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from graphormer_sepnorm.errors import DataError, did_you_mean
 
-FORMATS = ("csv", "tsv", "smi", "sdf", "parquet")
+FORMATS = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
+# Neither gzipped nor standard output nor continued: they are packed, and written at their end.
+WHOLE_FILES = {"parquet": "Parquet", "xlsx": "Excel"}
 _SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -19,6 +21,7 @@ _SUFFIXES = {
     ".sd": "sdf",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".xlsx": "xlsx",
 }
 
 
@@ -47,9 +50,9 @@ def format_of(path: str | Path) -> str:
     if gzipped:
         suffixes.pop()
     format = _SUFFIXES.get(suffixes[-1]) if suffixes else None
-    if format is None or (gzipped and format == "parquet"):
+    if format is None or (gzipped and format in WHOLE_FILES):
         raise DataError(
             f"{path}: what format is this? Names end in {', '.join(_SUFFIXES)}, all but Parquet "
-            "also with .gz after it; save a spreadsheet as CSV"
+            "and Excel also with .gz after it; save another spreadsheet as .xlsx or .csv"
         )
     return format

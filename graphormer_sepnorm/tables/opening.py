@@ -17,7 +17,7 @@ def open_table(source: str | Path, format: str | None = None) -> TableReader:
     """Open a table.
 
     Args:
-        source: A file, also gzipped (but Parquet); ``-`` is standard input.
+        source: A file, also gzipped (but Parquet and Excel); ``-`` is standard input.
         format: One of `formats.FORMATS`; None goes by the name, for standard input and .txt files
             by the first line.
 
@@ -33,6 +33,10 @@ def open_table(source: str | Path, format: str | None = None) -> TableReader:
         from graphormer_sepnorm.tables.parquet import ParquetReader
 
         return ParquetReader(source)
+    if format == "xlsx":
+        from graphormer_sepnorm.tables.excel import ExcelReader
+
+        return ExcelReader(source)
     if format == "sdf":
         from graphormer_sepnorm.tables.sdf import SDFReader
 

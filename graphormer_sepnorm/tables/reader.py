@@ -17,7 +17,8 @@ class Row:
     Attributes:
         number: From 1; the header is not counted.
         line: Line of the file where it starts, from 1; 0 where there are no lines (Parquet).
-        cells: One per column: text; in Parquet the value in its own type, None where missing.
+        cells: One per column: text; in Parquet and Excel the value in its own type, None where
+            missing.
         problem: Why the row itself is malformed; empty where it is not.
         record: SDF: the text of the record, without its last line ``$$$$``; empty elsewhere.
     """

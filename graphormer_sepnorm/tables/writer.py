@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.formats import format_of, require_format
+from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_of, require_format
 from graphormer_sepnorm.tables.reader import TableReader
 
 STANDARD_OUTPUT = "-"
@@ -56,7 +56,8 @@ def create_table(
     Args:
         destination: The file, CSV and TSV and SDF also with ``.gz``; ``-`` is standard output.
         columns: Names of the columns.
-        format: ``csv``, ``tsv``, ``sdf`` or ``parquet``; None goes by the name; CSV for ``-``.
+        format: ``csv``, ``tsv``, ``sdf``, ``parquet`` or ``xlsx``; None goes by the name; for
+            ``-`` CSV.
         like: The table that the rows come from. Its columns must be the first ones. SDF can only be
             written from SDF; Parquet takes over the types of Parquet.
         numeric: Columns of floating-point numbers, for Parquet.
@@ -73,9 +74,9 @@ def create_table(
         raise DataError("SDF can only be written if SDF was read: name a .csv, .tsv or .parquet")
     if format == "smi":
         raise DataError("a SMILES file has no columns to write to: name a .csv, .tsv or .parquet")
-    if format == "parquet" and (standard or resume is not None):
+    if format in WHOLE_FILES and (standard or resume is not None):
         what = "written to standard output" if standard else "continued"
-        raise DataError(f"Parquet cannot be {what}: name a .csv or .tsv file")
+        raise DataError(f"{WHOLE_FILES[format]} cannot be {what}: name a .csv or .tsv file")
     if standard and resume is not None:
         raise DataError("standard output cannot be continued: name a file")
     path = None if standard else Path(destination)
@@ -87,6 +88,11 @@ def create_table(
 
         assert path is not None
         return ParquetWriter(path, columns, numeric, numeric_type, like)
+    if format == "xlsx":
+        from graphormer_sepnorm.tables.excel import ExcelWriter
+
+        assert path is not None
+        return ExcelWriter(path, columns)
     known = len(like.columns) if like is not None and format == "sdf" else 0
     return _TextWriter(path, columns, format, known, resume)
 
@@ -122,7 +128,7 @@ class TableWriter(ABC):
         """Make sure that what has been written is on disk, and return the place.
 
         Raises:
-            DataError: There is no room, or the format cannot be continued (Parquet).
+            DataError: There is no room, or the format cannot be continued (Parquet, Excel).
         """
 
     @abstractmethod

@@ -34,15 +34,18 @@ _SDF = "title\n\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  END\n>  <y>\n1\n\
         ("a.sd", "sdf"),
         ("a.SDF.gz", "sdf"),
         ("a.pq", "parquet"),
+        ("a.XLSX", "xlsx"),
     ],
 )
 def test_the_name_says_the_format(name: str, format: str) -> None:
     assert format_of(f"some.folder/{name}") == format
 
 
-@pytest.mark.parametrize("name", ["table", "t.xlsx", "t.gz", "t.parquet.gz", ".csv/x", "-"])
+@pytest.mark.parametrize(
+    "name", ["table", "t.ods", "t.xlsx.gz", "t.gz", "t.parquet.gz", ".csv/x", "-"]
+)
 def test_a_name_that_says_no_format_is_refused(name: str) -> None:
-    with refused(name, "what format", ".csv", "save a spreadsheet as CSV"):
+    with refused(name, "what format", ".csv", "save another spreadsheet as .xlsx or .csv"):
         format_of(name)
 
 
@@ -234,7 +237,7 @@ def test_a_tsv_without_tabs_is_refused(tmp_path: Path, header: str) -> None:
     assert read(saved(tmp_path / "v.tsv", "smiles\ty, z\nC\t1\n"))[0] == ("smiles", "y, z")
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.smi", "t.sdf", "t.parquet"])
+@pytest.mark.parametrize("name", ["t.csv", "t.smi", "t.sdf", "t.parquet", "t.xlsx"])
 def test_a_device_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.symlink_to("/dev/zero")
@@ -255,7 +258,7 @@ def test_standard_input_from_a_device_is_refused(
         assert read("-", format="smi")[1] == []
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.smi", "t.sdf", "t.parquet"])
+@pytest.mark.parametrize("name", ["t.csv", "t.smi", "t.sdf", "t.parquet", "t.xlsx"])
 def test_a_pipe_without_a_writer_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

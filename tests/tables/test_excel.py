@@ -1,0 +1,120 @@
+"""Workbooks of Excel, read and written; made by openpyxl here."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import math
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+from tables_io import read, read_cells, refused, write
+
+from graphormer_sepnorm.tables import excel
+from graphormer_sepnorm.tables.opening import open_table
+from graphormer_sepnorm.tables.writer import create_table
+
+
+def book(path: Path, *sheets: list[list[Any]]) -> Path:
+    made = openpyxl.Workbook()
+    made.remove(made.worksheets[0])
+    for number, rows in enumerate(sheets):
+        sheet = made.create_sheet(f"sheet {number}")
+        for row in rows:
+            sheet.append(row)
+    made.save(path)
+    return path
+
+
+def test_values_have_their_types_and_empty_rows_are_none(tmp_path: Path) -> None:
+    day = datetime.datetime(2026, 1, 2)
+    path = book(
+        tmp_path / "t.xlsx",
+        [
+            [None],
+            ["smiles", "y", None, "when", None],
+            ["C", 1, "x", day],
+            [None, None, None],
+            ["N", 0.5],
+            ["O", True, None, None, "more"],
+        ],
+        [["another"]],
+    )
+    columns, rows = read(path)
+    assert columns == ("smiles", "y", "", "when")
+    assert [row.cells for row in rows] == [
+        ("C", 1, "x", day),
+        ("N", 0.5, None, None),
+        ("O", True, None, None),
+    ]
+    assert [(row.number, row.line) for row in rows] == [(1, 3), (2, 5), (3, 6)]
+    assert [row.problem for row in rows] == ["", "", "5 cells for 4 columns"]
+
+
+def test_what_is_written_is_read_again_and_no_text_becomes_a_formula(tmp_path: Path) -> None:
+    rows = [("=1+1", 0.1, None), ("+A1", math.nan, "a\x07b"), ("-", -2.5, "ä"), ("007", 3, "")]
+    path = write(tmp_path / "t.xlsx", ["smiles", "y", "name"], rows)
+    assert read_cells(path) == [
+        ("=1+1", 0.1, None),
+        ("+A1", None, "a\ufffdb"),
+        ("-", -2.5, "ä"),
+        ("007", 3, None),
+    ]
+    cell = openpyxl.load_workbook(path).worksheets[0]["A2"]
+    assert (cell.value, cell.data_type) == ("=1+1", "s")
+
+
+def test_it_takes_its_name_at_the_end_and_cannot_be_continued(tmp_path: Path) -> None:
+    writer = create_table(tmp_path / "t.xlsx", ["a"])
+    writer.write([("C",)])
+    assert [path.name for path in tmp_path.iterdir()] == ["t.xlsx.partial"]
+    with refused("an Excel file cannot be continued"):
+        writer.mark()
+    writer.discard()
+    assert not [*tmp_path.iterdir()]
+    with refused("Excel cannot be written to standard output"):
+        create_table("-", ["a"], format="xlsx")
+    with refused("Excel cannot be read from standard input"):
+        open_table("-", format="xlsx")
+
+
+def test_more_rows_than_a_sheet_has_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(excel, "_MOST_ROWS", 3)
+    writer = create_table(tmp_path / "t.xlsx", ["a"])
+    writer.write([("C",), ("N",)])
+    with refused("a sheet of Excel has 3 rows, and this table has more: name a .csv"):
+        writer.write([("O",)])
+    writer.discard()
+
+
+def test_what_is_no_workbook_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = book(tmp_path / "whole.xlsx", [["smiles", "y"], ["C", 1]]).read_bytes()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("a.txt", "nothing")
+    path = tmp_path / "t.xlsx"
+    for content in (b"", b"smiles,y\nC,1\n", whole[: len(whole) // 2], packed.getvalue()):
+        path.write_bytes(content)
+        with refused(str(path), "is cut off, damaged or not a workbook at its beginning"):
+            open_table(path)
+    book(path, [[None, ""]])
+    with refused(f"{path}: its first sheet is empty"):
+        open_table(path)
+    path.write_bytes(whole)
+    monkeypatch.setattr(excel, "_LARGEST_BYTES", 100)
+    with refused(str(path), "it says to hold", "bytes"):
+        open_table(path)
+
+
+def test_without_openpyxl_there_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = book(tmp_path / "t.xlsx", [["smiles"], ["C"]])
+    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    with refused("Excel files need openpyxl: pip install openpyxl, or use CSV"):
+        open_table(path)
