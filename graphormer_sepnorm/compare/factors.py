@@ -25,12 +25,6 @@ _EFFECTS = {
     "separation of BatchNorm": (("shared-bn",), ("bn+bn",), 1),
     "separation, mean of both": (("shared-ln", "shared-bn"), ("ln+ln", "bn+bn"), 2),
 }
-EXPLANATION = (
-    "The arms form a factorial of the norms. Effects are those of BatchNorm rather than LayerNorm "
-    "on the atoms, and on [CLS], among the arms with separate norms (the mean over what the other "
-    "one has); their interaction, the effect on the atoms where [CLS] has BatchNorm less that "
-    "where it has LayerNorm; and those of separate norms of one kind rather than one shared norm."
-)
 
 
 @dataclass(frozen=True)
