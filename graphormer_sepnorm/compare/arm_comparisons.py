@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from graphormer_sepnorm.compare.comparison import Comparison
+from graphormer_sepnorm.compare.results_file import ArmComparison
 from graphormer_sepnorm.compare.roc_statistics import (
     AreaTests,
     auc_standard_error,
@@ -30,46 +32,12 @@ from graphormer_sepnorm.model.norm_arms import norm_name
 _PAPER = {"zinc": (0.069, 0.052), "zinc-subset": (0.164, 0.144), "ogbg-molhiv": (0.7336, 0.7564)}
 
 
-@dataclass(frozen=True)
-class FinishedRun:
-    """What a finished run came to.
-
-    Attributes:
-        validation: Best validation metric; nan if there is none.
-        test: Test metric of that checkpoint; nan if it is undefined.
-        predictions: ``[G, T]`` of the test split, real units or probabilities.
-    """
+class FinishedRun(NamedTuple):
+    """Its metrics, nan where undefined, and what it predicts ``[G, T]`` of the test split."""
 
     validation: float
     test: float
     predictions: np.ndarray
-
-
-@dataclass(frozen=True)
-class ArmComparison:
-    """An arm against the baseline, over the seeds that both have finished.
-
-    Attributes:
-        arm: Its name.
-        baseline: The baseline's.
-        seeds: Which they are.
-        validation: Difference of the metric; None where it is undefined for some seed.
-        test: The same on the test split.
-        per_molecule: Of the first target; None where it cannot be told.
-        paper_relative_percent: What the paper reports for such a comparison; nan if nothing.
-        holm_p: The p-value of `test`, adjusted for all arms; nan without it.
-        smallest_holm_p: The smallest that so many seeds and arms allow.
-    """
-
-    arm: str
-    baseline: str
-    seeds: tuple[int, ...]
-    validation: PairedDifference | None
-    test: PairedDifference | None
-    per_molecule: PairedErrors | AreaTests | None
-    paper_relative_percent: float = math.nan
-    holm_p: float = math.nan
-    smallest_holm_p: float = math.nan
 
 
 def compare_arms(
@@ -91,28 +59,23 @@ def compare_arms(
     Returns:
         One per arm that has a seed in common with the baseline, in the order of the arms.
     """
-    baseline = comparison.baseline
-    found = []
+    baseline, found = comparison.baseline, []
     for arm in comparison.arms:
         seeds = [s for s in comparison.seeds if {(arm.name, s), (baseline, s)} <= runs.keys()]
         if arm.name == baseline or not seeds:
             continue
         before = [runs[baseline, seed] for seed in seeds]
         after = [runs[arm.name, seed] for seed in seeds]
+        scores = (np.stack([run.predictions[:, 0] for run in side]) for side in (before, after))
         found.append(
             ArmComparison(
-                arm.name,
-                baseline,
-                tuple(seeds),
-                _difference([run.validation for run in before], [run.validation for run in after]),
-                _difference([run.test for run in before], [run.test for run in after]),
-                _per_molecule(
-                    np.stack([run.predictions[:, 0] for run in before]),
-                    np.stack([run.predictions[:, 0] for run in after]),
-                    targets[:, 0],
-                    task.kind == "binary",
-                ),
-                _paper(comparison, arm.name, dataset),
+                arm=arm.name,
+                baseline=baseline,
+                seeds=tuple(seeds),
+                validation=_difference(before, after, "validation"),
+                test=_difference(before, after, "test"),
+                per_molecule=_per_molecule(*scores, targets[:, 0], task.kind == "binary"),
+                paper_relative_percent=_paper(comparison, arm.name, dataset),
             )
         )
     adjusted = holm([one.test.p_value if one.test else math.nan for one in found])
@@ -123,10 +86,12 @@ def compare_arms(
     ]
 
 
-def _difference(before: Sequence[float], after: Sequence[float]) -> PairedDifference | None:
-    if not np.isfinite([*before, *after]).all():
-        return None  # an AUROC that is undefined, or a run without validation
-    return paired_difference(before, after)
+def _difference(
+    before: Sequence[FinishedRun], after: Sequence[FinishedRun], metric: str
+) -> PairedDifference | None:
+    """None where the metric is undefined for a seed, or there was no validation."""
+    sides = [[getattr(run, metric) for run in side] for side in (before, after)]
+    return paired_difference(*sides) if np.isfinite(sides).all() else None
 
 
 def _per_molecule(

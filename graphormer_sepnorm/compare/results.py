@@ -66,17 +66,30 @@ def collect(directory: Path, baseline: str | None = None) -> None:
     of_runs = {
         run: _result(run, summaries.get(run), analyses.get(run), task.metric) for run in runs
     }
-    compared = {
-        (run.arm, run.seed): FinishedRun(
-            of_runs[run].validation, of_runs[run].test, one.predictions
-        )
-        for run, one in analyses.items()
-    }
-    sizes = {run.arm: summary["parameters"] for run, summary in reversed(summaries.items())}
+    arms, means, finished = [], {}, {}
+    for arm in comparison.arms:
+        own = [run for run in runs if run.arm == arm.name]
+        sizes = [summaries[run]["parameters"] for run in own if run in summaries]
+        predicted = {run: analyses[run].predictions for run in own if run in analyses}
+        if predicted:
+            means[arm.name] = np.mean([*predicted.values()], axis=0)
+        for run, values in predicted.items():
+            result = of_runs[run]
+            finished[arm.name, run.seed] = FinishedRun(result.validation, result.test, values)
+        results = tuple(of_runs[run] for run in own)
+        arms.append(ArmResult(arm.name, arm.options, next(iter(sizes), math.nan), results))
+    write_predictions(
+        directory / PREDICTIONS,
+        _test_smiles(data),
+        data.store.num_atoms(numbers).tolist(),
+        task.targets,
+        targets,
+        means,
+    )
     record = next(iter(summaries)).files.record()
     baselines, left_out = _baselines(comparison, data, earlier)
     environment, differing = _environments(summaries)
-    results = Results(
+    Results(
         dataset=splits.name,
         dataset_fingerprint=splits.fingerprint,
         molecules={name: len(part) for name, part in splits.parts.items()},
@@ -91,35 +104,13 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         seeds=comparison.seeds,
         baseline=comparison.baseline,
         complete=len(summaries) == len(runs),
-        arms=tuple(
-            ArmResult(
-                name=arm.name,
-                options=arm.options,
-                parameters=sizes.get(arm.name, math.nan),
-                runs=tuple(of_runs[run] for run in runs if run.arm == arm.name),
-            )
-            for arm in comparison.arms
-        ),
-        comparisons=tuple(compare_arms(comparison, compared, targets, task, data.dataset)),
+        arms=tuple(arms),
+        comparisons=tuple(compare_arms(comparison, finished, targets, task, data.dataset)),
         baselines=baselines,
         baselines_left_out=left_out,
         environment=environment,
         environments_differ=differing,
-    )
-    means = {
-        arm.name: np.mean([analyses[run].predictions for run in own], axis=0)
-        for arm in comparison.arms
-        if (own := [run for run in analyses if run.arm == arm.name])
-    }
-    write_predictions(
-        directory / PREDICTIONS,
-        _test_smiles(data),
-        data.store.num_atoms(numbers).tolist(),
-        task.targets,
-        targets,
-        means,
-    )
-    results.write(directory)
+    ).write(directory)
 
 
 def runs_are_gone(directory: Path) -> bool:
@@ -253,10 +244,9 @@ def _environments(finished: Iterable[Run]) -> tuple[dict[str, Any], dict[str, An
         if (record := run.files.record())
         for session in record.sessions
     ]
-    differing = {
-        name: [json.loads(text) for text in texts]
-        for name in names
-        if len(texts := sorted({json.dumps(session[name], sort_keys=True) for session in sessions}))
-        > 1
-    }
+    differing = {}
+    for name in names:
+        values = sorted({json.dumps(session[name], sort_keys=True) for session in sessions})
+        if len(values) > 1:
+            differing[name] = [json.loads(value) for value in values]
     return (sessions[0] if sessions else dict.fromkeys(names)), differing

@@ -104,7 +104,7 @@ def paired_bootstrap_auc(
     the same ones for both scores. The interval is the percentile one (Efron & Tibshirani 1993, An
     Introduction to the Bootstrap, chapter 13); the p-value is the one that goes with it, twice the
     share of samples on the far side of zero, with the observed one counted in. So it is no smaller
-    than 2 / (samples + 1). (`scipy.stats.bootstrap` cannot draw in strata.)
+    than 2 / (samples + 1).
     """
     positive = np.asarray(labels) == 1
     arms = []
@@ -112,7 +112,7 @@ def paired_bootstrap_auc(
         distinct, ranks = np.unique(np.asarray(scores), return_inverse=True)
         arms.append((ranks[positive], ranks[~positive], len(distinct)))
     p, n = int(positive.sum()), int((~positive).sum())
-    observed_a, observed_b = (_wins(*arm) for arm in arms)
+    observed = [_wins(*arm) for arm in arms]
     generator = np.random.default_rng(seed)
     # In wins, which are multiples of 1/2 and so exact: a difference of zero is zero.
     differences = np.empty(samples)
@@ -124,9 +124,9 @@ def paired_bootstrap_auc(
     differences /= p * n
     low, high = np.quantile(differences, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return AreaDifference(
-        auc_a=observed_a / (p * n),
-        auc_b=observed_b / (p * n),
-        difference=(observed_b - observed_a) / (p * n),
+        auc_a=observed[0] / (p * n),
+        auc_b=observed[1] / (p * n),
+        difference=(observed[1] - observed[0]) / (p * n),
         standard_error=float(differences.std(ddof=1)),
         low=float(low),
         high=float(high),

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from graphormer_sepnorm.compare.arm_comparisons import ArmComparison
 from graphormer_sepnorm.compare.model_geometry import CloudGeometry
-from graphormer_sepnorm.compare.results_file import ArmResult, Results, typed
+from graphormer_sepnorm.compare.results_file import ArmComparison, ArmResult, Results, typed
 from graphormer_sepnorm.compare.roc_statistics import AreaTests, delong
 from graphormer_sepnorm.compare.statistics import paired_difference, paired_errors
 from graphormer_sepnorm.files import read_json

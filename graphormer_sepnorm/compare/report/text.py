@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
-from graphormer_sepnorm.compare.arm_comparisons import ArmComparison, paper_in_words
+from graphormer_sepnorm.compare.arm_comparisons import paper_in_words
 from graphormer_sepnorm.compare.factors import FactorEffect, factor_effects
 from graphormer_sepnorm.compare.report.numbers import (
     Metric,
@@ -22,7 +22,7 @@ from graphormer_sepnorm.compare.report.numbers import (
     signed,
     spread,
 )
-from graphormer_sepnorm.compare.results_file import ArmResult, Results
+from graphormer_sepnorm.compare.results_file import ArmComparison, ArmResult, Results
 from graphormer_sepnorm.compare.roc_statistics import AreaTests
 from graphormer_sepnorm.compare.statistics import EXACT_UP_TO, holm, smallest_sign_flip_p
 from graphormer_sepnorm.formatting import format_table
