@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,23 +27,15 @@ _UNIFORMITY_OF = 2000
 _SINGULAR_VALUES = 100
 
 
-@dataclass(frozen=True)
-class LayerEmbeddings:
-    """The embeddings at one place of a model.
-
-    Attributes:
-        name: ``layer 1`` and so on, or ``output``.
-        graph_token: ``[G, C]``, [CLS] of each graph.
-        atoms: ``[M, C]``, the sampled atoms.
-    """
+class LayerEmbeddings(NamedTuple):
+    """[CLS] ``[G, C]`` and the sampled atoms ``[M, C]`` after ``layer 1`` and so on, or ``output``."""
 
     name: str
     graph_token: np.ndarray
     atoms: np.ndarray
 
 
-@dataclass(frozen=True)
-class ModelEmbeddings:
+class ModelEmbeddings(NamedTuple):
     """The embeddings of some graphs throughout a model.
 
     Attributes:
@@ -120,9 +112,7 @@ def collect_embeddings(
     """
     num_atoms = store.num_atoms(numbers)
     chosen = _sample(numbers, num_atoms, max_atoms, seed)
-    places = len(model.layers) + 1
-    tokens: list[list[np.ndarray]] = [[] for _ in range(places)]
-    atoms: list[list[np.ndarray]] = [[] for _ in range(places)]
+    kept: list[list[tuple[np.ndarray, ...]]] = [[] for _ in (*model.layers, OUTPUT)]
     after_layers: list[Tensor] = []  # packed rows [B + A, C]
 
     def record(layer: nn.Module, given: Any, rows: Tensor) -> None:
@@ -138,18 +128,18 @@ def collect_embeddings(
                 after_layers.clear()
                 outputs = torch.cat(model.encode(batch.to(device)))
                 end = first + len(batch.graph_of_atom)
-                rows_of_atoms = batch.num_graphs + np.flatnonzero(chosen[first:end])
+                atoms = torch.from_numpy(np.flatnonzero(chosen[first:end])).to(device)
                 first = end
-                for token, atom, rows in zip(tokens, atoms, [*after_layers, outputs], strict=True):
-                    token.append(_to_numpy(rows[: batch.num_graphs]))
-                    atom.append(_to_numpy(rows[torch.from_numpy(rows_of_atoms).to(device)]))
+                for place, rows in zip(kept, [*after_layers, outputs], strict=True):
+                    parts = rows[: batch.num_graphs], rows[batch.num_graphs + atoms]
+                    place.append(tuple(map(_to_numpy, parts)))
     finally:
         for hook in hooks:
             hook.remove()
-    names = [*(f"layer {place}" for place in range(1, places)), OUTPUT]
+    names = [*(f"layer {place}" for place in range(1, len(kept))), OUTPUT]
     layers = tuple(
-        LayerEmbeddings(name, np.concatenate(token), np.concatenate(atom))
-        for name, token, atom in zip(names, tokens, atoms, strict=True)
+        LayerEmbeddings(name, *map(np.concatenate, zip(*place, strict=True)))
+        for name, place in zip(names, kept, strict=True)
     )
     graph_of_atom = np.repeat(np.arange(len(numbers)), num_atoms)[chosen]
     return ModelEmbeddings(layers, graph_of_atom, num_atoms)
