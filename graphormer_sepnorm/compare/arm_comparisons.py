@@ -66,7 +66,6 @@ def compare_arms(
             continue
         before = [runs[baseline, seed] for seed in seeds]
         after = [runs[arm.name, seed] for seed in seeds]
-        scores = (np.stack([run.predictions[:, 0] for run in side]) for side in (before, after))
         found.append(
             ArmComparison(
                 arm=arm.name,
@@ -74,7 +73,7 @@ def compare_arms(
                 seeds=tuple(seeds),
                 validation=_difference(before, after, "validation"),
                 test=_difference(before, after, "test"),
-                per_molecule=_per_molecule(*scores, targets[:, 0], task.kind == "binary"),
+                per_molecule=_per_molecule(before, after, targets[:, 0], task.kind == "binary"),
                 paper_relative_percent=_paper(comparison, arm.name, dataset),
             )
         )
@@ -95,19 +94,20 @@ def _difference(
 
 
 def _per_molecule(
-    before: np.ndarray, after: np.ndarray, target: np.ndarray, binary: bool
+    before: Sequence[FinishedRun], after: Sequence[FinishedRun], target: np.ndarray, binary: bool
 ) -> PairedErrors | AreaTests | None:
-    """The errors for the first target ``[seeds, G]``, or its areas under the ROC."""
+    """The errors for the first target, or its areas under the ROC; None where it cannot be told."""
     known = np.isfinite(target)
-    before, after, truth = before[:, known], after[:, known], target[known]
-    if not known.any() or not (np.isfinite(before).all() and np.isfinite(after).all()):
+    truth = target[known]
+    sides = [np.stack([run.predictions[known, 0] for run in side]) for side in (before, after)]
+    if not len(truth) or not np.isfinite(sides).all():
         return None
     if not binary:
-        errors = (np.abs(side - truth).mean(axis=0) for side in (before, after))
-        return paired_errors(*errors) if known.sum() > 1 else None
+        errors = (np.abs(side - truth).mean(axis=0) for side in sides)
+        return paired_errors(*errors) if len(truth) > 1 else None
     if len(np.unique(truth)) < 2:
         return None
-    scores = before.mean(axis=0), after.mean(axis=0)
+    scores = [side.mean(axis=0) for side in sides]
     return AreaTests(
         delong(truth, *scores),
         paired_bootstrap_auc(truth, *scores),

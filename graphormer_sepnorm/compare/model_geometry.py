@@ -28,7 +28,7 @@ _SINGULAR_VALUES = 100
 
 
 class LayerEmbeddings(NamedTuple):
-    """[CLS] ``[G, C]`` and the sampled atoms ``[M, C]`` after ``layer 1`` and so on, or ``output``."""
+    """[CLS] ``[G, C]`` and the sampled atoms ``[M, C]`` at ``layer 1`` and so on, or ``output``."""
 
     name: str
     graph_token: np.ndarray

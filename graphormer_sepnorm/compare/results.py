@@ -26,7 +26,7 @@ from graphormer_sepnorm.compare.results_file import (
     SimpleModel,
     typed,
 )
-from graphormer_sepnorm.compare.runner import Run, planned_runs
+from graphormer_sepnorm.compare.runner import Run
 from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
@@ -56,7 +56,7 @@ def collect(directory: Path, baseline: str | None = None) -> None:
     if baseline is not None:
         comparison = replace(comparison, baseline=baseline)
     earlier = Results.read(directory)
-    runs = planned_runs(comparison, directory)
+    runs = comparison.runs(directory)
     summaries = {run: found for run in runs if (found := run.files.summary()) is not None}
     if not summaries:
         raise DataError(f"{directory}: no run has finished, there is nothing to report yet")

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.process_lifetime import ENDS_WITH_STDIN
 from graphormer_sepnorm.process import cores
 from graphormer_sepnorm.runs.directory import RunDirectory
@@ -80,28 +79,6 @@ class Run:
     def begun(self) -> bool:
         """Whether there is a checkpoint to continue from."""
         return self.files.resumable
-
-
-def planned_runs(comparison: Comparison, directory: Path) -> list[Run]:
-    """Return all runs of a comparison, seed by seed, so that what is finished early is paired."""
-    return [
-        Run(
-            arm.name,
-            seed,
-            place := directory / arm.name / f"seed{seed}",
-            (
-                *comparison.base_options,
-                *arm.arguments,
-                SINGLE,
-                "--blend=false",  # networks are compared
-                "--baselines=false",  # once for all of them: see results.py
-                f"--seed_everything={seed}",
-                f"--output={place}",
-            ),
-        )
-        for seed in comparison.seeds
-        for arm in comparison.arms
-    ]
 
 
 def together(runs: Sequence[Run], seeds: int) -> list[tuple[Run, ...]]:
@@ -266,13 +243,14 @@ class Runner:
             run.failure.unlink(missing_ok=True)
             run.log.touch()
         words = [*self._program, *options[0]]
-        if len(runs) > 1:
+        first, *others = runs
+        if others:
             words = [*self._program_together]
             for run, own in zip(runs, options, strict=True):
                 words += [str(run.log), json.dumps(own)]
         starts = tuple(run.log.stat().st_size for run in runs)
         # What no run prints, as a last word of the system's, stands in the log of the first.
-        with runs[0].log.open("ab") as log:
+        with first.log.open("ab") as log:
             popen = subprocess.Popen(
                 words,
                 stdin=subprocess.PIPE,  # never written to, see process_lifetime.py

@@ -27,7 +27,6 @@ from graphormer_sepnorm.compare.runner import (
     Runner,
     environments,
     last_line,
-    planned_runs,
     together,
 )
 from graphormer_sepnorm.errors import ConfigError
@@ -173,7 +172,7 @@ def when(condition: Callable[[], bool], then: Callable[[], object]) -> threading
 def test_runs_are_planned_seed_by_seed(tmp_path: Path) -> None:
     arms = parse_arms("sharenorm,bn+bn")
     comparison = Comparison(("-c", "quickstart"), arms, (3, 1), "sharenorm")
-    runs = planned_runs(comparison, tmp_path)
+    runs = comparison.runs(tmp_path)
     assert [run.name for run in runs] == [
         *("sharenorm seed 3", "bn+bn seed 3", "sharenorm seed 1", "bn+bn seed 1"),
     ]
