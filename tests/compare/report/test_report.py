@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from example_results import binary, incomplete, only, regression
+from example_results import binary, incomplete, regression
 
 from graphormer_sepnorm.cli.compare import make_report
 from graphormer_sepnorm.compare.predictions import Predictions
@@ -467,7 +467,7 @@ def test_partial_results_are_marked(written):
 
 @pytest.mark.parametrize(("arms", "seeds"), [(1, 3), (3, 1)])
 def test_one_arm_or_one_seed_is_enough(tmp_path, arms, seeds):
-    only(regression(tmp_path, molecules=60), tmp_path, arms, seeds)
+    regression(tmp_path, molecules=60, arms=arms, seeds=seeds)
     write_report(tmp_path)
     markdown = (tmp_path / "report.md").read_text()
     assert ("Nothing to compare: sharenorm is the only arm." in markdown) == (arms == 1)
@@ -508,7 +508,7 @@ def test_results_that_cannot_be_read_are_an_error_of_one_line(tmp_path):
 
 
 def test_report_that_cannot_be_written_is_an_error_of_one_line(tmp_path, monkeypatch):
-    only(regression(tmp_path, molecules=60), tmp_path, 1, 1)
+    regression(tmp_path, molecules=60, arms=1, seeds=1)
     (tmp_path / "report.md").write_text("the one before")
 
     def full(path, text, **options):
