@@ -125,10 +125,10 @@ def molecules(results: Results) -> Table:
 
 
 def areas(results: Results) -> Table:
-    """The paired tests over molecules of a classification."""
+    """The paired test over molecules of a classification."""
     rows = [
         [
-            f"{one.arm}, {name}",
+            one.arm,
             number(area.auc_a, 4),
             number(area.auc_b, 4),
             signed(100 * area.difference, 2),
@@ -137,12 +137,9 @@ def areas(results: Results) -> Table:
         ]
         for one in results.made
         if isinstance(tests := one.per_molecule, AreaTests)
-        for name, area in (
-            ("DeLong", tests.delong),
-            ("stratified paired bootstrap", tests.bootstrap),
-        )
+        for area in (tests.delong,)
     ]
-    return Table(["arm, test", results.baseline, "arm", "points", _LEVEL, "p"], rows)
+    return Table(["arm", results.baseline, "this arm", "points", _LEVEL, "p"], rows)
 
 
 def precision(predictions: Predictions) -> Table:
