@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.stats
 import yaml
 from reference.processes import FORKING, REPOSITORY, Forked
 from sklearn.metrics import roc_auc_score
@@ -210,26 +209,6 @@ def test_results_are_those_of_the_runs(straight: Compared, table: Path) -> None:
             assert run["validation"] in [point.get("validation") for point in run["curve"]]
             seen.add((run["test"], run["validation"]))
     assert len(seen) == 4
-
-
-@pytest.mark.slow
-def test_differences_are_those_of_the_runs(straight: Compared) -> None:
-    values = {
-        (arm["name"], split): np.array([run[split] for run in arm["runs"]])
-        for arm in straight.results["arms"]
-        for split in ("validation", "test")
-    }
-    (comparison,) = straight.results["comparisons"]
-    assert (comparison["arm"], comparison["seeds"]) == ("sepnorm", [0, 1])
-    for split in ("validation", "test"):
-        differences = values["sepnorm", split] - values["sharenorm", split]
-        found = comparison[split]
-        low, high = scipy.stats.ttest_1samp(differences, 0).confidence_interval(0.95)
-        assert found["mean"] == pytest.approx(differences.mean(), rel=1e-12)
-        assert [found["low"], found["high"]] == pytest.approx([low, high], rel=1e-9)
-    # Two arms: the only p-value is Holm's, and two seeds cannot give less than 1/2.
-    assert comparison["holm_p"] == comparison["test"]["p_value"] >= 0.5
-    assert comparison["smallest_holm_p"] == 0.5
 
 
 @pytest.mark.slow

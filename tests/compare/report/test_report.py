@@ -155,11 +155,6 @@ def test_one_rule_decides_what_is_said(values, resolved, holm_p, mean, better, s
     assert cells[-1] == said
 
 
-def test_seeds_that_are_needed():
-    """Twice 2^-5 is more than 0.05, and 2^-5 less."""
-    assert [seeds_needed(arms) for arms in (1, 2, 3, 4)] == [6, 7, 7, 8]
-
-
 SIMPLE = [
     {"name": "mean of the training labels", "validation": 1.5, "test": 1.25, "comparable": True},
     {"name": "ridge on Morgan fingerprints", "validation": 0.3, "test": 0.46, "comparable": True},
@@ -204,7 +199,9 @@ def test_which_arms_do_not_reach_a_simple_model(values):
     assert "ridge" not in summary(made(values))
 
 
-def test_results_of_another_version_are_one_line(tmp_path):
+def test_results_that_cannot_be_read_are_an_error_of_one_line(tmp_path):
+    with pytest.raises(DataError, match=r"has no results\.json"):
+        write_report(tmp_path)
     results = regression(tmp_path, molecules=50)
     write_json(tmp_path / "results.json", results | {"format_version": 2})
     with pytest.raises(
@@ -216,12 +213,23 @@ def test_results_of_another_version_are_one_line(tmp_path):
         runs_are_gone(tmp_path)
 
 
-def test_the_answer_when_it_is_not_resolved(values):
-    results = with_test(values, mean=-0.0041, low=-0.015, high=0.0068, relative_percent=-0.9)
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"low": -0.015, "high": 0.0068},
+            f"the 95 % interval of {MINUS}0.0150 to +0.0068 includes 0",
+        ),
+        ({"seeds": 1, "low": None, "high": None, "sd": None}, "no 95 % interval with one seed"),
+        ({"sd": 0.0, "low": -0.0041, "high": -0.0041}, "spread has not been measured"),
+    ],
+)
+def test_the_answer_when_it_is_not_resolved(changes, said, values):
+    results = with_test(values, **({"mean": -0.0041, "relative_percent": -0.9} | changes))
     (text,) = answers(made(results))
     assert text.startswith("Not resolved: sepnorm changes the test MAE of sharenorm by ")
-    assert f"{MINUS}0.0041 over 3 paired seeds" in text
-    assert f"the 95 % interval of {MINUS}0.0150 to +0.0068 includes 0" in text
+    assert f"{MINUS}0.0041 over {changes.get('seeds', 3)} paired seed" in text
+    assert said in text
     assert f"{MINUS}0.9 %" in text
 
 
@@ -229,19 +237,6 @@ def test_an_area_is_also_given_in_points(values):
     results = with_test(values, mean=0.0228, resolved=True)
     results |= {"metric": "auroc", "better": "higher"}
     assert "+0.0228 (+2.28 points)" in answers(made(results))[0]
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"seeds": 1, "low": None, "high": None, "sd": None}, "no 95 % interval with one seed"),
-        ({"sd": 0.0, "low": -0.01, "high": -0.01}, "spread has not been measured"),
-    ],
-)
-def test_without_a_spread_there_is_no_answer(changes, said, values):
-    (text,) = answers(made(with_test(values, mean=-0.01, **changes)))
-    assert text.startswith("Not resolved: ")
-    assert said in text
 
 
 def with_many_arms(values: dict, resolved: int) -> dict:
@@ -265,11 +260,8 @@ def test_many_arms_that_are_not_resolved_share_a_sentence(values):
     assert rest.startswith("Not resolved for 3 of 5 arms against sharenorm: arm 2, arm 3, arm 4. ")
     results["complete"] = False
     assert answers(made(results))[-1].startswith("So far: not resolved for 3 of 5 arms")
-
-
-@pytest.mark.parametrize("resolved", [4, 5])
-def test_of_many_arms_at_most_one_is_not_resolved(values, resolved):
-    assert len(answers(made(with_many_arms(values, resolved)))) == 5
+    for resolved in (4, 5):  # at most one is not
+        assert len(answers(made(with_many_arms(values, resolved)))) == 5
 
 
 @pytest.mark.parametrize(
@@ -288,6 +280,8 @@ def test_the_method_is_said(selected, chosen, values):
 
 
 def test_few_seeds_are_said_aloud(values):
+    # Twice 2^-5 is more than 0.05, and 2^-5 less.
+    assert [seeds_needed(arms) for arms in (1, 2, 3, 4)] == [6, 7, 7, 8]
     (text,) = cautions(made(values))
     assert "Only 3 seeds, fewer than 7" in text
     assert "p cannot be below 0.25, nor Holm's for 2 arms below 0.5, so" in text
@@ -296,27 +290,13 @@ def test_few_seeds_are_said_aloud(values):
     assert list(cautions(made(enough))) == []
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.125, "0.125"),
-        (1 / 32, "0.031"),
-        (0.25, "0.25"),
-        (1.0, "1"),
-        (0.0004, "0.0004"),
-        (1e-5, "< 0.0001"),
-        (math.nan, DASH),
-    ],
-)
-def test_p_values_as_text(value, text):
-    assert p_value(value) == text
-
-
 def test_numbers_as_text():
+    p_values = {0.125: "0.125", 1 / 32: "0.031", 0.25: "0.25", 1.0: "1", 0.0004: "0.0004"}
+    assert {value: p_value(value) for value in p_values} == p_values
+    assert (p_value(1e-5), p_value(math.nan)) == ("< 0.0001", DASH)
     assert number(489481, 0) == "489,481"
     assert number(-0.00001, 4) == signed(0.00001, 4) == "0.0000"
-    assert signed(-1.5, 2) == f"{MINUS}1.50"
-    assert signed(1.5, 2) == "+1.50"
+    assert (signed(-1.5, 2), signed(1.5, 2)) == (f"{MINUS}1.50", "+1.50")
     assert number(math.nan, 2) == signed(math.nan, 2) == DASH
 
 
@@ -477,18 +457,15 @@ def test_one_arm_or_one_seed_is_enough(tmp_path, arms, seeds):
     assert "None" not in markdown
 
 
-def test_before_anything_is_finished(tmp_path):
-    results = regression(tmp_path, molecules=60)
-    (tmp_path / "predictions.csv").unlink()
+def test_before_anything_is_finished(values):
+    results = copy.deepcopy(values)
     emptied = dict.fromkeys(["validation", "test", "ms_per_step", "seconds", "steps", "epochs"])
     for arm in results["arms"]:
         arm["parameters"] = None
         for run in arm["runs"]:
             run |= emptied | {"status": "running", "geometry": [], "curve": run["curve"][:1]}
     results |= {"complete": False, "comparisons": [], "environment": {}}
-    write_json(tmp_path / "results.json", results)
-    write_report(tmp_path)
-    markdown = (tmp_path / "report.md").read_text()
+    markdown = rendered("markdown", made(results))
     assert "No answer yet" in markdown
     assert "0 of 9 runs are finished" in markdown
     assert "predictions.csv is missing" in markdown
@@ -500,11 +477,6 @@ def test_without_smiles_it_says_why_no_molecule_is_drawn(values):
     arms = dict.fromkeys(("sharenorm", "sepnorm"), column)
     predictions = Predictions("", column, column, ("0",) * 50, ("",) * 50, arms)
     assert "holds graphs without SMILES" in rendered("markdown", made(values), predictions)
-
-
-def test_results_that_cannot_be_read_are_an_error_of_one_line(tmp_path):
-    with pytest.raises(DataError, match=r"has no results\.json"):
-        write_report(tmp_path)
 
 
 def test_report_that_cannot_be_written_is_an_error_of_one_line(tmp_path, monkeypatch):
