@@ -9,7 +9,7 @@ The files, in the order in which a comparison goes through them:
                          process_lifetime lets none outlive the command
     analysis             of a trained run: what it predicts, and its embeddings at each layer
                          (model_geometry, by the formulas of geometry)
-    arm_comparisons      each arm against the baseline; factors: the effects in a factorial of norms
+    arm_comparisons      each arm against the baseline, and the effects in a factorial of norms
     statistics           the tests that these use; roc_statistics: those of areas under the ROC
     results              all of it, into results.json (results_file) and predictions.csv
     fold_results         what a cross-validation came to; fold_text: in words

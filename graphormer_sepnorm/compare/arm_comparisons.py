@@ -1,16 +1,23 @@
-"""Every arm of a comparison against its baseline, over the seeds and over the test molecules."""
+"""What differs between arms: each against the baseline, and factors where they form a factorial.
+
+Arms are cells of a factorial if they are {LayerNorm, BatchNorm} for [CLS] x the same for the atoms,
+each of its own, or {one norm shared by both, separate ones} x {LayerNorm, BatchNorm}. An effect is
+the mean of the cells that have something less the mean of those that have not, for each seed that
+all of them have finished; over the seeds it is treated as the difference of two arms is.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from graphormer_sepnorm.compare.arms import NORM
 from graphormer_sepnorm.compare.comparison import Comparison
-from graphormer_sepnorm.compare.results_file import ArmComparison
+from graphormer_sepnorm.compare.results_file import ArmComparison, ArmResult, Results
 from graphormer_sepnorm.compare.roc_statistics import (
     AreaTests,
     auc_standard_error,
@@ -24,11 +31,22 @@ from graphormer_sepnorm.compare.statistics import (
     paired_errors,
 )
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.model.norm_arms import norm_name
+from graphormer_sepnorm.model.norm_arms import NORM_ALIASES, norm_name
 
 # Graphormer without and with SepNorm in the paper's table of graph tasks (Chen et al. 2023): test
 # MAE, for ogbg-molhiv test ROC-AUC; single numbers, without seeds, of a variant that is not named.
 _PAPER = {"zinc": (0.069, 0.052), "zinc-subset": (0.164, 0.144), "ogbg-molhiv": (0.7336, 0.7564)}
+
+_FACTORIALS = ({"ln+ln", "ln+bn", "bn+ln", "bn+bn"}, {"shared-ln", "shared-bn", "ln+ln", "bn+bn"})
+# Norms ([CLS] + atoms) without and with it; of several pairs the mean is taken, or the sum.
+_EFFECTS = {
+    "BatchNorm on the atoms": (("ln+ln", "bn+ln"), ("ln+bn", "bn+bn"), 2),
+    "BatchNorm on [CLS]": (("ln+ln", "ln+bn"), ("bn+ln", "bn+bn"), 2),
+    "interaction of the two": (("ln+bn", "bn+ln"), ("ln+ln", "bn+bn"), 1),
+    "separation of LayerNorm": (("shared-ln",), ("ln+ln",), 1),
+    "separation of BatchNorm": (("shared-bn",), ("bn+bn",), 1),
+    "separation, mean of both": (("shared-ln", "shared-bn"), ("ln+ln", "bn+bn"), 2),
+}
 
 
 class FinishedRun(NamedTuple):
@@ -115,9 +133,9 @@ def _paper(comparison: Comparison, name: str, dataset: str) -> float:
     """The relative change in percent that the paper reports: SepNorm against ShareNorm only."""
     options = {arm.name: arm.options for arm in comparison.arms}
     before, after = options[comparison.baseline], options[name]
-    if not (set(before) == set(after) == {"model.norm"}):
+    if not (set(before) == set(after) == {NORM}):
         return math.nan
-    norms = norm_name(before["model.norm"]), norm_name(after["model.norm"])
+    norms = norm_name(before[NORM]), norm_name(after[NORM])
     if dataset not in _PAPER or norms[0] != "shared-ln" or norms[1] not in ("bn+ln", "bn+bn"):
         return math.nan
     without, with_sepnorm = _PAPER[dataset]
@@ -131,3 +149,58 @@ def paper_in_words(dataset: str) -> str:
         return f"MAE {without:.3f} to {with_sepnorm:.3f}"
     points = 100 * (with_sepnorm - without)
     return f"ROC-AUC {100 * without:.2f} % to {100 * with_sepnorm:.2f} %, {points:+.2f} points"
+
+
+@dataclass(frozen=True)
+class FactorEffect:
+    """The effect of a factor on the test metric.
+
+    Attributes:
+        name: Of the effect; with the other options of its arms, if there are several factorials.
+        difference: With it less without it, paired by seed.
+        holm_p: Its p-value, adjusted for all effects.
+    """
+
+    name: str
+    difference: PairedDifference
+    holm_p: float = 1.0
+
+
+def factor_effects(results: Results) -> list[FactorEffect]:
+    """Return the effects of all factorials among the arms; empty if they form none.
+
+    Arms are of one factorial if they have the same options but for the norm. An effect is left out
+    if no seed is finished under all arms that it is taken from.
+    """
+    cells: dict[str, dict[str, ArmResult]] = {}
+    for arm in results.arms:
+        options = {name: value for name, value in arm.options.items() if name != NORM}
+        others = ", ".join(f"{name}={value}" for name, value in sorted(options.items()))
+        cells.setdefault(others, {})[_norm(results, arm)] = arm
+    factorials = {
+        others: of_norm
+        for others, of_norm in cells.items()
+        if any(norms <= of_norm.keys() for norms in _FACTORIALS)
+    }
+    found = []
+    for others, of_norm in factorials.items():
+        for name, (without, having, pairs) in _EFFECTS.items():
+            if not {*without, *having} <= of_norm.keys():
+                continue
+            tests = {norm: of_norm[norm].tests for norm in (*without, *having)}
+            seeds = [seed for seed in results.seeds if all(seed in one for one in tests.values())]
+            if seeds:
+                sides = (
+                    [sum(tests[norm][seed] for norm in side) / pairs for seed in seeds]
+                    for side in (without, having)
+                )
+                title = f"{name}, {others}" if len(factorials) > 1 else name
+                found.append(FactorEffect(title, paired_difference(*sides)))
+    adjusted = holm([one.difference.p_value for one in found]).tolist()
+    return [replace(one, holm_p=p) for one, p in zip(found, adjusted, strict=True)]
+
+
+def _norm(results: Results, arm: ArmResult) -> str:
+    """The norm of an arm, its own or that of all of them, without an alias."""
+    name = arm.options.get(NORM) or str(results.configuration.get("model", {}).get("norm"))
+    return NORM_ALIASES.get(name.lower(), name.lower())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphormer_sepnorm.compare.factors import factor_effects
+from graphormer_sepnorm.compare.arm_comparisons import factor_effects
 from graphormer_sepnorm.compare.report import tables
 from graphormer_sepnorm.compare.report.document import rendered
 from graphormer_sepnorm.compare.report.text import summary

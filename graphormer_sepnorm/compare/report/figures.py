@@ -107,7 +107,7 @@ def add_legend(
     """Put one legend for all axes above them."""
     handles = []
     for name, style in shown.items():
-        look = {"color": style.colour, "marker": style.marker, "markersize": 5}
+        look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markersize": 5}
         handles.append(Line2D([], [], **look, linestyle=style.line if lines else "", label=name))
     handles += others
     # One line if it fits, else columns that are all as wide as the longest label.
@@ -273,11 +273,11 @@ def _draw_differences(axes: Axes, results: Results, shown: dict[str, Style]) -> 
         assert test is not None
         differences = [runs[seed] - baseline[seed] for seed in one.seeds]
         # Beside the interval, not on it.
-        x, look = [place - 0.12] * len(differences), {"color": style.colour}
-        axes.scatter(x, differences, 22, marker=style.marker, alpha=0.7, **look)
+        x = [place - 0.12] * len(differences)
+        axes.scatter(x, differences, 22, color=style.colour, marker=style.marker, alpha=0.7)
         errors = None if np.isnan(test.low) else [[test.mean - test.low], [test.high - test.mean]]
-        look |= {"fmt": "_", "markersize": 13, "markeredgewidth": 2.5, "capsize": 5}
-        axes.errorbar(place + 0.12, test.mean, errors, **look)
+        look: dict[str, Any] = {"markersize": 13, "markeredgewidth": 2.5, "capsize": 5}
+        axes.errorbar(place + 0.12, test.mean, errors, fmt="_", color=style.colour, **look)
     _name_places(axes, [one.arm for one in results.made])
 
 

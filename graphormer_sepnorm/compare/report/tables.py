@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.metrics import average_precision_score, brier_score_loss
 
-from graphormer_sepnorm.compare.factors import factor_effects
+from graphormer_sepnorm.compare.arm_comparisons import factor_effects
 from graphormer_sepnorm.compare.model_geometry import ATOMS, GRAPH_TOKEN, OUTPUT
 from graphormer_sepnorm.compare.predictions import Predictions
 from graphormer_sepnorm.compare.report.numbers import (

@@ -10,8 +10,11 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
-from graphormer_sepnorm.compare.arm_comparisons import paper_in_words
-from graphormer_sepnorm.compare.factors import FactorEffect, factor_effects
+from graphormer_sepnorm.compare.arm_comparisons import (
+    FactorEffect,
+    factor_effects,
+    paper_in_words,
+)
 from graphormer_sepnorm.compare.report.numbers import (
     Metric,
     count,
