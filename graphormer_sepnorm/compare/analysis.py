@@ -144,7 +144,7 @@ def _measure(
     }
     tested = np.isin(numbers, test)
     return geometry_per_layer(
-        embeddings, properties, learn=~tested, check=tested, clouds=tested, histograms=histograms
+        embeddings, properties, check=tested, clouds=tested, histograms=histograms
     )
 
 

@@ -171,7 +171,6 @@ def geometry_per_layer(
     embeddings: ModelEmbeddings,
     properties: Mapping[str, np.ndarray],
     *,
-    learn: np.ndarray,
     check: np.ndarray,
     clouds: np.ndarray | None = None,
     histograms: bool = False,
@@ -182,8 +181,7 @@ def geometry_per_layer(
         embeddings: Of G molecules.
         properties: What linear probes are asked to read from [CLS]: numbers ``[G]``, nan where
             they are not known.
-        learn: bool ``[G]``: the molecules that probes are fitted to.
-        check: bool ``[G]``: those that they are tested on.
+        check: bool ``[G]``: the molecules that probes are tested on; they are fitted to the others.
         clouds: bool ``[G]``: the molecules whose embeddings are measured; None: all.
         histograms: Whether the features at the output have histograms.
 
@@ -198,7 +196,7 @@ def geometry_per_layer(
         histogram = histograms and layer.name == OUTPUT
         token = cloud_geometry(layer.name, GRAPH_TOKEN, layer.graph_token[clouds], histogram)
         probes = {
-            name: _probe(layer.graph_token, values.astype(np.float64), learn, check)
+            name: _probe(layer.graph_token, values.astype(np.float64), check)
             for name, values in properties.items()
         }
         cosines = geometry.cosine_to(layer.graph_token, layer.atoms, graphs)
@@ -240,9 +238,9 @@ def cloud_geometry(
     )
 
 
-def _probe(cloud: np.ndarray, values: np.ndarray, learn: np.ndarray, check: np.ndarray) -> float:
+def _probe(cloud: np.ndarray, values: np.ndarray, check: np.ndarray) -> float:
     known = ~np.isnan(values)
-    learn, check = known & learn, known & check
+    learn, check = known & ~check, known & check
     return geometry.linear_probe(cloud[learn], values[learn], cloud[check], values[check])
 
 

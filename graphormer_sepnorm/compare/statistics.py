@@ -164,14 +164,10 @@ def paired_errors(baseline: ArrayLike, treatment: ArrayLike) -> PairedErrors:
     """Compare the absolute errors of two arms molecule by molecule.
 
     It says whether *these* models differ on molecules like these, not whether the next training
-    would: the seeds are averaged over, not sampled. Its interval is thus no substitute for that of
-    `paired_difference`.
-
-    The p-value is the sign-flip one, as over seeds, for heavy tails and lopsided differences alike.
-    Flipping leaves the sum of squares as it is, so the mean orders the assignments exactly as the
-    t statistic does. Hence the test is exact at any n where the arms are interchangeable on each
-    molecule, and right for many molecules where only the mean difference is zero (Konietschke &
-    Pauly 2014, Statistics and Computing 24:283-296); a t-test has only the latter.
+    would: the seeds are averaged over, not sampled. The p-value is the sign-flip one, as over seeds:
+    exact at any n where the arms are interchangeable on each molecule, and right for many molecules
+    where only the mean difference is zero (Konietschke & Pauly 2014, Statistics and Computing
+    24:283-296).
 
     Args:
         baseline: Absolute error per molecule, averaged over the seeds, ``[n]``, all finite.
@@ -222,13 +218,11 @@ def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
 
     If the arms do not differ, each difference could as well have had the other sign. The p-value
     is the share of all 2^n assignments of signs whose mean is at least as far from zero as the
-    one observed (Fisher 1935, The Design of Experiments, section 21). So it is never below
-    2 / 2^n.
+    one observed (Fisher 1935, The Design of Experiments, section 21).
 
-    With more than `EXACT_UP_TO` differences the assignments are sampled: k of m reach the
-    observed mean, and (k + 1) / (m + 1) is returned, which counts the one observed and so
-    makes the test valid (Phipson & Smyth 2010, Statistical Applications in Genetics and Molecular
-    Biology 9:39). The generator is fixed: the same differences always give the same p-value.
+    With more than `EXACT_UP_TO` differences the assignments are sampled: k of m reach the observed
+    mean, and (k + 1) / (m + 1) is returned (Phipson & Smyth 2010, Statistical Applications in
+    Genetics and Molecular Biology 9:39). The same differences always give the same p-value.
 
     Args:
         differences: ``[n]``, in any unit.
@@ -263,8 +257,7 @@ def holm(p_values: ArrayLike) -> np.ndarray:
 
     Rejecting where the result is at most 0.05 keeps the chance of any false rejection at 0.05 or
     less, however the tests depend on each other (Holm 1979, Scandinavian Journal of Statistics
-    6:65-70). With few seeds the smallest sign-flip p, times the number of arms, is the smallest
-    that can come out.
+    6:65-70).
 
     Args:
         p_values: ``[m]``; nan where a test could not be made, which then does not count.
