@@ -164,10 +164,9 @@ def paired_errors(baseline: ArrayLike, treatment: ArrayLike) -> PairedErrors:
     """Compare the absolute errors of two arms molecule by molecule.
 
     It says whether *these* models differ on molecules like these, not whether the next training
-    would: the seeds are averaged over, not sampled. The p-value is the sign-flip one, as over seeds:
-    exact at any n where the arms are interchangeable on each molecule, and right for many molecules
-    where only the mean difference is zero (Konietschke & Pauly 2014, Statistics and Computing
-    24:283-296).
+    would: the seeds are averaged over, not sampled. The p-value is the sign-flip one, exact at any
+    n where the arms are interchangeable on each molecule, and right for many molecules where only
+    the mean difference is zero (Konietschke & Pauly 2014, Statistics and Computing 24:283-296).
 
     Args:
         baseline: Absolute error per molecule, averaged over the seeds, ``[n]``, all finite.
