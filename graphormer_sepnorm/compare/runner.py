@@ -23,7 +23,7 @@ from graphormer_sepnorm.process import cores
 from graphormer_sepnorm.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.compare.progress import Lines
+    from graphormer_sepnorm.compare.progress import Display
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
 FIT_TOGETHER = (sys.executable, "-m", "graphormer_sepnorm.cli.fit_together")
@@ -162,7 +162,7 @@ class Runner:
         self,
         runs: Sequence[Run],
         environments: Sequence[Mapping[str, str]],
-        display: Lines,
+        display: Display,
         lock: int,
         program: Sequence[str] = FIT,
         seeds_together: int = 1,
