@@ -7,6 +7,7 @@ partial results too, which it marks. What it says stands in report.jinja.
 from __future__ import annotations
 
 import base64
+import html
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,6 @@ from typing import Any
 
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import escape
 from matplotlib.figure import Figure
 
 from graphormer_sepnorm.compare.predictions import Predictions, read_predictions
@@ -143,7 +143,7 @@ def _in_markdown(words: str) -> str:
 
 
 def _in_html(words: str) -> str:
-    return str(escape(" ".join(words.split())))
+    return html.escape(" ".join(words.split()))
 
 
 def _with_values(options: dict[str, Any]) -> dict[str, Any]:
