@@ -11,13 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from graphormer_sepnorm.compare.arms import NORM
 from graphormer_sepnorm.compare.comparison import Comparison
-from graphormer_sepnorm.compare.results_file import ArmComparison, ArmResult, Results
+from graphormer_sepnorm.compare.results_file import ArmComparison, ArmResult, Results, RunResult
 from graphormer_sepnorm.compare.roc_statistics import (
     AreaTests,
     auc_standard_error,
@@ -49,17 +48,10 @@ _EFFECTS = {
 }
 
 
-class FinishedRun(NamedTuple):
-    """Its metrics, nan where undefined, and what it predicts ``[G, T]`` of the test split."""
-
-    validation: float
-    test: float
-    predictions: np.ndarray
-
-
 def compare_arms(
     comparison: Comparison,
-    runs: Mapping[tuple[str, int], FinishedRun],
+    runs: Mapping[tuple[str, int], RunResult],
+    predictions: Mapping[tuple[str, int], np.ndarray],
     targets: np.ndarray,
     task: Task,
     dataset: str,
@@ -68,7 +60,9 @@ def compare_arms(
 
     Args:
         comparison: Arms, seeds and baseline.
-        runs: The finished ones, by arm and seed.
+        runs: By arm and seed.
+        predictions: ``[G, T]`` of the test split, real units or probabilities, of each run that is
+            finished.
         targets: ``[G, T]`` of the test split, nan where a label is missing.
         task: What is predicted.
         dataset: Its name.
@@ -78,19 +72,23 @@ def compare_arms(
     """
     baseline, found = comparison.baseline, []
     for arm in comparison.arms:
-        seeds = [s for s in comparison.seeds if {(arm.name, s), (baseline, s)} <= runs.keys()]
+        known = predictions.keys()
+        seeds = [s for s in comparison.seeds if {(arm.name, s), (baseline, s)} <= known]
         if arm.name == baseline or not seeds:
             continue
-        before = [runs[baseline, seed] for seed in seeds]
-        after = [runs[arm.name, seed] for seed in seeds]
+        sides = [[(name, seed) for seed in seeds] for name in (baseline, arm.name)]
         found.append(
             ArmComparison(
                 arm=arm.name,
                 baseline=baseline,
                 seeds=tuple(seeds),
-                validation=_difference(before, after, "validation"),
-                test=_difference(before, after, "test"),
-                per_molecule=_per_molecule(before, after, targets[:, 0], task.kind == "binary"),
+                validation=_difference([[runs[one].validation for one in side] for side in sides]),
+                test=_difference([[runs[one].test for one in side] for side in sides]),
+                per_molecule=_per_molecule(
+                    [np.stack([predictions[one][:, 0] for one in side]) for side in sides],
+                    targets[:, 0],
+                    task.kind == "binary",
+                ),
                 paper_relative_percent=_paper(comparison, arm.name, dataset),
             )
         )
@@ -102,21 +100,17 @@ def compare_arms(
     ]
 
 
-def _difference(
-    before: Sequence[FinishedRun], after: Sequence[FinishedRun], metric: str
-) -> PairedDifference | None:
+def _difference(sides: Sequence[Sequence[float]]) -> PairedDifference | None:
     """None where the metric is undefined for a seed, or there was no validation."""
-    sides = [[getattr(run, metric) for run in side] for side in (before, after)]
     return paired_difference(*sides) if np.isfinite(sides).all() else None
 
 
 def _per_molecule(
-    before: Sequence[FinishedRun], after: Sequence[FinishedRun], target: np.ndarray, binary: bool
+    sides: Sequence[np.ndarray], target: np.ndarray, binary: bool
 ) -> PairedErrors | AreaTests | None:
-    """The errors for the first target, or its areas under the ROC; None where it cannot be told."""
+    """The errors for the first target ``[seeds, G]``, or its areas under the ROC."""
     known = np.isfinite(target)
-    truth = target[known]
-    sides = [np.stack([run.predictions[known, 0] for run in side]) for side in (before, after)]
+    truth, sides = target[known], [side[:, known] for side in sides]
     if not len(truth) or not np.isfinite(sides).all():
         return None
     if not binary:

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.compare.analysis import RunAnalysis, analyse, device_of
-from graphormer_sepnorm.compare.arm_comparisons import FinishedRun, compare_arms
+from graphormer_sepnorm.compare.arm_comparisons import compare_arms
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.predictions import write_predictions
 from graphormer_sepnorm.compare.results_file import (
@@ -64,27 +64,32 @@ def collect(directory: Path, baseline: str | None = None) -> None:
     splits, task, numbers = data.splits, data.splits.task, data.indices("test")
     targets = np.asarray(data.store.targets[numbers], dtype=np.float64)
     of_runs = {
-        run: _result(run, summaries.get(run), analyses.get(run), task.metric) for run in runs
+        (run.arm, run.seed): _result(run, summaries.get(run), analyses.get(run), task.metric)
+        for run in runs
     }
-    arms, means, finished = [], {}, {}
-    for arm in comparison.arms:
-        own = [run for run in runs if run.arm == arm.name]
-        sizes = [summaries[run]["parameters"] for run in own if run in summaries]
-        predicted = {run: analyses[run].predictions for run in own if run in analyses}
-        if predicted:
-            means[arm.name] = np.mean([*predicted.values()], axis=0)
-        for run, values in predicted.items():
-            result = of_runs[run]
-            finished[arm.name, run.seed] = FinishedRun(result.validation, result.test, values)
-        results = tuple(of_runs[run] for run in own)
-        arms.append(ArmResult(arm.name, arm.options, next(iter(sizes), math.nan), results))
+    predictions = {(run.arm, run.seed): one.predictions for run, one in analyses.items()}
+    of_arms = {
+        arm.name: [values for (name, _), values in predictions.items() if name == arm.name]
+        for arm in comparison.arms
+    }
+    sizes = {run.arm: summary["parameters"] for run, summary in reversed(summaries.items())}
+    arms = tuple(
+        ArmResult(
+            name=arm.name,
+            options=arm.options,
+            parameters=sizes.get(arm.name, math.nan),
+            runs=tuple(of_runs[arm.name, seed] for seed in comparison.seeds),
+        )
+        for arm in comparison.arms
+    )
+    compared = compare_arms(comparison, of_runs, predictions, targets, task, data.dataset)
     write_predictions(
         directory / PREDICTIONS,
         _test_smiles(data),
         data.store.num_atoms(numbers).tolist(),
         task.targets,
         targets,
-        means,
+        {name: np.mean(values, axis=0) for name, values in of_arms.items() if values},
     )
     record = next(iter(summaries)).files.record()
     baselines, left_out = _baselines(comparison, data, earlier)
@@ -104,8 +109,8 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         seeds=comparison.seeds,
         baseline=comparison.baseline,
         complete=len(summaries) == len(runs),
-        arms=tuple(arms),
-        comparisons=tuple(compare_arms(comparison, finished, targets, task, data.dataset)),
+        arms=arms,
+        comparisons=tuple(compared),
         baselines=baselines,
         baselines_left_out=left_out,
         environment=environment,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from rdkit import Chem
 
-from graphormer_sepnorm.compare.arm_comparisons import FinishedRun, compare_arms
+from graphormer_sepnorm.compare.arm_comparisons import compare_arms
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.geometry import uniformity_floor
@@ -126,11 +126,9 @@ def _write(
     arms = tuple(Arm(name, {"model.norm": NORMS[name]}) for name in tests)
     options = ("-c", "configs/zinc_subset.yaml", "--data.batch_size", "64")
     comparison = Comparison(options, arms, tuple(range(seeds)), arms[0].name)
-    finished = {
-        (name, seed): FinishedRun(run.validation, run.test, predictions[name][:, None])
-        for (name, seed), run in runs.items()
-        if run.status == "finished"
-    }
+    columns = {name: column[:, None] for name, column in predictions.items()}
+    finished = {place: columns[place[0]] for place, run in runs.items() if run.status == "finished"}
+    compared = compare_arms(comparison, runs, finished, target[:, None], task, dataset)
     Results(
         dataset=dataset,
         dataset_fingerprint="5f3c1e8a90",
@@ -154,10 +152,9 @@ def _write(
             )
             for number, arm in enumerate(arms)
         ),
-        comparisons=tuple(compare_arms(comparison, finished, target[:, None], task, dataset)),
+        comparisons=tuple(compared),
         environment=ENVIRONMENT,
     ).write(directory)
-    columns = {name: column[:, None] for name, column in predictions.items()}
     path = directory / "predictions.csv"
     write_predictions(path, smiles, atoms.tolist(), task.targets, target[:, None], columns)
     return require_json(directory / "results.json")
