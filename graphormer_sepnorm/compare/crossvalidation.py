@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.comparison import Comparison
@@ -35,6 +35,12 @@ class FoldRun(Run):
     def name(self) -> str:
         """How it is called in messages."""
         return f"{f'{self.arm} ' if self.named else ''}repeat {self.repeat} fold {self.fold}"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What it is called in a table: ``arm``, if that has a name, ``repeat`` and ``fold``."""
+        arm = {"arm": self.arm} if self.named else {}
+        return arm | {"repeat": self.repeat, "fold": self.fold}
 
 
 @dataclass(frozen=True)

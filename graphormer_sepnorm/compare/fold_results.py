@@ -146,8 +146,8 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
     report = require_json(finished[0].run.files.data_report_file)
     names, units = zip(*((one["name"], one["unit"]) for one in report["targets"]), strict=True)
     task = Task(report["kind"], names, units, metrics_of(report["kind"])[0].name)
-    _write_folds(directory / FOLDS, finished, plan.with_arms)
-    _write_out_of_fold(directory / OUT_OF_FOLD, finished, task, plan.with_arms)
+    _write_folds(directory / FOLDS, finished)
+    _write_out_of_fold(directory / OUT_OF_FOLD, finished, task)
     # A fold counts when all arms have it, so that all numbers are of the same folds.
     by_fold: dict[tuple[int, int], dict[str, Fold]] = {}
     for one in finished:
@@ -280,12 +280,10 @@ def _differences(
     return found
 
 
-def _write_folds(path: Path, folds: Sequence[Fold], with_arms: bool) -> None:
+def _write_folds(path: Path, folds: Sequence[Fold]) -> None:
     rows = []
     for one in folds:
-        row: dict[str, Any] = {"arm": one.run.arm} if with_arms else {}
-        row |= {"repeat": one.run.repeat, "fold": one.run.fold}
-        row |= {f"{name}_molecules": one.molecules[name] for name in _SPLITS}
+        row = one.run.columns | {f"{name}_molecules": one.molecules[name] for name in _SPLITS}
         row |= {f"test_{name}": value for name, value in one.test.items()}
         for model, metrics in one.simple.items():
             row |= {f"{model}: test_{name}": value for name, value in metrics.items()}
@@ -293,15 +291,14 @@ def _write_folds(path: Path, folds: Sequence[Fold], with_arms: bool) -> None:
     _write_csv(path, rows)
 
 
-def _write_out_of_fold(path: Path, folds: Sequence[Fold], task: Task, with_arms: bool) -> None:
+def _write_out_of_fold(path: Path, folds: Sequence[Fold], task: Task) -> None:
     """Each usable row of the table once per repeat and arm, in the table's order."""
-    rows = []
-    for one in folds:
-        place: dict[str, Any] = {"arm": one.run.arm} if with_arms else {}
-        place |= {"repeat": one.run.repeat, "fold": one.run.fold}
-        for row in one.rows:
-            columns = [f"{of}_{name}" for of in ("label", "pred") for name in task.targets]
-            rows.append({name: row[name] for name in ("row", "smiles", *columns)} | place)
+    values = [f"{of}_{name}" for of in ("label", "pred") for name in task.targets]
+    rows = [
+        {name: row[name] for name in ("row", "smiles", *values)} | one.run.columns
+        for one in folds
+        for row in one.rows
+    ]
     rows.sort(key=lambda row: (row.get("arm", ""), row["repeat"], int(row["row"])))
     _write_csv(path, rows)
 
