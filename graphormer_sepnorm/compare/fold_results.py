@@ -89,14 +89,11 @@ class FoldResults:
 
     Attributes:
         command: One that does all of this.
-        dataset: Name.
-        task: What is predicted.
         split: ``scaffold`` or ``random``.
         split_seed: Of the folds of the first repeat.
         seeds: Of the repeats.
         folds: How many there are in a repeat.
-        repeats: How many.
-        folds_finished: Folds that are trained and tested, of all repeats.
+        folds_finished: Of all repeats, under every arm.
         runs: How many there are when all is finished.
         networks: In the order of the arms.
         baselines: The simple models that the runs recorded beside their network.
