@@ -101,17 +101,17 @@ class Comparison:
         ]
 
     def command_line(self) -> list[str]:
-        """The words of one command that does all of this, however it was really put together.
-
-        Arms that are not norms stand in a file ``arms.yaml``.
-        """
-        plain = all(arm.options == {NORM: arm.name} for arm in self.arms)
-        arms = ",".join(arm.name for arm in self.arms) if plain else "arms.yaml"
+        """The words of one command that does all of this, however it was really put together."""
         baseline = ["--baseline", self.baseline] if self.baseline != self.arms[0].name else []
         return [
-            *("python", "train.py", "compare", *self.base_options, "--arms", arms),
+            *("python", "train.py", "compare", *self.base_options, *self.arms_option()),
             *("--seeds", ",".join(map(str, self.seeds)), *baseline, "-o", "DIR"),
         ]
+
+    def arms_option(self) -> list[str]:
+        """``--arms`` as words; arms that are not norms stand in a file ``arms.yaml``."""
+        plain = all(arm.options == {NORM: arm.name} for arm in self.arms)
+        return ["--arms", ",".join(arm.name for arm in self.arms) if plain else "arms.yaml"]
 
     def with_more(self, arms: tuple[Arm, ...], seeds: tuple[int, ...]) -> Self:
         """Return this with arms and seeds added that it does not have yet.

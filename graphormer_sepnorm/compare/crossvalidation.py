@@ -93,8 +93,7 @@ class CrossValidation(Comparison):
 
     def command_line(self) -> list[str]:
         """The words of one command that does all of this, however it was really put together."""
-        words = super().command_line()
-        arms = words[words.index("--arms") : words.index("--seeds")] if self.with_arms else []
+        arms = self.arms_option() if self.with_arms else []
         return [
             *("python", "train.py", "crossvalidate", *self.base_options, *arms),
             *("--folds", str(self.folds), "--repeats", str(len(self.seeds)), "-o", "DIR"),
