@@ -18,6 +18,7 @@ from graphormer_sepnorm.cli.many_runs import (
     say_failed,
     show,
     threads_of_runs,
+    train,
 )
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.resources import arms_names
@@ -213,40 +214,31 @@ def _train(
     options: argparse.Namespace,
 ) -> int:
     """Check everything, train what is not finished, report; return the exit status."""
-    any_code, seeds_together = options.allow_code, options.seeds_together
+    seeds_together = options.seeds_together
     from graphormer_sepnorm.cli.fit_check import check_fit
-    from graphormer_sepnorm.cli.foreign_code import OPTION, known_classes_only
+    from graphormer_sepnorm.cli.foreign_code import known_classes_only
     from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-    from graphormer_sepnorm.compare.comparison import FILE
-    from graphormer_sepnorm.compare.runner import (
-        FIT,
-        FIT_TOGETHER,
-        Runner,
-        environments,
-        places,
-        planned_runs,
-        together,
-    )
+    from graphormer_sepnorm.compare.runner import places, together
 
     silence_known_noise()
-    runs = planned_runs(comparison, directory)
+    runs = comparison.runs(directory)
     # A compare.yaml that was lost is written again, with the fingerprint of the data.
     prepare = kept is None or not all(run.finished for run in runs)
-    with known_classes_only(str(directory / FILE), allowed=any_code or kept is None):
+    file = str(directory / comparison.file)
+    with known_classes_only(file, allowed=options.allow_code or kept is None):
         checked = check_fit(comparison.base_options, comparison.arms, prepare)
     if seeds_together > 1 and checked.configuration["engine"] == "eager":
         raise ConfigError(
             f"--seeds-together {seeds_together} needs --engine captured: steps that are not "
             "captured cannot be taken together"
         )
-    processes = len(together(runs, seeds_together))
-    gpus, jobs = places(options.jobs, checked.devices, processes)
+    placed = places(options.jobs, checked.devices, len(together(runs, seeds_together)))
     if kept is None:
         comparison = dataclasses.replace(
             comparison,
             configuration=checked.configuration,
             dataset_fingerprint=checked.fingerprint,
-            threads=threads_of_runs(jobs),
+            threads=threads_of_runs(placed[1]),
         )
     else:
         check_same_options(comparison.differences(checked.configuration), directory)
@@ -256,30 +248,20 @@ def _train(
             "split of them): put them back to continue, or begin in another directory"
         )
     with at_work(comparison, kept, directory, "compared") as lock:
+        how = options.allow_code, seeds_together
+        whole = train(runs, comparison, checked, placed, lock, *how)
         unfinished = [run for run in runs if not run.finished]
-        if unfinished:
-            from graphormer_sepnorm.compare.progress import choose_display
-
-            processes = min(jobs, len(together(unfinished, seeds_together)))
-            surroundings = environments(processes, comparison.threads, gpus)
-            display = choose_display(runs, checked.metric, checked.steps)
-            more = (OPTION,) if any_code else ()
-            programs = ((*FIT, *more), seeds_together, (*FIT_TOGETHER, *more))
-            whole = Runner(unfinished, surroundings, display, lock, *programs).run()
-            unfinished = [run for run in runs if not run.finished]
-            if not whole and unfinished:
-                raise Interrupted(
-                    f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} runs are finished; "
-                    f"continue with: {continuing(_VERB, directory)} (with --report-only: a report "
-                    "on those that are)"
-                )
+        done = f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} runs are finished"
+        if not whole and unfinished:
+            raise Interrupted(
+                f"{done}; continue with: {continuing(_VERB, directory)} (with --report-only: a "
+                "report on those that are)"
+            )
         if len(unfinished) < len(runs):
             try:
                 make_report(directory)
             except KeyboardInterrupt:
-                raise Interrupted(
-                    f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} runs are finished; "
-                    f"for the report on them: {continuing(_VERB, directory)} --report-only"
-                ) from None
+                again = f"{continuing(_VERB, directory)} --report-only"
+                raise Interrupted(f"{done}; for the report on them: {again}") from None
             print(f"report  {directory / 'report.html'}", flush=True)
     return say_failed(unfinished, len(runs), _VERB, directory)

@@ -18,6 +18,7 @@ from graphormer_sepnorm.cli.many_runs import (
     say_failed,
     show,
     threads_of_runs,
+    train,
 )
 from graphormer_sepnorm.errors import ConfigError
 
@@ -81,20 +82,20 @@ def crossvalidate(arguments: list[str]) -> int:
     from graphormer_sepnorm.cli.fit_check import check_fit
     from graphormer_sepnorm.cli.foreign_code import known_classes_only
     from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-    from graphormer_sepnorm.compare.crossvalidation import CrossValidation, planned_folds
-    from graphormer_sepnorm.compare.runner import environments, places
+    from graphormer_sepnorm.compare.crossvalidation import CrossValidation
+    from graphormer_sepnorm.compare.runner import places
 
     silence_known_noise()
     kept = CrossValidation.read(directory)
     plan = _asked(options, fit_options, kept)
     # Without a seed of its own yet, it is only known how many runs there are.
-    runs = planned_folds(plan, directory)
+    runs = plan.runs(directory)
     prepare = kept is None or not all(run.finished for run in runs)
     file = str(directory / CrossValidation.file)
     with known_classes_only(file, allowed=options.allow_code or kept is None):
         base = (*plan.base_options, f"--data.folds={plan.folds}", "--data.fold=0")
         checked = check_fit(base, plan.arms, prepare, ensembles=True)
-    gpus, jobs = places(options.jobs, checked.devices, len(runs))
+    placed = places(options.jobs, checked.devices, len(runs))
     if kept is None:
         plan = dataclasses.replace(
             plan,
@@ -102,21 +103,19 @@ def crossvalidate(arguments: list[str]) -> int:
             split_seed=checked.configuration["data"]["split_seed"],
             configuration=checked.configuration,
             dataset_fingerprint=checked.fingerprint,
-            threads=threads_of_runs(jobs),
+            threads=threads_of_runs(placed[1]),
         )
-        runs = planned_folds(plan, directory)
+        runs = plan.runs(directory)
     else:
         _refuse_changes(kept, checked, prepare, directory)
     with at_work(plan, kept, directory, "trained") as lock:
-        if unfinished := [run for run in runs if not run.finished]:
-            places = environments(min(jobs, len(unfinished)), plan.threads, gpus)
-            whole = _train(runs, unfinished, checked, places, lock, options.allow_code)
-            unfinished = [run for run in runs if not run.finished]
-            if not whole and unfinished:
-                raise Interrupted(
-                    f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} folds are "
-                    f"finished; continue with: {continuing(_VERB, directory)}"
-                )
+        whole = train(runs, plan, checked, placed, lock, options.allow_code)
+        unfinished = [run for run in runs if not run.finished]
+        if not whole and unfinished:
+            raise Interrupted(
+                f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} folds are finished; "
+                f"continue with: {continuing(_VERB, directory)}"
+            )
         if len(unfinished) < len(runs):
             _report(plan, runs, directory)
     return say_failed(unfinished, len(runs), _VERB, directory)
@@ -213,25 +212,6 @@ def _refuse_changes(
             f"{directory} was begun with another table than the one that is there now: put it back "
             "to continue, or begin in another directory"
         )
-
-
-def _train(
-    runs: Sequence[FoldRun],
-    unfinished: Sequence[FoldRun],
-    checked: CheckedFit,
-    places: Sequence[dict[str, str]],
-    lock: int,
-    any_code: bool,
-) -> bool:
-    """Train what is not finished; return False if that was interrupted."""
-    from graphormer_sepnorm.cli.foreign_code import OPTION
-    from graphormer_sepnorm.compare.progress import choose_display
-    from graphormer_sepnorm.compare.runner import FIT, Runner
-
-    # The folds differ a little in size, and so may their steps.
-    display = choose_display(runs, checked.metric, checked.steps)
-    program = (*FIT, OPTION) if any_code else FIT
-    return Runner(unfinished, places, display, lock, program).run()
 
 
 def _report(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> None:

@@ -139,7 +139,7 @@ def _measure(predictor: Predictor, store: GraphStore) -> tuple[CloudGeometry, ..
     embeddings = collect_embeddings(predictor.model, store, predictor.vocabulary, numbers)
     properties = {"atoms": embeddings.num_atoms, "rings": ring_counts(store, numbers)}
     check = numbers % _HELD_OUT == 0
-    return geometry_per_layer(embeddings, properties, learn=~check, check=check, histograms=True)
+    return geometry_per_layer(embeddings, properties, check=check, histograms=True)
 
 
 def _table(clouds: tuple[CloudGeometry, ...]) -> str:

@@ -17,6 +17,7 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.process import command, cores
 
 if TYPE_CHECKING:
+    from graphormer_sepnorm.cli.fit_check import CheckedFit
     from graphormer_sepnorm.compare.comparison import Comparison
     from graphormer_sepnorm.compare.runner import Run
 
@@ -122,6 +123,49 @@ def at_work(plan: Comparison, kept: Comparison | None, directory: Path, what: st
             )
         plan.write(directory)
         yield lock
+
+
+def train(
+    runs: Sequence[Run],
+    plan: Comparison,
+    checked: CheckedFit,
+    placed: tuple[Sequence[str], int],
+    lock: int,
+    any_code: bool,
+    seeds_together: int = 1,
+) -> bool:
+    """Train what is not finished; return False if that was interrupted.
+
+    Args:
+        runs: All runs of the plan.
+        plan: Has their number of threads.
+        checked: What the options say of them.
+        placed: GPUs for the processes, and how many processes there may be side by side.
+        lock: File descriptor of the lock.
+        any_code: Whether configurations may name any class.
+        seeds_together: Most runs of a process.
+    """
+    from graphormer_sepnorm.cli.foreign_code import OPTION
+    from graphormer_sepnorm.compare.progress import choose_display
+    from graphormer_sepnorm.compare.runner import (
+        FIT,
+        FIT_TOGETHER,
+        Runner,
+        environments,
+        together,
+    )
+
+    unfinished = [run for run in runs if not run.finished]
+    if not unfinished:
+        return True
+    gpus, jobs = placed
+    jobs = min(jobs, len(together(unfinished, seeds_together)))
+    # The folds of a cross-validation differ a little in size, and so may their steps.
+    display = choose_display(runs, checked.metric, checked.steps)
+    more = (OPTION,) if any_code else ()
+    programs = ((*FIT, *more), seeds_together, (*FIT_TOGETHER, *more))
+    places = environments(jobs, plan.threads, gpus)
+    return Runner(unfinished, places, display, lock, *programs).run()
 
 
 def threads_of_runs(jobs: int) -> int:

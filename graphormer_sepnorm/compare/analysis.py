@@ -5,8 +5,8 @@ Both are computed once per run and kept in its directory, so that a report can b
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,13 +38,10 @@ _ATOMS = 30_000
 _SEED = 0
 
 
-@dataclass(frozen=True)
-class RunAnalysis:
-    """What was computed of one run.
+class RunAnalysis(NamedTuple):
+    """What a run predicts of the test split, float64 ``[G, T]``; and its `geometry_per_layer`.
 
-    Attributes:
-        predictions: float64 ``[G, T]`` of the test split: real units, or probabilities.
-        geometry: Of each layer and kind of token, see `geometry_per_layer`.
+    Predictions are in real units, or probabilities.
     """
 
     predictions: np.ndarray
@@ -147,7 +144,7 @@ def _measure(
     }
     tested = np.isin(numbers, test)
     return geometry_per_layer(
-        embeddings, properties, learn=~tested, check=tested, clouds=tested, histograms=histograms
+        embeddings, properties, check=tested, clouds=tested, histograms=histograms
     )
 
 

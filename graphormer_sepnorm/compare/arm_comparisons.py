@@ -1,4 +1,10 @@
-"""Every arm of a comparison against its baseline, over the seeds and over the test molecules."""
+"""What differs between arms: each against the baseline, and factors where they form a factorial.
+
+Arms are cells of a factorial if they are {LayerNorm, BatchNorm} for [CLS] x the same for the atoms,
+each of its own, or {one norm shared by both, separate ones} x {LayerNorm, BatchNorm}. An effect is
+the mean of the cells that have something less the mean of those that have not, for each seed that
+all of them have finished; over the seeds it is treated as the difference of two arms is.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from graphormer_sepnorm.compare.arms import NORM
 from graphormer_sepnorm.compare.comparison import Comparison
+from graphormer_sepnorm.compare.results_file import ArmComparison, ArmResult, Results, RunResult
 from graphormer_sepnorm.compare.roc_statistics import (
     AreaTests,
     auc_standard_error,
     delong,
-    paired_bootstrap_auc,
 )
 from graphormer_sepnorm.compare.statistics import (
     PairedDifference,
@@ -23,58 +30,28 @@ from graphormer_sepnorm.compare.statistics import (
     paired_errors,
 )
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.model.norm_arms import norm_name
+from graphormer_sepnorm.model.norm_arms import NORM_ALIASES, norm_name
 
 # Graphormer without and with SepNorm in the paper's table of graph tasks (Chen et al. 2023): test
 # MAE, for ogbg-molhiv test ROC-AUC; single numbers, without seeds, of a variant that is not named.
 _PAPER = {"zinc": (0.069, 0.052), "zinc-subset": (0.164, 0.144), "ogbg-molhiv": (0.7336, 0.7564)}
 
-
-@dataclass(frozen=True)
-class FinishedRun:
-    """What a finished run came to.
-
-    Attributes:
-        validation: Best validation metric; nan if there is none.
-        test: Test metric of that checkpoint; nan if it is undefined.
-        predictions: ``[G, T]`` of the test split, real units or probabilities.
-    """
-
-    validation: float
-    test: float
-    predictions: np.ndarray
-
-
-@dataclass(frozen=True)
-class ArmComparison:
-    """An arm against the baseline, over the seeds that both have finished.
-
-    Attributes:
-        arm: Its name.
-        baseline: The baseline's.
-        seeds: Which they are.
-        validation: Difference of the metric; None where it is undefined for some seed.
-        test: The same on the test split.
-        per_molecule: Of the first target; None where it cannot be told.
-        paper_relative_percent: What the paper reports for such a comparison; nan if nothing.
-        holm_p: The p-value of `test`, adjusted for all arms; nan without it.
-        smallest_holm_p: The smallest that so many seeds and arms allow.
-    """
-
-    arm: str
-    baseline: str
-    seeds: tuple[int, ...]
-    validation: PairedDifference | None
-    test: PairedDifference | None
-    per_molecule: PairedErrors | AreaTests | None
-    paper_relative_percent: float = math.nan
-    holm_p: float = math.nan
-    smallest_holm_p: float = math.nan
+_FACTORIALS = ({"ln+ln", "ln+bn", "bn+ln", "bn+bn"}, {"shared-ln", "shared-bn", "ln+ln", "bn+bn"})
+# Norms ([CLS] + atoms) without and with it; of several pairs the mean is taken, or the sum.
+_EFFECTS = {
+    "BatchNorm on the atoms": (("ln+ln", "bn+ln"), ("ln+bn", "bn+bn"), 2),
+    "BatchNorm on [CLS]": (("ln+ln", "ln+bn"), ("bn+ln", "bn+bn"), 2),
+    "interaction of the two": (("ln+bn", "bn+ln"), ("ln+ln", "bn+bn"), 1),
+    "separation of LayerNorm": (("shared-ln",), ("ln+ln",), 1),
+    "separation of BatchNorm": (("shared-bn",), ("bn+bn",), 1),
+    "separation, mean of both": (("shared-ln", "shared-bn"), ("ln+ln", "bn+bn"), 2),
+}
 
 
 def compare_arms(
     comparison: Comparison,
-    runs: Mapping[tuple[str, int], FinishedRun],
+    runs: Mapping[tuple[str, int], RunResult],
+    predictions: Mapping[tuple[str, int], np.ndarray],
     targets: np.ndarray,
     task: Task,
     dataset: str,
@@ -83,7 +60,9 @@ def compare_arms(
 
     Args:
         comparison: Arms, seeds and baseline.
-        runs: The finished ones, by arm and seed.
+        runs: By arm and seed.
+        predictions: ``[G, T]`` of the test split, real units or probabilities, of each run that is
+            finished.
         targets: ``[G, T]`` of the test split, nan where a label is missing.
         task: What is predicted.
         dataset: Its name.
@@ -91,28 +70,26 @@ def compare_arms(
     Returns:
         One per arm that has a seed in common with the baseline, in the order of the arms.
     """
-    baseline = comparison.baseline
-    found = []
+    baseline, found = comparison.baseline, []
     for arm in comparison.arms:
-        seeds = [s for s in comparison.seeds if {(arm.name, s), (baseline, s)} <= runs.keys()]
+        known = predictions.keys()
+        seeds = [s for s in comparison.seeds if {(arm.name, s), (baseline, s)} <= known]
         if arm.name == baseline or not seeds:
             continue
-        before = [runs[baseline, seed] for seed in seeds]
-        after = [runs[arm.name, seed] for seed in seeds]
+        sides = [[(name, seed) for seed in seeds] for name in (baseline, arm.name)]
         found.append(
             ArmComparison(
-                arm.name,
-                baseline,
-                tuple(seeds),
-                _difference([run.validation for run in before], [run.validation for run in after]),
-                _difference([run.test for run in before], [run.test for run in after]),
-                _per_molecule(
-                    np.stack([run.predictions[:, 0] for run in before]),
-                    np.stack([run.predictions[:, 0] for run in after]),
+                arm=arm.name,
+                baseline=baseline,
+                seeds=tuple(seeds),
+                validation=_difference([[runs[one].validation for one in side] for side in sides]),
+                test=_difference([[runs[one].test for one in side] for side in sides]),
+                per_molecule=_per_molecule(
+                    [np.stack([predictions[one][:, 0] for one in side]) for side in sides],
                     targets[:, 0],
                     task.kind == "binary",
                 ),
-                _paper(comparison, arm.name, dataset),
+                paper_relative_percent=_paper(comparison, arm.name, dataset),
             )
         )
     adjusted = holm([one.test.p_value if one.test else math.nan for one in found])
@@ -123,41 +100,36 @@ def compare_arms(
     ]
 
 
-def _difference(before: Sequence[float], after: Sequence[float]) -> PairedDifference | None:
-    if not np.isfinite([*before, *after]).all():
-        return None  # an AUROC that is undefined, or a run without validation
-    return paired_difference(before, after)
+def _difference(sides: Sequence[Sequence[float]]) -> PairedDifference | None:
+    """None where the metric is undefined for a seed, or there was no validation."""
+    return paired_difference(*sides) if np.isfinite(sides).all() else None
 
 
 def _per_molecule(
-    before: np.ndarray, after: np.ndarray, target: np.ndarray, binary: bool
+    sides: Sequence[np.ndarray], target: np.ndarray, binary: bool
 ) -> PairedErrors | AreaTests | None:
     """The errors for the first target ``[seeds, G]``, or its areas under the ROC."""
     known = np.isfinite(target)
-    before, after, truth = before[:, known], after[:, known], target[known]
-    if not known.any() or not (np.isfinite(before).all() and np.isfinite(after).all()):
+    truth, sides = target[known], [side[:, known] for side in sides]
+    if not len(truth) or not np.isfinite(sides).all():
         return None
     if not binary:
-        errors = (np.abs(side - truth).mean(axis=0) for side in (before, after))
-        return paired_errors(*errors) if known.sum() > 1 else None
+        errors = (np.abs(side - truth).mean(axis=0) for side in sides)
+        return paired_errors(*errors) if len(truth) > 1 else None
     if len(np.unique(truth)) < 2:
         return None
-    scores = before.mean(axis=0), after.mean(axis=0)
-    return AreaTests(
-        delong(truth, *scores),
-        paired_bootstrap_auc(truth, *scores),
-        int(truth.sum()),
-        auc_standard_error(truth, scores[0]),
-    )
+    scores = [side.mean(axis=0) for side in sides]
+    error = auc_standard_error(truth, scores[0])
+    return AreaTests(delong(truth, *scores), int(truth.sum()), error)
 
 
 def _paper(comparison: Comparison, name: str, dataset: str) -> float:
     """The relative change in percent that the paper reports: SepNorm against ShareNorm only."""
     options = {arm.name: arm.options for arm in comparison.arms}
     before, after = options[comparison.baseline], options[name]
-    if not (set(before) == set(after) == {"model.norm"}):
+    if not (set(before) == set(after) == {NORM}):
         return math.nan
-    norms = norm_name(before["model.norm"]), norm_name(after["model.norm"])
+    norms = norm_name(before[NORM]), norm_name(after[NORM])
     if dataset not in _PAPER or norms[0] != "shared-ln" or norms[1] not in ("bn+ln", "bn+bn"):
         return math.nan
     without, with_sepnorm = _PAPER[dataset]
@@ -171,3 +143,58 @@ def paper_in_words(dataset: str) -> str:
         return f"MAE {without:.3f} to {with_sepnorm:.3f}"
     points = 100 * (with_sepnorm - without)
     return f"ROC-AUC {100 * without:.2f} % to {100 * with_sepnorm:.2f} %, {points:+.2f} points"
+
+
+@dataclass(frozen=True)
+class FactorEffect:
+    """The effect of a factor on the test metric.
+
+    Attributes:
+        name: Of the effect; with the other options of its arms, if there are several factorials.
+        difference: With it less without it, paired by seed.
+        holm_p: Its p-value, adjusted for all effects.
+    """
+
+    name: str
+    difference: PairedDifference
+    holm_p: float = 1.0
+
+
+def factor_effects(results: Results) -> list[FactorEffect]:
+    """Return the effects of all factorials among the arms; empty if they form none.
+
+    Arms are of one factorial if they have the same options but for the norm. An effect is left out
+    if no seed is finished under all arms that it is taken from.
+    """
+    cells: dict[str, dict[str, ArmResult]] = {}
+    for arm in results.arms:
+        options = {name: value for name, value in arm.options.items() if name != NORM}
+        others = ", ".join(f"{name}={value}" for name, value in sorted(options.items()))
+        cells.setdefault(others, {})[_norm(results, arm)] = arm
+    factorials = {
+        others: of_norm
+        for others, of_norm in cells.items()
+        if any(norms <= of_norm.keys() for norms in _FACTORIALS)
+    }
+    found = []
+    for others, of_norm in factorials.items():
+        for name, (without, having, pairs) in _EFFECTS.items():
+            if not {*without, *having} <= of_norm.keys():
+                continue
+            tests = {norm: of_norm[norm].tests for norm in (*without, *having)}
+            seeds = [seed for seed in results.seeds if all(seed in one for one in tests.values())]
+            if seeds:
+                sides = (
+                    [sum(tests[norm][seed] for norm in side) / pairs for seed in seeds]
+                    for side in (without, having)
+                )
+                title = f"{name}, {others}" if len(factorials) > 1 else name
+                found.append(FactorEffect(title, paired_difference(*sides)))
+    adjusted = holm([one.difference.p_value for one in found]).tolist()
+    return [replace(one, holm_p=p) for one, p in zip(found, adjusted, strict=True)]
+
+
+def _norm(results: Results, arm: ArmResult) -> str:
+    """The norm of an arm, its own or that of all of them, without an alias."""
+    name = arm.options.get(NORM) or str(results.configuration.get("model", {}).get("norm"))
+    return NORM_ALIASES.get(name.lower(), name.lower())

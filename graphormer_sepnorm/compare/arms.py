@@ -28,8 +28,12 @@ OWN_OPTIONS = {
 }
 # Beside the folders of the arms.
 _TAKEN = (
-    *("figures", "compare.yaml", "results.json", "predictions.csv"),
-    *("report.md", "report.html", "report.tex"),
+    "figures",
+    "compare.yaml",
+    "results.json",
+    "predictions.csv",
+    "report.md",
+    "report.html",
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import yaml
 
 from graphormer_sepnorm.compare.arms import NORM, Arm, check_arms
+from graphormer_sepnorm.compare.runner import SINGLE, Run
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.old_names import current_options
@@ -60,22 +61,16 @@ class Comparison:
             version = kept["format_version"]
             if version != _FORMAT_VERSION:
                 raise ConfigError(other_format(path, version, _FORMAT_VERSION))
-            return cls(**cls._fields(kept))
-        except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+            found = {field.name: kept[field.name] for field in dataclasses.fields(cls)}
+            found |= {name: tuple(found[name]) for name in ("base_options", "seeds")}
+            found["arms"] = tuple(
+                Arm(str(name), current_options(dict(options)))
+                for name, options in found["arms"].items()
+            )
+            found["configuration"] = current_options(dict(found["configuration"]))
+            return cls(**found)
+        except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"{path} is damaged: begin in another directory") from error
-
-    @classmethod
-    def _fields(cls, kept: Mapping[str, Any]) -> dict[str, Any]:
-        arms = kept["arms"]
-        return {
-            "base_options": tuple(kept["base_options"]),
-            "arms": tuple(Arm(str(name), current_options(dict(arms[name]))) for name in arms),
-            "seeds": tuple(int(seed) for seed in kept["seeds"]),
-            "baseline": str(kept["baseline"]),
-            "threads": int(kept["threads"]),
-            "dataset_fingerprint": str(kept["dataset_fingerprint"]),
-            "configuration": current_options(dict(kept["configuration"])),
-        }
 
     def write(self, directory: Path) -> None:
         """Keep it in a directory."""
@@ -84,18 +79,39 @@ class Comparison:
         with replacing(directory / self.file) as partial:
             partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
-    def command_line(self) -> list[str]:
-        """The words of one command that does all of this, however it was really put together.
+    def runs(self, directory: Path) -> Sequence[Run]:
+        """Return all runs, seed by seed, so that what is finished early is paired."""
+        return [
+            Run(
+                arm.name,
+                seed,
+                place := directory / arm.name / f"seed{seed}",
+                (
+                    *self.base_options,
+                    *arm.arguments,
+                    SINGLE,
+                    "--blend=false",  # networks are compared
+                    "--baselines=false",  # once for all of them: see results.py
+                    f"--seed_everything={seed}",
+                    f"--output={place}",
+                ),
+            )
+            for seed in self.seeds
+            for arm in self.arms
+        ]
 
-        Arms that are not norms stand in a file ``arms.yaml``.
-        """
-        plain = all(arm.options == {NORM: arm.name} for arm in self.arms)
-        arms = ",".join(arm.name for arm in self.arms) if plain else "arms.yaml"
+    def command_line(self) -> list[str]:
+        """The words of one command that does all of this, however it was really put together."""
         baseline = ["--baseline", self.baseline] if self.baseline != self.arms[0].name else []
         return [
-            *("python", "train.py", "compare", *self.base_options, "--arms", arms),
+            *("python", "train.py", "compare", *self.base_options, *self.arms_option()),
             *("--seeds", ",".join(map(str, self.seeds)), *baseline, "-o", "DIR"),
         ]
+
+    def arms_option(self) -> list[str]:
+        """``--arms`` as words; arms that are not norms stand in a file ``arms.yaml``."""
+        plain = all(arm.options == {NORM: arm.name} for arm in self.arms)
+        return ["--arms", ",".join(arm.name for arm in self.arms) if plain else "arms.yaml"]
 
     def with_more(self, arms: tuple[Arm, ...], seeds: tuple[int, ...]) -> Self:
         """Return this with arms and seeds added that it does not have yet.

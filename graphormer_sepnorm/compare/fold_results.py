@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,15 @@ from graphormer_sepnorm.compare.statistics import FoldDifference, fold_differenc
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing, require_json, write_json
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.metrics import METRICS, Metric, metrics_of
+from graphormer_sepnorm.metrics import METRICS, metrics_of
 from graphormer_sepnorm.runs.directory import Summary
 
 FOLDS, OUT_OF_FOLD, SUMMARY = "folds.csv", "out_of_fold.csv", "summary.json"
 _FORMAT_VERSION = 1
 _SPLITS = ("train", "validation", "test")
+
+# Metrics by name, of each fold ``[n]``; nan where one is undefined or not recorded.
+Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -47,30 +50,33 @@ class Fold:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """A metric over the folds where it is defined: mean, standard deviation, and how many."""
+
+    mean: float
+    sd: float
+    folds: int
+
+
+@dataclass(frozen=True)
 class ModelResult:
-    """A model over the folds.
+    """A network or a simple model over the folds.
 
     Attributes:
-        name: The network's or the simple model's.
-        folds: Metrics by name, of each fold ``[n]``; nan where one is undefined or not recorded.
-        pooled: The network's, of all molecules, each predicted by the run that had not seen it: the
-            mean over the repeats that are whole; empty for simple models.
+        name: What it is called.
+        metrics: By name.
+        out_of_fold: A network's, of all molecules, each predicted by the run that had not seen it:
+            the mean over the repeats that are whole; empty if there is none.
     """
 
     name: str
-    folds: dict[str, np.ndarray]
-    pooled: dict[str, float]
+    metrics: dict[str, Spread]
+    out_of_fold: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A model against another one.
-
-    Attributes:
-        model: Its name.
-        baseline: The other's.
-        metrics: By name of the metric; what is undefined on a fold leaves that fold out.
-    """
+    """A model against another one; what is undefined on a fold leaves that fold out."""
 
     model: str
     baseline: str
@@ -79,35 +85,45 @@ class Difference:
 
 @dataclass(frozen=True)
 class FoldResults:
-    """A cross-validation, or as much of it as is finished.
+    """A cross-validation, or as much of it as is finished, as ``summary.json`` keeps it.
 
     Attributes:
-        dataset: Name.
-        task: What is predicted.
+        command: One that does all of this.
         split: ``scaffold`` or ``random``.
+        split_seed: Of the folds of the first repeat.
+        seeds: Of the repeats.
         folds: How many there are in a repeat.
-        repeats: How many.
-        finished: Folds that are trained and tested, of all repeats.
+        folds_finished: Of all repeats, under every arm.
+        runs: How many there are when all is finished.
         networks: In the order of the arms.
-        simple: What the runs recorded beside their network.
+        baselines: The simple models that the runs recorded beside their network.
         differences: Of each network from each simple model, and from the first network.
     """
 
+    command: list[str]
     dataset: str
     task: Task
     split: str
+    split_seed: int
+    seeds: tuple[int, ...]
     folds: int
     repeats: int
-    finished: int
+    folds_finished: int
+    runs: int
     networks: list[ModelResult]
-    simple: list[ModelResult]
+    baselines: list[ModelResult]
     differences: list[Difference]
 
-    @property
-    def shown(self) -> list[Metric]:
-        """The metrics of a table: those that have a mean over the targets, the main one first."""
-        known = {name for one in self.networks for name in one.folds}
-        return [metric for metric in metrics_of(self.task.kind) if metric.name in known]
+    def write(self, path: Path) -> None:
+        """Write them to a file."""
+        plain = {"format_version": _FORMAT_VERSION, **asdict(self)}
+        for one in (*plain["networks"], *plain["baselines"]):
+            if not one["out_of_fold"]:
+                del one["out_of_fold"]
+        for one, difference in zip(plain["differences"], self.differences, strict=True):
+            for name, found in difference.metrics.items():
+                one["metrics"][name]["resolved"] = found.resolved
+        write_json(path, plain)
 
 
 def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> FoldResults:
@@ -126,40 +142,42 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
         raise DataError(f"{directory}: no fold is finished, so there is nothing to report")
     report = require_json(finished[0].run.files.data_report_file)
     names, units = zip(*((one["name"], one["unit"]) for one in report["targets"]), strict=True)
-    kind = report["kind"]
-    task = Task(kind, names, units, metrics_of(kind)[0].name)
+    task = Task(report["kind"], names, units, metrics_of(report["kind"])[0].name)
+    _write_folds(directory / FOLDS, finished)
+    _write_out_of_fold(directory / OUT_OF_FOLD, finished, task)
     # A fold counts when all arms have it, so that all numbers are of the same folds.
-    arms = [arm.name for arm in plan.arms]
     by_fold: dict[tuple[int, int], dict[str, Fold]] = {}
     for one in finished:
         by_fold.setdefault((one.run.repeat, one.run.fold), {})[one.run.arm] = one
-    whole = {place: found for place, found in by_fold.items() if len(found) == len(arms)}
-    _write_folds(directory / FOLDS, finished, plan.with_arms)
-    _write_out_of_fold(directory / OUT_OF_FOLD, finished, task, plan.with_arms)
+    whole = [found for found in by_fold.values() if len(found) == len(plan.arms)]
     if not whole:
         raise DataError(f"{directory}: no fold is finished under every arm, so none is compared")
-    paired = [[found[arm] for found in whole.values()] for arm in arms]
-    networks = [
-        ModelResult(own[0].network, _columns(one.test for one in own), _pooled(own, plan, task))
-        for own in paired
-    ]
-    first = paired[0]
-    simple = [
-        ModelResult(name, _columns(one.simple.get(name, {}) for one in first), {})
+    of_arms = [[found[arm.name] for found in whole] for arm in plan.arms]
+    first = of_arms[0]
+    networks = {own[0].network: _columns(one.test for one in own) for own in of_arms}
+    simple = {
+        name: _columns(one.simple.get(name, {}) for one in first)
         for name in dict.fromkeys(name for one in first for name in one.simple)
-    ]
+    }
     results = FoldResults(
-        report["name"],
-        task,
-        plan.configuration.get("data", {}).get("split", "auto").replace("auto", "scaffold"),
-        plan.folds,
-        len(plan.seeds),
-        len(whole),
-        networks,
-        simple,
-        _differences(networks, simple, first),
+        command=plan.command_line(),
+        dataset=report["name"],
+        task=task,
+        split=plan.configuration.get("data", {}).get("split", "auto").replace("auto", "scaffold"),
+        split_seed=plan.split_seed,
+        seeds=plan.seeds,
+        folds=plan.folds,
+        repeats=len(plan.seeds),
+        folds_finished=len(whole),
+        runs=len(runs),
+        networks=[
+            ModelResult(name, _spreads(columns), _pooled(own, plan, task))
+            for (name, columns), own in zip(networks.items(), of_arms, strict=True)
+        ],
+        baselines=[ModelResult(name, _spreads(columns)) for name, columns in simple.items()],
+        differences=_differences(networks, simple, first),
     )
-    write_json(directory / SUMMARY, _plain(results, plan, len(runs)))
+    results.write(directory / SUMMARY)
     return results
 
 
@@ -205,11 +223,19 @@ def _numbers(values: Mapping[str, Any], start: str = "") -> dict[str, float]:
     }
 
 
-def _columns(tests: Iterable[Mapping[str, float]]) -> dict[str, np.ndarray]:
-    """Metrics by name, each ``[folds]``."""
+def _columns(tests: Iterable[Mapping[str, float]]) -> Columns:
     rows = list(tests)
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: np.array([row.get(name, math.nan) for row in rows]) for name in names}
+
+
+def _spreads(columns: Columns) -> dict[str, Spread]:
+    found = {}
+    for name, column in columns.items():
+        known = column[np.isfinite(column)]
+        mean, sd = mean_sd(known) if len(known) else (math.nan, math.nan)
+        found[name] = Spread(mean, sd, len(known))
+    return found
 
 
 def _pooled(own: Sequence[Fold], plan: CrossValidation, task: Task) -> dict[str, float]:
@@ -232,30 +258,29 @@ def _pooled(own: Sequence[Fold], plan: CrossValidation, task: Task) -> dict[str,
 
 
 def _differences(
-    networks: Sequence[ModelResult], simple: Sequence[ModelResult], folds: Sequence[Fold]
+    networks: Mapping[str, Columns], simple: Mapping[str, Columns], folds: Sequence[Fold]
 ) -> list[Difference]:
     train, test = (float(np.mean([one.molecules[of] for one in folds])) for of in ("train", "test"))
-    pairs = [(model, networks[0]) for model in networks[1:]]
-    pairs += [(model, other) for model in networks for other in simple]
+    first, *others = networks.items()
+    pairs = [(model, first) for model in others]
+    pairs += itertools.product(networks.items(), simple.items())
     found = []
-    for model, other in pairs:
+    for (model, after), (other, before) in pairs:
         metrics = {}
-        for name in [one for one in model.folds if one in METRICS and one in other.folds]:
-            before, after = other.folds[name], model.folds[name]
-            known = np.isfinite(before) & np.isfinite(after)
+        for name in [one for one in after if one in METRICS and one in before]:
+            known = np.isfinite(before[name]) & np.isfinite(after[name])
             if known.any():
-                metrics[name] = fold_difference(before[known], after[known], train, test)
+                columns = before[name][known], after[name][known]
+                metrics[name] = fold_difference(*columns, train, test)
         if metrics:
-            found.append(Difference(model.name, other.name, metrics))
+            found.append(Difference(model, other, metrics))
     return found
 
 
-def _write_folds(path: Path, folds: Sequence[Fold], with_arms: bool) -> None:
+def _write_folds(path: Path, folds: Sequence[Fold]) -> None:
     rows = []
     for one in folds:
-        row: dict[str, Any] = {"arm": one.run.arm} if with_arms else {}
-        row |= {"repeat": one.run.repeat, "fold": one.run.fold}
-        row |= {f"{name}_molecules": one.molecules[name] for name in _SPLITS}
+        row = one.run.columns | {f"{name}_molecules": one.molecules[name] for name in _SPLITS}
         row |= {f"test_{name}": value for name, value in one.test.items()}
         for model, metrics in one.simple.items():
             row |= {f"{model}: test_{name}": value for name, value in metrics.items()}
@@ -263,15 +288,14 @@ def _write_folds(path: Path, folds: Sequence[Fold], with_arms: bool) -> None:
     _write_csv(path, rows)
 
 
-def _write_out_of_fold(path: Path, folds: Sequence[Fold], task: Task, with_arms: bool) -> None:
+def _write_out_of_fold(path: Path, folds: Sequence[Fold], task: Task) -> None:
     """Each usable row of the table once per repeat and arm, in the table's order."""
-    rows = []
-    for one in folds:
-        place: dict[str, Any] = {"arm": one.run.arm} if with_arms else {}
-        place |= {"repeat": one.run.repeat, "fold": one.run.fold}
-        for row in one.rows:
-            columns = [f"{of}_{name}" for of in ("label", "pred") for name in task.targets]
-            rows.append({name: row[name] for name in ("row", "smiles", *columns)} | place)
+    values = [f"{of}_{name}" for of in ("label", "pred") for name in task.targets]
+    rows = [
+        {name: row[name] for name in ("row", "smiles", *values)} | one.run.columns
+        for one in folds
+        for row in one.rows
+    ]
     rows.sort(key=lambda row: (row.get("arm", ""), row["repeat"], int(row["row"])))
     _write_csv(path, rows)
 
@@ -283,48 +307,3 @@ def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         writer = csv.DictWriter(file, [*columns], restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-
-
-def _plain(results: FoldResults, plan: CrossValidation, runs: int) -> dict[str, Any]:
-    def models(found: Sequence[ModelResult]) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": one.name,
-                "metrics": {name: _spread(values) for name, values in one.folds.items()},
-                **({"out_of_fold": one.pooled} if one.pooled else {}),
-            }
-            for one in found
-        ]
-
-    return {
-        "format_version": _FORMAT_VERSION,
-        "command": plan.command_line(),
-        "dataset": results.dataset,
-        "task": results.task.to_plain(),
-        "split": results.split,
-        "split_seed": plan.split_seed,
-        "seeds": list(plan.seeds),
-        "folds": results.folds,
-        "repeats": results.repeats,
-        "folds_finished": results.finished,
-        "runs": runs,
-        "networks": models(results.networks),
-        "baselines": models(results.simple),
-        "differences": [
-            {
-                "model": one.model,
-                "baseline": one.baseline,
-                "metrics": {
-                    name: dataclasses.asdict(difference) | {"resolved": difference.resolved}
-                    for name, difference in one.metrics.items()
-                },
-            }
-            for one in results.differences
-        ],
-    }
-
-
-def _spread(values: np.ndarray) -> dict[str, Any]:
-    known = values[np.isfinite(values)]
-    mean, sd = mean_sd(known) if len(known) else (math.nan, math.nan)
-    return {"mean": mean, "sd": sd, "folds": len(known)}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
-from graphormer_sepnorm.compare.fold_results import Difference, FoldResults
+from graphormer_sepnorm.compare.fold_results import Difference, FoldResults, Spread
 from graphormer_sepnorm.compare.report.numbers import (
     NONE,
     count,
@@ -12,21 +12,21 @@ from graphormer_sepnorm.compare.report.numbers import (
     interval,
     number,
     p_value,
-    spread,
 )
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import metrics_of
 
 _DECIMALS = 4
 
 
 def results_text(results: FoldResults) -> str:
     """Return a table of all metrics, and a sentence for each pair of models that is compared."""
-    planned = results.folds * results.repeats
-    lacking = f"; {results.finished} of {planned} are finished" * (results.finished < planned)
+    planned, finished = results.folds * results.repeats, results.folds_finished
+    lacking = f"; {finished} of {planned} are finished" * (finished < planned)
     head = (
         f"{results.dataset}: {results.folds} folds ({results.split}), "
         f"{count(results.repeats, 'repeat')}{lacking}\n"
-        f"test, mean ± standard deviation over {count(results.finished, 'fold')}"
+        f"test, mean ± standard deviation over {count(finished, 'fold')}"
     )
     lines = [head, *_table(results)]
     if results.differences:
@@ -37,24 +37,28 @@ def results_text(results: FoldResults) -> str:
 
 
 def _table(results: FoldResults) -> list[str]:
-    shown = results.shown
-    titles = [f"{one.label}{in_unit(results.task.unit_of(one))}" for one in shown]
-    rows = [["", *titles]]
-    for one in (*results.networks, *results.simple):
-        rows.append([f"  {one.name}"])
-        for metric in shown:
-            values = one.folds.get(metric.name, np.array([]))
-            known = values[np.isfinite(values)]
-            some = f" ({len(known)})" * (0 < len(known) < results.finished)
-            rows[-1].append(spread(known, _DECIMALS) + some)
-        if one.pooled:
-            cells = [number(one.pooled.get(metric.name, np.nan), _DECIMALS) for metric in shown]
+    """The metrics that have a mean over the targets, the main one first."""
+    known = {name for one in results.networks for name in one.metrics}
+    shown = [metric for metric in metrics_of(results.task.kind) if metric.name in known]
+    rows = [["", *(f"{one.label}{in_unit(results.task.unit_of(one))}" for one in shown)]]
+    for one in (*results.networks, *results.baselines):
+        found = [one.metrics.get(metric.name) for metric in shown]
+        rows.append([f"  {one.name}", *(_cell(spread, results.folds_finished) for spread in found)])
+        if one.out_of_fold:
+            cells = [
+                number(one.out_of_fold.get(metric.name, math.nan), _DECIMALS) for metric in shown
+            ]
             rows.append(["    all molecules, out of fold", *cells])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _cell(spread: Spread | None, finished: int) -> str:
+    """Mean and standard deviation, and over how many folds if those are not all."""
+    if spread is None or not spread.folds:
+        return NONE
+    text = f"{number(spread.mean, _DECIMALS)} ± {number(spread.sd, _DECIMALS)}"
+    return text if spread.folds == finished else f"{text} ({spread.folds})"
 
 
 def _sentence(difference: Difference, task: Task) -> str:
@@ -63,22 +67,16 @@ def _sentence(difference: Difference, task: Task) -> str:
     found = difference.metrics.get(main.name)
     if found is None:
         return f"{difference.model} and {difference.baseline}: no fold with {main.label} of both"
-    change = (
-        f"{main.label} {number(abs(found.mean), _DECIMALS)} "
-        f"{'higher' if found.mean > 0 else 'lower'}"
-    )
-    limits = interval(found.low, found.high, _DECIMALS)
-    if limits != NONE and found.standard_error > 0:
-        change += (
-            f", {found.confidence:.0%} interval of the difference {limits}, p = "
-            f"{p_value(found.p_value)}"
-        ).replace("= <", "<")
+    change = f"{main.label} {number(abs(found.mean), _DECIMALS)} "
+    change += "higher" if found.mean > 0 else "lower"
+    if found.standard_error > 0:
+        limits = interval(found.low, found.high, _DECIMALS)
+        p = f"p = {p_value(found.p_value)}".replace("= <", "<")
+        change += f", {found.confidence:.0%} interval of the difference {limits}, {p}"
     else:
         change += f" over {count(found.folds, 'fold')}, which have no spread to judge it by"
+    model, other = difference.model, difference.baseline
     if not found.resolved:
-        return f"Not resolved: {difference.model} against {difference.baseline}, {change}"
+        return f"Not resolved: {model} against {other}, {change}"
     better = (found.mean > 0) == main.higher_is_better
-    return (
-        f"{difference.model} is {'better' if better else 'worse'} than {difference.baseline}: "
-        f"{change}"
-    )
+    return f"{model} is {'better' if better else 'worse'} than {other}: {change}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,23 +27,15 @@ _UNIFORMITY_OF = 2000
 _SINGULAR_VALUES = 100
 
 
-@dataclass(frozen=True)
-class LayerEmbeddings:
-    """The embeddings at one place of a model.
-
-    Attributes:
-        name: ``layer 1`` and so on, or ``output``.
-        graph_token: ``[G, C]``, [CLS] of each graph.
-        atoms: ``[M, C]``, the sampled atoms.
-    """
+class LayerEmbeddings(NamedTuple):
+    """[CLS] ``[G, C]`` and the sampled atoms ``[M, C]`` at ``layer 1`` and so on, or ``output``."""
 
     name: str
     graph_token: np.ndarray
     atoms: np.ndarray
 
 
-@dataclass(frozen=True)
-class ModelEmbeddings:
+class ModelEmbeddings(NamedTuple):
     """The embeddings of some graphs throughout a model.
 
     Attributes:
@@ -120,9 +112,7 @@ def collect_embeddings(
     """
     num_atoms = store.num_atoms(numbers)
     chosen = _sample(numbers, num_atoms, max_atoms, seed)
-    places = len(model.layers) + 1
-    tokens: list[list[np.ndarray]] = [[] for _ in range(places)]
-    atoms: list[list[np.ndarray]] = [[] for _ in range(places)]
+    kept: list[list[tuple[np.ndarray, ...]]] = [[] for _ in (*model.layers, OUTPUT)]
     after_layers: list[Tensor] = []  # packed rows [B + A, C]
 
     def record(layer: nn.Module, given: Any, rows: Tensor) -> None:
@@ -138,18 +128,18 @@ def collect_embeddings(
                 after_layers.clear()
                 outputs = torch.cat(model.encode(batch.to(device)))
                 end = first + len(batch.graph_of_atom)
-                rows_of_atoms = batch.num_graphs + np.flatnonzero(chosen[first:end])
+                atoms = torch.from_numpy(np.flatnonzero(chosen[first:end])).to(device)
                 first = end
-                for token, atom, rows in zip(tokens, atoms, [*after_layers, outputs], strict=True):
-                    token.append(_to_numpy(rows[: batch.num_graphs]))
-                    atom.append(_to_numpy(rows[torch.from_numpy(rows_of_atoms).to(device)]))
+                for place, rows in zip(kept, [*after_layers, outputs], strict=True):
+                    parts = rows[: batch.num_graphs], rows[batch.num_graphs + atoms]
+                    place.append(tuple(map(_to_numpy, parts)))
     finally:
         for hook in hooks:
             hook.remove()
-    names = [*(f"layer {place}" for place in range(1, places)), OUTPUT]
+    names = [*(f"layer {place}" for place in range(1, len(kept))), OUTPUT]
     layers = tuple(
-        LayerEmbeddings(name, np.concatenate(token), np.concatenate(atom))
-        for name, token, atom in zip(names, tokens, atoms, strict=True)
+        LayerEmbeddings(name, *map(np.concatenate, zip(*place, strict=True)))
+        for name, place in zip(names, kept, strict=True)
     )
     graph_of_atom = np.repeat(np.arange(len(numbers)), num_atoms)[chosen]
     return ModelEmbeddings(layers, graph_of_atom, num_atoms)
@@ -181,7 +171,6 @@ def geometry_per_layer(
     embeddings: ModelEmbeddings,
     properties: Mapping[str, np.ndarray],
     *,
-    learn: np.ndarray,
     check: np.ndarray,
     clouds: np.ndarray | None = None,
     histograms: bool = False,
@@ -192,8 +181,7 @@ def geometry_per_layer(
         embeddings: Of G molecules.
         properties: What linear probes are asked to read from [CLS]: numbers ``[G]``, nan where
             they are not known.
-        learn: bool ``[G]``: the molecules that probes are fitted to.
-        check: bool ``[G]``: those that they are tested on.
+        check: bool ``[G]``: the molecules that probes are tested on; they are fitted to the others.
         clouds: bool ``[G]``: the molecules whose embeddings are measured; None: all.
         histograms: Whether the features at the output have histograms.
 
@@ -208,7 +196,7 @@ def geometry_per_layer(
         histogram = histograms and layer.name == OUTPUT
         token = cloud_geometry(layer.name, GRAPH_TOKEN, layer.graph_token[clouds], histogram)
         probes = {
-            name: _probe(layer.graph_token, values.astype(np.float64), learn, check)
+            name: _probe(layer.graph_token, values.astype(np.float64), check)
             for name, values in properties.items()
         }
         cosines = geometry.cosine_to(layer.graph_token, layer.atoms, graphs)
@@ -250,9 +238,9 @@ def cloud_geometry(
     )
 
 
-def _probe(cloud: np.ndarray, values: np.ndarray, learn: np.ndarray, check: np.ndarray) -> float:
+def _probe(cloud: np.ndarray, values: np.ndarray, check: np.ndarray) -> float:
     known = ~np.isnan(values)
-    learn, check = known & learn, known & check
+    learn, check = known & ~check, known & check
     return geometry.linear_probe(cloud[learn], values[learn], cloud[check], values[check])
 
 

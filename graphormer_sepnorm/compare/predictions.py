@@ -62,14 +62,14 @@ def write_predictions(
         targets: ``[G, T]``, nan where a label is missing.
         arms: Seed-averaged predictions of each arm, ``[G, T]``.
     """
+    columns = [name for arm in (None, *arms) for name in _columns(names, arm)]
+    table = np.column_stack([targets, *arms.values()])
     with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        columns = [name for arm in (None, *arms) for name in _columns(names, arm)]
         writer.writerow(["number", "smiles", "atoms", *columns])
-        for row in range(len(targets)):
-            values = [*targets[row], *(value for table in arms.values() for value in table[row])]
+        for number, values in enumerate(table):
             cells = ["" if math.isnan(value) else f"{value:.9g}" for value in values]
-            writer.writerow([row, smiles[row], atoms[row], *cells])
+            writer.writerow([number, smiles[number], atoms[number], *cells])
 
 
 def read_predictions(path: Path, targets: Sequence[str], arms: Sequence[str]) -> Predictions | None:
@@ -80,34 +80,25 @@ def read_predictions(path: Path, targets: Sequence[str], arms: Sequence[str]) ->
         targets: Names of all targets; with several the first one is read.
         arms: Names of the arms, in the order in which they are to be shown.
     """
+    target = _columns(targets)[0]
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    except OSError:
+            rows = [row for row in csv.DictReader(file) if row[target]]
+    except (OSError, KeyError):
         return None
-    target = _column(rows, _columns(targets)[0])
-    known = np.isfinite(target)
-    columns = {arm: _column(rows, _columns(targets, arm)[0])[known] for arm in arms}
-    columns = {arm: column for arm, column in columns.items() if np.isfinite(column).all()}
-    if not known.any() or not columns:
+
+    def column(name: str) -> np.ndarray:
+        return np.array([float(row.get(name) or "nan") for row in rows])
+
+    of_arms = {arm: column(_columns(targets, arm)[0]) for arm in arms}
+    shown = {arm: values for arm, values in of_arms.items() if np.isfinite(values).all()}
+    if not rows or not shown:
         return None
-    kept = [row for row, keep in zip(rows, known, strict=True) if keep]
     return Predictions(
         target_name=targets[0] if len(targets) > 1 else "",
-        target=target[known],
-        atoms=_column(kept, "atoms"),
-        numbers=tuple(row["number"] for row in kept),
-        smiles=tuple(row["smiles"] for row in kept),
-        arms=columns,
+        target=column(target),
+        atoms=column("atoms"),
+        numbers=tuple(row["number"] for row in rows),
+        smiles=tuple(row["smiles"] for row in rows),
+        arms=shown,
     )
-
-
-def _column(rows: list[dict[str, str]], name: str) -> np.ndarray:
-    return np.array([_number(row.get(name)) for row in rows], dtype=np.float64)
-
-
-def _number(cell: str | None) -> float:
-    try:
-        return float(cell or "nan")
-    except ValueError:
-        return math.nan

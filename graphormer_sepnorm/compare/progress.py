@@ -19,6 +19,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from graphormer_sepnorm.compare.runner import Run
 from graphormer_sepnorm.errors import DataError
@@ -72,26 +73,71 @@ def outcome(run: Run) -> str:
     return ", ".join(found)
 
 
-class Lines:
-    """Shows how the runs are doing, all of them: a line on stderr for each event."""
+class Display:
+    """Shows how runs are doing: a line for each event.
 
-    def __init__(self, runs: Sequence[Run]) -> None:
-        self._total, self._done = len(runs), sum(run.finished for run in runs)
+    In a terminal the lines stand above bars, one for each run at work and one for all runs.
+
+    Args:
+        runs: All runs, those finished earlier too.
+        metric: ``mae`` or ``auroc``.
+        steps: Optimiser steps of a run of each arm.
+        console: Where.
+        bars: Whether it is a terminal.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        metric: str,
+        steps: Mapping[str, int],
+        console: Console,
+        bars: bool,
+    ) -> None:
+        self._runs, self._metric, self._steps = runs, metric, steps
+        self._over = {run for run in runs if run.finished}
+        self._done = len(self._over)
+        self._bars: dict[Run, TaskID] = {}
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[values]}"),
+            TimeRemainingColumn(),
+            console=console,
+            auto_refresh=False,
+            disable=not bars,
+            speed_estimate_period=_SPEED_OVER,
+            # Nothing else prints to the terminal.
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
         if self._done:
-            self._say(f"{self._done} of {self._total} runs are finished already")
+            self._say(f"{self._done} of {len(runs)} runs are finished already")
+        total = sum(steps[run.arm] for run in runs)
+        self._all = self._progress.add_task("", total=total, completed=self._taken(), values="")
+        self.refresh()
+        self._progress.start()
 
     def _say(self, line: str) -> None:
-        print(_printable(line), file=sys.stderr, flush=True)
+        text = Text("".join(c if c.isprintable() else " " for c in line))
+        self._progress.console.print(text, soft_wrap=True)
 
     def started(self, run: Run) -> None:
         """A process of the run begins."""
-        self._say(f"{run.name}: {'continued' if run.begun else 'started'}")
+        # What was taken earlier is of no speed.
+        step, total = reached(run.directory, self._metric).step, self._steps[run.arm]
+        bar = self._progress.add_task(run.name, total=total, completed=step, values="")
+        self._bars[run] = bar
+        if self._progress.disable:
+            self._say(f"{run.name}: {'continued' if run.begun else 'started'}")
+        self.refresh()
 
     def finished(self, run: Run, seconds: float) -> None:
         """It is trained and tested."""
         self._ended(run)
         self._done += 1
-        count = f"{self._done} of {self._total}"
+        count = f"{self._done} of {len(self._runs)}"
         self._say(f"{run.name}: finished ({count}), {outcome(run)}, {clock(seconds)}")
 
     def failed(self, run: Run, why: str) -> None:
@@ -111,90 +157,29 @@ class Lines:
 
     def _ended(self, run: Run, over: bool = True) -> None:
         """Its process is gone; is nothing more to be done either?"""
-
-    def refresh(self) -> None:
-        """Time has passed."""
-
-    def close(self) -> None:
-        """Nothing more happens."""
-
-
-def _printable(line: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in line)
-
-
-class Bars(Lines):
-    """The same lines, and below them a bar for each run at work and one for all runs.
-
-    Args:
-        runs: All runs, those finished earlier too.
-        metric: ``mae`` or ``auroc``.
-        steps: Optimiser steps of a run of each arm.
-        console: Where; the terminal of stderr if None.
-    """
-
-    def __init__(
-        self,
-        runs: Sequence[Run],
-        metric: str,
-        steps: Mapping[str, int],
-        console: Console | None = None,
-    ) -> None:
-        self._runs, self._metric, self._steps = runs, metric, steps
-        self._over = {run for run in runs if run.finished}
-        self._bars: dict[Run, TaskID] = {}
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[values]}"),
-            TimeRemainingColumn(),
-            console=console or Console(stderr=True),
-            auto_refresh=False,
-            speed_estimate_period=_SPEED_OVER,
-            # Nothing else prints to the terminal.
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        super().__init__(runs)
-        total = sum(steps[run.arm] for run in runs)
-        self._all = self._progress.add_task("", total=total, completed=self._taken(), values="")
-        self.refresh()
-        self._progress.start()
-
-    def _say(self, line: str) -> None:
-        console = self._progress.console
-        console.print(_printable(line), markup=False, highlight=False, soft_wrap=True)
-
-    def started(self, run: Run) -> None:
-        """Show its bar."""
-        # What was taken earlier is of no speed.
-        step, total = reached(run.directory, self._metric).step, self._steps[run.arm]
-        bar = self._progress.add_task(run.name, total=total, completed=step, values="")
-        self._bars[run] = bar
-        self.refresh()
-
-    def _ended(self, run: Run, over: bool = True) -> None:
         if over:
             self._over.add(run)
         self._progress.remove_task(self._bars.pop(run))
 
     def refresh(self) -> None:
-        """Draw."""
+        """Draw; time has passed."""
+        if self._progress.disable:
+            return
         for run, bar in self._bars.items():
             now, values = reached(run.directory, self._metric), ""
             if not math.isnan(now.newest):
                 name = METRICS[self._metric].label
                 values = f"validation {name} {now.newest:.4f}, best {now.best:.4f}"
             self._progress.update(bar, completed=now.step, values=values)
-        said = f"{self._done} of {self._total} runs finished"
+        said = f"{self._done} of {len(self._runs)} runs finished"
         self._progress.update(self._all, completed=self._taken(), description=said)
         self._progress.refresh()
 
     def close(self) -> None:
         """Leave the last state standing."""
         self.refresh()
-        self._progress.stop()
+        if not self._progress.disable:
+            self._progress.stop()
 
     def _taken(self) -> int:
         """Steps of all runs that are not to be taken any more."""
@@ -204,7 +189,8 @@ class Bars(Lines):
         )
 
 
-def choose_display(runs: Sequence[Run], metric: str, steps: Mapping[str, int]) -> Lines:
-    """Bars if stderr is a terminal, else lines."""
-    terminal = sys.stderr.isatty() and not Console(stderr=True).is_dumb_terminal
-    return Bars(runs, metric, steps) if terminal else Lines(runs)
+def choose_display(runs: Sequence[Run], metric: str, steps: Mapping[str, int]) -> Display:
+    """On stderr, with bars if it is a terminal."""
+    console = Console(stderr=True)
+    bars = sys.stderr.isatty() and not console.is_dumb_terminal
+    return Display(runs, metric, steps, console, bars)

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.compare.analysis import RunAnalysis, analyse, device_of
-from graphormer_sepnorm.compare.arm_comparisons import FinishedRun, compare_arms
+from graphormer_sepnorm.compare.arm_comparisons import compare_arms
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.predictions import write_predictions
 from graphormer_sepnorm.compare.results_file import (
@@ -26,7 +26,7 @@ from graphormer_sepnorm.compare.results_file import (
     SimpleModel,
     typed,
 )
-from graphormer_sepnorm.compare.runner import Run, planned_runs
+from graphormer_sepnorm.compare.runner import Run
 from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
@@ -56,7 +56,7 @@ def collect(directory: Path, baseline: str | None = None) -> None:
     if baseline is not None:
         comparison = replace(comparison, baseline=baseline)
     earlier = Results.read(directory)
-    runs = planned_runs(comparison, directory)
+    runs = comparison.runs(directory)
     summaries = {run: found for run in runs if (found := run.files.summary()) is not None}
     if not summaries:
         raise DataError(f"{directory}: no run has finished, there is nothing to report yet")
@@ -64,19 +64,37 @@ def collect(directory: Path, baseline: str | None = None) -> None:
     splits, task, numbers = data.splits, data.splits.task, data.indices("test")
     targets = np.asarray(data.store.targets[numbers], dtype=np.float64)
     of_runs = {
-        run: _result(run, summaries.get(run), analyses.get(run), task.metric) for run in runs
+        (run.arm, run.seed): _result(run, summaries.get(run), analyses.get(run), task.metric)
+        for run in runs
     }
-    compared = {
-        (run.arm, run.seed): FinishedRun(
-            of_runs[run].validation, of_runs[run].test, one.predictions
-        )
-        for run, one in analyses.items()
+    predictions = {(run.arm, run.seed): one.predictions for run, one in analyses.items()}
+    of_arms = {
+        arm.name: [values for (name, _), values in predictions.items() if name == arm.name]
+        for arm in comparison.arms
     }
     sizes = {run.arm: summary["parameters"] for run, summary in reversed(summaries.items())}
+    arms = tuple(
+        ArmResult(
+            name=arm.name,
+            options=arm.options,
+            parameters=sizes.get(arm.name, math.nan),
+            runs=tuple(of_runs[arm.name, seed] for seed in comparison.seeds),
+        )
+        for arm in comparison.arms
+    )
+    compared = compare_arms(comparison, of_runs, predictions, targets, task, data.dataset)
+    write_predictions(
+        directory / PREDICTIONS,
+        _test_smiles(data),
+        data.store.num_atoms(numbers).tolist(),
+        task.targets,
+        targets,
+        {name: np.mean(values, axis=0) for name, values in of_arms.items() if values},
+    )
     record = next(iter(summaries)).files.record()
     baselines, left_out = _baselines(comparison, data, earlier)
     environment, differing = _environments(summaries)
-    results = Results(
+    Results(
         dataset=splits.name,
         dataset_fingerprint=splits.fingerprint,
         molecules={name: len(part) for name, part in splits.parts.items()},
@@ -91,35 +109,13 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         seeds=comparison.seeds,
         baseline=comparison.baseline,
         complete=len(summaries) == len(runs),
-        arms=tuple(
-            ArmResult(
-                name=arm.name,
-                options=arm.options,
-                parameters=sizes.get(arm.name, math.nan),
-                runs=tuple(of_runs[run] for run in runs if run.arm == arm.name),
-            )
-            for arm in comparison.arms
-        ),
-        comparisons=tuple(compare_arms(comparison, compared, targets, task, data.dataset)),
+        arms=arms,
+        comparisons=tuple(compared),
         baselines=baselines,
         baselines_left_out=left_out,
         environment=environment,
         environments_differ=differing,
-    )
-    means = {
-        arm.name: np.mean([analyses[run].predictions for run in own], axis=0)
-        for arm in comparison.arms
-        if (own := [run for run in analyses if run.arm == arm.name])
-    }
-    write_predictions(
-        directory / PREDICTIONS,
-        _test_smiles(data),
-        data.store.num_atoms(numbers).tolist(),
-        task.targets,
-        targets,
-        means,
-    )
-    results.write(directory)
+    ).write(directory)
 
 
 def runs_are_gone(directory: Path) -> bool:
@@ -253,10 +249,9 @@ def _environments(finished: Iterable[Run]) -> tuple[dict[str, Any], dict[str, An
         if (record := run.files.record())
         for session in record.sessions
     ]
-    differing = {
-        name: [json.loads(text) for text in texts]
-        for name in names
-        if len(texts := sorted({json.dumps(session[name], sort_keys=True) for session in sessions}))
-        > 1
-    }
+    differing = {}
+    for name in names:
+        values = sorted({json.dumps(session[name], sort_keys=True) for session in sessions})
+        if len(values) > 1:
+            differing[name] = [json.loads(value) for value in values]
     return (sessions[0] if sessions else dict.fromkeys(names)), differing

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.compare.arm_comparisons import ArmComparison
 from graphormer_sepnorm.compare.comparison import other_format
 from graphormer_sepnorm.compare.model_geometry import CloudGeometry
+from graphormer_sepnorm.compare.roc_statistics import AreaTests
+from graphormer_sepnorm.compare.statistics import PairedDifference, PairedErrors
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, write_json
 from graphormer_sepnorm.graphs.task import Task
@@ -102,6 +103,33 @@ class ArmResult:
         """A number of the finished runs, where they have it: float64 ``[n]``."""
         column = np.array([getattr(run, name) for run in self.finished], dtype=np.float64)
         return column[~np.isnan(column)]
+
+
+@dataclass(frozen=True)
+class ArmComparison:
+    """An arm against the baseline, over the seeds that both have finished.
+
+    Attributes:
+        arm: Its name.
+        baseline: The baseline's.
+        seeds: Which they are.
+        validation: Difference of the metric; None where it is undefined for some seed.
+        test: The same on the test split.
+        per_molecule: Of the first target; None where it cannot be told.
+        paper_relative_percent: What the paper reports for such a comparison; nan if nothing.
+        holm_p: The p-value of `test`, adjusted for all arms; nan without it.
+        smallest_holm_p: The smallest that so many seeds and arms allow.
+    """
+
+    arm: str
+    baseline: str
+    seeds: tuple[int, ...]
+    validation: PairedDifference | None
+    test: PairedDifference | None
+    per_molecule: PairedErrors | AreaTests | None
+    paper_relative_percent: float = math.nan
+    holm_p: float = math.nan
+    smallest_holm_p: float = math.nan
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""Two areas under the ROC curve on the same molecules: DeLong's test and a paired bootstrap.
+"""Two areas under the ROC curve on the same molecules: DeLong's test.
 
-Both are over molecules, given the scores: they say whether *these* scores differ, not whether the
-next training would. Scores that were averaged over seeds are those of an ensemble, whose area is
+It is over molecules, given the scores: it says whether *these* scores differ, not whether the next
+training would. Scores that were averaged over seeds are those of an ensemble, whose area is
 not the mean of the areas of its members.
 
 Labels are 0 or 1 per molecule ``[n]``, both of them there; scores ``[n]`` are larger for class 1,
-in any monotone unit. P positives · N negatives · K distinct scores.
+in any monotone unit. P positives · N negatives.
 """
 
 from __future__ import annotations
@@ -48,10 +48,9 @@ class AreaDifference:
 
 @dataclass(frozen=True)
 class AreaTests:
-    """Both tests of the same scores, the number of positives, and `auc_standard_error` of a."""
+    """The test of two scores, the number of positives, and `auc_standard_error` of the first."""
 
     delong: AreaDifference
-    bootstrap: AreaDifference
     positives: int
     standard_error: float
 
@@ -95,46 +94,6 @@ def auc_standard_error(labels: ArrayLike, scores: ArrayLike) -> float:
     return _standard_error(*_placements(labels, scores))
 
 
-def paired_bootstrap_auc(
-    labels: ArrayLike, scores_a: ArrayLike, scores_b: ArrayLike, samples: int = 2000, seed: int = 0
-) -> AreaDifference:
-    """Compare two areas under the ROC curve by a bootstrap, paired and stratified by class.
-
-    Each sample draws as many positives and as many negatives as there are, with replacement, and
-    the same ones for both scores. The interval is the percentile one (Efron & Tibshirani 1993, An
-    Introduction to the Bootstrap, chapter 13); the p-value is the one that goes with it, twice the
-    share of samples on the far side of zero, with the observed one counted in. So it is no smaller
-    than 2 / (samples + 1). (`scipy.stats.bootstrap` cannot draw in strata.)
-    """
-    positive = np.asarray(labels) == 1
-    arms = []
-    for scores in (scores_a, scores_b):
-        distinct, ranks = np.unique(np.asarray(scores), return_inverse=True)
-        arms.append((ranks[positive], ranks[~positive], len(distinct)))
-    p, n = int(positive.sum()), int((~positive).sum())
-    observed_a, observed_b = (_wins(*arm) for arm in arms)
-    generator = np.random.default_rng(seed)
-    # In wins, which are multiples of 1/2 and so exact: a difference of zero is zero.
-    differences = np.empty(samples)
-    for sample in range(samples):
-        drawn_p, drawn_n = generator.integers(p, size=p), generator.integers(n, size=n)
-        wins_a, wins_b = (_wins(pos[drawn_p], neg[drawn_n], k) for pos, neg, k in arms)
-        differences[sample] = wins_b - wins_a
-    tail = min((differences <= 0).sum(), (differences >= 0).sum())
-    differences /= p * n
-    low, high = np.quantile(differences, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return AreaDifference(
-        auc_a=observed_a / (p * n),
-        auc_b=observed_b / (p * n),
-        difference=(observed_b - observed_a) / (p * n),
-        standard_error=float(differences.std(ddof=1)),
-        low=float(low),
-        high=float(high),
-        confidence=CONFIDENCE,
-        p_value=min(1.0, 2 * (int(tail) + 1) / (samples + 1)),
-    )
-
-
 def _placements(labels: ArrayLike, scores: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Count for each molecule the pairs with the other class that are in the right order.
 
@@ -158,10 +117,3 @@ def _standard_error(wins: np.ndarray, losses: np.ndarray) -> float:
     if min(p, n) < 2:
         return math.nan
     return math.sqrt(wins.var(ddof=1) / n**2 / p + losses.var(ddof=1) / p**2 / n)
-
-
-def _wins(positives: np.ndarray, negatives: np.ndarray, distinct: int) -> float:
-    """Return the number of pairs in the right order, from the ranks; a tie counts 1/2."""
-    at = np.bincount(negatives, minlength=distinct)
-    below = np.cumsum(at) - at / 2
-    return float(below[positives].sum())

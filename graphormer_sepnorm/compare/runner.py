@@ -5,7 +5,6 @@ Or several seeds of an arm in one process, which can take their steps together o
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
@@ -19,13 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.process_lifetime import ENDS_WITH_STDIN
 from graphormer_sepnorm.process import cores
 from graphormer_sepnorm.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.compare.progress import Lines
+    from graphormer_sepnorm.compare.progress import Display
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
 FIT_TOGETHER = (sys.executable, "-m", "graphormer_sepnorm.cli.fit_together")
@@ -83,28 +81,6 @@ class Run:
         return self.files.resumable
 
 
-def planned_runs(comparison: Comparison, directory: Path) -> list[Run]:
-    """Return all runs of a comparison, seed by seed, so that what is finished early is paired."""
-    return [
-        Run(
-            arm.name,
-            seed,
-            place := directory / arm.name / f"seed{seed}",
-            (
-                *comparison.base_options,
-                *arm.arguments,
-                SINGLE,
-                "--blend=false",  # networks are compared
-                "--baselines=false",  # once for all of them: see results.py
-                f"--seed_everything={seed}",
-                f"--output={place}",
-            ),
-        )
-        for seed in comparison.seeds
-        for arm in comparison.arms
-    ]
-
-
 def together(runs: Sequence[Run], seeds: int) -> list[tuple[Run, ...]]:
     """Divide runs into those that share a process: at most so many seeds of one arm, in order."""
     groups: list[list[Run]] = []
@@ -160,11 +136,11 @@ def environments(jobs: int, threads: int, gpus: Sequence[str] = ()) -> list[dict
 
 @dataclass(frozen=True)
 class _Process:
-    """A process at work, its place among those side by side, and where its part of a log begins."""
+    """A process at work, its environment, and where its part of each log begins."""
 
     runs: tuple[Run, ...]
     popen: subprocess.Popen[bytes]
-    place: int
+    environment: Mapping[str, str]
     log_starts: tuple[int, ...]
     started: float
 
@@ -186,14 +162,14 @@ class Runner:
         self,
         runs: Sequence[Run],
         environments: Sequence[Mapping[str, str]],
-        display: Lines,
+        display: Display,
         lock: int,
         program: Sequence[str] = FIT,
         seeds_together: int = 1,
         program_together: Sequence[str] = FIT_TOGETHER,
     ) -> None:
         self._waiting = together([run for run in runs if not run.finished], seeds_together)
-        self._environments = environments
+        self._free = list(environments)
         self._display = display
         self._lock = lock
         self._program = program
@@ -213,7 +189,7 @@ class Runner:
             try:
                 while self._running or (self._waiting and not self._asked):
                     self._pass_on()
-                    while self._waiting and not self._asked and self._free() is not None:
+                    while self._waiting and not self._asked and self._free:
                         self._start(self._waiting.pop(0))
                     for process in list(self._running):
                         if process.popen.poll() is not None:
@@ -259,44 +235,40 @@ class Runner:
             self._display.stopping([run for process in self._running for run in process.runs])
         self._passed_on += 1  # one at a time: the processes are asked before they are killed
 
-    def _free(self) -> int | None:
-        taken = {process.place for process in self._running}
-        return next((n for n in range(len(self._environments)) if n not in taken), None)
-
     def _start(self, runs: tuple[Run, ...]) -> None:
-        place = self._free()
-        assert place is not None
+        environment = self._free.pop(0)
         options = [_options(run) for run in runs]
         for run in runs:
             run.log.parent.mkdir(parents=True, exist_ok=True)
             run.failure.unlink(missing_ok=True)
             run.log.touch()
-        if len(runs) == 1:
-            words = [*self._program, *options[0]]
-        else:
-            named = zip(runs, options, strict=True)
-            pairs = [(str(run.log), json.dumps(own)) for run, own in named]
-            words = [*self._program_together, *itertools.chain(*pairs)]
+        words = [*self._program, *options[0]]
+        first, *others = runs
+        if others:
+            words = [*self._program_together]
+            for run, own in zip(runs, options, strict=True):
+                words += [str(run.log), json.dumps(own)]
         starts = tuple(run.log.stat().st_size for run in runs)
         # What no run prints, as a last word of the system's, stands in the log of the first.
-        with runs[0].log.open("ab") as log:
+        with first.log.open("ab") as log:
             popen = subprocess.Popen(
                 words,
                 stdin=subprocess.PIPE,  # never written to, see process_lifetime.py
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment() | dict(self._environments[place]),
+                env=_environment() | dict(environment),
                 pass_fds=(self._lock,),
                 # Ctrl-C in a terminal goes to all processes of a session: it is for this one, which
                 # asks the others once.
                 start_new_session=True,
             )
-            self._running.append(_Process(runs, popen, place, starts, time.monotonic()))
+            self._running.append(_Process(runs, popen, environment, starts, time.monotonic()))
         for run in runs:
             self._display.started(run)
 
     def _end(self, process: _Process) -> None:
         self._running.remove(process)
+        self._free.append(process.environment)
         assert process.popen.stdin is not None
         process.popen.stdin.close()
         status = process.popen.returncode

@@ -24,20 +24,43 @@ DRAWS = 99_999
 _ROUNDING = 1e-12
 
 
-@dataclass(frozen=True)
-class PairedDifference:
+@dataclass(frozen=True, kw_only=True)
+class MeanDifference:
+    """The mean of paired differences, treatment - baseline, in the unit of what is compared.
+
+    Attributes:
+        mean: Of the n differences.
+        low: Lower end of its t interval; nan of one pair.
+        high: Its upper end.
+        confidence: Of the interval.
+        p_value: Two-sided.
+    """
+
+    mean: float
+    low: float
+    high: float
+    confidence: float
+    p_value: float
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the interval excludes 0.
+
+        Never of one pair, and never if all differences are the same: then the seeds did nothing, or
+        one run was counted twice, and the spread has not been measured.
+        """
+        return self.low < self.high and (self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedDifference(MeanDifference):
     """A metric under two arms, each with the same seeds.
 
     Attributes:
         seeds: Number of pairs, n.
         baseline_mean: Mean of the metric under the baseline arm.
         treatment_mean: Mean of the metric under the treatment arm.
-        mean: Mean of the differences, treatment - baseline, in the metric's unit.
-        sd: Their standard deviation (n - 1); nan with one seed.
-        low: Lower end of the t interval of the mean difference; nan with one seed.
-        high: Its upper end.
-        confidence: Its confidence.
-        p_value: Two-sided sign-flip p-value of the mean difference.
+        sd: Standard deviation (n - 1) of the differences; nan with one seed.
         smallest_p: The smallest value that ``p_value`` can take with so many seeds.
         relative_percent: Mean difference in percent of the baseline mean's magnitude; nan if that
             is zero.
@@ -46,83 +69,65 @@ class PairedDifference:
     seeds: int
     baseline_mean: float
     treatment_mean: float
-    mean: float
     sd: float
-    low: float
-    high: float
-    confidence: float
-    p_value: float
     smallest_p: float
     relative_percent: float
 
-    @property
-    def resolved(self) -> bool:
-        """Whether the interval excludes 0.
 
-        Never with one seed, and never if all differences are the same: then the seeds did nothing,
-        or one run was counted twice, and the spread has not been measured.
-        """
-        return self.sd > 0 and (self.low > 0 or self.high < 0)
-
-
-@dataclass(frozen=True)
-class PairedErrors:
+@dataclass(frozen=True, kw_only=True)
+class PairedErrors(MeanDifference):
     """Absolute errors of the same molecules under two arms.
 
     Attributes:
         molecules: Number of pairs, n.
-        mean: Mean difference of the absolute errors, treatment - baseline, in the target's unit.
-        standard_error: Of that mean, over molecules; nan with one molecule.
-        low: Lower end of the t interval of the mean difference; nan with one molecule.
-        high: Its upper end.
-        confidence: Its confidence.
-        p_value: Two-sided sign-flip p-value of the mean difference.
+        standard_error: Of the mean, over molecules; nan with one molecule.
         improved: Share of the molecules whose error is smaller under the treatment, 0 to 1.
         worsened: Share of those whose error is larger; the rest are ties.
     """
 
     molecules: int
-    mean: float
     standard_error: float
-    low: float
-    high: float
-    confidence: float
-    p_value: float
     improved: float
     worsened: float
 
 
-@dataclass(frozen=True)
-class FoldDifference:
+@dataclass(frozen=True, kw_only=True)
+class FoldDifference(MeanDifference):
     """A metric of two models, on the same test folds.
 
     Attributes:
         folds: Number of pairs, n, of all repeats.
         baseline_mean: Mean of the metric under the baseline.
         treatment_mean: Mean of the metric under the treatment.
-        mean: Mean of the differences, treatment - baseline, in the metric's unit.
-        standard_error: Of that mean, corrected for training sets that overlap; nan with one fold.
-        low: Lower end of its t interval; nan with one fold.
-        high: Its upper end.
-        confidence: Its confidence.
-        p_value: Two-sided, of the same t statistic; nan with one fold, or if all differences are
-            the same.
+        standard_error: Of the mean, corrected for training sets that overlap; nan with one fold,
+            and then, or if all differences are the same, so is ``p_value``.
     """
 
     folds: int
     baseline_mean: float
     treatment_mean: float
-    mean: float
     standard_error: float
-    low: float
-    high: float
-    confidence: float
-    p_value: float
 
-    @property
-    def resolved(self) -> bool:
-        """Whether the interval excludes 0; never if all differences are the same."""
-        return self.standard_error > 0 and (self.low > 0 or self.high < 0)
+
+class _Pairs:
+    """The differences of two columns ``[n]``; those that only rounding makes are 0."""
+
+    def __init__(self, baseline: ArrayLike, treatment: ArrayLike) -> None:
+        before, after = (np.asarray(side, dtype=np.float64) for side in (baseline, treatment))
+        scale = np.maximum(np.abs(before), np.abs(after))
+        self.differences = after - before
+        self.differences[np.abs(self.differences) <= _ROUNDING * scale] = 0.0
+        self.n = len(scale)
+        self.rounding = _ROUNDING * float(scale.sum())
+        self.means = {"baseline_mean": before.mean().item(), "treatment_mean": after.mean().item()}
+        self.mean, sd = mean_sd(self.differences)
+        self.sd = 0.0 if sd <= _ROUNDING * float(scale.max()) else sd
+
+    def interval(self, standard_error: float) -> dict[str, float]:
+        """Student's interval of the mean, nan of one difference."""
+        half = float(stdtrit(self.n - 1, (1 + CONFIDENCE) / 2)) * standard_error
+        ends = {"low": self.mean - half, "high": self.mean + half}
+        return {"mean": self.mean, **ends, "confidence": CONFIDENCE}
 
 
 def mean_sd(values: ArrayLike) -> tuple[float, float]:
@@ -142,17 +147,16 @@ def paired_difference(baseline: ArrayLike, treatment: ArrayLike) -> PairedDiffer
         baseline: The metric per seed, ``[n]``, all finite.
         treatment: The same seeds in the same order, ``[n]``.
     """
-    before, after, differences, scale = _pairs(baseline, treatment)
-    n = len(differences)
-    mean, sd = _mean_sd(differences, scale)
-    reference = abs(float(before.mean()))
+    pairs = _Pairs(baseline, treatment)
+    reference = abs(pairs.means["baseline_mean"])
     return PairedDifference(
-        seeds=n,
-        sd=sd,
-        **_summary(before, after, mean, sd / math.sqrt(n)),
-        p_value=sign_flip_p(differences, tolerance=_ROUNDING * float(scale.sum())),
-        smallest_p=smallest_sign_flip_p(n),
-        relative_percent=100 * mean / reference if reference > 0 else math.nan,
+        seeds=pairs.n,
+        sd=pairs.sd,
+        **pairs.means,
+        **pairs.interval(pairs.sd / math.sqrt(pairs.n)),
+        p_value=sign_flip_p(pairs.differences, pairs.rounding),
+        smallest_p=smallest_sign_flip_p(pairs.n),
+        relative_percent=100 * pairs.mean / reference if reference > 0 else math.nan,
     )
 
 
@@ -160,33 +164,23 @@ def paired_errors(baseline: ArrayLike, treatment: ArrayLike) -> PairedErrors:
     """Compare the absolute errors of two arms molecule by molecule.
 
     It says whether *these* models differ on molecules like these, not whether the next training
-    would: the seeds are averaged over, not sampled. Its interval is thus no substitute for that of
-    `paired_difference`.
-
-    The p-value is the sign-flip one, as over seeds, for heavy tails and lopsided differences alike.
-    Flipping leaves the sum of squares as it is, so the mean orders the assignments exactly as the
-    t statistic does. Hence the test is exact at any n where the arms are interchangeable on each
-    molecule, and right for many molecules where only the mean difference is zero (Konietschke &
-    Pauly 2014, Statistics and Computing 24:283-296); a t-test has only the latter.
+    would: the seeds are averaged over, not sampled. The p-value is the sign-flip one, exact at any
+    n where the arms are interchangeable on each molecule, and right for many molecules where only
+    the mean difference is zero (Konietschke & Pauly 2014, Statistics and Computing 24:283-296).
 
     Args:
         baseline: Absolute error per molecule, averaged over the seeds, ``[n]``, all finite.
         treatment: The same molecules in the same order, ``[n]``.
     """
-    _, _, differences, scale = _pairs(baseline, treatment)
-    n = len(differences)
-    mean, sd = mean_sd(differences)
-    low, high = t_interval(mean, sd / math.sqrt(n), n)
+    pairs = _Pairs(baseline, treatment)
+    error = pairs.sd / math.sqrt(pairs.n)
     return PairedErrors(
-        molecules=n,
-        mean=mean,
-        standard_error=sd / math.sqrt(n),
-        low=low,
-        high=high,
-        confidence=CONFIDENCE,
-        p_value=sign_flip_p(differences, tolerance=_ROUNDING * float(scale.sum())),
-        improved=float((differences < 0).mean()),
-        worsened=float((differences > 0).mean()),
+        molecules=pairs.n,
+        standard_error=error,
+        **pairs.interval(error),
+        p_value=sign_flip_p(pairs.differences, pairs.rounding),
+        improved=float((pairs.differences < 0).mean()),
+        worsened=float((pairs.differences > 0).mean()),
     )
 
 
@@ -206,15 +200,15 @@ def fold_difference(
         train: Molecules in the training split of a fold, or their mean.
         test: Molecules in its test split.
     """
-    before, after, differences, scale = _pairs(baseline, treatment)
-    n = len(differences)
-    mean, sd = _mean_sd(differences, scale)
-    error = sd * math.sqrt(1 / n + test / train)
+    pairs = _Pairs(baseline, treatment)
+    error = pairs.sd * math.sqrt(1 / pairs.n + test / train)
+    t = -abs(pairs.mean) / error if error > 0 else math.nan
     return FoldDifference(
-        folds=n,
+        folds=pairs.n,
         standard_error=error,
-        **_summary(before, after, mean, error),
-        p_value=2 * float(stdtr(n - 1, -abs(mean) / error)) if error > 0 else math.nan,
+        **pairs.means,
+        **pairs.interval(error),
+        p_value=2 * float(stdtr(pairs.n - 1, t)),
     )
 
 
@@ -223,13 +217,11 @@ def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
 
     If the arms do not differ, each difference could as well have had the other sign. The p-value
     is the share of all 2^n assignments of signs whose mean is at least as far from zero as the
-    one observed (Fisher 1935, The Design of Experiments, section 21). So it is never below
-    2 / 2^n.
+    one observed (Fisher 1935, The Design of Experiments, section 21).
 
-    With more than `EXACT_UP_TO` differences the assignments are sampled: k of m reach the
-    observed mean, and (k + 1) / (m + 1) is returned, which counts the one observed and so
-    makes the test valid (Phipson & Smyth 2010, Statistical Applications in Genetics and Molecular
-    Biology 9:39). The generator is fixed: the same differences always give the same p-value.
+    With more than `EXACT_UP_TO` differences the assignments are sampled: k of m reach the observed
+    mean, and (k + 1) / (m + 1) is returned (Phipson & Smyth 2010, Statistical Applications in
+    Genetics and Molecular Biology 9:39). The same differences always give the same p-value.
 
     Args:
         differences: ``[n]``, in any unit.
@@ -264,8 +256,7 @@ def holm(p_values: ArrayLike) -> np.ndarray:
 
     Rejecting where the result is at most 0.05 keeps the chance of any false rejection at 0.05 or
     less, however the tests depend on each other (Holm 1979, Scandinavian Journal of Statistics
-    6:65-70). With few seeds the smallest sign-flip p, times the number of arms, is the smallest
-    that can come out.
+    6:65-70).
 
     Args:
         p_values: ``[m]``; nan where a test could not be made, which then does not count.
@@ -280,43 +271,3 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     adjusted = np.full(len(raw), np.nan)
     adjusted[ascending] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return adjusted
-
-
-def t_interval(mean: float, standard_error: float, n: int) -> tuple[float, float]:
-    """Return both ends of Student's interval of a mean of n values, nan of one value."""
-    if n < 2:
-        return math.nan, math.nan
-    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * standard_error
-    return mean - half, mean + half
-
-
-def _pairs(
-    baseline: ArrayLike, treatment: ArrayLike
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return both columns, their differences, 0 where only rounding differs, and magnitudes."""
-    before, after = (np.asarray(side, dtype=np.float64) for side in (baseline, treatment))
-    scale = np.maximum(np.abs(before), np.abs(after))
-    differences = after - before
-    differences[np.abs(differences) <= _ROUNDING * scale] = 0.0
-    return before, after, differences, scale
-
-
-def _mean_sd(differences: np.ndarray, scale: np.ndarray) -> tuple[float, float]:
-    """As `mean_sd`, but 0 where only rounding differs."""
-    mean, sd = mean_sd(differences)
-    return mean, 0.0 if sd <= _ROUNDING * float(scale.max()) else sd
-
-
-def _summary(
-    before: np.ndarray, after: np.ndarray, mean: float, standard_error: float
-) -> dict[str, float]:
-    """What is said of the difference of a metric over runs, whatever its standard error."""
-    low, high = t_interval(mean, standard_error, len(before))
-    return {
-        "baseline_mean": float(before.mean()),
-        "treatment_mean": float(after.mean()),
-        "mean": mean,
-        "low": low,
-        "high": high,
-        "confidence": CONFIDENCE,
-    }

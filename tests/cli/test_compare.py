@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.stats
 import yaml
 from reference.processes import FORKING, REPOSITORY, Forked
 from sklearn.metrics import roc_auc_score
@@ -213,26 +212,6 @@ def test_results_are_those_of_the_runs(straight: Compared, table: Path) -> None:
 
 
 @pytest.mark.slow
-def test_differences_are_those_of_the_runs(straight: Compared) -> None:
-    values = {
-        (arm["name"], split): np.array([run[split] for run in arm["runs"]])
-        for arm in straight.results["arms"]
-        for split in ("validation", "test")
-    }
-    (comparison,) = straight.results["comparisons"]
-    assert (comparison["arm"], comparison["seeds"]) == ("sepnorm", [0, 1])
-    for split in ("validation", "test"):
-        differences = values["sepnorm", split] - values["sharenorm", split]
-        found = comparison[split]
-        low, high = scipy.stats.ttest_1samp(differences, 0).confidence_interval(0.95)
-        assert found["mean"] == pytest.approx(differences.mean(), rel=1e-12)
-        assert [found["low"], found["high"]] == pytest.approx([low, high], rel=1e-9)
-    # Two arms: the only p-value is Holm's, and two seeds cannot give less than 1/2.
-    assert comparison["holm_p"] == comparison["test"]["p_value"] >= 0.5
-    assert comparison["smallest_holm_p"] == 0.5
-
-
-@pytest.mark.slow
 def test_predictions_are_the_mean_over_seeds_of_predict(straight: Compared, table: Path) -> None:
     with (straight.directory / "predictions.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -380,7 +359,7 @@ def test_killed_comparison_gives_the_report_of_one_that_was_not(
         steps = [session["from_step"] for session in record["sessions"]]
         assert 0 == steps[0] < steps[1] < STEPS
     assert repeatable(killed) == repeatable(straight)
-    for name in ("predictions.csv", "report.tex", "figures/predicted_against_true.png"):
+    for name in ("predictions.csv", "figures/predicted_against_true.png"):
         assert (killed.directory / name).read_bytes() == (straight.directory / name).read_bytes()
 
 

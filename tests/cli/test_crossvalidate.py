@@ -25,7 +25,7 @@ from graphormer_sepnorm.compare.crossvalidation import CrossValidation, FoldRun
 from graphormer_sepnorm.compare.fold_results import simple_models
 
 ROWS = 60
-REAL_TRAIN: Callable[..., bool] = command._train
+REAL_TRAIN: Callable[..., bool] = command.train
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +49,15 @@ def trained() -> Iterator[list[str]]:
     """Names of the runs that were trained, in this process instead of one each."""
     names: list[str] = []
 
-    def train(runs: Sequence[FoldRun], unfinished: Sequence[FoldRun], *_: Any) -> bool:
-        for run in unfinished:
-            names.append(run.name)
-            assert main(["fit", *run.arguments]) == 0
+    def train(runs: Sequence[FoldRun], *_: Any) -> bool:
+        for run in runs:
+            if not run.finished:
+                names.append(run.name)
+                assert main(["fit", *run.arguments]) == 0
         return True
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "_train", train)
+        patch.setattr(command, "train", train)
         yield names
 
 
@@ -149,7 +150,7 @@ def test_only_what_is_missing_is_trained(copied: Path, trained: list[str], capsy
 
 def test_folds_may_be_ensembles(table: Path, copied: Path, tmp_path: Path, monkeypatch) -> None:
     planned: list[FoldRun] = []
-    monkeypatch.setattr(command, "_train", lambda _, unfinished, *__: planned.extend(unfinished))
+    monkeypatch.setattr(command, "train", lambda runs, *_: planned.extend(runs))
     words = [*options(table), "--ensemble=2", "--ensemble_by=folds", "--folds=2"]
     assert crossvalidate(tmp_path / "ensembles", *words) == 130
     assert [words[-3] in run.arguments for run in planned] == [True, True]
@@ -258,7 +259,7 @@ def test_folds_are_processes_and_one_that_fails_leaves_the_others(
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     monkeypatch.setattr(runner, "FIT", (sys.executable, str(program)))
-    monkeypatch.setattr(command, "_train", REAL_TRAIN)
+    monkeypatch.setattr(command, "train", REAL_TRAIN)
     shutil.move(copied / "repeat0" / "fold1", tmp_path / "aside")
     words = [*options(table), "--data.split=random", f"--trainer.default_root_dir={copied}"]
     directory = tmp_path / "again"

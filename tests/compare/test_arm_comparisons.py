@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from graphormer_sepnorm.compare.arm_comparisons import FinishedRun, compare_arms, paper_in_words
+from graphormer_sepnorm.compare.arm_comparisons import compare_arms, paper_in_words
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.comparison import Comparison
+from graphormer_sepnorm.compare.results_file import ArmComparison, RunResult
 from graphormer_sepnorm.graphs.task import Task
 
 REGRESSION = Task("regression", ("y",), ("",), "mae")
@@ -22,8 +24,32 @@ def comparison(*norms: str) -> Comparison:
     return Comparison((), arms, (0, 1, 2), norms[0])
 
 
-def run(validation: float, test: float, *predictions: float) -> FinishedRun:
-    return FinishedRun(validation, test, np.array(predictions)[:, None])
+@dataclass(frozen=True)
+class Run:
+    """A finished one: its metrics, and what it predicts."""
+
+    validation: float
+    test: float
+    predictions: tuple[float, ...]
+
+
+def run(validation: float, test: float, *predictions: float) -> Run:
+    return Run(validation, test, predictions)
+
+
+def compare(
+    arms: Comparison,
+    runs: dict[tuple[str, int], Run],
+    targets: np.ndarray,
+    task: Task = REGRESSION,
+    dataset: str = "mine",
+) -> list[ArmComparison]:
+    results = {
+        (arm, seed): RunResult(seed, "finished", validation=one.validation, test=one.test)
+        for (arm, seed), one in runs.items()
+    }
+    predictions = {place: np.array(one.predictions)[:, None] for place, one in runs.items()}
+    return compare_arms(arms, results, predictions, targets, task, dataset)
 
 
 def column(*labels: float) -> np.ndarray:
@@ -40,7 +66,7 @@ def test_differences_are_treatment_minus_baseline_over_the_seeds_that_both_have(
     }
     targets = column(1, math.nan, 3, 5)
     arms = comparison("ln+ln", "bn+bn", "bn+ln")
-    (found,) = compare_arms(arms, runs, targets, REGRESSION, "mine")
+    (found,) = compare(arms, runs, targets)
     assert (found.arm, found.baseline, found.seeds) == ("bn+ln", "ln+ln", (0, 1))
     assert found.validation.mean == pytest.approx(0.2)
     assert found.test.mean == pytest.approx(-0.2)
@@ -60,10 +86,9 @@ def test_areas_are_those_of_the_scores_averaged_over_the_seeds() -> None:
         ("bn+ln", 1): run(0.5, 0.5, 0.1, 0.6, 0.2, 0.7),
     }
     targets = column(0, 1, 0, 1)
-    (found,) = compare_arms(comparison("ln+ln", "bn+ln"), runs, targets, BINARY, "mine")
-    for kind in ("delong", "bootstrap"):
-        areas = getattr(found.per_molecule, kind)
-        assert (areas.auc_a, areas.auc_b, areas.difference) == (0.75, 1.0, 0.25)
+    (found,) = compare(comparison("ln+ln", "bn+ln"), runs, targets, BINARY)
+    areas = found.per_molecule.delong
+    assert (areas.auc_a, areas.auc_b, areas.difference) == (0.75, 1.0, 0.25)
     assert found.per_molecule.positives == 2
 
 
@@ -80,7 +105,7 @@ def test_a_metric_that_is_undefined_is_no_difference_and_no_test_to_adjust_for()
         for seed, value in enumerate(values)
     }
     arms = comparison("ln+ln", "bn+ln", "bn+bn", "ln+bn")
-    better, undefined, worse = compare_arms(arms, runs, column(0, 1, 2), REGRESSION, "mine")
+    better, undefined, worse = compare(arms, runs, column(0, 1, 2))
     assert undefined.test is None
     assert math.isnan(undefined.holm_p)
     assert undefined.validation.mean == 0
@@ -103,7 +128,7 @@ def test_numbers_of_the_paper_are_of_sepnorm_against_sharenorm(
 ) -> None:
     norms = ("sharenorm", "sepnorm", "bn+bn", "ln+ln")
     runs = {(norm, 0): run(0.5, 0.5, 0, 1, 2) for norm in norms}
-    found = compare_arms(comparison(*norms), runs, column(0, 1, 2), REGRESSION, dataset)
+    found = compare(comparison(*norms), runs, column(0, 1, 2), REGRESSION, dataset)
     quoted = [one.paper_relative_percent for one in found]
     assert quoted == pytest.approx([percent, percent, math.nan], nan_ok=True)
     assert words is None or paper_in_words(dataset) == words

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from graphormer_sepnorm.compare.factors import factor_effects
-from graphormer_sepnorm.compare.report.document import write_report
-from graphormer_sepnorm.compare.report.tables import factors_table
+from graphormer_sepnorm.compare.arm_comparisons import factor_effects
+from graphormer_sepnorm.compare.report import tables
+from graphormer_sepnorm.compare.report.document import rendered
 from graphormer_sepnorm.compare.report.text import summary
 from graphormer_sepnorm.compare.results_file import Results
 from graphormer_sepnorm.compare.statistics import holm
-from graphormer_sepnorm.files import write_json
 
 SEPARATE = ("ln+ln", "ln+bn", "bn+ln", "bn+bn")
 SIX = ("shared-ln", "shared-bn", *SEPARATE)
@@ -56,12 +54,9 @@ def of_norms(norms: tuple[str, ...], seed: int = 0) -> dict[str, np.ndarray]:
     return {norm: shared + random.normal(0, 0.1, SEEDS) for norm in norms}
 
 
-def of_each_norm(tests: dict[str, np.ndarray]) -> dict[str, Any]:
-    return plain_results({norm: ({"model.norm": norm}, column) for norm, column in tests.items()})
-
-
 def with_norms(tests: dict[str, np.ndarray]) -> Results:
-    return Results.from_plain(of_each_norm(tests))
+    arms = {norm: ({"model.norm": norm}, column) for norm, column in tests.items()}
+    return Results.from_plain(plain_results(arms))
 
 
 def test_effects_by_hand() -> None:
@@ -113,7 +108,7 @@ def test_shared_or_separate_times_the_kind() -> None:
 def test_other_arms_are_no_factorial(norms: tuple[str, ...]) -> None:
     results = with_norms(of_norms(norms))
     assert factor_effects(results) == []
-    assert factors_table(results) is None
+    assert tables.factors(results).rows == []
     assert "Factor effects" not in summary(results)
 
 
@@ -150,15 +145,10 @@ def test_arms_are_told_apart_by_their_options_and_not_by_their_names() -> None:
     assert found[0].difference.mean == pytest.approx(plain[0] + 1)
 
 
-def test_effects_stand_in_the_report_and_on_the_terminal(tmp_path: Path) -> None:
-    plain = of_each_norm(of_norms(SIX))
-    write_json(tmp_path / "results.json", plain | {"format_version": 1})
-    write_report(tmp_path)
-    section = (tmp_path / "report.md").read_text().partition("## Factor effects\n")[2]
-    results = Results.from_plain(plain)
-    table = factors_table(results)
-    assert table is not None
-    for row, one in zip(table.rows, factor_effects(results), strict=True):
+def test_effects_stand_in_the_report_and_on_the_terminal() -> None:
+    results = with_norms(of_norms(SIX))
+    section = rendered("markdown", results).partition("## Factor effects\n")[2]
+    for row, one in zip(tables.factors(results).rows, factor_effects(results), strict=True):
         value = f"{one.difference.mean:+.3f}".replace("-", "\N{MINUS SIGN}")
         assert row[:3] == [one.name, "5", value]
         assert f"| {' | '.join(row)} |" in section.replace("\\", "")

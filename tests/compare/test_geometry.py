@@ -131,28 +131,6 @@ def test_floor_by_integration(width):
     assert uniformity_floor(width) == pytest.approx(math.log(mean), abs=1e-9)
 
 
-@few
-@given(seed=st.integers(0, 99), n=st.integers(2, 40), width=st.integers(1, 5))
-def test_no_cloud_lies_below_its_bound(seed, n, width):
-    """The kernel is positive definite: all n^2 pairs have at least the mean of an even sphere."""
-    rows = cloud(n, width, seed)
-    if seed % 2:  # far more even than chance: antipodes
-        rows[n // 2 :] = -rows[: n - n // 2]
-    bound = (n * math.exp(uniformity_floor(width)) - 1) / (n - 1)
-    assert math.exp(uniformity(rows)) >= bound - 1e-12
-
-
-def test_a_cloud_is_left_as_it_is():
-    rows = cloud(30, 4)
-    before = rows.copy()
-    uniformity(rows)
-    singular_values(rows, centred=True)
-    feature_histograms(rows)
-    cosine_to(rows, rows, np.arange(30))
-    linear_probe(rows, rows[:, 0], rows, rows[:, 0])
-    assert np.array_equal(rows, before)
-
-
 @pytest.mark.parametrize("wrong", [0, math.nan, math.inf])
 def test_without_directions_or_pairs_there_is_no_uniformity(wrong):
     rows = cloud(5, 3)
@@ -205,18 +183,6 @@ def test_ranks_of_two_values():
     assert effective_rank(spectrum) == pytest.approx(4 / 3**0.75, rel=EXACT)
 
 
-@few
-@given(values=st.lists(st.floats(0, 1e6), min_size=1, max_size=9), power=st.integers(-200, 200))
-def test_rank_is_between_one_and_the_number_of_values(values, power):
-    spectrum = np.array(values)
-    if not spectrum.any():
-        return
-    rank = effective_rank(spectrum)
-    assert 1 - 1e-9 <= rank <= np.count_nonzero(spectrum) * (1 + 1e-9)
-    if spectrum[spectrum > 0].min() > 1e-6:
-        assert effective_rank(spectrum * 10.0**power) == pytest.approx(rank)
-
-
 # Histograms
 
 
@@ -255,11 +221,6 @@ def test_cosine_by_loop():
             assert values[g] == pytest.approx(np.mean(cosines), rel=1e-10)
         else:
             assert math.isnan(values[g])
-
-
-def test_cosines_stay_between_their_ends():
-    assert cosine_to(cloud(4, 9), cloud(4, 9) * -7, np.arange(4)) == pytest.approx(-1)
-    assert (np.abs(cosine_to(cloud(4, 9), cloud(4, 9), np.arange(4))) <= 1).all()
 
 
 # Probes
@@ -313,16 +274,12 @@ def test_probe_misses_a_length_that_was_normalised_away():
     assert linear_probe(normalised[:600], size[:600], normalised[600:], size[600:]) < 0.05
 
 
-def test_probe_with_constants():
+def test_what_has_a_probe():
     x, y = cloud(40, 3), np.arange(40.0)
     x[:, 1] = 4
     assert math.isfinite(linear_probe(x[:20], y[:20], x[20:], y[20:]))
-    assert math.isnan(linear_probe(x[:20], y[:20], x[20:], np.ones(20)))
     assert linear_probe(x[:20], np.ones(20), x[20:], y[20:]) < 0
-
-
-def test_what_has_no_probe():
-    x, y = cloud(10, 3), np.arange(10.0)
+    assert math.isnan(linear_probe(x[:20], y[:20], x[20:], np.ones(20)))
     assert math.isnan(linear_probe(x[:1], y[:1], x, y))
     assert math.isnan(linear_probe(x, y, x[:1], y[:1]))
-    assert math.isnan(linear_probe(np.where(x > 0, math.inf, x), y, cloud(10, 3, 1), y))
+    assert math.isnan(linear_probe(np.where(x > 0, math.inf, x), y, cloud(40, 3, 1), y))

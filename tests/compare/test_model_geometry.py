@@ -170,9 +170,7 @@ def test_each_place_has_its_own_measures(embeddings):
     values = np.array([*range(len(SMILES) - 1), np.nan])
     check = np.arange(len(SMILES)) % 3 == 0
     measured = np.arange(len(SMILES)) % 4 != 2
-    clouds = geometry_per_layer(
-        *(embeddings, {"number": values}), learn=~check, check=check, clouds=measured
-    )
+    clouds = geometry_per_layer(embeddings, {"number": values}, check=check, clouds=measured)
     names = [layer.name for layer in embeddings.layers]
     assert [(one.layer, one.what) for one in clouds] == [
         (name, what) for name in names for what in ("graph token", "atoms")
@@ -199,7 +197,7 @@ def test_each_place_has_its_own_measures(embeddings):
 
 def test_histograms_at_the_output_and_all_molecules_by_default(embeddings):
     half = np.arange(len(SMILES)) % 2 == 0
-    clouds = geometry_per_layer(embeddings, {}, learn=half, check=~half, histograms=True)
+    clouds = geometry_per_layer(embeddings, {}, check=~half, histograms=True)
     assert [one.histogram is not None for one in clouds] == [
         one.layer == "output" for one in clouds
     ]
@@ -233,7 +231,7 @@ def test_one_molecule_has_no_pairs(molecules):
     assert alone.layers[0].atoms.shape == (1, 12)
     assert alone.num_atoms.tolist() == [1]
     one = np.array([True])
-    token = geometry_per_layer(alone, {"atoms": alone.num_atoms}, learn=~one, check=one)[0]
+    token = geometry_per_layer(alone, {"atoms": alone.num_atoms}, check=one)[0]
     assert math.isnan(token.uniformity)
     assert math.isnan(token.probes["atoms"])
     assert -1 <= token.cosine_to_atoms <= 1

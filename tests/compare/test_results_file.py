@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from graphormer_sepnorm.compare.arm_comparisons import ArmComparison
 from graphormer_sepnorm.compare.model_geometry import CloudGeometry
-from graphormer_sepnorm.compare.results_file import ArmResult, Results, typed
+from graphormer_sepnorm.compare.results_file import ArmComparison, ArmResult, Results, typed
 from graphormer_sepnorm.compare.roc_statistics import AreaTests, delong
 from graphormer_sepnorm.compare.statistics import paired_difference, paired_errors
 from graphormer_sepnorm.files import read_json
@@ -28,7 +27,7 @@ def of_arms(names: str, baseline: str) -> Results:
 
 @pytest.mark.parametrize(
     "per_molecule",
-    [None, paired_errors([0.1, 0.2, 0.4], [0.2, 0.1, 0.3]), AreaTests(AREAS, AREAS, 3, 0.25)],
+    [None, paired_errors([0.1, 0.2, 0.4], [0.2, 0.1, 0.3]), AreaTests(AREAS, 3, 0.25)],
 )
 def test_what_is_written_is_read(per_molecule, tmp_path) -> None:
     difference = paired_difference([0.5, 0.6, 0.7], [0.4, 0.45, 0.66])

@@ -1,4 +1,4 @@
-"""DeLong's test and the bootstrap, against loops over all pairs, scikit-learn and closed forms."""
+"""DeLong's test, against loops over all pairs, scikit-learn and closed forms."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from graphormer_sepnorm.compare.roc_statistics import (
-    auc_standard_error,
-    delong,
-    paired_bootstrap_auc,
-)
+from graphormer_sepnorm.compare.roc_statistics import auc_standard_error, delong
 
 
 def delong_by_loops(labels, *scores) -> tuple[np.ndarray, np.ndarray]:
@@ -86,18 +82,6 @@ def test_the_standard_error_of_molhiv_is_near_two_and_a_half_points() -> None:
     assert math.sqrt(np.mean(squares)) == pytest.approx(truth, rel=0.03)
 
 
-def test_delong_covers_as_often_as_it_says() -> None:
-    runs = 600
-    results = []
-    for seed in range(runs):
-        labels, a, b = correlated_scores(seed, 40, 60)
-        results.append(delong(labels, a, b))
-    covered = sum(result.low <= 0 <= result.high for result in results) / runs
-    assert covered == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / runs))
-    # The p-value is dual to the interval.
-    assert covered == sum(result.p_value >= 0.05 for result in results) / runs
-
-
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=4, max_size=25),
@@ -118,8 +102,7 @@ def test_scores_of_the_same_order_do_not_differ() -> None:
     labels, a, _ = correlated_scores(0, 20, 30)
     result = delong(labels, a, np.exp(a))
     assert (result.difference, result.standard_error, result.p_value) == (0.0, 0.0, 1.0)
-    bootstrap = paired_bootstrap_auc(labels, a, np.exp(a), samples=50)
-    assert (bootstrap.low, bootstrap.high, bootstrap.p_value) == (0.0, 0.0, 1.0)
+    assert (result.low, result.high) == (0.0, 0.0)
 
 
 def test_nothing_is_claimed_where_the_variance_vanishes() -> None:
@@ -138,36 +121,3 @@ def test_nothing_is_claimed_where_the_variance_vanishes() -> None:
 def test_infinite_scores_are_the_largest() -> None:
     result = delong([1, 1, 0, 0], [math.inf, 0, 0, -math.inf], [2, 1, 1, 0])
     assert result.auc_a == result.auc_b == 0.875
-
-
-def test_the_bootstrap_is_scikit_learns_area_of_the_drawn_molecules() -> None:
-    labels, a, b = correlated_scores(4, 12, 30)
-    a = a.round(1)
-    result = paired_bootstrap_auc(labels, a, b, samples=40, seed=7)
-    positives, negatives = np.flatnonzero(labels == 1), np.flatnonzero(labels == 0)
-    generator = np.random.default_rng(7)
-    differences = []
-    for _ in range(40):
-        drawn_p = positives[generator.integers(12, size=12)]
-        drawn = np.concatenate([drawn_p, negatives[generator.integers(30, size=30)]])
-        first, second = (roc_auc_score(labels[drawn], s[drawn]) for s in (a, b))
-        differences.append(second - first)
-    assert result.difference == pytest.approx(roc_auc_score(labels, b) - roc_auc_score(labels, a))
-    assert result.standard_error == pytest.approx(np.std(differences, ddof=1))
-    assert (result.low, result.high) == pytest.approx(
-        tuple(np.percentile(differences, [2.5, 97.5]))
-    )
-    tail = min(np.less_equal(differences, 0).sum(), np.greater_equal(differences, 0).sum())
-    assert result.p_value == pytest.approx(min(1.0, 2 * (tail + 1) / 41))
-
-
-def test_the_bootstrap_agrees_with_delong() -> None:
-    labels, a, b = correlated_scores(6, 130, 1000)
-    b = b + 0.3 * labels
-    exact, sampled = delong(labels, a, b), paired_bootstrap_auc(labels, a, b)
-    assert (sampled.auc_a, sampled.auc_b) == pytest.approx((exact.auc_a, exact.auc_b))
-    assert sampled.standard_error == pytest.approx(exact.standard_error, rel=0.08)
-    assert sampled.low == pytest.approx(exact.low, abs=0.3 * exact.standard_error)
-    assert sampled.high == pytest.approx(exact.high, abs=0.3 * exact.standard_error)
-    assert sampled == paired_bootstrap_auc(labels, a, b)
-    assert sampled != paired_bootstrap_auc(labels, a, b, seed=1)

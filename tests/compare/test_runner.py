@@ -21,13 +21,12 @@ from rich.console import Console
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.process_lifetime import locked
-from graphormer_sepnorm.compare.progress import Bars, Lines, Reached, reached
+from graphormer_sepnorm.compare.progress import Display, Reached, choose_display, reached
 from graphormer_sepnorm.compare.runner import (
     Run,
     Runner,
     environments,
     last_line,
-    planned_runs,
     together,
 )
 from graphormer_sepnorm.errors import ConfigError
@@ -87,7 +86,7 @@ sys.exit(status)
 """
 
 
-class Events(Lines):
+class Events(Display):
     """A display that remembers what it was told."""
 
     def __init__(self) -> None:
@@ -107,6 +106,8 @@ class Events(Lines):
 
     def stopped(self, run: Run) -> None:
         self.events.append(f"stopped {run.name}")
+
+    def refresh(self) -> None: ...
 
     def close(self) -> None:
         self.events.append("closed")
@@ -173,7 +174,7 @@ def when(condition: Callable[[], bool], then: Callable[[], object]) -> threading
 def test_runs_are_planned_seed_by_seed(tmp_path: Path) -> None:
     arms = parse_arms("sharenorm,bn+bn")
     comparison = Comparison(("-c", "quickstart"), arms, (3, 1), "sharenorm")
-    runs = planned_runs(comparison, tmp_path)
+    runs = comparison.runs(tmp_path)
     assert [run.name for run in runs] == [
         *("sharenorm seed 3", "bn+bn seed 3", "sharenorm seed 1", "bn+bn seed 1"),
     ]
@@ -398,7 +399,8 @@ def test_bars_in_a_terminal(workplace: Workplace, half_way: Run) -> None:
     done = workplace.done("d")
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=100, height=9, color_system=None)
-    bars = Bars([half_way, *waiting, done], "mae", dict.fromkeys("abcd", 100), console)
+    steps = dict.fromkeys("abcd", 100)
+    bars = Display([half_way, *waiting, done], "mae", steps, console, bars=True)
     bars.started(half_way)
     for run in waiting[:2]:
         bars.started(run)
@@ -425,8 +427,10 @@ def test_bars_in_a_terminal(workplace: Workplace, half_way: Run) -> None:
 def test_lines_elsewhere(workplace: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = workplace.run("a"), workplace.run("b")
     done = workplace.done("c")
-    lines = Lines([good, bad, done])
+    lines = choose_display([good, bad, done], "mae", dict.fromkeys("abc", 100))
     lines.started(good)
+    lines.started(bad)
+    lines.refresh()
     workplace.done("a", best_validation_mae=0.5, test_mae=0.25)
     lines.finished(good, 61)
     lines.failed(bad, "a\x1b[1mline")
@@ -435,7 +439,7 @@ def test_lines_elsewhere(workplace: Workplace, capsys: pytest.CaptureFixture[str
     assert captured.out == ""
     assert captured.err.splitlines() == [
         "1 of 3 runs are finished already",
-        "a seed 0: started",
+        *("a seed 0: started", "b seed 0: started"),
         "a seed 0: finished (2 of 3), validation MAE 0.5000, test MAE 0.2500, 0:01:01",
         f"b seed 0: failed, a [1mline ({bad.log})",
     ]

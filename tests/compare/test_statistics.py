@@ -25,10 +25,9 @@ from graphormer_sepnorm.compare.statistics import (
 eighths = st.integers(-40, 40).map(lambda number: number / 8)
 
 
-def flipped_p_by_loops(differences: list[float], statistic=sum) -> float:
-    observed = abs(statistic(differences))
+def flipped_p_by_loops(differences: list[float]) -> float:
     reached = [
-        abs(statistic([s * d for s, d in zip(signs, differences, strict=True)])) >= observed
+        abs(sum(s * d for s, d in zip(signs, differences, strict=True))) >= abs(sum(differences))
         for signs in itertools.product((1, -1), repeat=len(differences))
     ]
     return sum(reached) / len(reached)
@@ -130,16 +129,6 @@ def test_the_sign_flip_p_is_the_share_of_all_assignments(differences: list[float
     assert sign_flip_p(differences) == flipped_p_by_loops(differences)
 
 
-@settings(deadline=None, max_examples=30)
-@given(st.lists(eighths, min_size=2, max_size=7).filter(lambda column: len(set(column)) > 1))
-def test_flipping_the_mean_and_flipping_the_t_statistic_are_the_same(column: list[float]) -> None:
-    def t_squared_in_monotone_form(flipped: list[float]) -> float:
-        # t^2 = (n - 1) S^2 / (n Q - S^2), which grows with S^2 / Q; Q is computed afresh.
-        return sum(flipped) ** 2 / sum(d * d for d in flipped)
-
-    assert sign_flip_p(column) == flipped_p_by_loops(column, t_squared_in_monotone_form)
-
-
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(eighths, eighths), min_size=2, max_size=8))
 def test_swapping_the_arms_changes_the_sign_only(pairs: list[tuple[float, float]]) -> None:
@@ -173,21 +162,6 @@ def test_a_sampled_p_value_is_never_zero_and_always_the_same() -> None:
     assert sign_flip_p(np.zeros(60)) == 1.0
     differences = np.random.default_rng(0).normal(size=60)
     assert sign_flip_p(differences) == sign_flip_p(differences)
-
-
-def test_intervals_cover_and_tests_reject_as_often_as_they_say() -> None:
-    generator = np.random.default_rng(0)
-    runs, covered, rejected = 2000, 0, 0
-    for _ in range(runs):
-        shared = generator.normal(size=5)  # what a seed does to both arms
-        result = paired_difference(
-            shared + generator.normal(size=5), shared + generator.normal(size=5) + 0.7
-        )
-        covered += result.low <= 0.7 <= result.high
-        flipped = sign_flip_p(generator.standard_t(3, size=5))
-        rejected += flipped <= 0.125
-    assert covered / runs == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / runs))
-    assert rejected / runs == pytest.approx(0.125, abs=4 * math.sqrt(0.125 * 0.875 / runs))
 
 
 def test_holm_on_known_examples() -> None:

@@ -82,17 +82,14 @@ def panel_grid(
     """
     lines = -(-len(names) // 3)
     columns = -(-len(names) // lines)
-    height = height * kinds * lines + 0.3
-    width = min(WIDTH, 3.6 * columns)
-    figure, grid = new_axes(height, kinds * lines, columns, width=width, sharey=True)
-    for axes in grid.flat:
-        axes.set_visible(False)
-    of_kinds: list[dict[str, Axes]] = [{} for _ in range(kinds)]
-    for place, name in enumerate(names):
-        line, column = divmod(place, columns)
-        for kind, axes_of in enumerate(of_kinds):
-            axes_of[name] = grid[line * kinds + kind, column]
-            axes_of[name].set_visible(True)
+    size = height * kinds * lines + 0.3, kinds * lines, columns
+    figure, grid = new_axes(*size, width=min(WIDTH, 3.6 * columns), sharey=True)
+    of_kinds = []
+    for kind in range(kinds):
+        panels = grid[kind::kinds].flat
+        of_kinds.append(dict(zip(names, panels, strict=False)))
+        for axes in panels[len(names) :]:
+            axes.set_visible(False)
     return figure, of_kinds
 
 
@@ -108,18 +105,10 @@ def add_legend(
     figure: Figure, shown: dict[str, Style], others: Sequence[Line2D] = (), lines: bool = True
 ) -> None:
     """Put one legend for all axes above them."""
-    handles = [
-        Line2D(
-            [],
-            [],
-            color=style.colour,
-            marker=style.marker,
-            linestyle=style.line if lines else "",
-            markersize=5,
-            label=name,
-        )
-        for name, style in shown.items()
-    ]
+    handles = []
+    for name, style in shown.items():
+        look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markersize": 5}
+        handles.append(Line2D([], [], **look, linestyle=style.line if lines else "", label=name))
     handles += others
     # One line if it fits, else columns that are all as wide as the longest label.
     lengths = [len(str(handle.get_label())) + 7 for handle in handles]
@@ -284,25 +273,11 @@ def _draw_differences(axes: Axes, results: Results, shown: dict[str, Style]) -> 
         assert test is not None
         differences = [runs[seed] - baseline[seed] for seed in one.seeds]
         # Beside the interval, not on it.
-        axes.scatter(
-            [place - 0.12] * len(differences),
-            differences,
-            22,
-            color=style.colour,
-            marker=style.marker,
-            alpha=0.7,
-        )
-        errors = [[test.mean - test.low], [test.high - test.mean]]
-        axes.errorbar(
-            place + 0.12,
-            test.mean,
-            None if np.isnan(test.low) else errors,
-            fmt="_",
-            color=style.colour,
-            markersize=13,
-            markeredgewidth=2.5,
-            capsize=5,
-        )
+        x = [place - 0.12] * len(differences)
+        axes.scatter(x, differences, 22, color=style.colour, marker=style.marker, alpha=0.7)
+        errors = None if np.isnan(test.low) else [[test.mean - test.low], [test.high - test.mean]]
+        look: dict[str, Any] = {"markersize": 13, "markeredgewidth": 2.5, "capsize": 5}
+        axes.errorbar(place + 0.12, test.mean, errors, fmt="_", color=style.colour, **look)
     _name_places(axes, [one.arm for one in results.made])
 
 

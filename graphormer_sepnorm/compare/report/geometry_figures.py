@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
+from itertools import zip_longest
+from operator import attrgetter
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -32,11 +35,8 @@ _WITHIN = 0.998
 
 def uniformity(results: Results) -> Figure | None:
     """L_U of [CLS] and of the atoms after each layer, with its floor for this width."""
-    figure = _token_and_atoms(
-        3.4,
-        "uniformity L_U",
-        lambda axes, what: _draw_layers(axes, results, what, lambda cloud: cloud.uniformity),
-    )
+    draw = partial(_draw_layers, results=results, value=attrgetter("uniformity"))
+    figure = _token_and_atoms(3.4, "uniformity L_U", draw)
     if figure is None:
         return None
     runs = [run for arm in results.arms for run in arm.analysed]
@@ -58,10 +58,7 @@ def uniformity(results: Results) -> Figure | None:
 
 def effective_rank(results: Results) -> Figure | None:
     """Effective rank of the centred embeddings after each layer."""
-
-    def draw(axes: Axes, what: str) -> None:
-        _draw_layers(axes, results, what, lambda cloud: cloud.effective_rank_centred)
-
+    draw = partial(_draw_layers, results=results, value=attrgetter("effective_rank_centred"))
     figure = _token_and_atoms(3.4, "effective rank (centred)", draw)
     if figure is not None:
         figure.axes[0].set_ylim(bottom=0)
@@ -77,9 +74,7 @@ def singular_values(results: Results) -> Figure | None:
         for name, style in shown.items():
             clouds = (run.cloud(OUTPUT, what) for run in results.arm(name).analysed)
             spectra = [cloud.log_singular_values if cloud else () for cloud in clouds]
-            curves = np.full((len(spectra), max(map(len, spectra), default=0)), np.nan)
-            for curve, spectrum in zip(curves, spectra, strict=True):
-                curve[: len(spectrum)] = spectrum
+            curves = np.array(list(zip_longest(*spectra, fillvalue=math.nan))).T
             if curves.size:
                 draw_band(axes, style, np.arange(1, curves.shape[1] + 1), curves)
         axes.set_xlabel("number of the singular value")
@@ -93,7 +88,7 @@ def singular_values(results: Results) -> Figure | None:
 def cosine(results: Results) -> Figure | None:
     """Mean cosine between [CLS] and the atoms of its molecule after each layer."""
     figure, ((axes,),) = new_axes(3.2, 1, 1, width=6.5)
-    _draw_layers(axes, results, GRAPH_TOKEN, lambda cloud: cloud.cosine_to_atoms)
+    _draw_layers(axes, GRAPH_TOKEN, results, attrgetter("cosine_to_atoms"))
     if not axes.lines:
         return None
     axes.axhline(0, color="0.3", linewidth=0.8)
@@ -163,7 +158,7 @@ def probes(results: Results) -> Figure | None:
             # Far below 0 all values mean the same: worse than the mean.
             return math.nan if value is None else max(value, _LOWEST_R2)
 
-        _draw_layers(axes, results, GRAPH_TOKEN, r2, labels=7)
+        _draw_layers(axes, GRAPH_TOKEN, results, r2, labels=7)
         axes.set_title(f"probe for {quantity}")
         axes.set_ylim(_LOWEST_R2 - 0.05, 1.05)
         axes.axhline(0, color="0.3", linewidth=0.8)
@@ -189,17 +184,16 @@ def _token_and_atoms(height: float, label: str, draw: Callable[[Axes, str], None
 
 def _draw_layers(
     axes: Axes,
-    results: Results,
     what: str,
+    results: Results,
     value: Callable[[CloudGeometry], float],
     labels: int = 13,
 ) -> None:
     layers = results.layers
     places = np.arange(len(layers))
     for name, style in _shown(results).items():
-        clouds = [
-            [run.cloud(layer, what) for layer in layers] for run in results.arm(name).analysed
-        ]
+        runs = results.arm(name).analysed
+        clouds = [[run.cloud(layer, what) for layer in layers] for run in runs]
         curves = np.array([[value(one) if one else math.nan for one in row] for row in clouds])
         draw_band(axes, style, places, curves)
     every = -(-len(layers) // labels)

@@ -10,18 +10,23 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
-from graphormer_sepnorm.compare.arm_comparisons import ArmComparison
-from graphormer_sepnorm.compare.factors import FactorEffect, factor_effects
+from graphormer_sepnorm.compare.arm_comparisons import (
+    FactorEffect,
+    factor_effects,
+    paper_in_words,
+)
 from graphormer_sepnorm.compare.report.numbers import (
     Metric,
     count,
     interval,
+    number,
     p_value,
     percent,
     signed,
     spread,
 )
-from graphormer_sepnorm.compare.results_file import ArmResult, Results
+from graphormer_sepnorm.compare.results_file import ArmComparison, ArmResult, Results
+from graphormer_sepnorm.compare.roc_statistics import AreaTests
 from graphormer_sepnorm.compare.statistics import EXACT_UP_TO, holm, smallest_sign_flip_p
 from graphormer_sepnorm.formatting import format_table
 from graphormer_sepnorm.metrics import METRICS
@@ -48,15 +53,6 @@ def verdict(results: Results, comparison: ArmComparison) -> Verdict:
     return "better" if (test.mean < 0) == (results.better == "lower") else "worse"
 
 
-def rule(comparisons: int) -> str:
-    """The rule in words, for a report on so many comparisons."""
-    p = f"Holm's p over the {comparisons} comparisons" if comparisons > 1 else "p"
-    return (
-        f"An arm is called better or worse if {p} is below {SIGNIFICANT:g} and the t interval over "
-        "the seeds leaves out 0; not significant if only the interval does; else not resolved."
-    )
-
-
 def seeds_needed(comparisons: int) -> int:
     """The fewest seeds with which so many comparisons can have a Holm's p below 0.05."""
     return next(
@@ -66,7 +62,7 @@ def seeds_needed(comparisons: int) -> int:
     )
 
 
-def title_of(results: Results) -> str:
+def title(results: Results) -> str:
     """What is compared with what, on which data."""
     others = [arm.name for arm in results.arms[1:]]
     arms = " and ".join(others) if len(others) <= FEW_ARMS else count(len(others), "arm")
@@ -223,6 +219,27 @@ def sign_flip(results: Results) -> str:
     return "exact sign-flip" if most <= EXACT_UP_TO else "sign-flip (of sampled signs)"
 
 
+def of_the_paper(results: Results) -> str:
+    """What the paper reports, where an arm differs from the baseline as in the paper."""
+    if all(math.isnan(one.paper_relative_percent) for one in results.made):
+        return ""
+    return (
+        f"The paper reports {paper_in_words(results.dataset)} for this data set: single numbers, "
+        "of a variant of SepNorm that it does not name."
+    )
+
+
+def positives(results: Results) -> str:
+    """How many molecules of a classification are positive, and what that leaves open."""
+    found = (one.per_molecule for one in results.made)
+    first = next(one for one in found if isinstance(one, AreaTests))
+    text = count(first.positives, "positive")
+    if math.isnan(first.standard_error):  # undefined with one molecule in a class
+        return text
+    points = number(100 * first.standard_error, 1)
+    return f"{text}: one area has a standard error of {points} points"
+
+
 def cautions(results: Results) -> Iterator[str]:
     """What has to be known before an answer is quoted: with few seeds, what they cannot show."""
     for one in results.comparisons:
@@ -248,19 +265,3 @@ def cautions(results: Results) -> Iterator[str]:
             f"{text}, so no arm can be called better or worse. The interval takes the differences "
             "to be normal, which so few cannot show."
         )
-
-
-def method(results: Results) -> str:
-    """How the comparison was made."""
-    several, targets = len(results.made), len(results.task.targets)
-    name = Metric.of(results).name
-    mean = f"The {name} is the mean over {targets} targets. " if targets > 1 else ""
-    chosen = "loss" if results.selected_on == "validation_loss" else name
-    adjusted = " The intervals are not adjusted for the number of arms, Holm's p-values are."
-    return (
-        "All arms have the same data, the same seeds and the same options but for those named in "
-        f"the first table. {mean}Tested is the checkpoint of each run whose validation {chosen} is "
-        "best. Differences are paired: the same seed gives all arms the same initial values of the "
-        "parameters they share and the same order of the data. "
-        f"{rule(several)}{adjusted if several > 1 else ''}"
-    )

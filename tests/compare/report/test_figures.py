@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from example_results import LAYERS, binary, incomplete, regression
+from example_results import LAYERS, binary, regression
 from matplotlib import image
 from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -84,13 +84,6 @@ def test_paired_seeds_show_each_run_and_the_interval(values):
     (interval,) = right.containers[0].lines[2][0].get_segments()
     assert interval[:, 1] == pytest.approx([comparison["low"], comparison["high"]])
     assert "lower is better" in left.get_ylabel()
-
-
-def test_figures_of_partial_results(tmp_path):
-    results = incomplete(tmp_path)
-    assert len(figures.paired_seeds(made(results)).axes) == 2
-    assert figures.learning_curves(made(results)) is not None
-    assert geometry_figures.uniformity(made(results)) is not None
 
 
 def test_without_results_nothing_is_drawn(values):

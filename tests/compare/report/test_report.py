@@ -14,35 +14,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from example_results import binary, incomplete, only, regression
+from example_results import binary, incomplete, regression
 
 from graphormer_sepnorm.cli.compare import make_report
 from graphormer_sepnorm.compare.predictions import Predictions
-from graphormer_sepnorm.compare.report import document
-from graphormer_sepnorm.compare.report.blocks import (
-    Heading,
-    Paragraph,
-    Table,
-    to_html,
-    to_latex,
-    to_markdown,
-)
-from graphormer_sepnorm.compare.report.document import write_report
+from graphormer_sepnorm.compare.report import tables
+from graphormer_sepnorm.compare.report.document import rendered, write_report
 from graphormer_sepnorm.compare.report.numbers import number, p_value, plain, signed
-from graphormer_sepnorm.compare.report.tables import (
-    areas_table,
-    arms_table,
-    differences_table,
-    paper_table,
-)
 from graphormer_sepnorm.compare.report.text import (
     answers,
     beaten_by,
     cautions,
-    method,
     seeds_needed,
     summary,
-    title_of,
+    title,
     verdict,
 )
 from graphormer_sepnorm.compare.results import runs_are_gone
@@ -52,8 +37,6 @@ from graphormer_sepnorm.files import read_json, write_json
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 made = Results.from_plain
-
-
 KINDS = pytest.mark.parametrize("name", ["regression", "binary", "incomplete"])
 
 
@@ -168,14 +151,8 @@ def test_one_rule_decides_what_is_said(values, resolved, holm_p, mean, better, s
     assert text.startswith("Not significant: ") is (said == "not significant")
     assert text.startswith("Not resolved: ") is (said == "not resolved")
     assert f"{better} is better" in text
-    cells = next(row for row in differences_table(results).rows if row[0] == "sepnorm, test")
+    cells = next(row for row in tables.differences(results).rows if row[0] == "sepnorm, test")
     assert cells[-1] == said
-    assert "below 0.05 and the t interval over the seeds leaves out 0" in method(results)
-
-
-def test_seeds_that_are_needed():
-    """Twice 2^-5 is more than 0.05, and 2^-5 less."""
-    assert [seeds_needed(arms) for arms in (1, 2, 3, 4)] == [6, 7, 7, 8]
 
 
 SIMPLE = [
@@ -189,16 +166,13 @@ def test_simple_models_stand_beside_the_arms(values):
         "baselines": SIMPLE,
         "baselines_left_out": "The baselines are of the first 2 of 3 targets.",
     }
-    markdown = to_markdown([*document._answer(made(results)), arms_table(made(results))])
+    markdown = rendered("markdown", made(results))
     arms = table_in(markdown, "The arms.")
     assert list(arms)[4:] == [one["name"] for one in SIMPLE]
     assert arms["ridge on Morgan fingerprints"] == [DASH, DASH, "0.3000", "0.4600"]
     assert "simple models on the same split. The baselines are of the first 2 of 3" in markdown
     said = "are not better than ridge on Morgan fingerprints, whose test MAE is 0.4600 on the same"
     assert f"sharenorm and bn+bn {said}" in markdown
-    assert "ridge on Morgan fingerprints & -- & 0.3000 & 0.4600 & -- & -- & --" in to_latex(
-        paper_table(made(results))
-    )
     on_terminal = summary(made(results))
     assert on_terminal.splitlines()[2].split() == [*SIMPLE[1]["name"].split(), "0.4600"]
     assert answers(made(results))[0] in on_terminal
@@ -225,7 +199,9 @@ def test_which_arms_do_not_reach_a_simple_model(values):
     assert "ridge" not in summary(made(values))
 
 
-def test_results_of_another_version_are_one_line(tmp_path):
+def test_results_that_cannot_be_read_are_an_error_of_one_line(tmp_path):
+    with pytest.raises(DataError, match=r"has no results\.json"):
+        write_report(tmp_path)
     results = regression(tmp_path, molecules=50)
     write_json(tmp_path / "results.json", results | {"format_version": 2})
     with pytest.raises(
@@ -237,12 +213,23 @@ def test_results_of_another_version_are_one_line(tmp_path):
         runs_are_gone(tmp_path)
 
 
-def test_the_answer_when_it_is_not_resolved(values):
-    results = with_test(values, mean=-0.0041, low=-0.015, high=0.0068, relative_percent=-0.9)
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"low": -0.015, "high": 0.0068},
+            f"the 95 % interval of {MINUS}0.0150 to +0.0068 includes 0",
+        ),
+        ({"seeds": 1, "low": None, "high": None, "sd": None}, "no 95 % interval with one seed"),
+        ({"sd": 0.0, "low": -0.0041, "high": -0.0041}, "spread has not been measured"),
+    ],
+)
+def test_the_answer_when_it_is_not_resolved(changes, said, values):
+    results = with_test(values, **({"mean": -0.0041, "relative_percent": -0.9} | changes))
     (text,) = answers(made(results))
     assert text.startswith("Not resolved: sepnorm changes the test MAE of sharenorm by ")
-    assert f"{MINUS}0.0041 over 3 paired seeds" in text
-    assert f"the 95 % interval of {MINUS}0.0150 to +0.0068 includes 0" in text
+    assert f"{MINUS}0.0041 over {changes.get('seeds', 3)} paired seed" in text
+    assert said in text
     assert f"{MINUS}0.9 %" in text
 
 
@@ -250,19 +237,6 @@ def test_an_area_is_also_given_in_points(values):
     results = with_test(values, mean=0.0228, resolved=True)
     results |= {"metric": "auroc", "better": "higher"}
     assert "+0.0228 (+2.28 points)" in answers(made(results))[0]
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"seeds": 1, "low": None, "high": None, "sd": None}, "no 95 % interval with one seed"),
-        ({"sd": 0.0, "low": -0.01, "high": -0.01}, "spread has not been measured"),
-    ],
-)
-def test_without_a_spread_there_is_no_answer(changes, said, values):
-    (text,) = answers(made(with_test(values, mean=-0.01, **changes)))
-    assert text.startswith("Not resolved: ")
-    assert said in text
 
 
 def with_many_arms(values: dict, resolved: int) -> dict:
@@ -280,31 +254,34 @@ def with_many_arms(values: dict, resolved: int) -> dict:
 
 def test_many_arms_that_are_not_resolved_share_a_sentence(values):
     results = with_many_arms(values, resolved=2)
-    assert title_of(made(results)) == "5 arms against sharenorm on zinc-subset"
+    assert title(made(results)) == "5 arms against sharenorm on zinc-subset"
     *resolved, rest = answers(made(results))
     assert [text.split(" is ")[0] for text in resolved] == ["arm 0", "arm 1"]
     assert rest.startswith("Not resolved for 3 of 5 arms against sharenorm: arm 2, arm 3, arm 4. ")
     results["complete"] = False
     assert answers(made(results))[-1].startswith("So far: not resolved for 3 of 5 arms")
-
-
-@pytest.mark.parametrize("resolved", [4, 5])
-def test_of_many_arms_at_most_one_is_not_resolved(values, resolved):
-    assert len(answers(made(with_many_arms(values, resolved)))) == 5
+    for resolved in (4, 5):  # at most one is not
+        assert len(answers(made(with_many_arms(values, resolved)))) == 5
 
 
 @pytest.mark.parametrize(
     ("selected", "chosen"), [("validation_mae", "MAE"), ("validation_loss", "loss"), (None, "MAE")]
 )
-def test_what_chose_the_checkpoints(selected, chosen, values):
-    said = f"Tested is the checkpoint of each run whose validation {chosen} is best."
-    assert f". {said}" in method(made({**values, "selected_on": selected}))
+def test_the_method_is_said(selected, chosen, values):
     task = {**values["task"], "targets": ["a", "b"]}
-    several = method(made({**values, "task": task, "selected_on": selected}))
-    assert f"The MAE is the mean over 2 targets. {said}" in several
+    text = rendered("markdown", made({**values, "task": task, "selected_on": selected}))
+    assert (
+        "The MAE is the mean over 2 targets. Tested is the checkpoint of each run whose validation "
+        f"{chosen} is best."
+    ) in text
+    said = "comparisons is below 0.05 and the t interval over the seeds leaves out 0; not signif"
+    assert f"better or worse if Holm's p over the 2 {said}" in text
+    assert "The MAE is the mean" not in rendered("markdown", made(values))
 
 
 def test_few_seeds_are_said_aloud(values):
+    # Twice 2^-5 is more than 0.05, and 2^-5 less.
+    assert [seeds_needed(arms) for arms in (1, 2, 3, 4)] == [6, 7, 7, 8]
     (text,) = cautions(made(values))
     assert "Only 3 seeds, fewer than 7" in text
     assert "p cannot be below 0.25, nor Holm's for 2 arms below 0.5, so" in text
@@ -313,27 +290,13 @@ def test_few_seeds_are_said_aloud(values):
     assert list(cautions(made(enough))) == []
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.125, "0.125"),
-        (1 / 32, "0.031"),
-        (0.25, "0.25"),
-        (1.0, "1"),
-        (0.0004, "0.0004"),
-        (1e-5, "< 0.0001"),
-        (math.nan, DASH),
-    ],
-)
-def test_p_values_as_text(value, text):
-    assert p_value(value) == text
-
-
 def test_numbers_as_text():
+    p_values = {0.125: "0.125", 1 / 32: "0.031", 0.25: "0.25", 1.0: "1", 0.0004: "0.0004"}
+    assert {value: p_value(value) for value in p_values} == p_values
+    assert (p_value(1e-5), p_value(math.nan)) == ("< 0.0001", DASH)
     assert number(489481, 0) == "489,481"
     assert number(-0.00001, 4) == signed(0.00001, 4) == "0.0000"
-    assert signed(-1.5, 2) == f"{MINUS}1.50"
-    assert signed(1.5, 2) == "+1.50"
+    assert (signed(-1.5, 2), signed(1.5, 2)) == (f"{MINUS}1.50", "+1.50")
     assert number(math.nan, 2) == signed(math.nan, 2) == DASH
 
 
@@ -391,15 +354,15 @@ def test_the_tests_over_molecules_are_said_to_be_conditional(written):
     binary_text = (written["binary"] / "report.md").read_text()
     tests = read_json(written["binary"] / "results.json")["comparisons"][0]["per_molecule"]
     assert f"{tests['positives']} positives" in binary_text
-    cells = table_in(binary_text, "ROC-AUC of the")["sepnorm, DeLong"]
+    cells = table_in(binary_text, "ROC-AUC of the")["sepnorm"]
     assert floats(cells[2]) == pytest.approx([100 * tests["delong"]["difference"]], abs=5.01e-3)
     assert table_in(binary_text, "Other measures").keys() == {"arm", "sharenorm", "sepnorm"}
     assert "one area has a standard error of" in binary_text
 
 
 def test_one_positive_gives_an_area_and_no_error_of_it(tmp_path):
-    text = areas_table(made(binary(tmp_path, molecules=60, positives=1))).caption
-    assert text.endswith("1 positive.")
+    results = made(binary(tmp_path, molecules=60, positives=1))
+    assert "whether the next training would. 1 positive.\n" in rendered("markdown", results)
 
 
 def test_the_cost_of_an_arm_is_a_difference_to_the_baseline(written):
@@ -478,15 +441,13 @@ def test_partial_results_are_marked(written):
     assert table_in(markdown, "Difference to")["bn+bn, test"][:3:2] == ["1 (partial)", DASH]
     page = (written["incomplete"] / "report.html").read_text()
     assert "ValueError: loss is nan | at &lt;step&gt; 12" in page
-    assert "PARTIAL RESULTS" in (written["incomplete"] / "report.tex").read_text()
-    whole = written["regression"]
-    for path in (whole / "report.md", whole / "report.html", whole / "report.tex"):
-        assert "partial" not in path.read_text().lower()
+    for name in ("report.md", "report.html"):
+        assert "partial" not in (written["regression"] / name).read_text().lower()
 
 
 @pytest.mark.parametrize(("arms", "seeds"), [(1, 3), (3, 1)])
 def test_one_arm_or_one_seed_is_enough(tmp_path, arms, seeds):
-    only(regression(tmp_path, molecules=60), tmp_path, arms, seeds)
+    regression(tmp_path, molecules=60, arms=arms, seeds=seeds)
     write_report(tmp_path)
     markdown = (tmp_path / "report.md").read_text()
     assert ("Nothing to compare: sharenorm is the only arm." in markdown) == (arms == 1)
@@ -496,39 +457,30 @@ def test_one_arm_or_one_seed_is_enough(tmp_path, arms, seeds):
     assert "None" not in markdown
 
 
-def test_before_anything_is_finished(tmp_path):
-    results = regression(tmp_path, molecules=60)
-    (tmp_path / "predictions.csv").unlink()
+def test_before_anything_is_finished(values):
+    results = copy.deepcopy(values)
     emptied = dict.fromkeys(["validation", "test", "ms_per_step", "seconds", "steps", "epochs"])
     for arm in results["arms"]:
         arm["parameters"] = None
         for run in arm["runs"]:
             run |= emptied | {"status": "running", "geometry": [], "curve": run["curve"][:1]}
     results |= {"complete": False, "comparisons": [], "environment": {}}
-    write_json(tmp_path / "results.json", results)
-    write_report(tmp_path)
-    markdown = (tmp_path / "report.md").read_text()
+    markdown = rendered("markdown", made(results))
     assert "No answer yet" in markdown
     assert "0 of 9 runs are finished" in markdown
     assert "predictions.csv is missing" in markdown
     assert "have been analysed" in markdown
 
 
-def test_without_smiles_it_says_why_no_molecule_is_drawn(values, tmp_path):
+def test_without_smiles_it_says_why_no_molecule_is_drawn(values):
     column = np.arange(50.0)
     arms = dict.fromkeys(("sharenorm", "sepnorm"), column)
     predictions = Predictions("", column, column, ("0",) * 50, ("",) * 50, arms)
-    (said,) = document._molecules(made(values), predictions, tmp_path)
-    assert "graphs without SMILES" in said.text
-
-
-def test_results_that_cannot_be_read_are_an_error_of_one_line(tmp_path):
-    with pytest.raises(DataError, match=r"has no results\.json"):
-        write_report(tmp_path)
+    assert "holds graphs without SMILES" in rendered("markdown", made(values), predictions)
 
 
 def test_report_that_cannot_be_written_is_an_error_of_one_line(tmp_path, monkeypatch):
-    only(regression(tmp_path, molecules=60), tmp_path, 1, 1)
+    regression(tmp_path, molecules=60, arms=1, seeds=1)
     (tmp_path / "report.md").write_text("the one before")
 
     def full(path, text, **options):
@@ -543,49 +495,20 @@ def test_report_that_cannot_be_written_is_an_error_of_one_line(tmp_path, monkeyp
     assert not list(tmp_path.rglob("*partial*"))
 
 
-def test_latex_balances_and_escapes(values):
-    results = copy.deepcopy(values)
-    results["dataset"] = "50%_of {zinc}"
-    for entries, name in ((results["arms"], "name"), (results["comparisons"], "arm")):
-        next(one for one in entries if one[name] == "sepnorm")[name] = r"[a]_b & c\d #1 ~^$"
-    text = to_latex(paper_table(made(results)))
-    assert r"{[}a{]}\_b \& c\textbackslash{}d \#1 \textasciitilde{}\textasciicircum{}\$" in text
-    assert r"50\%\_of \{zinc\}" in text
-    plain = re.sub(r"\\[{}]", "", text)
-    depth = 0
-    for character in plain:
-        depth += {"{": 1, "}": -1}.get(character, 0)
-        assert depth >= 0
-    assert depth == 0
-    body = text.partition("\\midrule")[2].partition("\\bottomrule")[0].strip().splitlines()
-    assert len(body) == 3
-    assert all(len(re.findall(r"(?<!\\)&", line)) == 6 for line in body)
-    assert all(line.endswith(r"\\") for line in body)
-    assert text.count(r"\begin") == text.count(r"\end") == 2
-    test = results["comparisons"][0]["test"]
-    assert f"{signed(test['mean'], 4)}".replace(MINUS, "$-$") in body[1]
-
-
-def test_latex_leaves_no_sign_that_it_could_not_set():
-    text = to_latex(Table(f"{MINUS}1 ± 2 < 3 {DASH}", ["Arm", "p"], [["a", "< 0.1"]]))
-    assert r"\caption{$-$1 $\pm$ 2 \textless{} 3 --}" in text
-    assert "    Arm & $p$ \\\\\n    \\midrule\n    a & \\textless{} 0.1 \\\\\n" in text
-
-
-def test_markup_in_names_stays_text(tmp_path):
-    blocks = [
-        Heading("a < b & *c*", 1),
-        Paragraph("x_y | <b>"),
-        Paragraph("a\n<b>", "code"),
-        Table("t", ["arm", "n"], [["a|b", "1"]]),
-    ]
-    markdown = to_markdown(blocks)
-    assert markdown.startswith("# a \\< b & \\*c\\*\n")
-    assert "| a\\|b | 1 |" in markdown
-    assert "    a\n    <b>" in markdown
-    page = to_html(blocks, tmp_path)
-    assert "<title>a &lt; b &amp; *c*</title>" in page
-    assert "<p>x_y | &lt;b&gt;</p>" in page
+def test_markup_in_names_stays_text(values):
+    results = copy.deepcopy(values) | {"dataset": "a < b & *c*", "command": ["x", "<y_z>"]}
+    results["comparisons"] = []
+    results["arms"][1]["options"] = {"model.norm": "x_y | <b>"}
+    results["arms"][2]["options"] = {"table": "a\nb"}
+    markdown = rendered("markdown", made(results))
+    assert markdown.startswith("# sepnorm and bn+bn against sharenorm on a \\< b & \\*c\\*\n\n")
+    assert "| sepnorm | model.norm=x\\_y \\| \\<b\\> | " in markdown
+    assert "| bn+bn | table=a b | " in markdown
+    assert "\n    x '<y_z>'\n" in markdown
+    page = rendered("html", made(results))
+    assert "<title>sepnorm and bn+bn against sharenorm on a &lt; b &amp; *c*</title>" in page
+    assert '<td class="word">model.norm=x_y | &lt;b&gt;</td>' in page
+    assert "<code>x &#39;&lt;y_z&gt;&#39;</code>" in page
     assert Page(page).open == []
 
 
