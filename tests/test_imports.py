@@ -35,6 +35,7 @@ ROOMS = {
         *("resources", "runs", "old_names"),
     },
     "compare": {
+        "confidence",
         *("training", "inference", "datasets", "graphs", "model", "chem"),
         *("resources", "runs", "old_names"),
     },

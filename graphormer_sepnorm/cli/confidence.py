@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,12 +21,13 @@ from graphormer_sepnorm.confidence.probabilities import Calibration
 from graphormer_sepnorm.confidence.quality import (
     OfIntervals,
     OfProbabilities,
+    in_words,
     judge_intervals,
     judge_probabilities,
+    summarised,
 )
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.files import replacing, write_json
-from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.beside import LEVEL
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
@@ -190,49 +189,12 @@ def _keep(measured: Measured, task: Task, run: RunDirectory) -> None:
         draw(run.confidence_figure, measured.quality, units.pop() if len(units) == 1 else "")
 
 
-def in_summary(measured: Measured) -> dict[str, Any]:
-    """Return means over the targets, flat, as a summary keeps them."""
-    found = {}
-    intervals = [one for one in measured.quality.values() if isinstance(one, OfIntervals)]
-    classes = [one for one in measured.quality.values() if isinstance(one, OfProbabilities)]
-    if intervals:
-        levels = [f"{100 * level:g}" for level in LEVELS]
-        inside, widths = (
-            np.mean([getattr(one, name) for one in intervals], axis=0).tolist()
-            for name in ("inside", "widths")
-        )
-        found |= {f"inside_{level}": one for level, one in zip(levels, inside, strict=True)}
-        if len(intervals) == 1:
-            found |= {f"width_{level}": one for level, one in zip(levels, widths, strict=True)}
-        found["spearman_of_errors"] = _mean(one.rank_correlation for one in intervals)
-    if classes:
-        found["calibration_error"] = _mean(one.error for one in classes)
-        found["calibration_error_before"] = _mean(one.error_before for one in classes)
-    return found
-
-
 def said(measured: Measured, task: Task, run: RunDirectory) -> str:
     """Return what is printed of it, in lines."""
-    summary, lines = in_summary(measured), []
-    if "spearman_of_errors" in summary:
-        levels = [f"{100 * level:g}" for level in LEVELS]
-        inside = [_percent(summary[f"inside_{level}"]) for level in levels]
-        lines.append(
-            f"intervals   of level {', '.join(levels[:-1])} and {levels[-1]} % hold "
-            f"{', '.join(inside[:-1])} and {inside[-1]} % of the test labels"
-        )
-        level, unit = f"{100 * LEVEL:g}", f" {task.units[0]}" if task.units[0] else ""
-        if math.isfinite(width := summary.get(f"width_{level}", math.nan)):
-            lines[-1] += f"; those of {level} % are {width:.3g}{unit} wide on average"
-    if "calibration_error" in summary:
-        maps = [one.map for one in measured.quality.values() if isinstance(one, OfProbabilities)]
-        names = listed([f"{maps.count(name)} {name}" for name in dict.fromkeys(maps)])
-        how = maps[0] if len(set(maps)) == 1 else names
-        lines.append(
-            f"calibrated  {how}, by {measured.held:,} unseen molecules; expected calibration error "
-            f"on the test split {summary['calibration_error']:.3f}, before "
-            f"{summary['calibration_error_before']:.3f}"
-        )
+    unit = task.units[0] if len(set(task.units)) == 1 else ""
+    lines = []
+    if words := in_words(summarised(measured.quality.values()), unit):
+        lines.append(f"how sure    {words}")
     domain = measured.confidence.domain
     assert domain is not None
     count = int(measured.outside.sum())
@@ -244,12 +206,3 @@ def said(measured: Measured, task: Task, run: RunDirectory) -> str:
         lines[-1] += f", where errors were {domain.larger:.1f} times the mean"
     lines.append(f"            {run.confidence_file}, {run.confidence_figure.name}")
     return "\n".join(lines)
-
-
-def _percent(share: float) -> str:
-    return "-" if math.isnan(share) else f"{100 * share:.0f}"
-
-
-def _mean(values: Any) -> float:
-    defined = [value for value in values if not math.isnan(value)]
-    return float(np.mean(defined)) if defined else math.nan

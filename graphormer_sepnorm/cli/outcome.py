@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from lightning.pytorch import Trainer
 
-from graphormer_sepnorm.cli.confidence import Measured, in_summary, measure, said
+from graphormer_sepnorm.cli.confidence import Measured, measure, said
 from graphormer_sepnorm.cli.held_out import HeldOut, of_molecules, of_validation_split
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.simple_models import (
@@ -24,6 +24,7 @@ from graphormer_sepnorm.cli.simple_models import (
     simple_models,
 )
 from graphormer_sepnorm.confidence.confidence import Told
+from graphormer_sepnorm.confidence.quality import summarised
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.datasets.user_table.report import DataReport
@@ -253,7 +254,7 @@ def _with_confidence(
     if blended is not None:
         held, told = blended.held, blended.told(told)
     measured = measure(module, data, tested.run, file, held, told, keep)
-    summary = {**tested.summary, "confidence": in_summary(measured)}
+    summary = {**tested.summary, "confidence": summarised(measured.quality.values())}
     if module.task.kind == "binary":  # calibrated now
         values = evaluate(data, module.task, "test", measured.predictions)
         summary |= {f"test_{name}": value for name, value in values.items()}

@@ -39,6 +39,7 @@ class Fold:
         test: Test metrics of the network by name, those of single targets too.
         simple: Test metrics of each simple model that the run recorded, by its name.
         rows: Of ``test_predictions.csv``; empty where the run has left none.
+        confidence: How good it is what the model says of its errors, as the summary keeps it.
     """
 
     run: FoldRun
@@ -47,6 +48,7 @@ class Fold:
     test: dict[str, float]
     simple: dict[str, dict[str, float]]
     rows: list[dict[str, str]]
+    confidence: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,14 @@ class ModelResult:
         metrics: By name.
         out_of_fold: A network's, of all molecules, each predicted by the run that had not seen it:
             the mean over the repeats that are whole; empty if there is none.
+        confidence: How good it is what the networks say of their errors, as `Fold`, the mean over
+            the folds by their test molecules; empty where they say nothing.
     """
 
     name: str
     metrics: dict[str, Spread]
     out_of_fold: dict[str, float] = field(default_factory=dict)
+    confidence: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -118,8 +123,9 @@ class FoldResults:
         """Write them to a file."""
         plain = {"format_version": _FORMAT_VERSION, **asdict(self)}
         for one in (*plain["networks"], *plain["baselines"]):
-            if not one["out_of_fold"]:
-                del one["out_of_fold"]
+            for name in ("out_of_fold", "confidence"):
+                if not one[name]:
+                    del one[name]
         for one, difference in zip(plain["differences"], self.differences, strict=True):
             for name, found in difference.metrics.items():
                 one["metrics"][name]["resolved"] = found.resolved
@@ -171,7 +177,7 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
         folds_finished=len(whole),
         runs=len(runs),
         networks=[
-            ModelResult(name, _spreads(columns), _pooled(own, plan, task))
+            ModelResult(name, _spreads(columns), _pooled(own, plan, task), _confidence(own))
             for (name, columns), own in zip(networks.items(), of_arms, strict=True)
         ],
         baselines=[ModelResult(name, _spreads(columns)) for name, columns in simple.items()],
@@ -194,7 +200,8 @@ def _read(run: FoldRun) -> Fold:
     if run.files.test_predictions_file.is_file():
         with run.files.test_predictions_file.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-    return Fold(run, network, molecules, test, simple, rows)
+    confidence = _numbers(summary.get("confidence") or {})
+    return Fold(run, network, molecules, test, simple, rows, confidence)
 
 
 def simple_models(summary: Summary | Mapping[str, Any]) -> dict[str, dict[str, float]]:
@@ -257,6 +264,17 @@ def _pooled(own: Sequence[Fold], plan: CrossValidation, task: Task) -> dict[str,
     return {name: float(np.mean([one[name] for one in found])) for name in names}
 
 
+def _confidence(folds: Sequence[Fold]) -> dict[str, float]:
+    """Means over the folds by their test molecules, of what all of them know."""
+    columns = _columns(one.confidence for one in folds)
+    molecules = [one.molecules["test"] for one in folds]
+    return {
+        name: float(np.average(column, weights=molecules))
+        for name, column in columns.items()
+        if np.isfinite(column).all()
+    }
+
+
 def _differences(
     networks: Mapping[str, Columns], simple: Mapping[str, Columns], folds: Sequence[Fold]
 ) -> list[Difference]:
@@ -291,8 +309,11 @@ def _write_folds(path: Path, folds: Sequence[Fold]) -> None:
 def _write_out_of_fold(path: Path, folds: Sequence[Fold], task: Task) -> None:
     """Each usable row of the table once per repeat and arm, in the table's order."""
     values = [f"{of}_{name}" for of in ("label", "pred") for name in task.targets]
+    ends = [f"{of}_{name}" for of in ("low", "high") for name in task.targets]
     rows = [
-        {name: row[name] for name in ("row", "smiles", *values)} | one.run.columns
+        {name: row[name] for name in ("row", "smiles", *values)}
+        | {name: row[name] for name in ends if name in row}
+        | one.run.columns
         for one in folds
         for row in one.rows
     ]

@@ -13,6 +13,7 @@ from graphormer_sepnorm.compare.report.numbers import (
     number,
     p_value,
 )
+from graphormer_sepnorm.confidence.quality import in_words
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import metrics_of
 
@@ -29,6 +30,8 @@ def results_text(results: FoldResults) -> str:
         f"test, mean ± standard deviation over {count(finished, 'fold')}"
     )
     lines = [head, *_table(results)]
+    said = [(one.name, in_words(one.confidence)) for one in results.networks if one.confidence]
+    lines += [""] * bool(said) + [f"{name}: {words}" for name, words in said]
     if results.differences:
         lines.append("")
         lines += [_sentence(one, results.task) for one in results.differences]

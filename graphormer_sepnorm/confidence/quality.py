@@ -6,11 +6,13 @@ n molecules.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from graphormer_sepnorm.confidence.intervals import LEVELS
 from graphormer_sepnorm.confidence.probabilities import expected_error, reliability
 
 # Shares of the molecules that are kept where the least certain ones are left out.
@@ -120,3 +122,55 @@ def _rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
         return math.nan
     found: Any = spearmanr(first, second)
     return float(found.statistic)
+
+
+def summarised(found: Iterable[OfIntervals | OfProbabilities]) -> dict[str, float]:
+    """Return means over the targets, flat, as the summary of a run keeps them."""
+    found = [*found]
+    intervals = [one for one in found if isinstance(one, OfIntervals)]
+    classes = [one for one in found if isinstance(one, OfProbabilities)]
+    values: dict[str, float] = {}
+    if intervals:
+        for place, level in enumerate(LEVELS):
+            values[f"inside_{100 * level:g}"] = _mean(one.inside[place] for one in intervals)
+        if len(intervals) == 1:  # widths of several have no mean
+            widths = zip(LEVELS, intervals[0].widths, strict=True)
+            values |= {f"width_{100 * level:g}": width for level, width in widths}
+        values["spearman_of_errors"] = _mean(one.rank_correlation for one in intervals)
+    if classes:
+        values["calibration_error"] = _mean(one.error for one in classes)
+        values["calibration_error_before"] = _mean(one.error_before for one in classes)
+    return values
+
+
+def in_words(values: Mapping[str, float], unit: str = "") -> str:
+    """Return a sentence on what `summarised` gave; empty where that is nothing."""
+    if "calibration_error" in values:
+        return (
+            f"expected calibration error of the test probabilities "
+            f"{values['calibration_error']:.3f}, before calibration "
+            f"{values['calibration_error_before']:.3f}"
+        )
+    levels = [f"{100 * level:g}" for level in LEVELS if f"inside_{100 * level:g}" in values]
+    if not levels:
+        return ""
+    inside = [_percent(values[f"inside_{level}"]) for level in levels]
+    said = f"intervals of level {_listed(levels)} % hold {_listed(inside)} % of the test labels"
+    widest = f"width_{levels[-2] if len(levels) > 1 else levels[0]}"
+    if math.isfinite(width := values.get(widest, math.nan)):
+        level = widest.removeprefix("width_")
+        said += f"; those of {level} % are {width:.3g}{f' {unit}' if unit else ''} wide on average"
+    return said
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _percent(share: float) -> str:
+    return "-" if math.isnan(share) else f"{100 * share:.0f}"
+
+
+def _mean(values: Iterable[float]) -> float:
+    defined = [value for value in values if not math.isnan(value)]
+    return float(np.mean(defined)) if defined else math.nan
