@@ -156,9 +156,8 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
         return ""
     inside = [_percent(values[f"inside_{level}"]) for level in levels]
     said = f"intervals of level {_listed(levels)} % hold {_listed(inside)} % of the test labels"
-    widest = f"width_{levels[-2] if len(levels) > 1 else levels[0]}"
-    if math.isfinite(width := values.get(widest, math.nan)):
-        level = widest.removeprefix("width_")
+    level = "90" if "90" in levels else levels[-1]
+    if math.isfinite(width := values.get(f"width_{level}", math.nan)):
         said += f"; those of {level} % are {width:.3g}{f' {unit}' if unit else ''} wide on average"
     return said
 

@@ -89,14 +89,14 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 def test_each_fold_is_a_run_and_every_row_is_predicted_once(whole: Path) -> None:
     rows = rows_of(whole / "out_of_fold.csv")
     target = "penalised_logp"
-    columns = ["row", "smiles", f"label_{target}", f"pred_{target}", "repeat", "fold"]
-    assert list(rows[0]) == columns
+    own_columns = ["row", "smiles", *(f"{of}_{target}" for of in ("label", "pred", "low", "high"))]
+    assert list(rows[0]) == [*own_columns, "repeat", "fold"]
     assert [int(row["row"]) for row in rows] == list(range(1, ROWS + 1))
     for fold in range(3):
         run = whole / "repeat0" / f"fold{fold}"
         own = rows_of(run / "test_predictions.csv")
         assert [row for row in rows if row["fold"] == str(fold)] == [
-            {name: row[name] for name in columns[:4]} | {"repeat": "0", "fold": str(fold)}
+            {name: row[name] for name in own_columns} | {"repeat": "0", "fold": str(fold)}
             for row in own
         ]
         splits = Counter(row["split"] for row in rows_of(run / "splits.csv"))
@@ -120,6 +120,9 @@ def test_each_fold_is_a_run_and_every_row_is_predicted_once(whole: Path) -> None
         np.array([float(row[f"{of}_{target}"]) for row in rows]) for of in ("label", "pred")
     )
     assert network["out_of_fold"]["mae"] == pytest.approx(np.abs(labels - predictions).mean())
+    inside = [summary(whole / "repeat0" / f"fold{fold}")["confidence"] for fold in range(3)]
+    assert network["confidence"]["inside_50"] == np.mean([one["inside_50"] for one in inside])
+    assert "inside_95" not in network["confidence"]  # four molecules cannot tell
     assert kept["task"]["units"] == ["furlong"]
     assert kept["folds_finished"] == 3
     assert kept["baselines"] == kept["differences"] == []
