@@ -61,7 +61,7 @@ class FitOptions(TrainCLI):
         Raises:
             ConfigError: An option is unknown or has no fitting value, or none says which data.
         """
-        single = () if ensembles else (SINGLE,)
+        single = () if ensembles else SINGLE
         words, _ = resolve_in_arguments([*self._shared, *arm.arguments, *single])
         with explain(self._subcommand_parsers, words):
             config = self.parser.parse_args(words)

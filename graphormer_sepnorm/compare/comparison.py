@@ -89,7 +89,7 @@ class Comparison:
                 (
                     *self.base_options,
                     *arm.arguments,
-                    SINGLE,
+                    *SINGLE,
                     "--blend=false",  # networks are compared
                     "--baselines=false",  # once for all of them: see results.py
                     f"--seed_everything={seed}",

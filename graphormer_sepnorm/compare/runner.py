@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
 FIT_TOGETHER = (sys.executable, "-m", "graphormer_sepnorm.cli.fit_together")
 _ONE_OF_SEVERAL = "GRAPHORMER_ONE_OF_SEVERAL"
-SINGLE = "--ensemble=1"  # each run of a comparison is one network
+# Each run of a comparison is one network, and what it says is compared as it says it.
+SINGLE = ("--ensemble=1", "--keep=none")
 _LOOK_EVERY = 0.1  # seconds
 _SHOW_EVERY = 1.0
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")

@@ -181,7 +181,8 @@ def test_runs_are_planned_seed_by_seed(tmp_path: Path) -> None:
     place = tmp_path / "bn+bn" / "seed1"
     # What is given for all arms stands first, so that those of an arm win.
     assert runs[3].arguments == (
-        *("-c", "quickstart", "--model.norm=bn+bn", "--ensemble=1", "--blend=false"),
+        *("-c", "quickstart", "--model.norm=bn+bn", "--ensemble=1", "--keep=none"),
+        "--blend=false",
         *("--baselines=false", "--seed_everything=1", f"--output={place}"),
     )
     assert runs[3].log == tmp_path / "bn+bn" / "seed1.log"
