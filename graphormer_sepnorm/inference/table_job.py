@@ -37,7 +37,7 @@ class TableJob:
         resume: Continue an interrupted job, if there is one.
         overwrite: Replace an output that is there, or begin an interrupted job anew.
         quiet: No progress on stderr.
-        verb: What is done with the rows: predicted or embedded.
+        verb: What is done with the rows: predicted, embedded or explained.
     """
 
     source: str
@@ -52,7 +52,7 @@ class TableJob:
     resume: bool = False
     overwrite: bool = False
     quiet: bool = False
-    verb: Literal["predicted", "embedded"] = "predicted"
+    verb: Literal["predicted", "embedded", "explained"] = "predicted"
 
     @property
     def to_file(self) -> bool:
