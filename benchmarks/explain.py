@@ -4,12 +4,14 @@ python -m benchmarks.explain --data-root DIR [--molecules N] [--epochs N] [--nor
 
 Small networks learn Crippen's logP of ZINC-subset's training molecules (downloaded if DIR
 lacks it). This logP is a sum over atoms, so it is known what each contributes: what explanations
-say of the atoms of test molecules is compared with that. Prints two tables in Markdown.
+say of test molecules is compared with that, for atoms and summed over fragments. Prints three
+tables in Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,6 +21,7 @@ from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 from scipy.stats import spearmanr
 
+from graphormer_sepnorm.chem.fragments import fragments_of
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.chem.zinc_features import ZINC_1
 from graphormer_sepnorm.datasets.zinc import load_zinc
@@ -58,27 +61,34 @@ def main(argv: Sequence[str] | None = None) -> None:
         ],
         TRUTH: truth,
     }
+    logp = np.array([one.sum() for one in truth])
     ranks: dict[str, list[str]] = {name: [] for name in [*METHODS, ELEMENT]}
+    of_fragments: dict[str, list[str]] = {name: [] for name in ranks}
     areas: dict[str, list[str]] = {name: [] for name in [*METHODS, ELEMENT, TRUTH]}
     seconds: dict[str, list[float]] = {name: [] for name in METHODS}
     for norm in options.norms:
         predictor = trained(norm, training, options.epochs, options.models)
+        explanations = []
         found = dict(others)
         for method in METHODS:
             started = time.perf_counter()
             explanations = predictor.explain(test, method=method).molecules
             seconds[method].append(1e3 * (time.perf_counter() - started) / len(test))
             found[method] = [one.contributions for one in explanations]
-        logp = np.array([one.sum() for one in truth])
         predicted = np.array([one.prediction for one in explanations])
         error = ((predicted - logp) ** 2).sum() / ((logp - logp.mean()) ** 2).sum()
         print(f"{norm}: R2 {1 - error:.4f}, MAE {abs(predicted - logp).mean():.3f}", flush=True)
         for name in ranks:
             ranks[name].append(mean_and_interval(rank_correlations(found[name], truth)))
+            sums = [fragment_sums(molecules, each) for each in (found[name], truth)]
+            of_fragments[name].append(mean_and_interval(rank_correlations(*sums)))
+            print(f"  {name}: {ranks[name][-1]}", file=sys.stderr, flush=True)
         for name in areas:
             areas[name].append(mean_and_interval(deletion_areas(predictor, test, found[name])))
     print(f"\nSpearman's rank correlation with the truth, {len(test)} molecules\n")
     print(table(["method", *options.norms, "ms a molecule"], ranks, seconds))
+    print("\nThe same of fragments, molecules of three and more\n")
+    print(table(["method", *options.norms], of_fragments))
     print("\nArea between the deletion curves, in logP\n")
     print(table(["method", *options.norms], areas))
 
@@ -114,6 +124,15 @@ def crippen_contributions(molecule: Chem.Mol) -> np.ndarray:
         [neighbour] = with_hydrogens.GetAtomWithIdx(hydrogen).GetNeighbors()
         contributions[neighbour.GetIdx()] += logp[hydrogen]
     return contributions
+
+
+def fragment_sums(molecules: list[Chem.Mol], values: list[np.ndarray]) -> list[np.ndarray]:
+    """Return the sums over the fragments of each molecule that has three of them or more."""
+    return [
+        np.array([own[list(atoms)].sum() for atoms in fragments])
+        for own, fragments in zip(values, map(fragments_of, molecules), strict=True)
+        if len(fragments) >= 3
+    ]
 
 
 def mean_by_element(smiles: Iterable[str]) -> dict[int, float]:

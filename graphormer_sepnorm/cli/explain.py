@@ -22,17 +22,20 @@ Say what each atom contributes to a prediction, in its unit (log-odds where clas
 .json       numbers: prediction, baseline, and the contributions of atoms and fragments
 
 methods:
+  leave_one_atom_out      what the prediction loses where the atom is unknown
+  leave_one_fragment_out  the same of whole rings and what is between them
   integrated_gradients    along the way from unknown atoms to these; adds up to the prediction
   gradient_times_input    the first order of that; quickest
-  leave_one_atom_out      the prediction without the atom, which is masked
-  leave_one_fragment_out  the same with whole rings and what is between them
-  attention_rollout       what [CLS] attends to, through all layers; not a contribution
+  attention_rollout       what [CLS] attends to, through all layers; no contribution
+
+The default is what found known contributions best: integrated_gradients where atoms have BatchNorm
+(as in bn+bn and all bundled models), leave_one_atom_out where they have LayerNorm (as in bn+ln).
 """
 
 EPILOG = """\
 examples:
   predict.py explain esol "CC(=O)Oc1ccccc1C(=O)O" -o why.html
-  predict.py explain RUN -i molecules.csv --target logD --method leave_one_atom_out -o why.json
+  predict.py explain RUN -i molecules.csv --target logD --method integrated_gradients -o why.json
 
 how well each method finds what is known to be true: docs/explaining.md
 """
@@ -113,7 +116,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str]:
         help=f"file to write: {', '.join(f'.{format}' for format in FORMATS)}",
     )
     add("--target", metavar="NAME", help="what is explained; needed where the model has several")
-    add("--method", metavar="NAME", help="how contributions are found (integrated_gradients)")
+    add("--method", metavar="NAME", help="how contributions are found; default: by the norm")
     add("--smiles_column", metavar="NAME", help="default: found by its name")
     formats = ("csv", "tsv", "smi", "sdf", "parquet")
     what = f"{', '.join(formats)}; default: by the name of the file"

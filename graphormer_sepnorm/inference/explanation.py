@@ -22,10 +22,14 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, by_size, in_chunks
 from graphormer_sepnorm.inference.blend import Blend
-from graphormer_sepnorm.inference.explanation_methods import METHODS, Subject, attention_rollout
+from graphormer_sepnorm.inference.explanation_methods import (
+    METHODS,
+    Subject,
+    attention_rollout,
+    default_method,
+)
 from graphormer_sepnorm.model.graphormer import Graphormer
 
-DEFAULT = next(iter(METHODS))
 _NOTHING = np.empty(0)
 
 
@@ -124,7 +128,7 @@ class Explainer:
     Args:
         predictor: Has the networks.
         target: Which of its targets; None: the only one.
-        method: One of `METHODS`; None: `DEFAULT`.
+        method: One of `METHODS`; None: `default_method` of the network's norm.
 
     Attributes:
         target: The name of the target.
@@ -146,7 +150,8 @@ class Explainer:
         self, predictor: ExplainedPredictor, target: str | None = None, method: str | None = None
     ) -> None:
         task = predictor.task
-        self.method = DEFAULT if method is None else method
+        config = predictor.networks[0].config
+        self.method = default_method(config.norm) if method is None else method
         if self.method not in METHODS:
             raise ConfigError(
                 f"there is no method {self.method!r}{did_you_mean(self.method, METHODS)}; there "
@@ -164,7 +169,6 @@ class Explainer:
                 f"the model has no target {self.target!r}"
                 f"{did_you_mean(self.target, task.targets)}; it has: {listed(task.targets)}"
             )
-        config = predictor.networks[0].config
         self.signed = METHODS[self.method] is not attention_rollout
         if not self.signed and config.readout == "sum":
             raise ConfigError(
@@ -293,15 +297,16 @@ class Explainer:
             values.append(subject.whole())
             baselines.append(subject.baseline())
             contributions.append(METHODS[self.method](subject))
-        ends = np.cumsum(graphs.num_atoms)[:-1]
-        of_molecules = np.split(np.mean(contributions, axis=0), ends)
+        value, baseline = (
+            np.mean(each, axis=0) * self._scale + self._shift for each in (values, baselines)
+        )
+        contribution = np.mean(contributions, axis=0) * (self._scale if self.signed else 1.0)
+        of_molecules = np.split(contribution, np.cumsum(graphs.num_atoms)[:-1])
         for place, one in enumerate(found):
-            baseline = float(np.mean(baselines, axis=0)[place]) * self._scale + self._shift
             yield replace(
                 one,
-                value=float(np.mean(values, axis=0)[place]) * self._scale + self._shift,
-                baseline=baseline if self.signed else np.nan,
-                contributions=of_molecules[place][orders[place]]
-                * (self._scale if self.signed else 1.0),
+                value=float(value[place]),
+                baseline=float(baseline[place]) if self.signed else np.nan,
+                contributions=of_molecules[place][orders[place]],
                 fragments=tuple(fragments[place]),
             )

@@ -210,13 +210,22 @@ def attention_weights(
 METHODS: dict[str, Callable[[Subject], np.ndarray]] = {
     method.__name__: method
     for method in (
-        integrated_gradients,
-        gradient_times_input,
         leave_one_atom_out,
         leave_one_fragment_out,
+        integrated_gradients,
+        gradient_times_input,
         attention_rollout,
     )
 }
+
+
+def default_method(norm: str) -> str:
+    """Return the method that found the truth best in networks of a norm (docs/explaining.md).
+
+    In evaluation BatchNorm is linear. LayerNorm is not, least of all near a masked atom, where the
+    way of `integrated_gradients` begins.
+    """
+    return (integrated_gradients if norm.endswith("bn") else leave_one_atom_out).__name__
 
 
 def _left_out(subject: Subject, parts: Sequence[Sequence[Sequence[int]]]) -> list[np.ndarray]:

@@ -75,6 +75,9 @@ def prediction_line(explainer: Explainer, one: Explanation, scale: Scale) -> str
     if explainer.binary:
         said = f"probability {one.prediction:.3g}"
         return f"{said}, log-odds {_number(one.value, scale)}" if explainer.signed else said
+    if not explainer.signed:  # whose scale is that of shares
+        said = f"{one.prediction:.4g}".replace("-", _MINUS)
+        return f"predicted {said} {explainer.task_unit}".strip()
     said = f"predicted {_number(one.prediction, scale)}"
     if explainer.coverage and not math.isclose(one.prediction, one.value, rel_tol=1e-5):
         said += f", by the network {_number(one.value, scale)}"
@@ -83,14 +86,14 @@ def prediction_line(explainer: Explainer, one: Explanation, scale: Scale) -> str
 
 def decomposition(one: Explanation, scale: Scale) -> str:
     """Say what the value is the sum of; empty for attention, which shares out nothing."""
-    (baseline, first), *others = _parts(one) or [(math.nan, "")]
-    if not others:
+    if not (parts := _parts(one)):
         return ""
     terms = [
         f"{'+' if value >= 0 else _MINUS} {_number(abs(value), scale)} {name}"
-        for value, name in others
+        for value, name in parts[1:]
     ]
-    return " ".join([_number(one.value, scale), "=", _number(baseline, scale), first, *terms])
+    value, baseline = (_number(number, scale) for number in (one.value, one.baseline))
+    return " ".join([value, "=", baseline, "baseline", *terms])
 
 
 def _parts(one: Explanation) -> list[tuple[float, str]]:
@@ -111,7 +114,7 @@ def _number(value: float, scale: Scale, sign: str = "") -> str:
 class Page:
     """Writes explanations as rows of a table in a page of HTML, as they come.
 
-    Colours mean the same on all of the page: they are chosen by the first explanations.
+    Colours mean the same on all of the page: they are chosen by the first that are not all errors.
 
     Args:
         explainer: What the explanations are of.
@@ -124,20 +127,25 @@ class Page:
         self._model = model
         self._file = file
         self._scale: Scale | None = None
+        self._waiting: list[Explanation] = []
 
     def add(self, explanations: Sequence[Explanation]) -> None:
-        """Write some rows."""
-        if self._scale is None:
-            self._scale = contribution_scale(self._explainer, explanations)
-            self._file.write(self._head(self._scale))
-        for one in explanations:
-            self._file.write(self._row(one, self._scale))
+        """Write some rows, or have them wait for the scale of the colours."""
+        self._waiting += explanations
+        if not all(one.error for one in self._waiting):
+            self._write()
 
     def finish(self) -> None:
         """Write what stands below the table."""
-        if self._scale is None:
-            self.add([])
+        self._write()
         self._file.write("</tbody>\n</table>\n</body>\n</html>\n")
+
+    def _write(self) -> None:
+        if self._scale is None:
+            self._scale = contribution_scale(self._explainer, self._waiting)
+            self._file.write(self._head(self._scale))
+        self._file.writelines(self._row(one, self._scale) for one in self._waiting)
+        self._waiting = []
 
     def _head(self, scale: Scale) -> str:
         explainer = self._explainer

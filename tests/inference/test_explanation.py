@@ -206,5 +206,17 @@ def test_what_cannot_be_explained_is_said():
     assert len(contributions_of(summing.explain("CCO"))) == 3
 
 
+@pytest.mark.parametrize(
+    ("norm", "method"),
+    [("bn+bn", "integrated_gradients"), ("ln+bn", "integrated_gradients")]
+    + [(norm, "leave_one_atom_out") for norm in ("bn+ln", "shared-ln")],
+)
+def test_the_default_is_by_the_norm_of_the_atoms(norm, method):
+    predictor = Predictor(make_checkpoint(norm=norm), "cpu")
+    found, expected = predictor.explain("CCO"), predictor.explain("CCO", method=method)
+    assert found.method == method
+    np.testing.assert_array_equal(contributions_of(found), contributions_of(expected))
+
+
 def test_nothing_gives_nothing(predictor):
     assert predictor.explain([]).molecules == ()
