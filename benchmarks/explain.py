@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--molecules", type=int, default=500, help="test molecules (500)")
     parser.add_argument("--training", type=int, help="training molecules (all 10,000)")
     parser.add_argument("--epochs", type=int, default=15, help="of training (15)")
+    parser.add_argument("--seed", type=int, default=0, help="of the training (0)")
     parser.add_argument("--norms", nargs="+", default=NORMS)
     parser.add_argument("--models", type=Path, help="folder that keeps the networks, or has them")
     options = parser.parse_args(argv)
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     areas: dict[str, list[str]] = {name: [] for name in [*METHODS, ELEMENT, TRUTH]}
     seconds: dict[str, list[float]] = {name: [] for name in METHODS}
     for norm in options.norms:
-        predictor = trained(norm, training, options.epochs, options.models)
+        predictor = trained(norm, options.seed, training, options.epochs, options.models)
         explanations = []
         found = dict(others)
         for method in METHODS:
@@ -144,12 +145,14 @@ def mean_by_element(smiles: Iterable[str]) -> dict[int, float]:
     return {element: float(np.mean(values)) for element, values in found.items()}
 
 
-def trained(norm: str, smiles: list[str], epochs: int, folder: Path | None) -> Predictor:
+def trained(norm: str, seed: int, smiles: list[str], epochs: int, folder: Path | None) -> Predictor:
     """Return a network that has learned logP, from the folder or trained anew."""
-    path = None if folder is None else folder / f"{norm}.ckpt"
+    path = None if folder is None else folder / f"{norm}-seed{seed}.ckpt"
     if path is None or not path.exists():
         logp = [crippen_contributions(molecule_of(text)).sum() for text in smiles]
-        model = GraphormerRegressor("quickstart", norm=norm, max_epochs=epochs, device="cpu")
+        model = GraphormerRegressor(
+            "quickstart", norm=norm, max_epochs=epochs, seed=seed, device="cpu"
+        )
         model.fit(smiles, logp)
         if path is None:
             return model._predictor()

@@ -70,6 +70,6 @@ def test_a_small_judgement(real_data_root, tmp_path, capsys):
     assert first.startswith("bn+ln: R2 ")
     for name in (*METHODS, "the element alone", TRUTH):
         assert first.count(f"\n| {name} | ") == (1 if name == TRUTH else 3)
-    assert [path.name for path in tmp_path.iterdir()] == ["bn+ln.ckpt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["bn+ln-seed0.ckpt"]
     main([*root, *words])  # the network is there now
     assert capsys.readouterr().out.splitlines()[0] == first.splitlines()[0]
