@@ -1,1 +1,1 @@
-"""Speed and memory beside other implementations; see README.md in this folder."""
+"""Speed and memory beside other implementations, explanations beside the truth; see README.md."""

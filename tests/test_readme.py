@@ -15,7 +15,10 @@ from reference.processes import REPOSITORY, run_python
 
 from graphormer_sepnorm.resources import sample_path
 
-GUIDES = ("installing", "tables", "training", "predicting", "comparing", "python", "evidence")
+GUIDES = (
+    *("installing", "tables", "training", "predicting", "explaining", "comparing", "python"),
+    "evidence",
+)
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in GUIDES)]
 TEXT = "\n".join((REPOSITORY / name).read_text(encoding="utf-8") for name in DOCUMENTS)
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
@@ -136,6 +139,9 @@ def test_command(command, workspace, run, request):
         header, *rows = (workspace / "embedded.csv").read_text().splitlines()
         assert header.startswith("smiles,penalised_logp,cls_0,cls_1,")
         assert len(rows) == ROWS
+    elif arguments[:2] == ["predict.py", "explain"]:
+        output = (workspace / arguments[arguments.index("-o") + 1]).read_bytes()
+        assert output.startswith(b"\x89PNG") or b"CC(=O)Oc1ccccc1C(=O)O" in output
     elif arguments[:2] == ["predict.py", "info"]:
         assert "predicts" in done.stdout
     elif arguments[0] == "predict.py" and "-o" in arguments:

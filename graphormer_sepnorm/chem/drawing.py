@@ -30,7 +30,7 @@ def molecules_png(
     Returns:
         A PNG file.
     """
-    molecules = [parse_smiles(text).molecule or _note() for text in smiles]
+    molecules = [parse_smiles(text).molecule or unreadable() for text in smiles]
     width, height = cell
     columns = min(columns, len(molecules))
     rows = -(-len(molecules) // columns)
@@ -46,8 +46,8 @@ def molecules_png(
     return canvas.GetDrawingText()
 
 
-def _note() -> Chem.Mol:
-    """One atom that is drawn as a note: a molecule without atoms would lose its legend."""
+def unreadable() -> Chem.Mol:
+    """Return one atom that is drawn as a note: a molecule without atoms would lose its legend."""
     note = Chem.MolFromSmiles("*")
     note.GetAtomWithIdx(0).SetProp("_displayLabel", _NOT_DRAWN)
     return note

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 
 EXIT_NOTHING_PREDICTED = 1
+_NOUNS = {
+    "predicted": "a prediction",
+    "embedded": "an embedding",
+    "explained": "an explanation",
+}
 
 
 def what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
@@ -34,8 +39,7 @@ def summary(job: TableJob, outcome: Outcome, seconds: float) -> str:
     text = f"{outcome.rows:,} rows, {outcome.rows - failed:,} {job.verb}"
     if failed:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in outcome.errors.most_common())
-        what = "a prediction" if job.verb == "predicted" else "an embedding"
-        text += f", {failed:,} without {what} ({kinds})"
+        text += f", {failed:,} without {_NOUNS[job.verb]} ({kinds})"
     if outcome.warnings:
         text += f", {outcome.warnings:,} with a warning"
     rate = (outcome.rows - outcome.earlier_rows) / max(seconds, 1e-3)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphormer_sepnorm.cli import embed, geometry
+from graphormer_sepnorm.cli import embed, explain, geometry
 from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, summary, what_is_left
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, run
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
@@ -65,6 +65,7 @@ def _info(arguments: list[str]) -> None:
 VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     "info": (INFO_USAGE, _info),
     "embed": (embed.USAGE, embed.embed),
+    "explain": (explain.USAGE, explain.explain),
     "geometry": (geometry.USAGE, geometry.geometry),
 }
 USAGE = "\n       ".join(

@@ -35,6 +35,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
+from graphormer_sepnorm.inference.explanation import Explainer, Explanations
 from graphormer_sepnorm.inference.network import build_network
 from graphormer_sepnorm.inference.predictions import Predictions
 from graphormer_sepnorm.inference.tree_contents import BLEND
@@ -265,6 +266,34 @@ class Predictor:
             atoms: Return the embeddings of the atoms too.
         """
         return Embedder(self, atoms).embed(smiles, batch_size, max_atoms)
+
+    def explain(
+        self,
+        smiles: str | Sequence[str],
+        target: str | None = None,
+        method: str | None = None,
+        batch_size: int = BATCH_SIZE,
+        max_atoms: int = MAX_ATOMS,
+        columns: Mapping[str, Sequence[float]] | None = None,
+    ) -> Explanations:
+        """Return what each atom of molecules contributes to their predictions.
+
+        Args:
+            smiles: As for `predict`.
+            target: What is explained, one of ``task.targets``; None: the only one.
+            method: How contributions are found (docs/explaining.md); None: the way that found known
+                contributions best in networks of this norm.
+            batch_size: Molecules computed at once; the contributions do not depend on it.
+            max_atoms: Larger molecules get an error.
+            columns: As for `predict`.
+
+        Raises:
+            ConfigError: There is no such target or method, or several targets and none is named.
+            DataError: A column is missing, or has another length.
+        """
+        smiles = (smiles,) if isinstance(smiles, str) else tuple(smiles)
+        beside = self._columns(columns or {}, len(smiles))
+        return Explainer(self, target, method).explain(smiles, batch_size, max_atoms, beside)
 
     def predict_molecules(
         self,

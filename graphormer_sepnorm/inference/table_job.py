@@ -37,7 +37,7 @@ class TableJob:
         resume: Continue an interrupted job, if there is one.
         overwrite: Replace an output that is there, or begin an interrupted job anew.
         quiet: No progress on stderr.
-        verb: What is done with the rows: predicted or embedded.
+        verb: What is done with the rows: predicted, embedded or explained.
         asked: What predictions come with, for the identity of an interrupted job.
     """
 
@@ -53,7 +53,7 @@ class TableJob:
     resume: bool = False
     overwrite: bool = False
     quiet: bool = False
-    verb: Literal["predicted", "embedded"] = "predicted"
+    verb: Literal["predicted", "embedded", "explained"] = "predicted"
     asked: str = ""
 
     @property

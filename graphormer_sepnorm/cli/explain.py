@@ -1,0 +1,153 @@
+"""The verb explain of predict.py: which atoms make a prediction, as pictures, a page or numbers."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, summary
+from graphormer_sepnorm.cli.main import OneLineParser
+from graphormer_sepnorm.errors import ConfigError
+
+USAGE = "predict.py explain MODEL SMILES [SMILES ...] | -i FILE  -o FILE [options]"
+
+DESCRIPTION = """\
+Say what each atom contributes to a prediction, in its unit (log-odds where classes are predicted).
+
+.html       a page that needs nothing beside itself: picture, prediction, what contributes most
+.svg .png   a picture of up to 60 molecules, with the scale of its colours
+.json       numbers: prediction, baseline, and the contributions of atoms and fragments
+
+methods:
+  leave_one_atom_out      what the prediction loses where the atom is unknown
+  leave_one_fragment_out  the same of whole rings and what is between them
+  integrated_gradients    along the way from unknown atoms to these; adds up to the prediction
+  gradient_times_input    the first order of that; quickest
+  attention_rollout       what [CLS] attends to, through all layers; no contribution
+
+The default is what found known contributions best: integrated_gradients where atoms have BatchNorm
+(as in bn+bn and all bundled models), leave_one_atom_out where they have LayerNorm (as in bn+ln).
+"""
+
+EPILOG = """\
+examples:
+  predict.py explain esol "CC(=O)Oc1ccccc1C(=O)O" -o why.html
+  predict.py explain RUN -i molecules.csv --target logD --method integrated_gradients -o why.json
+
+how well each method finds what is known to be true: docs/explaining.md
+"""
+FORMATS = ("html", "svg", "png", "json")
+
+
+def explain(arguments: list[str]) -> int:
+    """Run ``predict.py explain``.
+
+    Args:
+        arguments: The words after the verb.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        GraphormerError: A user's mistake.
+    """
+    options, format = _parse(arguments)
+    from graphormer_sepnorm.inference.explanation import Explainer
+    from graphormer_sepnorm.inference.explanation_file import explain_smiles, explain_table
+    from graphormer_sepnorm.inference.predictor import Predictor
+    from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+
+    given = vars(options)
+    limits: dict[str, Any] = {
+        name: given[name] for name in ("batch_size", "max_atoms") if given[name]
+    }
+    job = TableJob(
+        source=options.input or "-",
+        destination=options.output,
+        smiles_column=options.smiles_column,
+        input_format=options.input_format,
+        output_format=format,
+        jobs=options.jobs,
+        overwrite=options.overwrite,
+        quiet=options.quiet,
+        verb="explained",
+        **limits,
+    )
+    check_places(job)  # before the model is loaded: mistakes are answered at once
+    outcome = Outcome()
+    predictor = Predictor.load(options.model, options.device)
+    explainer = Explainer(predictor, options.target, options.method)
+    started = time.monotonic()
+    if options.input is None:
+        explain_smiles(explainer, options.smiles, job, options.model, outcome)
+    else:
+        explain_table(explainer, job, options.model, outcome)
+    if not options.quiet:
+        print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
+    nothing = outcome.rows and outcome.errors.total() == outcome.rows
+    return EXIT_NOTHING_PREDICTED if nothing else 0
+
+
+def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str]:
+    """Return the options and the format of the output.
+
+    Raises:
+        ConfigError: Options are unknown or contradict each other.
+    """
+    parser = OneLineParser(
+        prog="predict.py explain",
+        usage=USAGE,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
+    add("smiles", metavar="SMILES", nargs="*", help="molecules, one argument each")
+    add("-i", "--input", metavar="FILE", help="table of molecules; - reads standard input")
+    add(
+        *("-o", "--output"),
+        metavar="FILE",
+        required=True,
+        help=f"file to write: {', '.join(f'.{format}' for format in FORMATS)}",
+    )
+    add("--target", metavar="NAME", help="what is explained; needed where the model has several")
+    add("--method", metavar="NAME", help="how contributions are found; default: by the norm")
+    add("--smiles_column", metavar="NAME", help="default: found by its name")
+    formats = ("csv", "tsv", "smi", "sdf", "parquet")
+    what = f"{', '.join(formats)}; default: by the name of the file"
+    add("--input_format", metavar="FORMAT", choices=formats, help=what)
+    add("--overwrite", action="store_true", help="replace an output file that is there")
+    add("--quiet", action="store_true", help="no progress and no summary")
+    add("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
+    add("--batch_size", type=int, metavar="N", help="molecules computed at once (128)")
+    add("--max_atoms", type=int, metavar="N", help="larger molecules get an error (500)")
+    add("--jobs", type=int, metavar="N", help="processes (on a CPU one per core, on a GPU 1)")
+    options = parser.parse_intermixed_args(arguments)
+    ending = Path(options.output).suffix.lower().removeprefix(".")
+    if ending not in FORMATS:
+        raise ConfigError(
+            f"{options.output}: what format is this? name a file .html, .svg, .png or .json"
+        )
+    if options.input is None and not options.smiles:
+        raise ConfigError("nothing to explain: give SMILES, or a table with -i FILE")
+    if options.input is None:
+        for name in ("smiles_column", "input_format", "jobs"):
+            if getattr(options, name):
+                raise ConfigError(f"--{name} is for tables: give one with -i FILE")
+        for text in options.smiles:
+            if Path(text).is_file():
+                raise ConfigError(f"{text} is a file: did you mean -i {text}?")
+    elif options.smiles:
+        raise ConfigError(
+            f"{options.smiles[0]!r} and -i {options.input}: give molecules or a table, not both"
+        )
+    for name in ("batch_size", "max_atoms", "jobs"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name} is {value}: it must be 1 or more")
+    return options, ending

@@ -1,0 +1,317 @@
+"""Why a model says what it says of a molecule: the contributions of its atoms to the prediction."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from graphormer_sepnorm.chem.descriptors import compute_descriptors
+from graphormer_sepnorm.chem.fragments import fragments_of
+from graphormer_sepnorm.chem.molecules import ParsedMolecule
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.graphs.batch import Collator
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, by_size, in_chunks
+from graphormer_sepnorm.inference.blend import Blend
+from graphormer_sepnorm.inference.explanation_methods import (
+    METHODS,
+    Subject,
+    attention_rollout,
+    default_method,
+)
+from graphormer_sepnorm.model.graphormer import Graphormer
+
+_NOTHING = np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What the atoms of a molecule contribute to its prediction.
+
+    Attributes:
+        smiles: As given.
+        molecule: As RDKit reads it; None where it cannot be read.
+        prediction: What the model predicts: real unit or probability; nan where there is an error.
+        value: What its network says, which is explained: real unit or log-odds; the mean of the
+            members of an ensemble. Trees of a blend are not in it.
+        baseline: What the network says when all atoms are unknown; nan for attention.
+        contributions: float64 ``[atoms]``, in the order in which RDKit reads the SMILES.
+        fragments: The atoms of each fragment (`fragments_of`).
+        warning: What to know about the prediction; mostly the empty string.
+        error: Why there is none; the empty string where there is one.
+    """
+
+    smiles: str
+    molecule: Any = None
+    prediction: float = np.nan
+    value: float = np.nan
+    baseline: float = np.nan
+    contributions: np.ndarray = field(default_factory=_NOTHING.copy)
+    fragments: tuple[tuple[int, ...], ...] = ()
+    warning: str = ""
+    error: str = ""
+
+    @property
+    def rest(self) -> float:
+        """What baseline and contributions lack of the value."""
+        return float(self.value - self.baseline - self.contributions.sum())
+
+    @property
+    def of_fragments(self) -> np.ndarray:
+        """The sum of the contributions of each fragment, float64 ``[fragments]``."""
+        return np.array([self.contributions[list(atoms)].sum() for atoms in self.fragments])
+
+
+@dataclass(frozen=True, eq=False)
+class Explanations:
+    """One explanation per molecule given, in the same order.
+
+    Attributes:
+        target: What is predicted.
+        unit: Of the contributions.
+        method: By which they were found.
+        coverage: What of the prediction they do not cover; mostly the empty string.
+        molecules: The explanations.
+    """
+
+    target: str
+    unit: str
+    method: str
+    coverage: str
+    molecules: tuple[Explanation, ...]
+
+
+class ExplainedPredictor(Protocol):
+    """What is asked of a `Predictor`."""
+
+    task: Task
+    device: str
+    facts: dict[str, Any]
+    networks: list[Graphormer]
+    vocabulary: GraphVocabulary
+    extra_inputs: ExtraInputs
+    blend: Blend | None
+
+    def predict_molecules(
+        self,
+        molecules: Sequence[ParsedMolecule],
+        smiles: Sequence[str] = ...,
+        batch_size: int = ...,
+        max_atoms: int = ...,
+        columns: np.ndarray | None = ...,
+        /,
+    ) -> Any:
+        """Return values, errors and warnings."""
+        ...
+
+    def prepared(self, molecules: Sequence[ParsedMolecule], /) -> Sequence[ParsedMolecule]:
+        """Return them in the form that the network was trained on."""
+        ...
+
+    def featurise(self, molecules: Sequence[ParsedMolecule], max_atoms: int = ..., /) -> Any:
+        """Return graphs and their places."""
+        ...
+
+    def atom_order(self, molecule: Any, /) -> np.ndarray:
+        """Return the place in its graph of each atom."""
+        ...
+
+
+class Explainer:
+    """Gives explanations where a predictor gives values.
+
+    Args:
+        predictor: Has the networks.
+        target: Which of its targets; None: the only one.
+        method: One of `METHODS`; None: `default_method` of the network's norm.
+
+    Attributes:
+        target: The name of the target.
+        unit: Of the contributions.
+        task_unit: Of the prediction.
+        method: The name of the method.
+        coverage: See `Explanations`.
+        binary: Whether the prediction is a probability, and what is explained its log-odds.
+        signed: Whether contributions raise and lower the value; those of attention do not.
+        columns: What the network reads from a table beside the molecule.
+        device: Where it is computed.
+
+    Raises:
+        ConfigError: There is no such target or method, none of several targets is named, or the
+            method says nothing of this network.
+    """
+
+    def __init__(
+        self, predictor: ExplainedPredictor, target: str | None = None, method: str | None = None
+    ) -> None:
+        task = predictor.task
+        config = predictor.networks[0].config
+        self.method = default_method(config.norm) if method is None else method
+        if self.method not in METHODS:
+            raise ConfigError(
+                f"there is no method {self.method!r}{did_you_mean(self.method, METHODS)}; there "
+                f"are: {', '.join(METHODS)}"
+            )
+        named = task.targets if target is None else (target,)
+        if len(named) != 1:
+            raise ConfigError(
+                f"the model has {len(task.targets):,} targets: name the one to explain "
+                f"({listed(task.targets)})"
+            )
+        self.target = named[0]
+        if self.target not in task.targets:
+            raise ConfigError(
+                f"the model has no target {self.target!r}"
+                f"{did_you_mean(self.target, task.targets)}; it has: {listed(task.targets)}"
+            )
+        self.signed = METHODS[self.method] is not attention_rollout
+        if not self.signed and config.readout == "sum":
+            raise ConfigError(
+                "this model reads its predictions from the sum of the atoms, not from [CLS], whose "
+                "attention says nothing then: choose another method"
+            )
+        self._number = task.targets.index(self.target)
+        self.binary = task.kind == "binary"
+        self.task_unit = task.units[self._number]
+        self.unit = "log-odds" if self.binary else self.task_unit
+        self._scale, self._shift = 1.0, 0.0
+        if not self.binary:
+            self._scale = float(predictor.facts["target_std"][self._number])
+            self._shift = float(predictor.facts["target_mean"][self._number])
+        if not self.signed:
+            self.unit = "share of the attention"
+        self.columns = predictor.extra_inputs.columns
+        self.device = predictor.device
+        self._predictor = predictor
+        # Copies: gradients by the weights would be work for nothing, and those of others stay.
+        self._networks = [
+            copy.deepcopy(network).requires_grad_(False) for network in predictor.networks
+        ]
+        self._path_length = config.max_path_length
+        self.coverage = "; ".join(filter(None, [self._of_blend(), self._of_extra_inputs()]))
+
+    def _of_blend(self) -> str:
+        blend = self._predictor.blend
+        weight = 1.0 if blend is None else float(blend.weights[self._number])
+        if weight == 1:
+            return ""
+        return (
+            f"explained is what the network says, {weight:.0%} of the prediction; the other "
+            f"{1 - weight:.0%} is said by trees"
+        )
+
+    def _of_extra_inputs(self) -> str:
+        extra = self._predictor.extra_inputs
+        if not len(extra):
+            return ""
+        return f"what the network reads from {extra.in_words()} is in the baseline, not in atoms"
+
+    def explain(
+        self,
+        smiles: Sequence[str],
+        batch_size: int = BATCH_SIZE,
+        max_atoms: int = MAX_ATOMS,
+        columns: np.ndarray | None = None,
+    ) -> Explanations:
+        """See `Predictor.explain`; `columns` as for `Predictor.predict_molecules`."""
+        _, parts = in_chunks(
+            smiles,
+            lambda molecules, texts, rows: self.explain_molecules(
+                molecules, texts, batch_size, max_atoms, None if columns is None else columns[rows]
+            ),
+        )
+        return self.explanations(one for part in parts for one in part)
+
+    def explanations(self, molecules: Iterable[Explanation]) -> Explanations:
+        """Return explanations with what is said of all of them."""
+        return Explanations(self.target, self.unit, self.method, self.coverage, tuple(molecules))
+
+    def explain_molecules(
+        self,
+        molecules: Sequence[ParsedMolecule],
+        smiles: Sequence[str],
+        batch_size: int = BATCH_SIZE,
+        max_atoms: int = MAX_ATOMS,
+        columns: np.ndarray | None = None,
+    ) -> list[Explanation]:
+        """Return the explanations of molecules that are parsed already; see `explain`."""
+        molecules = self._predictor.prepared(molecules)
+        predicted = self._predictor.predict_molecules(
+            molecules, smiles, batch_size, max_atoms, columns
+        )
+        found = [
+            Explanation(
+                text,
+                parsed.molecule,
+                prediction=float(predicted.values[row, self._number]),
+                warning=predicted.warnings[row],
+                error=predicted.errors[row],
+            )
+            for row, (text, parsed) in enumerate(zip(smiles, molecules, strict=True))
+        ]
+        graphs, places, _, _ = self._predictor.featurise(molecules, max_atoms)
+        good = [number for number, place in enumerate(places) if not predicted.errors[place]]
+        if not good:
+            return found
+        graphs, places = graphs.take(good), places[good]
+        understood = [molecules[place].molecule for place in places]
+        if len(self._predictor.extra_inputs):
+            descriptors = compute_descriptors(understood, self._predictor.extra_inputs.descriptors)
+            beside = graphs.extra if columns is None else np.asarray(columns, np.float32)[places]
+            graphs = replace(graphs, extra=np.hstack([descriptors, beside]))
+        for numbers in by_size(graphs.num_atoms, batch_size):
+            explained = self._explain(
+                graphs.take(numbers), [found[place] for place in places[numbers]], batch_size
+            )
+            for place, explanation in zip(places[numbers], explained, strict=True):
+                found[place] = explanation
+        return found
+
+    def _explain(
+        self, graphs: PackedGraphs, found: Sequence[Explanation], batch_size: int
+    ) -> Iterator[Explanation]:
+        """Yield the explanations of the molecules of a batch, whose graphs these are."""
+        orders = [self._predictor.atom_order(one.molecule) for one in found]
+        fragments = [fragments_of(one.molecule) for one in found]
+        collate = Collator(
+            GraphStore.from_graphs([graphs], self._path_length), self._predictor.vocabulary
+        )
+        # Of each network: value and baseline of each molecule, contributions of all atoms.
+        values, baselines, contributions = [], [], []
+        for network in self._networks:
+            subject = Subject(
+                network,
+                self._number,
+                graphs.num_atoms,
+                [
+                    [order[list(atoms)].tolist() for atoms in own]
+                    for order, own in zip(orders, fragments, strict=True)
+                ],
+                lambda numbers: collate(numbers).to(self._predictor.device),
+                batch_size,
+            )
+            values.append(subject.whole())
+            baselines.append(subject.baseline())
+            contributions.append(METHODS[self.method](subject))
+        value, baseline = (
+            np.mean(each, axis=0) * self._scale + self._shift for each in (values, baselines)
+        )
+        contribution = np.mean(contributions, axis=0) * (self._scale if self.signed else 1.0)
+        of_molecules = np.split(contribution, np.cumsum(graphs.num_atoms)[:-1])
+        for place, one in enumerate(found):
+            yield replace(
+                one,
+                value=float(value[place]),
+                baseline=float(baseline[place]) if self.signed else np.nan,
+                contributions=of_molecules[place][orders[place]],
+                fragments=tuple(fragments[place]),
+            )

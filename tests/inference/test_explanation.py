@@ -1,0 +1,222 @@
+"""Explanations of a predictor: whose numbers they are, in which order, in which unit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rdkit import Chem
+from reference.checkpoints import make_checkpoint
+from reference.models import EVERYTHING
+from reference.trees import boosted_trees
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
+from graphormer_sepnorm.inference import batching
+from graphormer_sepnorm.inference.blend import Blend
+from graphormer_sepnorm.inference.checkpoint import KEY, joined
+from graphormer_sepnorm.inference.explanation_methods import METHODS
+from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.inference.tree_contents import BLEND
+
+SMILES = ["CCO", "Cc1ccccc1", "no molecule", "CC(=O)Nc1ccncc1", "", "[Si]", "C#N"]
+GOOD = [0, 1, 3, 6]
+CONTRIBUTIONS = [method for method in METHODS if method != "attention_rollout"]
+
+
+@pytest.fixture(scope="module", params=[{}, EVERYTHING], ids=["plain", "all"])
+def predictor(request):
+    return Predictor(make_checkpoint(**request.param), device="cpu")
+
+
+def contributions_of(explanations):
+    return np.concatenate([one.contributions for one in explanations.molecules])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_keep_their_places_and_bad_ones_say_why(predictor, method):
+    found = predictor.explain(SMILES, method=method)
+    predicted = predictor.predict(SMILES)
+    assert (found.target, found.method, found.coverage) == ("property", method, "")
+    assert [one.smiles for one in found.molecules] == SMILES
+    assert [one.error for one in found.molecules] == list(predicted.errors)
+    assert [one.warning for one in found.molecules] == list(predicted.warnings)
+    assert [len(one.contributions) for one in found.molecules] == [3, 7, 0, 10, 0, 0, 2]
+    values = np.array([[one.prediction, one.value] for one in found.molecules])
+    np.testing.assert_allclose(values[GOOD], predicted.values[GOOD].repeat(2, 1), rtol=1e-5)
+    assert np.isnan(values[[2, 4, 5]]).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_symmetric_atoms_contribute_the_same(predictor, method):
+    for smiles, alike in (("c1ccccc1", [range(6)]), ("Cc1ccccc1", [(2, 6), (3, 5)])):
+        [one] = predictor.explain(smiles, method=method).molecules
+        for atoms in alike:
+            np.testing.assert_allclose(np.ptp(one.contributions[list(atoms)]), 0, atol=2e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_contributions_follow_their_atoms(predictor, method):
+    molecule = Chem.MolFromSmiles("CC(=O)Nc1ccncc1O")
+    order = np.random.default_rng(0).permutation(molecule.GetNumAtoms())
+    other = Chem.RenumberAtoms(molecule, order.tolist())
+    smiles = Chem.MolToSmiles(other, canonical=False)
+    written = list(other.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
+    assert written != list(range(len(written)))
+    one, two = predictor.explain(["CC(=O)Nc1ccncc1O", smiles], method=method).molecules
+    np.testing.assert_allclose(
+        two.contributions, one.contributions[order][written], rtol=1e-3, atol=1e-4
+    )
+    assert sorted(one.of_fragments) == pytest.approx(sorted(two.of_fragments), rel=1e-3, abs=1e-4)
+
+
+def test_atoms_of_zinc_are_those_of_the_smiles():
+    """Its graphs have their atoms in an order of their own."""
+    predictor = Predictor.load("zinc", "cpu")
+    one, two = predictor.explain(
+        ["OCCc1ccccc1", "c1ccccc1CCO"], method="leave_one_atom_out"
+    ).molecules
+    assert one.contributions[0] == pytest.approx(two.contributions[8], rel=1e-3)
+    assert one.contributions[2] == pytest.approx(two.contributions[6], rel=1e-3)
+    assert np.argmin(one.contributions[:3]) == 0  # oxygen lowers logP
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_neither_company_nor_batches_nor_chunks_matter(predictor, method, monkeypatch):
+    together = contributions_of(predictor.explain(SMILES, method=method))
+    alone = [contributions_of(predictor.explain(text, method=method)) for text in SMILES]
+    np.testing.assert_allclose(np.concatenate(alone), together, rtol=1e-3, atol=1e-4)
+    monkeypatch.setattr(batching, "CHUNK_ROWS", 3)
+    parts = contributions_of(predictor.explain(SMILES, method=method, batch_size=2))
+    np.testing.assert_allclose(parts, together, rtol=1e-3, atol=1e-4)
+
+
+def test_atoms_and_fragments_have_the_same_sum(predictor):
+    for method in METHODS:
+        [one] = predictor.explain("CC(=O)Nc1ccncc1", method=method).molecules
+        assert sorted(atom for atoms in one.fragments for atom in atoms) == list(range(10))
+        assert one.of_fragments.sum() == pytest.approx(one.contributions.sum(), rel=1e-6)
+        assert one.fragments == ((0, 1, 2), (3,), tuple(range(4, 10)))
+
+
+def test_integrated_gradients_add_up_to_the_prediction(predictor):
+    for one in predictor.explain(
+        [SMILES[n] for n in GOOD], method="integrated_gradients"
+    ).molecules:
+        whole = one.baseline + one.contributions.sum()
+        assert one.rest == pytest.approx(one.prediction - whole, abs=1e-4)
+        assert abs(one.rest) < 0.05 * max(1, np.abs(one.contributions).sum())
+
+
+def test_attention_is_shared_out(predictor):
+    found = predictor.explain(SMILES, method="attention_rollout")
+    assert found.unit == "share of the attention"
+    for place in GOOD:
+        shares = found.molecules[place].contributions
+        assert shares.sum() == pytest.approx(1)
+        assert shares.min() > 0
+        assert np.isnan([found.molecules[place].baseline, found.molecules[place].rest]).all()
+
+
+@pytest.mark.parametrize("method", CONTRIBUTIONS)
+def test_contributions_are_in_the_unit_of_the_target(method):
+    checkpoint = make_checkpoint()
+    one = Predictor(checkpoint, "cpu").explain("CC(=O)N", method=method)
+    assert one.unit == "mol/L"
+    checkpoint[KEY] = checkpoint[KEY] | {"target_std": [6.0], "target_mean": [-1.0]}
+    other = Predictor(checkpoint, "cpu").explain("CC(=O)N", method=method)
+    np.testing.assert_allclose(contributions_of(other), 3 * contributions_of(one), rtol=1e-6)
+    assert other.molecules[0].baseline == pytest.approx((one.molecules[0].baseline - 3) * 3 - 1)
+
+
+@pytest.mark.parametrize("method", CONTRIBUTIONS)
+def test_of_classes_the_log_odds_are_explained(method):
+    predictor = Predictor(make_checkpoint(kind="binary", targets=("a", "b")), "cpu")
+    found = predictor.explain("CC(=O)N", "b", method)
+    assert (found.target, found.unit) == ("b", "log-odds")
+    [one] = found.molecules
+    assert one.prediction == pytest.approx(predictor.predict("CC(=O)N").values[0, 1], rel=1e-6)
+    assert one.prediction == pytest.approx(1 / (1 + np.exp(-one.value)), rel=1e-5)
+    assert one.value == pytest.approx(one.baseline + one.contributions.sum() + one.rest)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_ensemble_is_explained_by_the_mean_of_its_members(method):
+    each = [make_checkpoint(norm="bn+bn") for _ in range(2)]
+    both = Predictor(joined({f"member seed {n}": one for n, one in enumerate(each)}), "cpu")
+    alone = [
+        contributions_of(Predictor(one, "cpu").explain("CC(=O)N", method=method)) for one in each
+    ]
+    found = contributions_of(both.explain("CC(=O)N", method=method))
+    assert np.abs(alone[0] - alone[1]).max() > 1e-3
+    np.testing.assert_allclose(found, np.mean(alone, axis=0), rtol=1e-4, atol=1e-5)
+
+
+def test_trees_of_a_blend_are_not_explained_and_it_says_so():
+    checkpoint = make_checkpoint(targets=("a", "b"))
+    network = Predictor(checkpoint, "cpu").explain("CC(C)CO", "a")
+    trees, _ = boosted_trees(targets=2, without=1)
+    blended = Predictor(checkpoint | {BLEND: Blend.of_trees(trees, 0.3).to_plain()}, "cpu")
+    found = blended.explain("CC(C)CO", "a")
+    assert "what the network says, 30% of the prediction; the other 70% is said by trees" in (
+        found.coverage
+    )
+    np.testing.assert_allclose(contributions_of(found), contributions_of(network))
+    assert found.molecules[0].prediction == blended.predict("CC(C)CO").values[0, 0]
+    assert found.molecules[0].value == network.molecules[0].value
+    assert blended.explain("CC(C)CO", "b").coverage == ""
+
+
+def with_extra_inputs():
+    """A model that reads a descriptor and a column beside the molecule."""
+    checkpoint = make_checkpoint(extra_inputs=2)
+    extra = ExtraInputs(("MolWt",), ("pH",))
+    checkpoint[KEY]["extra_inputs"] = extra.to_plain()
+    weights = checkpoint["state_dict"]
+    weights["model.extra_readout.training_mean"][:] = 50
+    weights["model.extra_readout.training_factor"][:] = 0.1
+    return Predictor(checkpoint, "cpu")
+
+
+def test_numbers_beside_the_molecule_are_in_the_baseline():
+    predictor = with_extra_inputs()
+    found = predictor.explain(["CC(=O)N"] * 2, columns={"pH": [45.0, 60.0]})
+    values = predictor.predict(["CC(=O)N"] * 2, columns={"pH": [45.0, 60.0]}).values[:, 0]
+    assert found.coverage == (
+        "what the network reads from pH and 1 descriptors of RDKit is in the baseline, not in atoms"
+    )
+    assert [one.value for one in found.molecules] == pytest.approx(values.tolist(), rel=1e-5)
+    assert abs(found.molecules[0].baseline - found.molecules[1].baseline) > 0.01
+
+
+def test_what_cannot_be_explained_is_said():
+    two = Predictor(make_checkpoint(targets=("logS", "logP")), "cpu")
+    with pytest.raises(ConfigError, match=r"has 2 targets: name the one to explain \(logS, logP\)"):
+        two.explain("CCO")
+    with pytest.raises(
+        ConfigError, match=r"no target 'logp' \(did you mean 'logP'\?\); it has: logS"
+    ):
+        two.explain("CCO", "logp")
+    with pytest.raises(
+        ConfigError, match=r"no method 'leave_atom_out' \(did you mean 'leave_one_a"
+    ):
+        two.explain("CCO", "logS", "leave_atom_out")
+    summing = Predictor(make_checkpoint(readout="sum"), "cpu")
+    with pytest.raises(ConfigError, match="reads its predictions from the sum of the atoms, not"):
+        summing.explain("CCO", method="attention_rollout")
+    assert len(contributions_of(summing.explain("CCO"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("norm", "method"),
+    [("bn+bn", "integrated_gradients"), ("ln+bn", "integrated_gradients")]
+    + [(norm, "leave_one_atom_out") for norm in ("bn+ln", "shared-ln")],
+)
+def test_the_default_is_by_the_norm_of_the_atoms(norm, method):
+    predictor = Predictor(make_checkpoint(norm=norm), "cpu")
+    found, expected = predictor.explain("CCO"), predictor.explain("CCO", method=method)
+    assert found.method == method
+    np.testing.assert_array_equal(contributions_of(found), contributions_of(expected))
+
+
+def test_nothing_gives_nothing(predictor):
+    assert predictor.explain([]).molecules == ()
