@@ -28,7 +28,7 @@ SHOWN: dict[str, dict[str, tuple[str, ...]]] = {
         "model": ("model.norm", "model.layers", "model.width", "model.heads", "model.dropout"),
         "training": (
             *("trainer.max_epochs", "model.learning_rate"),
-            *("early_stopping", "ensemble", "baselines", "blend", "keep"),
+            *("early_stopping", "ensemble", "baselines", "blend"),
         ),
         "machine": _MACHINE,
     },

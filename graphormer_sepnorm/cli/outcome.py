@@ -296,11 +296,12 @@ def report_fit(
         module, data, file, tested.predictions, held, baselines=baselines, blend=blend
     )
     tested = _with_simple_models(tested, simple, module, data)
+    stopped = "baselines"
     if sure and held is not None and not simple.interrupted:
         try:
             tested, measured = _with_confidence(tested, simple, held, module, data, file, keep)
         except KeyboardInterrupt:
-            simple.interrupted = True
+            simple.interrupted, stopped = True, "the measuring of its errors"
     summary, unit = tested.summary, task.unit_of(main)
     rows = [(one.name, main.shown(one.test[main.name], unit)) for one in simple.baselines]
     name = f"Graphormer, {summary['norm']}"
@@ -337,10 +338,7 @@ def report_fit(
         given = f"-i TABLE   (with {listed(needed)})" if needed else '"CCO"'
         print(f"try         {command('predict')} {shlex.quote(str(tested.run.path))} {given}")
     if simple.interrupted:
-        raise Interrupted(
-            f"interrupted after training; the run is whole but for what comes after it: "
-            f"{tested.run.path}"
-        )
+        raise Interrupted(f"{stopped} interrupted; the run is whole: {tested.run.path}")
 
 
 def _of_members(

@@ -284,10 +284,8 @@ def _columns(
         added.append(free)
     first = int(with_smiles)
     numbers = tuple(added[first : first + len(predictor.columns)])
-    targets = (f"pred_{target}" for target in predictor.task.targets)
-    values = (
-        tuple(map(predictor.columns.index, targets)) if isinstance(predictor, Predictor) else ()
-    )
+    targets = [f"pred_{target}" for target in predictor.task.targets]
+    values = tuple(predictor.columns.index(name) for name in targets if name in predictor.columns)
     return _Columns(smiles, labels, tuple(added), with_smiles, numbers, values, extra)
 
 

@@ -143,7 +143,9 @@ def test_member_is_what_a_single_fit_trains(fitted: Fitted, tmp_path: Path) -> N
     assert "members" not in one
     assert "members" not in summary(tmp_path / "run")
     # But for the members it says the same as that of an ensemble, in the same order.
-    assert [*summary(tmp_path / "run"), "members"] == [*summary(fitted.directory)]
+    names = [*summary(tmp_path / "run")]
+    assert [*names[:-1], "members", names[-1]] == [*summary(fitted.directory)]
+    assert names[-1] == "confidence"
 
 
 def test_result_is_that_of_the_mean(fitted: Fitted, capsys) -> None:

@@ -164,7 +164,7 @@ def test_probabilities_are_calibrated_in_all_that_is_said(classes: Fitted, capsy
     np.testing.assert_allclose(values, found[:, 0], rtol=1e-4)
     summary = classes.kept("summary.json")
     assert summary["test_brier"] == pytest.approx(np.mean((values - labels) ** 2))
-    assert "expected calibration error on the test split" in classes.out
+    assert "expected calibration error of the test probabilities" in classes.out
     capsys.readouterr()
     assert train(["test", f"--ckpt_path={classes.model}"]) == 0
     assert f"test_brier              {summary['test_brier']:.6g}" in capsys.readouterr().out

@@ -170,7 +170,7 @@ MISTAKES = {
     "--resume is for tables": ["{model}", "CCO", "--resume"],
     "there is no file": ["{model}", "-i", "absent.csv", "-o", "{out}"],
     "is a directory": ["{model}", "-i", "{folder}", "--input_format", "csv"],
-    "what format is this": ["{model}", "-i", "{table}", "-o", "out.xlsx"],
+    "what format is this": ["{model}", "-i", "{table}", "-o", "out.ods"],
     "is the input": ["{model}", "-i", "{table}", "-o", "{table}", "--overwrite"],
     "is there already": ["{model}", "-i", "{table}", "-o", "{model}"],
     "cannot be written": ["{model}", "-i", "{table}", "-o", "{folder}/no/out.csv"],

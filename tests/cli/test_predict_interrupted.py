@@ -135,6 +135,7 @@ class Constant:
     device = "cpu"
     task = Task("regression", ("y",), ("",), "mae")
     columns = ("pred_y",)
+    text_columns = ()
     def predict_molecules(self, molecules, *rest):
         n = len(molecules)
         return Predictions((), np.zeros((n, 1)), ("",) * n, ("",) * n)

@@ -25,6 +25,7 @@ ALL = {
     "folds": None,
     "fold": None,
     "on_invalid": "error",
+    "standardise": ["fragment"],
     "descriptors": "rdkit",
     "descriptor_columns": ["temperature"],
 }

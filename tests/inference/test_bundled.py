@@ -70,7 +70,7 @@ def test_there_is_molhiv():
 def stated(name: str) -> tuple[float, str]:
     """The test metric in a bundled checkpoint, and its card."""
     path = find_checkpoint(name)
-    value = float(read_checkpoint(path)[KEY]["card"]["test"].split()[-1])
+    value = float(read_checkpoint(path)[KEY]["card"]["test"].split()[1].rstrip(","))
     return value, path.with_suffix(".md").read_text(encoding="utf-8")
 
 
