@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from rdkit import Chem, rdBase
-from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles, parse_smiles
 from graphormer_sepnorm.formatting import shortened
@@ -20,6 +19,8 @@ Step = Callable[[Chem.Mol], Chem.Mol]
 @cache
 def _steps() -> dict[str, Step]:
     """Each is made once: the tables of the tautomers are read from text."""
+    from rdkit.Chem.MolStandardize import rdMolStandardize
+
     tautomers = rdMolStandardize.TautomerEnumerator()
     tautomers.SetRemoveSp3Stereo(False)
     tautomers.SetRemoveBondStereo(False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from graphormer_sepnorm.cli.held_out import HeldOut
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.confidence.figure import draw
 from graphormer_sepnorm.confidence.intervals import LEVELS
-from graphormer_sepnorm.confidence.neighbours import Neighbours, drawn
+from graphormer_sepnorm.confidence.neighbours import MOST_KEPT, Neighbours, drawn
 from graphormer_sepnorm.confidence.probabilities import Calibration
 from graphormer_sepnorm.confidence.quality import (
     OfIntervals,
@@ -37,8 +37,6 @@ from graphormer_sepnorm.training.module import GraphormerModule
 
 # So many molecules that the model has not seen are enough to measure by.
 MOST_HELD_OUT = 10_000
-# What a model file keeps of the molecules of training; each has what stands before it.
-KEEPS = ("none", "fingerprints", "smiles", "labels")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +49,7 @@ class Measured:
         predictions: float64 ``[n, T]`` of the test split, probabilities calibrated.
         columns: Of the test molecules: ends of intervals, similarity.
         quality: By the names of the targets; without those that have no label there.
-        outside: Of the test molecules with a label, which are outside the domain: bool ``[n]``.
+        outside: Which test molecules are outside the domain: bool ``[n]``.
     """
 
     confidence: Confidence
@@ -80,11 +78,10 @@ def measure(
         file: The checkpoint.
         held: What the model says of molecules that it has not seen.
         tested: What it says of the test split, without fingerprints.
-        keep: One of `KEEPS`, but none.
+        keep: ``fingerprints``, ``smiles`` or ``labels``: what the file keeps of the molecules of
+            training; each has what stands before it.
     """
-    if len(held.numbers) > MOST_HELD_OUT:
-        drawn = np.random.default_rng(0).permutation(len(held.numbers))[:MOST_HELD_OUT]
-        held = held.take(np.sort(drawn))
+    held = held.take(drawn(len(held.numbers), MOST_HELD_OUT))
     task, std = module.task, np.asarray(module.facts["target_std"])
     kept, neighbours = _sketch(data, keep)
     told = Told(held.values, held.spread, held.apart, _fingerprints(data, held.numbers))
@@ -108,7 +105,7 @@ def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbours
     """Return a sketch of the molecules of training, and their numbers in the store."""
     numbers, report = data.described(), data.splits.report
     assert report is not None
-    numbers = numbers[drawn(len(numbers))]
+    numbers = numbers[drawn(len(numbers), MOST_KEPT)]
     rows = np.concatenate([report.splits[split].rows for split in SPLITS])
     sketch = Neighbours.of(
         _fingerprints(data, numbers),
@@ -149,8 +146,8 @@ def _tested(
     assert nearest is not None
     assert confidence.domain is not None
     values = confidence.calibrated(told.values)
-    half = {level: confidence.half_widths(told, nearest, level) for level in LEVELS}
     expected = confidence.expected(told, nearest)
+    half = {level: expected * confidence.scores(level) for level in LEVELS}
     quality: dict[str, OfIntervals | OfProbabilities] = {}
     for target, (name, one) in enumerate(zip(task.targets, confidence.targets, strict=True)):
         known = ~np.isnan(labels[:, target])
@@ -179,9 +176,9 @@ def _keep(measured: Measured, task: Task, run: RunDirectory) -> None:
     assert domain is not None
     content = {
         "molecules_held_out": measured.held,
-        "domain": domain.to_plain(),
+        "domain": asdict(domain),
         "test_molecules_outside": int(measured.outside.sum()),
-        "test": {name: one.to_plain() for name, one in measured.quality.items()},
+        "test": {name: asdict(one) for name, one in measured.quality.items()},
     }
     write_json(run.confidence_file, content)
     if measured.quality:

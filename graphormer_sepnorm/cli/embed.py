@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import Any
 
 from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, summary, what_is_left
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
+from graphormer_sepnorm.cli.table_options import add_computing, check_counts, limits_of
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.tables.formats import FORMATS
 
 USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"
 
@@ -45,10 +46,6 @@ def embed(arguments: list[str]) -> int:
     from graphormer_sepnorm.inference.stream import predict_table
     from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
 
-    given = vars(options)
-    limits: dict[str, Any] = {
-        name: given[name] for name in ("batch_size", "max_atoms") if given[name]
-    }
     job = TableJob(
         source=options.input,
         destination=options.output,
@@ -60,7 +57,7 @@ def embed(arguments: list[str]) -> int:
         overwrite=options.overwrite,
         quiet=options.quiet,
         verb="embedded",
-        **limits,
+        **limits_of(options),
     )
     check_places(job)  # before the model is loaded: mistakes are answered at once
     outcome = Outcome()
@@ -108,23 +105,17 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add("--atoms", action="store_true", help="the embeddings of the atoms too (.npz)")
     add("--smiles_column", metavar="NAME", help="default: found by its name")
     for direction, formats in (
-        ("input", ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")),
-        ("output", ("csv", "tsv", "sdf", "parquet", "xlsx", "npz")),
+        ("input", FORMATS),
+        ("output", (*(format for format in FORMATS if format != "smi"), "npz")),
     ):
         what = f"{', '.join(formats)}; default: by the name of the file"
         add(f"--{direction}_format", metavar="FORMAT", choices=formats, help=what)
     add("--resume", action="store_true", help="continue an interrupted job (.csv .tsv .sdf)")
     add("--overwrite", action="store_true", help="replace an output file that is there")
     add("--quiet", action="store_true", help="no progress and no summary")
-    add("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
-    add("--batch_size", type=int, metavar="N", help="molecules computed at once (128)")
-    add("--max_atoms", type=int, metavar="N", help="larger molecules get an error (500)")
-    add("--jobs", type=int, metavar="N", help="processes (on a CPU one per core, on a GPU 1)")
+    add_computing(parser)
     options = parser.parse_args(arguments)
-    for name in ("batch_size", "max_atoms", "jobs"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ConfigError(f"--{name} is {value}: it must be 1 or more")
+    check_counts(options)
     if options.output == "-" and options.output_format == "npz":
         raise ConfigError("arrays cannot be written to standard output: name a file with -o")
     if options.atoms and not _to_arrays(options):

@@ -6,11 +6,17 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, summary
 from graphormer_sepnorm.cli.main import OneLineParser
+from graphormer_sepnorm.cli.table_options import (
+    add_computing,
+    check_counts,
+    check_molecules,
+    limits_of,
+)
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.tables.formats import FORMATS as TABLES
 
 USAGE = "predict.py explain MODEL SMILES [SMILES ...] | -i FILE  -o FILE [options]"
 
@@ -60,10 +66,6 @@ def explain(arguments: list[str]) -> int:
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
 
-    given = vars(options)
-    limits: dict[str, Any] = {
-        name: given[name] for name in ("batch_size", "max_atoms") if given[name]
-    }
     job = TableJob(
         source=options.input or "-",
         destination=options.output,
@@ -74,7 +76,7 @@ def explain(arguments: list[str]) -> int:
         overwrite=options.overwrite,
         quiet=options.quiet,
         verb="explained",
-        **limits,
+        **limits_of(options),
     )
     check_places(job)  # before the model is loaded: mistakes are answered at once
     outcome = Outcome()
@@ -118,36 +120,17 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str]:
     add("--target", metavar="NAME", help="what is explained; needed where the model has several")
     add("--method", metavar="NAME", help="how contributions are found; default: by the norm")
     add("--smiles_column", metavar="NAME", help="default: found by its name")
-    formats = ("csv", "tsv", "smi", "sdf", "parquet")
-    what = f"{', '.join(formats)}; default: by the name of the file"
-    add("--input_format", metavar="FORMAT", choices=formats, help=what)
+    what = f"{', '.join(TABLES)}; default: by the name of the file"
+    add("--input_format", metavar="FORMAT", choices=TABLES, help=what)
     add("--overwrite", action="store_true", help="replace an output file that is there")
     add("--quiet", action="store_true", help="no progress and no summary")
-    add("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
-    add("--batch_size", type=int, metavar="N", help="molecules computed at once (128)")
-    add("--max_atoms", type=int, metavar="N", help="larger molecules get an error (500)")
-    add("--jobs", type=int, metavar="N", help="processes (on a CPU one per core, on a GPU 1)")
+    add_computing(parser)
     options = parser.parse_intermixed_args(arguments)
     ending = Path(options.output).suffix.lower().removeprefix(".")
     if ending not in FORMATS:
         raise ConfigError(
             f"{options.output}: what format is this? name a file .html, .svg, .png or .json"
         )
-    if options.input is None and not options.smiles:
-        raise ConfigError("nothing to explain: give SMILES, or a table with -i FILE")
-    if options.input is None:
-        for name in ("smiles_column", "input_format", "jobs"):
-            if getattr(options, name):
-                raise ConfigError(f"--{name} is for tables: give one with -i FILE")
-        for text in options.smiles:
-            if Path(text).is_file():
-                raise ConfigError(f"{text} is a file: did you mean -i {text}?")
-    elif options.smiles:
-        raise ConfigError(
-            f"{options.smiles[0]!r} and -i {options.input}: give molecules or a table, not both"
-        )
-    for name in ("batch_size", "max_atoms", "jobs"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ConfigError(f"--{name} is {value}: it must be 1 or more")
+    check_molecules(options, "explain", ("smiles_column", "input_format", "jobs"))
+    check_counts(options)
     return options, ending

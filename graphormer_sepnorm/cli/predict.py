@@ -8,15 +8,21 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.cli import embed, explain, geometry
 from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, summary, what_is_left
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, run
+from graphormer_sepnorm.cli.table_options import (
+    add_computing,
+    check_counts,
+    check_molecules,
+    limits_of,
+)
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.metrics import Kind, metrics_of
 from graphormer_sepnorm.process import name_and_version
+from graphormer_sepnorm.tables.formats import FORMATS
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictions, Predictor
@@ -126,13 +132,12 @@ def _parser() -> OneLineParser:
     table.add_argument(
         "--smiles_column", metavar="NAME", help="column of the SMILES; default: found by its name"
     )
-    formats = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
     for direction in ("input", "output"):
         table.add_argument(
             f"--{direction}_format",
             metavar="FORMAT",
-            choices=formats,
-            help=f"{', '.join(formats)}; default: by the name of the file",
+            choices=FORMATS,
+            help=f"{', '.join(FORMATS)}; default: by the name of the file",
         )
 
     def labels(kind: Kind) -> str:
@@ -173,19 +178,7 @@ def _parser() -> OneLineParser:
         "Matthews' correlation or F1 on molecules that were not trained on",
     )
     computing = parser.add_argument_group("computing")
-    computing.add_argument("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
-    computing.add_argument(
-        "--batch_size", type=int, metavar="N", help="molecules computed at once (128)"
-    )
-    computing.add_argument(
-        "--max_atoms", type=int, metavar="N", help="larger molecules get an error (500)"
-    )
-    computing.add_argument(
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="processes that predict a table (on a CPU one per core, on a GPU 1)",
-    )
+    add_computing(computing, "processes that predict a table")
     computing.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
@@ -203,26 +196,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         known = [name for action in parser._actions for name in action.option_strings]
         name = rest[0].partition("=")[0]
         raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
-    if options.input is None:
-        if not options.smiles:
-            raise ConfigError("nothing to predict: give SMILES, or a table with -i FILE")
-        for name in ("resume", "overwrite", "evaluate", "smiles_column", "input_format", "jobs"):
-            if getattr(options, name):
-                raise ConfigError(f"--{name} is for tables: give one with -i FILE")
-        if options.output != "-":
-            raise ConfigError("-o is for tables: give one with -i FILE")
-        for text in options.smiles:
-            if Path(text).is_file():
-                raise ConfigError(f"{text} is a file: did you mean -i {text}?")
-    elif options.smiles:
-        raise ConfigError(
-            f"{options.smiles[0]!r} and -i {options.input}: give molecules or a table, not both"
-        )
+    names = ("resume", "overwrite", "evaluate", "smiles_column", "input_format", "jobs")
+    check_molecules(options, "predict", names)
+    if options.input is None and options.output != "-":
+        raise ConfigError("-o is for tables: give one with -i FILE")
     options.asked = _asked(options)
-    for name in ("batch_size", "max_atoms", "jobs"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ConfigError(f"--{name} is {value}: it must be 1 or more")
+    check_counts(options)
     return options
 
 
@@ -253,12 +232,6 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
     return asked
 
 
-def _limits(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the limits that were given; the defaults are the predictor's."""
-    given = {"batch_size": options.batch_size, "max_atoms": options.max_atoms}
-    return {name: value for name, value in given.items() if value is not None}
-
-
 def _say(text: str) -> None:
     """Print to standard output what may have characters that it does not know."""
     encoding = sys.stdout.encoding or "utf-8"
@@ -273,7 +246,7 @@ def _say(text: str) -> None:
 def _predict_arguments(options: argparse.Namespace) -> bool:
     """Predict what stands on the command line; return whether any of it could be."""
     predictor = _ready(options)
-    predictions = predictor.predict(options.smiles, **_limits(options))
+    predictions = predictor.predict(options.smiles, **limits_of(options))
     task = predictor.task
     if sys.stdout.isatty():
         units = [f" [{unit}]" if unit else "" for unit in task.units]
@@ -348,7 +321,7 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
         overwrite=options.overwrite,
         quiet=options.quiet,
         asked=json.dumps(options.asked) if options.asked else "",
-        **_limits(options),
+        **limits_of(options),
     )
     check_places(job)  # before the model is loaded: mistakes are answered at once
     outcome = Outcome()

@@ -5,7 +5,7 @@ n molecules · m molecules of training · T targets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -121,31 +121,32 @@ class Confidence:
         return cls(tuple(targets), domain, neighbours, errors, uses)
 
     def nearest(self, told: Told, count: int = _NEIGHBOURS) -> Nearest | None:
-        """Return the molecules of training that are most like these; None: they are not kept."""
+        """Return the molecules of training that are most like these; None: they are not kept.
+
+        They are at least as many as are looked at for an interval.
+        """
         if self.neighbours is None or told.fingerprints is None:
             return None
         return self.neighbours.nearest(told.fingerprints, max(count, _NEIGHBOURS))
 
     def expected(self, told: Told, nearest: Nearest | None) -> np.ndarray:
-        """Return the absolute error to be expected of each value, ``[n, T]``; nan: not known."""
-        return self._of_each(told, nearest, None)
+        """Return the absolute error to be expected of each value, ``[n, T]``.
 
-    def half_widths(self, told: Told, nearest: Nearest | None, level: float) -> np.ndarray:
-        """Return half the width of the intervals, ``[n, T]``, in units of the targets.
-
-        nan for targets that are classes, or have too few labels for this level.
+        In units of the targets; nan for targets without intervals.
         """
-        return self._of_each(told, nearest, level)
-
-    def _of_each(self, told: Told, nearest: Nearest | None, level: float | None) -> np.ndarray:
         values = np.full(told.values.shape, np.nan)
         for target, one in enumerate(self.targets):
             if isinstance(one, Intervals):
-                signals = self._signals(told, nearest, target, one.unit)
-                values[:, target] = (
-                    one.expected(signals) if level is None else one.half_width(signals, level)
-                )
+                values[:, target] = one.expected(self._signals(told, nearest, target, one.unit))
         return values
+
+    def scores(self, level: float) -> np.ndarray:
+        """Return how many expected errors make half an interval of this level, ``[T]``.
+
+        nan for targets that are classes, or have too few labels for it.
+        """
+        intervals = (one if isinstance(one, Intervals) else None for one in self.targets)
+        return np.array([np.nan if one is None else one.score(level) for one in intervals])
 
     def calibrated(self, values: np.ndarray) -> np.ndarray:
         """Return predictions in which probabilities are calibrated, ``[n, T]``."""
@@ -184,7 +185,8 @@ class Confidence:
         if nearest is not None:
             parts.append(1 - nearest.similarity[:, 0])
             if self.errors is not None:
-                around = mean_errors(nearest, self.errors[:, target])
+                few = Nearest(*(part[:, :_NEIGHBOURS] for part in nearest))
+                around = mean_errors(few, self.errors[:, target])
                 parts.append(np.log(around / unit + _SMALL))
         for name in self.uses:
             far = np.nan_to_num(getattr(told, name)[:, target])
@@ -204,7 +206,7 @@ class Confidence:
             "uses": list(self.uses),
         }
         if self.domain is not None:
-            plain["domain"] = self.domain.to_plain()
+            plain["domain"] = asdict(self.domain)
         if self.neighbours is not None:
             plain["neighbours"] = self.neighbours.to_plain()
         if self.errors is not None:

@@ -5,8 +5,8 @@ n molecules.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -63,7 +63,3 @@ class Domain:
         if self.larger:
             return f"{text}: below {self.border:.2f} errors were {self.larger:.1f} times the mean"
         return f"{text}: nearly all that the model was tried on are above {self.border:.2f}"
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as numbers."""
-        return asdict(self)

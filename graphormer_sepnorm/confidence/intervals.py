@@ -138,16 +138,15 @@ class Intervals:
         return cls(scale, scores, len(errors), float(unit))
 
     def score(self, level: float) -> float:
-        """Return what share `level` of the scores stays below; nan where they are too few."""
+        """Return the score that a share `level` stays below; nan where there are too few.
+
+        So many times the expected error is half the width of an interval.
+        """
         rank = int(np.ceil((self.labels + 1) * level - _ROUNDING))
         if rank > self.labels:
             return float("nan")
         kept = np.linspace(0, self.labels - 1, len(self.scores))
         return float(np.interp(rank - 1, kept, self.scores))
-
-    def half_width(self, signals: np.ndarray, level: float) -> np.ndarray:
-        """Return half the width of the intervals ``[n]``, in the unit of the labels."""
-        return self.score(level) * self.expected(signals)
 
     def expected(self, signals: np.ndarray) -> np.ndarray:
         """Return the absolute error to be expected, ``[n]``, in the unit of the labels."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,9 +17,11 @@ from scipy.sparse import csr_array
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS
 from graphormer_sepnorm.errors import CheckpointError
 
-# About 100 bytes each: no model file grows by more than 4 MB. Of more molecules so many are drawn.
+# About 100 bytes each, 4 MB in all, and their SMILES. Of more molecules so many are drawn.
 MOST_KEPT = 40_000
-_AT_ONCE = 256
+_AT_ONCE = 128
+# Two different similarities are further apart than so many times the number of kept molecules.
+_TIE = 1e-11
 # In the mean error of neighbours they count by similarity to this power, and the mean error of all
 # as much as a molecule of this weight.
 _POWER, _PRIOR = 3, 0.1
@@ -73,6 +76,11 @@ class Neighbours:
     def __len__(self) -> int:
         return len(self.numbers)
 
+    @cached_property
+    def _by_environment(self) -> csr_array:
+        """Which molecules have an environment, float32 ``[ENVIRONMENTS, m]``."""
+        return csr_array(self.environments.T, dtype=np.float32)
+
     def nearest(
         self,
         fingerprints: csr_array,
@@ -82,6 +90,8 @@ class Neighbours:
     ) -> Nearest:
         """Return the `count` most similar molecules of the sketch, fewer where it has fewer.
 
+        Of those that are as similar the first ones: with a larger count these stay what they are.
+
         Args:
             fingerprints: What `morgan_counts` gives, ``[n, ENVIRONMENTS]``.
             count: How many.
@@ -89,25 +99,21 @@ class Neighbours:
                 no neighbour (similarity -1).
             own_groups: int64 ``[m]``.
         """
-        ours = self.environments.astype(np.float32)
-        sizes = ours.sum(axis=1)
+        sizes = np.diff(self.environments.indptr)
         count = min(count, len(self))
-        similarity, rows = np.empty((0, count)), np.empty((0, count), np.int64)
-        parts = [(similarity, rows)]
-        transposed = ours.T.tocsr()
+        parts = [(np.empty((0, count)), np.empty((0, count), np.int64))]
         for start in range(0, len(np.diff(fingerprints.indptr)), _AT_ONCE):
-            some = csr_array(fingerprints[start : start + _AT_ONCE] > 0).astype(np.float32)
-            common = (some @ transposed).toarray()
-            union = some.sum(axis=1)[:, None] + sizes - common
-            shared = np.divide(common, union, out=np.zeros_like(common), where=union > 0)
+            some = csr_array(fingerprints[start : start + _AT_ONCE] > 0, dtype=np.float32)
+            common = csr_array(some @ self._by_environment).toarray()
+            union = np.diff(some.indptr)[:, None] + sizes - common
+            shared = np.divide(common, union, out=np.zeros(common.shape), where=union > 0)
             if groups is not None and own_groups is not None:
                 shared[groups[start : start + _AT_ONCE, None] == own_groups] = -1
-            # Row for row, so that a prediction does not depend on other molecules.
-            some_best = np.argpartition(-shared, min(count, len(self) - 1), axis=1)[:, :count]
-            among = np.take_along_axis(shared, some_best, axis=1)
-            order = np.argsort(-among, axis=1, kind="stable")
-            best = np.take_along_axis(some_best, order, axis=1)
-            parts.append((np.take_along_axis(shared, best, axis=1).astype(np.float64), best))
+            distance = _TIE * np.arange(len(self)) - shared
+            best = np.argpartition(distance, min(count, len(self) - 1), axis=1)[:, :count]
+            order = np.argsort(np.take_along_axis(distance, best, axis=1), axis=1)
+            best = np.take_along_axis(best, order, axis=1)
+            parts.append((np.take_along_axis(shared, best, axis=1), best))
         return Nearest(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
     def to_plain(self) -> dict[str, Any]:
@@ -148,11 +154,11 @@ class Neighbours:
         )
 
 
-def drawn(count: int) -> np.ndarray:
-    """Return which of so many molecules are kept, int64, increasing: all, or `MOST_KEPT`."""
-    if count <= MOST_KEPT:
+def drawn(count: int, most: int) -> np.ndarray:
+    """Return which of so many molecules are taken, int64, increasing: all, or `most` of them."""
+    if count <= most:
         return np.arange(count)
-    return np.sort(np.random.default_rng(0).permutation(count)[:MOST_KEPT])
+    return np.sort(np.random.default_rng(0).permutation(count)[:most])
 
 
 def mean_errors(nearest: Nearest, errors: np.ndarray) -> np.ndarray:

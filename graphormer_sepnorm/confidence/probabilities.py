@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import expit
 
 # Fewer of either class say nothing of probabilities; and so many labels are enough for a free form.
 FEWEST_OF_A_CLASS, ENOUGH_FOR_ISOTONIC = 10, 1000
@@ -62,8 +63,7 @@ class Map:
         if len(self.knots):
             mapped = np.interp(ones - zeros, *self.knots.T)
             return np.where(np.isnan(probabilities), np.nan, mapped)
-        odds = self.a * ones - self.b * zeros + self.c
-        return 1 / (1 + np.exp(-odds))
+        return expit(self.a * ones - self.b * zeros + self.c)
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as lists and numbers."""
@@ -121,13 +121,10 @@ def _isotonic(probabilities: np.ndarray, labels: np.ndarray) -> Map:
 
     ones, zeros = _logarithms(probabilities)
     odds = np.sort(ones - zeros)
-    steps = IsotonicRegression().fit_transform(
-        ones - zeros, labels, sample_weight=np.ones(len(labels))
-    )
-    heights, where = np.unique(np.sort(steps), return_inverse=True)
-    middles = np.bincount(where, odds) / np.bincount(where)
+    steps = IsotonicRegression().fit_transform(ones - zeros, labels)
+    heights, where, count = np.unique(np.sort(steps), return_inverse=True, return_counts=True)
+    middles = np.bincount(where, odds) / count
     # Nothing is certain because some hundred labels say so.
-    count = np.bincount(where)
     heights = (heights * count + 0.5) / (count + 1)
     knots = np.stack([middles, np.maximum.accumulate(heights)], axis=1)
     return Map(knots=knots) if len(knots) > 1 else Map()
@@ -142,16 +139,12 @@ class Calibration:
         zeros: float64, ascending: the probabilities, mapped, of unseen molecules of class 0.
         ones: The same of class 1.
         counts: How many there were of each class, where quantiles are kept.
-        before: `expected_error` on unseen molecules without a map.
-        after: The same with maps that were fitted to others of them.
     """
 
     map: Map
     zeros: np.ndarray
     ones: np.ndarray
     counts: tuple[int, int]
-    before: float
-    after: float
 
     @classmethod
     def fit(cls, probabilities: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> Self:
@@ -166,8 +159,7 @@ class Calibration:
             labels: 0 and 1, ``[n]``, none missing.
             folds: int64 ``[n]``.
         """
-        kinds: list[Callable[[np.ndarray, np.ndarray], Map]] = [_nothing]
-        fewest = min(np.sum(labels == 0), np.sum(labels == 1))
+        kinds: list[Callable[[np.ndarray, np.ndarray], Map]] = []
         numbers = np.unique(folds)
         if len(numbers) > 1 and all(
             min(np.sum(labels[folds != fold] == label) for label in (0, 1)) >= FEWEST_OF_A_CLASS
@@ -176,7 +168,7 @@ class Calibration:
             kinds += [_temperature, _beta]
             kinds += [_isotonic] if len(labels) >= ENOUGH_FOR_ISOTONIC else []
         chosen, best = _nothing, probabilities
-        for kind in kinds[1:]:
+        for kind in kinds:
             mapped = np.empty(len(labels))
             for fold in numbers:
                 own = folds == fold
@@ -184,15 +176,13 @@ class Calibration:
             gain = _log_loss(best, labels) - _log_loss(mapped, labels)
             if gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
                 chosen, best = kind, mapped
-        final = chosen(probabilities, labels) if fewest else Map()
+        final = chosen(probabilities, labels)
         values = final.of(probabilities)
         return cls(
             final,
             _quantiles(values[labels == 0]),
             _quantiles(values[labels == 1]),
             (int(np.sum(labels == 0)), int(np.sum(labels == 1))),
-            expected_error(probabilities, labels),
-            expected_error(best, labels),
         )
 
     def sets(self, probabilities: np.ndarray, level: float) -> np.ndarray:
@@ -244,8 +234,6 @@ class Calibration:
             "zeros": self.zeros.tolist(),
             "ones": self.ones.tolist(),
             "counts": list(self.counts),
-            "before": self.before,
-            "after": self.after,
         }
 
     @classmethod
@@ -253,14 +241,7 @@ class Calibration:
         """Make it from what `to_plain` gave, of which the contents have been checked."""
         zeros, ones = (np.array(plain[name], np.float64) for name in ("zeros", "ones"))
         negatives, positives = plain["counts"]
-        return cls(
-            Map.from_plain(plain["map"]),
-            zeros,
-            ones,
-            (negatives, positives),
-            plain["before"],
-            plain["after"],
-        )
+        return cls(Map.from_plain(plain["map"]), zeros, ones, (negatives, positives))
 
 
 def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[tuple[float, float, int]]:

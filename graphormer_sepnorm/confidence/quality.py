@@ -6,14 +6,14 @@ n molecules.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from graphormer_sepnorm.confidence.intervals import LEVELS
 from graphormer_sepnorm.confidence.probabilities import expected_error, reliability
+from graphormer_sepnorm.metrics import METRICS
 
 # Shares of the molecules that are kept where the least certain ones are left out.
 KEPT = tuple(tenth / 10 for tenth in range(10, 0, -1))
@@ -39,10 +39,6 @@ class OfIntervals:
     rank_correlation: float
     mae_of_surest: tuple[float, ...]
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as a dict."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class OfProbabilities:
@@ -63,10 +59,6 @@ class OfProbabilities:
     error: float
     bins_before: list[tuple[float, float, int]]
     bins: list[tuple[float, float, int]]
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as a dict."""
-        return asdict(self)
 
 
 def judge_intervals(
@@ -89,7 +81,7 @@ def judge_intervals(
             for level, half in half_widths.items()
         ),
         tuple(float(np.mean(2 * half)) for half in half_widths.values()),
-        _rank_correlation(expected, errors),
+        METRICS["spearman"].of(errors, expected),
         tuple(float(errors[order[: max(1, round(kept * len(order)))]].mean()) for kept in KEPT),
     )
 
@@ -113,15 +105,6 @@ def judge_probabilities(
         reliability(before, labels),
         reliability(probabilities, labels),
     )
-
-
-def _rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    from scipy.stats import spearmanr
-
-    if len(first) < 2 or first.min() == first.max() or second.min() == second.max():
-        return math.nan
-    found: Any = spearmanr(first, second)
-    return float(found.statistic)
 
 
 def summarised(found: Iterable[OfIntervals | OfProbabilities]) -> dict[str, float]:
@@ -155,15 +138,11 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
     if not levels:
         return ""
     inside = [_percent(values[f"inside_{level}"]) for level in levels]
-    said = f"intervals of level {_listed(levels)} % hold {_listed(inside)} % of the test labels"
+    said = f"intervals of level {', '.join(levels)} % hold {', '.join(inside)} % of the test labels"
     level = "90" if "90" in levels else levels[-1]
     if math.isfinite(width := values.get(f"width_{level}", math.nan)):
         said += f"; those of {level} % are {width:.3g}{f' {unit}' if unit else ''} wide on average"
     return said
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _percent(share: float) -> str:

@@ -149,7 +149,7 @@ class Beside:
             nearest = confidence.nearest(told, self.asked.neighbours)
             given["values"] = values = confidence.calibrated(values)
             if self._interval is not None:
-                half = confidence.half_widths(told, nearest, self._interval)
+                half = confidence.expected(told, nearest) * confidence.scores(self._interval)
                 given |= {"low": values - half, "high": values + half}
         columns = self._classes(values)
         if confidence is not None and confidence.domain is not None and nearest is not None:

@@ -414,8 +414,6 @@ _CALIBRATION = _record(
         "zeros": _SHARES,
         "ones": _SHARES,
         "counts": _pair_of(_COUNT),
-        "before": _REAL,
-        "after": _REAL,
     }
 )
 # By the kind of the targets.

@@ -21,10 +21,17 @@ import numpy as np
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import is_full, replacing
+from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
-from graphormer_sepnorm.inference.stream import canonical_of, chunks, kind_of
+from graphormer_sepnorm.inference.stream import kind_of
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
-from graphormer_sepnorm.inference.table_molecules import find_molecules, parse_text
+from graphormer_sepnorm.inference.table_molecules import (
+    Unread,
+    chunks,
+    find_molecules,
+    read_chunk,
+    smiles_of,
+)
 from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
 from graphormer_sepnorm.process import trim_now_and_then
 from graphormer_sepnorm.tables.opening import open_table
@@ -59,7 +66,7 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
             smiles = find_molecules(reader, job.smiles_column)
             embed = partial(_embed_chunk, embedder, job, smiles is None)
             jobs = number_of_jobs(job.jobs, embedder.device)
-            work = map_in_order(embed, chunks(iter(reader), smiles), jobs)
+            work = map_in_order(embed, chunks(iter(reader), smiles, CHUNK_ROWS), jobs)
             progress = TableProgress(reader, job.verb, job.quiet)
             try:
                 for chunk, embeddings in work:
@@ -81,14 +88,11 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
 
 
 def _embed_chunk(
-    embedder: Embedder, job: TableJob, in_record: bool, texts: list[tuple[str, Any, Any]]
+    embedder: Embedder, job: TableJob, in_record: bool, texts: list[Unread]
 ) -> Embeddings:
     """Embed the molecules of a chunk of rows; runs in any process."""
-    molecules = [parse_text(problem, text, in_record) for problem, text, _ in texts]
-    if in_record:
-        smiles = [canonical_of(molecule) for molecule in molecules]
-    else:
-        smiles = ["" if text is None else str(text) for _, text, _ in texts]
+    molecules, _ = read_chunk(texts, in_record)
+    smiles = smiles_of(texts, molecules, in_record)
     embeddings = embedder.predict_molecules(molecules, smiles, job.batch_size, job.max_atoms)
     trim_now_and_then()
     return embeddings

@@ -12,6 +12,8 @@ import numpy as np
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.fragments import fragments_of
 from graphormer_sepnorm.chem.molecules import ParsedMolecule
+from graphormer_sepnorm.confidence.confidence import Confidence
+from graphormer_sepnorm.confidence.probabilities import Calibration
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import Collator
@@ -100,6 +102,7 @@ class ExplainedPredictor(Protocol):
     vocabulary: GraphVocabulary
     extra_inputs: ExtraInputs
     blend: Blend | None
+    confidence: Confidence | None
 
     def predict_molecules(
         self,
@@ -197,7 +200,9 @@ class Explainer:
             copy.deepcopy(network).requires_grad_(False) for network in predictor.networks
         ]
         self._path_length = config.max_path_length
-        self.coverage = "; ".join(filter(None, [self._of_blend(), self._of_extra_inputs()]))
+        self.coverage = "; ".join(
+            filter(None, [self._of_blend(), self._of_calibration(), self._of_extra_inputs()])
+        )
 
     def _of_blend(self) -> str:
         blend = self._predictor.blend
@@ -208,6 +213,12 @@ class Explainer:
             f"explained is what the network says, {weight:.0%} of the prediction; the other "
             f"{1 - weight:.0%} is said by trees"
         )
+
+    def _of_calibration(self) -> str:
+        confidence = self._predictor.confidence
+        one = None if confidence is None else confidence.targets[self._number]
+        changed = isinstance(one, Calibration) and one.map.name != "none"
+        return "explained are log-odds as they are before calibration" if changed else ""
 
     def _of_extra_inputs(self) -> str:
         extra = self._predictor.extra_inputs

@@ -6,7 +6,6 @@ memory; a picture holds a few dozen molecules.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,11 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
-import numpy as np
-
 from graphormer_sepnorm.chem.contribution_drawing import Format, draw_contributions
 from graphormer_sepnorm.chem.fragments import fragment_smiles
-from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import is_full, replacing
 from graphormer_sepnorm.formatting import listed
@@ -27,13 +23,18 @@ from graphormer_sepnorm.inference.explanation import Explainer, Explanation
 from graphormer_sepnorm.inference.explanation_page import Page, caption, contribution_scale
 from graphormer_sepnorm.inference.stream import kind_of
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
-from graphormer_sepnorm.inference.table_molecules import find_molecules, molecule_text, parse_text
+from graphormer_sepnorm.inference.table_molecules import (
+    Unread,
+    chunks,
+    find_molecules,
+    read_chunk,
+    smiles_of,
+)
 from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
 from graphormer_sepnorm.process import trim_now_and_then
-from graphormer_sepnorm.tables.columns import find_column, parse_or_missing
+from graphormer_sepnorm.tables.columns import find_column
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
-from graphormer_sepnorm.tables.reader import Row
 
 MOST_DRAWN = 60  # molecules in a picture
 # Rows that a process explains at a time: some seconds of work.
@@ -123,7 +124,7 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
         extra = [find_column(reader.columns, name, reader.name) for name in names]
         explain = partial(_explain_chunk, explainer, job, smiles is None)
         jobs = number_of_jobs(job.jobs, explainer.device)
-        work = map_in_order(explain, _chunks(iter(reader), smiles, extra), jobs)
+        work = map_in_order(explain, chunks(iter(reader), smiles, CHUNK_ROWS, extra), jobs)
         progress = TableProgress(reader, job.verb, job.quiet)
 
         def shown() -> Iterator[list[Explanation]]:
@@ -138,38 +139,12 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
             progress.finish()
 
 
-def _chunks(
-    rows: Iterator[Row], smiles: int | None, extra: Sequence[int]
-) -> Iterator[tuple[None, list[tuple[str, Any, list[Any]]]]]:
-    while chunk := list(itertools.islice(rows, CHUNK_ROWS)):
-        yield (
-            None,
-            [
-                (*molecule_text(row, smiles), [] if row.problem else [row.cells[n] for n in extra])
-                for row in chunk
-            ],
-        )
-
-
 def _explain_chunk(
-    explainer: Explainer, job: TableJob, in_record: bool, texts: list[tuple[str, Any, list[Any]]]
+    explainer: Explainer, job: TableJob, in_record: bool, texts: list[Unread]
 ) -> list[Explanation]:
     """Explain the molecules of some rows; runs in any process."""
-    molecules = [parse_text(problem, text, in_record) for problem, text, _ in texts]
-    columns = np.full((len(texts), len(explainer.columns)), np.nan)
-    for place, (_, _, cells) in enumerate(texts):
-        if molecules[place].molecule is None:
-            continue  # the row has its reason
-        try:
-            columns[place] = parse_or_missing(cells, explainer.columns)
-        except ValueError as error:
-            molecules[place] = ParsedMolecule(None, str(error))
-    smiles = [
-        (canonical_smiles(parsed.molecule) if parsed.molecule is not None else "")
-        if in_record
-        else ("" if text is None else str(text))
-        for (_, text, _), parsed in zip(texts, molecules, strict=True)
-    ]
+    molecules, columns = read_chunk(texts, in_record, explainer.columns)
+    smiles = smiles_of(texts, molecules, in_record)
     explanations = explainer.explain_molecules(
         molecules, smiles, job.batch_size, job.max_atoms, columns
     )

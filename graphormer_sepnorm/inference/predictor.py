@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -35,11 +35,13 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
-from graphormer_sepnorm.inference.explanation import Explainer, Explanations
 from graphormer_sepnorm.inference.network import build_network
 from graphormer_sepnorm.inference.predictions import Predictions
 from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.inference.unseen_codes import UnseenCodes
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.inference.explanation import Explanations
 
 
 class Featurised(NamedTuple):
@@ -291,6 +293,8 @@ class Predictor:
             ConfigError: There is no such target or method, or several targets and none is named.
             DataError: A column is missing, or has another length.
         """
+        from graphormer_sepnorm.inference.explanation import Explainer
+
         smiles = (smiles,) if isinstance(smiles, str) else tuple(smiles)
         beside = self._columns(columns or {}, len(smiles))
         return Explainer(self, target, method).explain(smiles, batch_size, max_atoms, beside)

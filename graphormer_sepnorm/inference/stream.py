@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
@@ -31,14 +30,19 @@ from graphormer_sepnorm.inference.table_job import (
     identify,
     save_progress,
 )
-from graphormer_sepnorm.inference.table_molecules import find_molecules, molecule_text, parse_text
+from graphormer_sepnorm.inference.table_molecules import (
+    Unread,
+    canonical_of,
+    chunks,
+    find_molecules,
+    read_chunk,
+)
 from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
 from graphormer_sepnorm.process import trim_now_and_then
 from graphormer_sepnorm.tables.columns import (
     find_column,
     free_name,
     parse_number,
-    parse_or_missing,
 )
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.opening import open_table
@@ -145,7 +149,7 @@ def _predict_rows(
     progress = TableProgress(reader, job.verb, job.quiet, outcome.rows)
     jobs = number_of_jobs(job.jobs, predictor.device)
     predict = partial(_predict_chunk, predictor, columns, job)
-    work = map_in_order(predict, chunks(rows, columns.smiles, columns.extra), jobs)
+    work = map_in_order(predict, chunks(rows, columns.smiles, CHUNK_ROWS, columns.extra), jobs)
     try:
         for chunk, predicted in work:
             for row, one in zip(chunk, predicted, strict=True):
@@ -170,44 +174,18 @@ def _predict_rows(
         progress.finish()
 
 
-def chunks(
-    rows: Iterator[Row], smiles: int | None, extra: Sequence[int] = ()
-) -> Iterator[tuple[list[Row], list[tuple[str, Any, list[Any]]]]]:
-    """Yield rows that are predicted together, and the part of them that this takes.
-
-    Of each row: what is wrong with it, what its molecule is read from, its `extra` cells.
-    """
-    while chunk := list(itertools.islice(rows, CHUNK_ROWS)):
-        yield (
-            chunk,
-            [
-                (*molecule_text(row, smiles), [] if row.problem else [row.cells[n] for n in extra])
-                for row in chunk
-            ],
-        )
-
-
 def _predict_chunk(
     predictor: Predictor | Embedder,
     columns: _Columns,
     job: TableJob,
-    texts: list[tuple[str, Any, list[Any]]],
+    texts: list[Unread],
 ) -> list[_Predicted]:
     """Return what is added to each row of a chunk; runs in any process."""
-    in_record = columns.smiles is None
-    molecules = [parse_text(problem, text, in_record) for problem, text, _ in texts]
+    names = predictor.extra_inputs.columns if isinstance(predictor, Predictor) else ()
+    molecules, beside = read_chunk(texts, columns.smiles is None, names)
     arguments: tuple[Any, ...] = molecules, (), job.batch_size, job.max_atoms
-    if columns.extra and isinstance(predictor, Predictor):
-        names = predictor.extra_inputs.columns
-        numbers = np.full((len(texts), len(names)), np.nan)
-        for place, (_, _, cells) in enumerate(texts):
-            if molecules[place].molecule is None:
-                continue  # the row has its reason
-            try:
-                numbers[place] = parse_or_missing(cells, names)
-            except ValueError as error:
-                molecules[place] = ParsedMolecule(None, str(error))
-        arguments = *arguments, numbers
+    if names:
+        arguments = *arguments, beside
     predictions = predictor.predict_molecules(*arguments)
     trim_now_and_then()
     numbers = predictions.numbers
@@ -221,11 +199,6 @@ def _predict_chunk(
         )
         for number in range(len(molecules))
     ]
-
-
-def canonical_of(parsed: ParsedMolecule) -> str:
-    """Return the SMILES of a record; empty where it has no molecule."""
-    return "" if parsed.molecule is None else canonical_smiles(parsed.molecule)
 
 
 def _rounded(value: Any) -> float:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_molblock, parse_smiles
+import numpy as np
+
+from graphormer_sepnorm.chem.molecules import (
+    ParsedMolecule,
+    canonical_smiles,
+    parse_molblock,
+    parse_smiles,
+)
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.columns import find_smiles_column, is_smiles_name
+from graphormer_sepnorm.tables.columns import (
+    find_smiles_column,
+    is_smiles_name,
+    parse_or_missing,
+)
 from graphormer_sepnorm.tables.reader import Row, TableReader
+
+# Of a row: what is wrong with it, what its molecule is read from, cells beside that.
+Unread = tuple[str, Any, list[Any]]
 
 
 def find_molecules(reader: TableReader, smiles_column: str | None) -> int | None:
@@ -39,6 +55,66 @@ def parse_text(problem: str, text: Any, in_record: bool) -> ParsedMolecule:
     if problem:
         return ParsedMolecule(None, problem)
     return parse_molblock(text) if in_record else parse_smiles(text)
+
+
+def chunks(
+    rows: Iterator[Row], smiles: int | None, size: int, extra: Sequence[int] = ()
+) -> Iterator[tuple[list[Row], list[Unread]]]:
+    """Yield so many rows at a time, and the part of them that is read in any process.
+
+    Args:
+        rows: Of the table.
+        smiles: As from `find_molecules`.
+        size: How many at a time.
+        extra: Positions of the columns that the model reads beside the molecules.
+    """
+    while chunk := list(itertools.islice(rows, size)):
+        yield (
+            chunk,
+            [
+                (*molecule_text(row, smiles), [] if row.problem else [row.cells[n] for n in extra])
+                for row in chunk
+            ],
+        )
+
+
+def read_chunk(
+    texts: Sequence[Unread], in_record: bool, names: Sequence[str] = ()
+) -> tuple[list[ParsedMolecule], np.ndarray]:
+    """Return the molecules of a chunk, or why they have none, and the numbers beside them.
+
+    Args:
+        texts: What `chunks` gives.
+        in_record: Whether the molecules are in SDF records.
+        names: Of the columns beside them.
+
+    Returns:
+        Of each row its molecule, and float64 ``[rows, len(names)]``, nan = missing.
+    """
+    molecules = [parse_text(problem, text, in_record) for problem, text, _ in texts]
+    numbers = np.full((len(texts), len(names)), np.nan)
+    for place, (_, _, cells) in enumerate(texts):
+        if molecules[place].molecule is None:
+            continue  # the row has its reason
+        try:
+            numbers[place] = parse_or_missing(cells, names)
+        except ValueError as error:
+            molecules[place] = ParsedMolecule(None, str(error))
+    return molecules, numbers
+
+
+def smiles_of(
+    texts: Sequence[Unread], molecules: Sequence[ParsedMolecule], in_record: bool
+) -> list[str]:
+    """Return the SMILES of the rows of a chunk as given, of records the canonical ones."""
+    if in_record:
+        return [canonical_of(molecule) for molecule in molecules]
+    return ["" if text is None else str(text) for _, text, _ in texts]
+
+
+def canonical_of(parsed: ParsedMolecule) -> str:
+    """Return the SMILES of a record; empty where it has no molecule."""
+    return "" if parsed.molecule is None else canonical_smiles(parsed.molecule)
 
 
 def _refuse_headless(reader: TableReader, smiles_column: str | None) -> None:

@@ -122,7 +122,7 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
     assert quality["inside"][2] == confidence["inside_90"]
     assert quality["mae_of_surest"][0] == pytest.approx(np.abs(labels - found.values[:, 0]).mean())
     assert (run.model / "confidence.png").stat().st_size > 5000
-    assert f"and {100 * quality['inside'][3]:.0f} % of the test labels" in run.out
+    assert f"{100 * quality['inside'][3]:.0f} % of the test labels" in run.out
 
 
 def test_with_folds_it_is_measured_on_all_but_the_test_split(
@@ -247,7 +247,7 @@ def test_two_molecules_to_measure_by_say_little_and_spoil_nothing(
     header = capsys.readouterr().out.splitlines()[0]
     assert header == "smiles,pred_a,similarity,in_domain,warning,error"
     if configuration == "table_regression":
-        assert "- and - % of the test labels" in said
+        assert "-, - % of the test labels" in said
         assert "the highest is 0.666" in refused(capsys, predict, model, "CCO", "--interval", "0.9")
 
 

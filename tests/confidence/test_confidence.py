@@ -36,7 +36,7 @@ def test_all_goes_through_a_file(kind: Any, tmp_path: Path) -> None:
     told = Told(*random.random((3, 3, 2)), fingerprints(NEW[:3]))
     for asked in (
         lambda it: it.calibrated(told.values),
-        lambda it: it.half_widths(told, it.nearest(told), 0.8),
+        lambda it: it.scores(0.8),
         lambda it: it.expected(told, it.nearest(told)),
         lambda it: it.nearest(told).similarity,
     ):
@@ -51,16 +51,31 @@ def test_a_target_without_labels_has_none_and_gaps_are_left_out() -> None:
     told = Told(random.random((60, 3)))
     made = Confidence.fit("regression", labels, told, np.arange(60) % 5, np.ones(3), None)
     assert [one and one.labels for one in made.targets] == [60, None, 10]  # type: ignore[union-attr]
-    half = made.half_widths(told, None, 0.8)
-    assert np.isnan(half[:, 1]).all()
-    assert np.isfinite(half[:, [0, 2]]).all()
+    for values in (made.expected(told, None)[0], made.scores(0.8)):
+        np.testing.assert_array_equal(np.isnan(values), [False, True, False])
     # Ten labels cannot say what holds in 19 of 20 cases.
-    assert np.isnan(made.half_widths(told, None, 0.95)[:, 2]).all()
+    np.testing.assert_array_equal(np.isnan(made.scores(0.95)), [False, True, True])
     assert made.highest_level == pytest.approx(60 / 61)
 
 
 def test_errors_of_neighbours_make_an_interval_wide() -> None:
     """A model that is wrong about all anilines says so of another one."""
+    made, asked = _wrong_about_anilines()
+    aniline, ether = made.expected(asked, made.nearest(asked))[:, 0]
+    assert aniline > 5 * ether
+
+
+def test_intervals_do_not_depend_on_how_many_neighbours_are_named() -> None:
+    made, asked = _wrong_about_anilines()
+    few, many = made.nearest(asked, 1), made.nearest(asked, 60)
+    assert few is not None
+    assert many is not None
+    assert many.rows.shape[1] > few.rows.shape[1]
+    np.testing.assert_array_equal(made.expected(asked, few), made.expected(asked, many))
+
+
+def _wrong_about_anilines() -> tuple[Confidence, Told]:
+    """A model's confidence, and an aniline and an ether that it has not seen."""
     random = np.random.default_rng(0)
     aryl = [f"c1cc({a})ccc1{'C' * n}N" for n in range(6) for a in ("C", "CC", "O", "N", "OC")]
     alkyl = [f"{a}{'C' * n}O" for n in range(6) for a in ("CC", "CCC", "OCC", "NCC", "CC(C)")]
@@ -73,9 +88,8 @@ def test_errors_of_neighbours_make_an_interval_wide() -> None:
         *("regression", -residuals, told, folds, np.ones(1)),
         *(_sketch(smiles), folds, np.arange(len(smiles))),
     )
-    asked = Told(np.zeros((2, 1)), fingerprints=fingerprints(["Cc1ccc(CN)c(C)c1", "CCCCOCO"]))
-    aniline, ether = made.expected(asked, made.nearest(asked))[:, 0]
-    assert aniline > 5 * ether
+    asked = fingerprints(["Cc1ccc(CN)c(C)c1", "CCCCOCO"])
+    return made, Told(np.zeros((2, 1)), fingerprints=asked)
 
 
 def _sketch(smiles: list[str]) -> Any:

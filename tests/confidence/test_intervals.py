@@ -18,6 +18,11 @@ def made(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return 3.0 * np.exp(signals[:, 0]) * random.standard_normal(count), signals
 
 
+def half(intervals: Intervals, signals: np.ndarray, level: float) -> np.ndarray:
+    """Half the width of intervals."""
+    return intervals.score(level) * intervals.expected(signals)
+
+
 def parts(count: int) -> np.ndarray:
     return np.arange(count) % 5
 
@@ -27,7 +32,7 @@ def test_they_hold_as_many_labels_as_their_level_says(level: float) -> None:
     residuals, signals = made(2000)
     intervals = Intervals.fit(residuals, signals, parts(2000), 3.0)
     new, new_signals = made(20_000, seed=1)
-    inside = np.abs(new) <= intervals.half_width(new_signals, level)
+    inside = np.abs(new) <= half(intervals, new_signals, level)
     # Four deviations of the share that 2,000 residuals put below their own quantile.
     assert inside.mean() == pytest.approx(level, abs=4 * math.sqrt(level * (1 - level) / 2000))
     # Not only on average: for those with large errors and for those with small ones.
@@ -50,9 +55,9 @@ def test_few_labels_give_the_quantile_of_split_conformal_prediction() -> None:
     assert len(residuals) < FEWEST_TO_SCALE
     intervals = Intervals.fit(residuals, signals, parts(19), 2.0)
     for level, rank in ((0.5, 10), (0.9, 18), (0.95, 19)):
-        half = intervals.half_width(random.standard_normal((4, 3)), level)
-        np.testing.assert_allclose(half, np.sort(np.abs(residuals))[rank - 1], rtol=1e-12)
-    assert np.isnan(intervals.half_width(signals, 0.96)).all()
+        width = half(intervals, random.standard_normal((4, 3)), level)
+        np.testing.assert_allclose(width, np.sort(np.abs(residuals))[rank - 1], rtol=1e-12)
+    assert np.isnan(half(intervals, signals, 0.96)).all()
 
 
 def test_the_unit_of_the_labels_does_not_matter() -> None:
@@ -60,7 +65,7 @@ def test_the_unit_of_the_labels_does_not_matter() -> None:
     one = Intervals.fit(residuals, signals, parts(300), 1.0)
     thousand = Intervals.fit(1000 * residuals, signals, parts(300), 1000.0)
     np.testing.assert_allclose(
-        1000 * one.half_width(signals, 0.9), thousand.half_width(signals, 0.9), rtol=1e-6
+        1000 * half(one, signals, 0.9), half(thousand, signals, 0.9), rtol=1e-6
     )
 
 
@@ -77,14 +82,12 @@ def test_of_many_scores_quantiles_are_kept_and_all_goes_through_a_file() -> None
     assert len(intervals.scores) == MOST_SCORES
     assert intervals.labels == len(residuals)
     again = Intervals.from_plain(json.loads(json.dumps(intervals.to_plain())))
-    np.testing.assert_array_equal(
-        again.half_width(signals, 0.9), intervals.half_width(signals, 0.9)
-    )
-    inside = np.abs(residuals) <= intervals.half_width(signals, 0.9)
+    np.testing.assert_array_equal(half(again, signals, 0.9), half(intervals, signals, 0.9))
+    inside = np.abs(residuals) <= half(intervals, signals, 0.9)
     assert inside.mean() == pytest.approx(0.9, abs=0.005)
 
 
 def test_a_model_without_errors_has_intervals_of_no_width() -> None:
     signals = np.zeros((200, 1))
     intervals = Intervals.fit(np.zeros(200), signals, parts(200), 1.0)
-    np.testing.assert_array_equal(intervals.half_width(signals, 0.9), 0)
+    np.testing.assert_array_equal(half(intervals, signals, 0.9), 0)

@@ -10,7 +10,7 @@ from reference.confidence import TRAINED, fingerprints
 
 from graphormer_sepnorm.confidence import neighbours
 from graphormer_sepnorm.confidence.domain import Domain
-from graphormer_sepnorm.confidence.neighbours import Nearest, Neighbours, mean_errors
+from graphormer_sepnorm.confidence.neighbours import Nearest, Neighbours, drawn, mean_errors
 
 NEW = ["CCCCO", "c1ccccc1CCO", "[Na+]", "CC(C)(C)c1ccncc1", "OCCO"]
 
@@ -52,12 +52,20 @@ def test_molecules_of_the_same_fold_are_no_neighbours() -> None:
         assert found.similarity[number, 0] == pytest.approx(tanimoto(text, others).max())
 
 
-def test_of_many_molecules_some_are_kept_always_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    np.testing.assert_array_equal(neighbours.drawn(12), np.arange(12))
-    monkeypatch.setattr(neighbours, "MOST_KEPT", 10)
-    some = neighbours.drawn(34)
+def test_of_those_that_are_as_similar_the_first_come_first() -> None:
+    smiles = ["CCO", "CCN", "CCO", "CCO", "CCCO", "CCO"]
+    sketch = Neighbours.of(fingerprints(smiles), np.arange(len(smiles)))
+    for count in range(1, 7):
+        found = sketch.nearest(fingerprints(["CCO"]), count)
+        assert found.rows[0].tolist() == [0, 2, 3, 5, 4, 1][:count]
+        assert found.similarity[0, 0] == 1
+
+
+def test_of_many_molecules_some_are_taken_always_the_same() -> None:
+    np.testing.assert_array_equal(drawn(12, 12), np.arange(12))
+    some = drawn(34, 10)
     assert len(np.unique(some)) == 10
-    np.testing.assert_array_equal(some, np.sort(neighbours.drawn(34)))
+    np.testing.assert_array_equal(some, np.sort(drawn(34, 10)))
     kept = [TRAINED[number] for number in some]
     sketch = Neighbours.of(fingerprints(kept), some, kept)
     assert sketch.nearest(fingerprints([kept[7]]), 20).rows.shape == (1, 10)
