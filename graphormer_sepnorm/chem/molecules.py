@@ -19,6 +19,7 @@ __all__ = [
     "ParsedMolecule",
     "canonical_smiles",
     "count_pieces",
+    "is_smiles",
     "parse_molblock",
     "parse_smiles",
 ]
@@ -88,6 +89,11 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
     if molecule.GetNumAtoms() == 0:
         return ParsedMolecule(None, f"{shortened(text)!r} has no atoms")
     return ParsedMolecule(molecule, "")
+
+
+def is_smiles(text: str) -> bool:
+    """Whether a text can be read as SMILES."""
+    return parse_smiles(text).readable
 
 
 def parse_molblock(text: str) -> ParsedMolecule:

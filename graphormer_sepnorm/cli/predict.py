@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.cli import embed, explain, geometry
@@ -44,7 +44,7 @@ an ensemble spread_<target> says how far its members disagree; it is no error ba
 
 EXAMPLES = """\
 examples:
-  predict.py esol "CCO" "c1ccccc1O"
+  predict.py esol "CCO" "c1ccccc1O" -o two.csv
   predict.py esol -i molecules.csv -o predicted.csv
   predict.py RUN -i test.sdf -o predicted.csv --evaluate logS
   cat molecules.smi | predict.py esol -i - > predicted.csv
@@ -196,10 +196,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         known = [name for action in parser._actions for name in action.option_strings]
         name = rest[0].partition("=")[0]
         raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
-    names = ("resume", "overwrite", "evaluate", "smiles_column", "input_format", "jobs")
+    names = ("resume", "evaluate", "smiles_column", "input_format", "jobs")
     check_molecules(options, "predict", names)
-    if options.input is None and options.output != "-":
-        raise ConfigError("-o is for tables: give one with -i FILE")
     options.asked = _asked(options)
     check_counts(options)
     return options
@@ -245,10 +243,16 @@ def _say(text: str) -> None:
 
 def _predict_arguments(options: argparse.Namespace) -> bool:
     """Predict what stands on the command line; return whether any of it could be."""
+    from graphormer_sepnorm.inference.stream import rounded
+    from graphormer_sepnorm.inference.table_job import TableJob, check_places
+    from graphormer_sepnorm.tables.writer import create_table
+
+    job = TableJob("-", options.output, overwrite=options.overwrite)
+    check_places(job)
     predictor = _ready(options)
     predictions = predictor.predict(options.smiles, **limits_of(options))
     task = predictor.task
-    if sys.stdout.isatty():
+    if not job.to_file and options.output_format is None and sys.stdout.isatty():
         units = [f" [{unit}]" if unit else "" for unit in task.units]
         shown = {
             f"pred_{name}": f"{name}{unit}" for name, unit in zip(task.targets, units, strict=True)
@@ -256,12 +260,21 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
         kinds = ("spread", "low", "high")
         shown |= {f"{kind}_{name}": kind for kind in kinds for name in task.targets}
         names = [shown.get(name, name) for name in (*predictor.columns, *predictor.text_columns)]
-        _say(_aligned(["smiles", *names, ""], _rows(predictions, together=True)))
-    else:
-        from graphormer_sepnorm.tables.writer import create_table
-
-        columns = ["smiles", *predictor.columns, *predictor.text_columns, "warning", "error"]
-        create_table("-", columns).write(_rows(predictions, together=False))
+        _say(_aligned(["smiles", *names, ""], _shown(predictions)))
+        return not all(predictions.errors)
+    columns = ["smiles", *predictor.columns, *predictor.text_columns, "warning", "error"]
+    writer = create_table(
+        job.destination, columns, format=options.output_format, numeric=predictor.columns
+    )
+    try:
+        writer.write(
+            (smiles, *map(rounded, numbers), *texts, warning, error)
+            for smiles, numbers, texts, warning, error in _parts(predictions)
+        )
+        writer.commit()
+    except BaseException:
+        writer.discard()
+        raise
     return not all(predictions.errors)
 
 
@@ -278,21 +291,26 @@ def _ready(options: argparse.Namespace) -> Predictor:
     return predictor
 
 
-def _rows(predictions: Predictions, together: bool) -> list[list[str]]:
-    """Return the cells of a table, warning and error in one column or in two."""
+def _shown(predictions: Predictions) -> list[list[str]]:
+    """Return the cells for a terminal, warning and error in one."""
     rows = []
-    for smiles, numbers, texts, warning, error in zip(
+    for smiles, numbers, texts, warning, error in _parts(predictions):
+        # An interval may be missing where there is a value.
+        cells = ["" if math.isnan(number) else f"{number:.6g}" for number in numbers]
+        rows.append([smiles, *cells, *texts, error or warning])
+    return rows
+
+
+def _parts(predictions: Predictions) -> Iterator[tuple[str, Any, tuple[str, ...], str, str]]:
+    """Go through the molecules: SMILES, numbers, texts, warning, error."""
+    return zip(
         predictions.smiles,
         predictions.numbers,
         predictions.texts or ((),) * len(predictions.smiles),
         predictions.warnings,
         predictions.errors,
         strict=True,
-    ):
-        # An interval may be missing where there is a value.
-        shown = ["" if math.isnan(number) else f"{number:.6g}" for number in numbers] + [*texts]
-        rows.append([smiles, *shown, *([error or warning] if together else [warning, error])])
-    return rows
+    )
 
 
 def _aligned(header: list[str], rows: list[list[str]]) -> str:

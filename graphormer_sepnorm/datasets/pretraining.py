@@ -18,7 +18,7 @@ from filelock import FileLock
 from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_names
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
-from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_smiles
+from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, is_smiles, parse_smiles
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.user_table.graphs import LazyGraphs
 from graphormer_sepnorm.datasets.user_table.splits import random_split
@@ -91,7 +91,7 @@ def load_pretraining(path: Path, root: Path, processes: int | None = None) -> Da
 
 def _read(path: Path) -> list[str]:
     with open_table(path) as reader:
-        column = find_smiles_column(reader.columns, None, reader.name)
+        column = find_smiles_column(reader.columns, None, reader.name, is_molecule=is_smiles)
         return ["" if row.problem else str(row.cells[column] or "") for row in reader]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
-from graphormer_sepnorm.tables.columns import parse_number
+from graphormer_sepnorm.tables.columns import parse_class, parse_number
 
 
 class Evaluation:
@@ -36,7 +36,7 @@ class Evaluation:
             prediction: nan where there is none.
         """
         try:
-            label = parse_number(cell)
+            label = (parse_class if self.task.kind == "binary" else parse_number)(cell)
             usable = self.task.kind != "binary" or math.isnan(label) or label in (0, 1)
         except ValueError:
             label, usable = math.nan, False

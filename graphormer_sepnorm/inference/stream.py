@@ -192,7 +192,7 @@ def _predict_chunk(
     return [
         _Predicted(
             (canonical_of(molecules[number]),) if columns.with_smiles else (),
-            [_rounded(value) for value in numbers[number]],
+            [rounded(value) for value in numbers[number]],
             predictions.texts[number] if predictions.texts else (),
             predictions.warnings[number],
             predictions.errors[number],
@@ -201,8 +201,11 @@ def _predict_chunk(
     ]
 
 
-def _rounded(value: Any) -> float:
-    """Six digits: more than the arithmetic of the network is good for; an embedding as it is."""
+def rounded(value: Any) -> float:
+    """Return a number as it is written: with six digits, an embedding (float32) exactly.
+
+    More than six are more than the arithmetic of the network is good for.
+    """
     if value.dtype == np.float32:
         return float(str(value))  # the shortest text that is this number
     return float(f"{value:.6g}")

@@ -11,13 +11,12 @@ import numpy as np
 from graphormer_sepnorm.chem.molecules import (
     ParsedMolecule,
     canonical_smiles,
+    is_smiles,
     parse_molblock,
     parse_smiles,
 )
-from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import (
     find_smiles_column,
-    is_smiles_name,
     parse_or_missing,
 )
 from graphormer_sepnorm.tables.reader import Row, TableReader
@@ -34,8 +33,9 @@ def find_molecules(reader: TableReader, smiles_column: str | None) -> int | None
     """
     if reader.format == "sdf" and smiles_column is None:
         return None
-    _refuse_headless(reader, smiles_column)
-    return find_smiles_column(reader.columns, smiles_column, reader.name, "--smiles_column")
+    return find_smiles_column(
+        reader.columns, smiles_column, reader.name, "--smiles_column", is_smiles
+    )
 
 
 def parse_row(row: Row, smiles: int | None) -> ParsedMolecule:
@@ -115,19 +115,3 @@ def smiles_of(
 def canonical_of(parsed: ParsedMolecule) -> str:
     """Return the SMILES of a record; empty where it has no molecule."""
     return "" if parsed.molecule is None else canonical_smiles(parsed.molecule)
-
-
-def _refuse_headless(reader: TableReader, smiles_column: str | None) -> None:
-    """Notice a list of SMILES whose first molecule would be lost as the name of its column.
-
-    Raises:
-        DataError: The only column is called by a SMILES, and the user did not name it.
-    """
-    if len(reader.columns) != 1 or smiles_column or reader.format in ("smi", "sdf"):
-        return
-    name = reader.columns[0]
-    if not is_smiles_name(name) and parse_smiles(name).readable:
-        raise DataError(
-            f"{reader.name}: the first line is {name!r}, which is a molecule and not the name of a "
-            f"column: put a line 'smiles' above it, or if it is the name, --smiles_column {name!r}"
-        )

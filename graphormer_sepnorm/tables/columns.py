@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from graphormer_sepnorm.errors import DataError, did_you_mean
 from graphormer_sepnorm.formatting import in_a_line, listed, shortened
@@ -30,6 +30,9 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(e[-+]?\d+)?")
 _SHOWN = 40  # characters of a cell in a message
 _LARGEST = 3.4e38  # what 32-bit numbers hold
 _TRUTH = {"true": 1.0, "false": 0.0}
+# Pairs of words that labels of two classes are written as, class 1 first.
+CLASS_WORDS = (("true", "false"), ("yes", "no"), ("active", "inactive"), ("positive", "negative"))
+_CLASSES = {word: float(place == 0) for pair in CLASS_WORDS for place, word in enumerate(pair)}
 
 
 def find_smiles_column(
@@ -37,6 +40,7 @@ def find_smiles_column(
     wanted: str | None,
     where: str,
     option: str = "--data.smiles_column",
+    is_molecule: Callable[[str], bool] = lambda name: False,
 ) -> int:
     """Return the position of the column of SMILES.
 
@@ -46,13 +50,16 @@ def find_smiles_column(
             column of a table is it.
         where: The file, for messages.
         option: How the user can name it, for messages.
+        is_molecule: Whether a text is SMILES, by which a table without a header is known.
 
     Raises:
-        DataError: There is none, or several columns could be it.
+        DataError: There is none, or several columns could be it, or the table has no header.
     """
     if wanted is not None:
         return find_column(columns, wanted, where)
     if len(columns) == 1:
+        if not is_smiles_name(columns[0]):
+            _refuse_headless(columns, where, option, is_molecule)
         return 0
     plain = [_plain(name) for name in columns]
     for candidates in (
@@ -69,10 +76,23 @@ def find_smiles_column(
             raise DataError(
                 f"{where}: several columns could hold the SMILES ({names}): name it with {option}"
             )
+    _refuse_headless(columns, where, option, is_molecule)
     raise DataError(
         f"{where}: no column is called smiles; the columns are {listed(columns)}: name it with "
         f"{option}"
     )
+
+
+def _refuse_headless(
+    columns: Sequence[str], where: str, option: str, is_molecule: Callable[[str], bool]
+) -> None:
+    for name in filter(is_molecule, columns):
+        shown = shortened(name, _SHOWN)
+        raise DataError(
+            f"{where}: its first line has {shown!r}, which is a molecule and not the name of a "
+            "column: put a line of names above it, such as smiles,value, or if it is a name, "
+            f"{option} {shown!r}"
+        )
 
 
 def is_smiles_name(name: str) -> bool:
@@ -191,9 +211,20 @@ def _parse(cell: object) -> float:
         raise ValueError(f"{cell!r} is not a number, nor true or false") from None
 
 
-def is_truth(cell: object) -> bool:
-    """Whether true or false stands in a cell."""
-    return str(cell).strip().lower() in _TRUTH
+def class_word(cell: object) -> str:
+    """Return the word of a class that stands in a cell, in lower case; empty if there is none."""
+    word = str(cell).strip().lower()
+    return word if word in _CLASSES else ""
+
+
+def parse_class(cell: object) -> float:
+    """Return the number in a cell as `parse_number`, 1 and 0 for all of `CLASS_WORDS`.
+
+    Raises:
+        ValueError: Something else stands there, or an infinity.
+    """
+    word = class_word(cell)
+    return _CLASSES[word] if word else parse_number(cell)
 
 
 def _plain(name: str) -> str:

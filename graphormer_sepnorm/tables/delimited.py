@@ -98,6 +98,9 @@ class DelimitedReader(_TextReader):
         text: The file.
         format: ``csv`` or ``tsv``.
 
+    Attributes:
+        delimiter: What separates the cells: a comma, a semicolon or a tab.
+
     Raises:
         DataError: There is no header.
     """
@@ -108,9 +111,9 @@ class DelimitedReader(_TextReader):
         lines = text.lines(self._place)
         first = next(lines, "")
         self._ended = False
+        self.delimiter = _find_delimiter(first, format)
         self._reader = csv.reader(
-            self._watched(chain([first] if first else [], lines)),
-            delimiter=_find_delimiter(first, format),
+            self._watched(chain([first] if first else [], lines)), delimiter=self.delimiter
         )
         header = self._next_row()
         if not header:

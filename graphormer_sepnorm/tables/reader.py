@@ -37,11 +37,13 @@ class TableReader(ABC):
         name: What the table is called in messages.
         format: One of `formats.FORMATS`.
         columns: Names of the columns; a name may occur twice.
+        delimiter: What separates the cells of text; a comma where nothing does.
     """
 
     name: str
     format: str
     columns: tuple[str, ...]
+    delimiter: str = ","
 
     @abstractmethod
     def __iter__(self) -> Iterator[Row]:

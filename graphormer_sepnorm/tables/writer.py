@@ -59,7 +59,7 @@ def create_table(
         format: ``csv``, ``tsv``, ``sdf``, ``parquet`` or ``xlsx``; None goes by the name; for
             ``-`` CSV.
         like: The table that the rows come from. Its columns must be the first ones. SDF can only be
-            written from SDF; Parquet takes over the types of Parquet.
+            written from SDF; Parquet takes over the types of Parquet, CSV the delimiter of CSV.
         numeric: Columns of floating-point numbers, for Parquet.
         numeric_type: Their type in Parquet.
         resume: Where to continue; None begins anew.
@@ -94,7 +94,10 @@ def create_table(
         assert path is not None
         return ExcelWriter(path, columns)
     known = len(like.columns) if like is not None and format == "sdf" else 0
-    return _TextWriter(path, columns, format, known, resume)
+    delimiter = "\t" if format == "tsv" else ","
+    if like is not None and like.format == format == "csv":
+        delimiter = like.delimiter
+    return _TextWriter(path, columns, format, delimiter, known, resume)
 
 
 class TableWriter(ABC):
@@ -192,12 +195,13 @@ class _TextWriter(TableWriter):
         path: Path | None,
         columns: Sequence[str],
         format: str,
+        delimiter: str,
         known: int,
         resume: Mark | None,
     ) -> None:
         super().__init__(path)
         self._format = format
-        self._delimiter = "\t" if format == "tsv" else ","
+        self._delimiter = delimiter
         self._columns = tuple(columns)
         self._known = known  # SDF: columns that are in the records already
         self._gzipped = path is not None and path.suffix.lower() == ".gz"

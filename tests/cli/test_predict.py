@@ -52,6 +52,37 @@ def test_formats_agree(model, tmp_path, suffix):
     assert rows_of(second)[0][-3:] == ["pred_property_2", "warning_2", "error_2"]
 
 
+@pytest.mark.parametrize(("delimiter", "suffix"), [(";", "csv"), ("\t", "csv"), (";", "tsv")])
+def test_csv_keeps_its_delimiter(model, tmp_path, delimiter, suffix):
+    source, output = tmp_path / "in.csv", tmp_path / f"out.{suffix}"
+    source.write_text(f'SMILES{delimiter}note\nCCO{delimiter}"a, b"\n')
+    assert main([str(model), "-i", str(source), "-o", str(output), "--quiet"]) == 0
+    expected = "\t" if suffix == "tsv" else delimiter
+    header, row = output.read_text().splitlines()
+    assert header == expected.join(["SMILES", "note", "pred_property", "warning", "error"])
+    assert row.startswith(f'CCO{expected}"a, b"{expected}')
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "xlsx", "parquet"])
+def test_molecules_of_the_command_line_go_into_a_file(model, tmp_path, capsys, suffix):
+    output = tmp_path / f"a.{suffix}"
+    expected = Predictor.load(model, "cpu").predict(["CCO", "C(("])
+    arguments = [str(model), "CCO", "C((", "-o", str(output), "--device", "cpu"]
+    assert main(arguments) == 0
+    with open_table(output) as reader:
+        assert reader.columns == ("smiles", "pred_property", "warning", "error")
+        first, second = (row.cells for row in reader)
+    assert float(first[1]) == pytest.approx(expected.values[0, 0], rel=1e-5)
+    assert (second[0], second[1] or None, second[3]) == ("C((", None, expected.errors[1])
+    assert [path.name for path in tmp_path.iterdir()] == [output.name]
+    before = output.read_bytes()
+    assert main(arguments) == 2
+    assert "is there already" in one_line(capsys)
+    assert output.read_bytes() == before
+    assert main([str(model), "CCC", "-o", str(output), "--overwrite"]) == 0
+    assert output.read_bytes() != before
+
+
 def test_sdf_in_and_out(model, tmp_path):
     from rdkit import Chem
 
@@ -177,7 +208,8 @@ MISTAKES = {
     "no column 'smile' (did you mean 'SMILES'?)": [
         *("{model}", "-i", "{table}", "--smiles_column", "smile")
     ],
-    "the first line is 'CCO', which is a molecule": ["{model}", "-i", "{headless}"],
+    "its first line has 'CCO', which is a molecule": ["{model}", "-i", "{headless}"],
+    "--smiles_column 'C#N'": ["{model}", "-i", "{headless_of_two}"],
     "no column 'y'": ["{model}", "-i", "{table}", "--evaluate", "y"],
     "names 2 columns, the model has 1": [
         *("{model}", "-i", "{table}", "--evaluate", "id", "--evaluate", "id")
@@ -200,6 +232,8 @@ def test_mistakes_are_one_line_and_status_2(said, model, tmp_path, capsys, monke
     names = {"model": model, "table": source, "folder": tmp_path, "out": tmp_path / "out.csv"}
     names["headless"] = model.parent / "headless.csv"
     names["headless"].write_text("CCO\nCCC\n")
+    names["headless_of_two"] = model.parent / "two.csv"
+    names["headless_of_two"].write_text("7,C#N\n8,CCC\n")
     arguments = [word.format(**names) for word in MISTAKES[said]]
     assert main(arguments) == 2
     assert said in one_line(capsys)

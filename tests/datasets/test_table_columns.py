@@ -200,10 +200,17 @@ def test_columns_that_are_not_used_may_have_one_name(tmp_path: Path) -> None:
     assert load(path, **SPLIT).task.targets == ("value",)
 
 
+def test_a_table_without_a_header_is_recognised(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "a.csv", plain_rows()[1:], ",".join(map(str, plain_rows()[0])))
+    message = failure(path)
+    assert f"its first line has '{plain_rows()[0][0]}', which is a molecule" in message
+    assert "put a line of names above it, such as smiles,value" in message
+
+
 # Classes in words.
 
 
-@pytest.mark.parametrize("pair", [("active", "inactive"), ("Yes", "no"), ("positiv", "negativ")])
+@pytest.mark.parametrize("pair", [("toxic", "safe"), ("Hit", "miss"), ("positiv", "negativ")])
 @pytest.mark.parametrize("options", [{}, {"target_columns": ("class",)}, {"task": "binary"}])
 def test_labels_in_words_are_named_with_the_rule(
     tmp_path: Path, pair: tuple[str, str], options: dict
@@ -213,7 +220,7 @@ def test_labels_in_words_are_named_with_the_rule(
     path = write_csv(tmp_path / "a.csv", rows, "smiles,class,set")
     message = failure(path, **options)
     assert f"column 'class' holds '{pair[0]}' and '{pair[1]}'" in message
-    assert "labels of two classes have to be 0 and 1 (or false and true)" in message
+    assert "labels of two classes have to be 0 and 1 (or false and true, no and yes, " in message
     assert "set" not in message.partition("column")[2].partition("labels of")[0]
 
 

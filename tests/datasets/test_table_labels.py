@@ -62,6 +62,36 @@ def test_true_and_false_are_no_regression(tmp_path: Path) -> None:
     assert load(path, task="regression", **SPLIT).task.kind == "regression"
 
 
+@pytest.mark.parametrize(
+    ("one", "zero"), [("Yes", "no"), ("Active", "inactive"), ("positive", "Negative"), (1, "no")]
+)
+@pytest.mark.parametrize("named", [{}, {"target_columns": ("value",)}])
+def test_classes_may_be_words(tmp_path: Path, one: object, zero: object, named: dict) -> None:
+    values = [one, zero, "inconclusive", "", *[one, zero] * 4]
+    splits = load(numbered(tmp_path, values), split_column="set", **named)
+    assert splits.task.kind == "binary"
+    assert splits.train.y.flatten().tolist() == [1, 0]
+    assert splits.test.y.flatten().tolist() == [1, 0, 1, 0]
+    report = report_of(splits)
+    assert f"{str(zero).lower()} is 0" in report_text(report)
+    unclear, missing = report.invalid
+    assert unclear.reason == "value is 'inconclusive': not a number, nor true or false"
+    assert missing.reason == "no label in value"
+    message = failure(numbered(tmp_path, values), ConfigError, task="regression", **SPLIT, **named)
+    assert "no, which is a classification" in message or "ive, which is" in message
+
+
+def test_a_word_among_numbers_is_no_class(tmp_path: Path) -> None:
+    values = [5.1, 6.2, "inactive", 7.3, *[4.5, 5.5] * 4]
+    splits = load(numbered(tmp_path, values), split_column="set", target_columns=("value",))
+    assert splits.task.kind == "regression"
+    assert [row.row for row in report_of(splits).invalid] == [3]
+    # A table of words beside a column of numbers has one property, as before.
+    rows = [(smiles, n / 7, ["yes", "no"][n % 2]) for n, smiles in enumerate(RINGS)]
+    path = write_csv(tmp_path / "b.csv", rows, "smiles,value,approved")
+    assert load(path, **SPLIT).task.targets == ("value",)
+
+
 def numbered(tmp_path: Path, values: list[object]) -> Path:
     """A table with a split column, in rows of four molecules for each split."""
     rows = [(smiles, values[n], SETS[n // 4]) for n, smiles in enumerate(RINGS)]

@@ -42,7 +42,7 @@ def test_what_is_undefined_is_said(cells):
 
 
 def test_rows_that_do_not_count_are_counted():
-    cells = ["1", "0", "NA", None, 0.0, "2", "active", "1"]
+    cells = ["1", "0", "NA", None, 0.0, "2", "maybe", "Active"]
     predictions = [0.5, 0.5, 0.5, 0.5, math.nan, 0.5, 0.5, 0.5]
     text = evaluation("binary", cells, predictions).text()
     assert "(3 rows; 2 of class 1; 1 with a label but no prediction; 2 with a label" in text

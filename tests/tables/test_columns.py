@@ -47,6 +47,16 @@ def test_a_column_of_smiles_that_cannot_be_told_is_refused() -> None:
         find_smiles_column([f"c{number}" for number in range(20)], None, "a.csv")
 
 
+@pytest.mark.parametrize("columns", [["CCO"], ["7", "CCO"], ["CCO", "-0.77"]])
+def test_a_table_without_a_header_is_recognised(columns: list[str]) -> None:
+    molecules = {"CCO", "C"}
+    with refused("its first line has 'CCO', which is a molecule and not the name", "--the_smiles"):
+        find_smiles_column(columns, None, "a.csv", "--the_smiles", molecules.__contains__)
+    assert find_smiles_column(columns, "CCO", "a.csv", is_molecule=molecules.__contains__) >= 0
+    # A column may be called C where another one is called smiles.
+    assert find_smiles_column(["C", "SMILES"], None, "a", is_molecule=molecules.__contains__) == 1
+
+
 def test_capitals_of_a_column_matter_only_if_they_have_to() -> None:
     assert find_column(["GAP", "homo"], "gap", "a.csv") == 0
     assert find_column(["GAP", "gap"], "gap", "a.csv") == 1

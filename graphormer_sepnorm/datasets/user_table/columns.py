@@ -7,12 +7,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from graphormer_sepnorm.chem.molecules import is_smiles
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.tables.columns import (
+    CLASS_WORDS,
+    class_word,
     find_column,
     find_smiles_column,
+    parse_class,
     parse_number,
     require_one_of_its_name,
 )
@@ -80,7 +84,7 @@ def find_columns(
         )
     smiles = None
     if reader.format != "sdf" or options.smiles_column is not None:
-        smiles = find_smiles_column(columns, options.smiles_column, where)
+        smiles = find_smiles_column(columns, options.smiles_column, where, is_molecule=is_smiles)
     weight, split = (
         None if name is None else find_column(columns, name, where)
         for name in (options.weight_column, options.split_column)
@@ -112,6 +116,12 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
         and (values := _numbers(sample, position))
     }
     candidates = list(numbers)
+    if not candidates:
+        candidates = [
+            position
+            for position in range(len(columns))
+            if position not in taken and holds_class_words(sample, position)
+        ]
     if len(candidates) > 1:  # a column that counts the rows is not one, if there is another
         candidates = [position for position in candidates if not _counts(numbers[position])]
     for position in candidates:
@@ -121,7 +131,8 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
     if candidates:
         names = [columns[position] for position in candidates]
         raise DataError(
-            f"{where}: {len(names)} columns hold numbers ({listed(names)}): say which are the "
+            f"{where}: {len(names)} columns hold {'numbers' if numbers else 'classes'} "
+            f"({listed(names)}): say which are the "
             f"labels, for example --data.target_columns '[{names[0]}]'"
         )
     refuse_words(where, columns, sample, [n for n in range(len(columns)) if n not in taken])
@@ -136,7 +147,7 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
 def refuse_words(
     where: str, columns: Sequence[str], sample: Sequence[Row], positions: Iterable[int]
 ) -> None:
-    """Refuse columns that hold two words, as labels of two classes are often written.
+    """Refuse columns that hold two words of which nobody can know which is class 1.
 
     Args:
         where: The table.
@@ -154,10 +165,28 @@ def refuse_words(
             first, second = (repr(shortened(word, _SHOWN)) for word in words.values())
             found.append(f"column {columns[position]!r} holds {first} and {second}")
     if found:
+        pairs = ", ".join(f"{zero} and {one}" for one, zero in CLASS_WORDS)
         raise DataError(
             f"{where}: no number in what could be labels, but {listed(found, most=3)}: labels of "
-            "two classes have to be 0 and 1 (or false and true), so write these instead"
+            f"two classes have to be 0 and 1 (or {pairs}), so write these instead"
         )
+
+
+def holds_class_words(sample: Sequence[Row], position: int) -> bool:
+    """Whether a column is labelled in words of `CLASS_WORDS`, and in no numbers but 0 and 1.
+
+    Other words do not count, as long as they are fewer: *inconclusive* has no class.
+    """
+    words, others = 0, 0
+    for row in sample:
+        cell = None if row.problem else row.cells[position]
+        words += bool(class_word(cell))
+        try:
+            if parse_class(cell) not in (0, 1) and not math.isnan(parse_class(cell)):
+                return False
+        except ValueError:
+            others += 1
+    return words > others
 
 
 def _words(sample: Sequence[Row], position: int) -> dict[str, str]:

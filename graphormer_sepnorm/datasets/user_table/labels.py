@@ -87,7 +87,7 @@ def check_labels(
     Raises:
         DataError: A target has no label or one class only in the training split, or labels that
             32-bit numbers cannot hold once they are standardised.
-        ConfigError: Labels true and false are to be learned as numbers.
+        ConfigError: Labels in words are to be learned as numbers.
     """
     everything = np.concatenate([*labels.values()])
     known = np.isin(everything, (0, 1)) | np.isnan(everything)
@@ -95,12 +95,13 @@ def check_labels(
     words = [
         name
         for name, only in zip(table.columns.names, classes, strict=True)
-        if only and name in table.truth
+        if only and name in table.words
     ]
     if options.task == "regression" and len(words) == len(task.targets):
+        said = " and ".join(sorted(set.union(*(table.words[name] for name in words)), reverse=True))
         raise ConfigError(
-            f"{options.table}: {' and '.join(words)} {'is' if len(words) == 1 else 'are'} true and "
-            "false, which is a classification and no regression: give -c table_classification, or "
+            f"{options.table}: {' and '.join(words)} {'is' if len(words) == 1 else 'are'} {said}, "
+            "which is a classification and no regression: give -c table_classification, or "
             "--data.task binary"
         )
     for target in targets:

@@ -251,4 +251,9 @@ def _report(
         leakage=find_leakage(parts),
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
         warnings=find_warnings(targets, labels, task.kind),
+        words={
+            name: tuple(sorted(set.union(*(table.words.get(name, set()) for table in tables))))
+            for name in tables[0].columns.names
+            if any(name in table.words for table in tables)
+        },
     )

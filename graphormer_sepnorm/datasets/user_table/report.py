@@ -6,7 +6,7 @@ import csv
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,6 +48,7 @@ class DataReport:
         leakage: What each pair of splits has in common.
         atoms: Smallest, mean and largest number of atoms of a molecule.
         warnings: What may spoil training or its evaluation, one line each.
+        words: Of the targets whose classes are written in words, these words.
     """
 
     name: str
@@ -61,6 +62,7 @@ class DataReport:
     leakage: tuple[Leakage, ...]
     atoms: tuple[int, float, int]
     warnings: tuple[str, ...]
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def valid(self) -> int:

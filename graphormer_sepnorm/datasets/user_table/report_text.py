@@ -9,6 +9,7 @@ from pathlib import Path
 from graphormer_sepnorm.datasets.user_table.checks import LabelSummary, SameMolecule, TargetReport
 from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.formatting import in_a_line, shortened
+from graphormer_sepnorm.tables.columns import parse_class
 
 _WIDTH = 80
 _INDENT = 12
@@ -29,6 +30,7 @@ def report_text(report: DataReport, unicode: bool = True) -> str:
     lines = [*_data(report), *_split(report)]
     low, mean, high = report.atoms
     lines += _entry("atoms", f"{low} to {high} in a molecule, {mean:.1f} on average")
+    lines += _classes(report)
     lines += _duplicates(report)
     lines += _leakage(report)
     shown = report.warnings[:_WARNINGS]
@@ -73,6 +75,13 @@ def _split(report: DataReport) -> list[str]:
     sizes = ", ".join(f"{len(part):,} {_SPLIT_WORDS[name]}" for name, part in report.splits.items())
     left_out = f"; {len(report.invalid):,} rows left out" if report.invalid else ""
     return _entry("split", f"{report.split}: {sizes}{left_out}")
+
+
+def _classes(report: DataReport) -> Iterator[str]:
+    if report.words and report.kind == "binary":
+        words = sorted({word for words in report.words.values() for word in words}, key=parse_class)
+        said = ", ".join(f"{word} is {parse_class(word):.0f}" for word in words)
+        yield from _entry("classes", said)
 
 
 def _duplicates(report: DataReport) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -15,14 +16,16 @@ from graphormer_sepnorm.datasets.user_table.columns import (
     SPLIT_WORDS,
     TableColumns,
     find_columns,
+    holds_class_words,
     refuse_words,
 )
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.tables.columns import (
-    is_truth,
+    class_word,
     no_number,
+    parse_class,
     parse_number,
     parse_or_missing,
 )
@@ -111,14 +114,14 @@ class TableContents:
         format: ``csv``, ``tsv``, ``sdf`` or ``parquet``.
         valid: The rows that can be used.
         invalid: Those that cannot.
-        truth: Names of the targets whose labels are written as true and false.
+        words: Of the targets whose labels are written in words, these words.
     """
 
     columns: TableColumns
     format: str
     valid: list[ValidRow]
     invalid: list[InvalidRow]
-    truth: frozenset[str]
+    words: dict[str, set[str]]
 
     @property
     def from_records(self) -> bool:
@@ -157,7 +160,7 @@ def read_rows(
         rows = iter(reader)
         sample = list(itertools.islice(rows, _SAMPLE))
         columns = find_columns(reader, sample, options, targets)
-        read = _RowReader(columns, options.task, options.standardise)
+        read = _RowReader(columns, sample, options.task, options.standardise)
         # Of several training processes only the first one speaks.
         progress = TableProgress(reader, "read", quiet=not is_first_process())
         for row in itertools.chain(sample, rows):
@@ -174,7 +177,7 @@ def read_rows(
         progress.finish()
         if not valid:
             refuse_words(reader.name, reader.columns, sample, columns.targets)
-        return TableContents(columns, reader.format, valid, invalid, frozenset(read.truth))
+        return TableContents(columns, reader.format, valid, invalid, read.words)
 
 
 class _RowReader:
@@ -182,23 +185,29 @@ class _RowReader:
 
     Args:
         columns: Where things are.
+        sample: The first rows, by which labels in words are known.
         kind: With ``binary``, labels other than 0 and 1 cannot be used.
         steps: Of `standardised`.
 
     Attributes:
-        truth: Names of the targets of which a label was true or false.
+        words: See `TableContents`.
     """
 
     def __init__(
         self,
         columns: TableColumns,
+        sample: Sequence[Row],
         kind: Literal["auto", "regression", "binary"],
         steps: tuple[str, ...] = (),
     ) -> None:
         self._columns = columns
         self._steps = steps
         self._binary = kind == "binary"
-        self.truth: set[str] = set()
+        self.words: dict[str, set[str]] = {}
+        self._parse = [
+            parse_class if holds_class_words(sample, position) else parse_number
+            for position in columns.targets
+        ]
 
     def smiles(self, row: Row) -> str:
         """Return the SMILES of a row as given, even of a malformed one; empty if there is none."""
@@ -250,12 +259,14 @@ class _RowReader:
     def _labels(self, row: Row) -> tuple[float, ...]:
         columns = self._columns
         labels = []
-        for name, position in zip(columns.names, columns.targets, strict=True):
-            label = _number(row.cells[position], BAD_LABEL, name)
+        places = zip(columns.names, columns.targets, self._parse, strict=True)
+        for name, position, parse in places:
+            cell = row.cells[position]
+            label = _number(cell, BAD_LABEL, name, parse)
             if self._binary and label not in (0, 1) and label == label:
                 raise _Unusable(NOT_A_CLASS, f"{name} is {label:.6g}: not 0 or 1")
-            if is_truth(row.cells[position]):
-                self.truth.add(name)
+            if word := class_word(cell):
+                self.words.setdefault(name, set()).add(word)
             labels.append(label)
         if all(label != label for label in labels):
             one = len(labels) == 1
@@ -290,9 +301,11 @@ class _RowReader:
         return SPLIT_WORDS[word.lower()]
 
 
-def _number(cell: object, kind: str, what: str) -> float:
+def _number(
+    cell: object, kind: str, what: str, parse: Callable[[object], float] = parse_number
+) -> float:
     try:
-        value = parse_number(cell)
+        value = parse(cell)
     except ValueError as error:
         raise _Unusable(kind, no_number(what, cell, error)) from None
     if abs(value) > _LARGEST:
