@@ -144,13 +144,15 @@ def test_command(command, workspace, run, request):
         assert output.startswith(b"\x89PNG") or b"CC(=O)Oc1ccccc1C(=O)O" in output
     elif arguments[:2] == ["predict.py", "info"]:
         assert "predicts" in done.stdout
-    elif arguments[0] == "predict.py" and "-o" in arguments:
+    elif arguments[0] == "predict.py" and "-i" in arguments:
         output = (workspace / arguments[arguments.index("-o") + 1]).read_text().splitlines()
         assert len(output) == 1 + ROWS
         assert output[0].startswith("smiles,penalised_logp,pred_")
         assert ("MAE" in done.stdout) == ("--evaluate" in arguments)
     elif arguments[0] == "predict.py":
-        assert done.stdout.count("\n") == 1 + len(arguments[2:])
+        molecules, to_file, name = " ".join(arguments[2:]).partition(" -o ")
+        text = (workspace / name).read_text() if to_file else done.stdout
+        assert text.count("\n") == 1 + len(molecules.split())
     elif arguments[1] == "test":
         assert "mae" in done.stdout
 

@@ -101,6 +101,7 @@ def fit_baselines(
     folds: np.ndarray | None = None,
     columns: Mapping[str, np.ndarray] | None = None,
     names: Sequence[str] = (),
+    bounds: Mapping[str, np.ndarray] | None = None,
 ) -> Baselines:
     """Fit the models that chemists try first, with settings that do well on many data sets.
 
@@ -124,11 +125,19 @@ def fit_baselines(
         columns: Of a table, which are features too: ``[n, C]``, under the same names; nan where
             missing.
         names: Of these columns.
+        bounds: Of missing labels the values that they are known to lie beyond, ``[n, T]``, under
+            the same names; nan = unknown. Models learn these; nothing is judged by them.
 
     Raises:
         DataError: A SMILES cannot be read.
     """
-    labelled = {split: np.flatnonzero(~np.isnan(targets[split]).all(axis=1)) for split in _SPLITS}
+    learned = {
+        split: np.where(np.isnan(targets[split]), bounds[split], targets[split])
+        if bounds is not None
+        else targets[split]
+        for split in _SPLITS
+    }
+    labelled = {split: np.flatnonzero(~np.isnan(learned[split]).all(axis=1)) for split in _SPLITS}
     rows = {split: _drawn(members) for split, members in labelled.items()}
     count, of_all = targets["train"].shape[1], sum(map(len, rows.values()))
     before, features = 0, {}
@@ -141,11 +150,15 @@ def fit_baselines(
     fitted_on = _SPLITS[:1] if folds is None else _SPLITS[:2]
     chosen = FeatureColumns.fit(*(features[split] for split in fitted_on), columns=names)
     x = {split: chosen.of(features.pop(split)) for split in _SPLITS}
-    y = {split: np.asarray(targets[split][rows[split]], np.float64) for split in _SPLITS}
+    y, taught = (
+        {split: np.asarray(of[split][rows[split]], np.float64) for split in _SPLITS}
+        for of in (targets, learned)
+    )
     dealt, held = np.empty(0, np.int64), 0
     if folds is not None:
         pooled = np.concatenate([rows["train"], rows["validation"] + len(targets["train"])])
-        x["train"], y["train"] = (np.concatenate([of["train"], of["validation"]]) for of in (x, y))
+        for of in (x, y, taught):
+            of["train"] = np.concatenate([of["train"], of["validation"]])
         dealt = folds[pooled]
         held = 1 + int(np.searchsorted(np.cumsum(np.bincount(dealt)), ENOUGH_HELD_OUT))
         rows["validation"] = pooled[dealt < held]
@@ -157,12 +170,12 @@ def fit_baselines(
         for name in asked
     }
     boosted: list[Scaled | None] = [None] * count
-    for target in range(looked_at := _room(y["train"])):
-        known = ~np.isnan(y["train"][:, target])
+    for target in range(looked_at := _room(taught["train"])):
+        known = ~np.isnan(taught["train"][:, target])
         for name in asked:
             tell(MODELS[name], target, looked_at)
             values = predictions[name]
-            whole = _fitted(name, kind, x["train"], y["train"][:, target], known)
+            whole = _fitted(name, kind, x["train"], taught["train"][:, target], known)
             if whole is None:
                 continue
             if name == "boosting":
@@ -172,7 +185,7 @@ def fit_baselines(
                 values["validation"][:, target] = whole.predict(x["validation"])
             for fold in range(held):
                 own = dealt == fold
-                other = _fitted(name, kind, x["train"], y["train"][:, target], known & ~own)
+                other = _fitted(name, kind, x["train"], taught["train"][:, target], known & ~own)
                 if other is not None:
                     at = dealt[dealt < held] == fold
                     values["validation"][at, target] = other.predict(x["train"][own])

@@ -10,7 +10,7 @@ import numpy as np
 from rdkit import Chem
 
 from graphormer_sepnorm.chem.records import Records
-from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs, no_extra
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs, no_numbers
 
 
 class CodesByRecord:
@@ -107,7 +107,8 @@ def pack_records(
         bond_codes=bond_codes(molecules, [one.bonds for one in records]).repeat(2, axis=0),
         targets=np.empty((len(records), 0), dtype=np.float32),
         weights=np.ones(len(records), dtype=np.float32),
-        extra=no_extra(len(records)),
+        extra=no_numbers(len(records)),
+        bounds=no_numbers(len(records)),
     )
 
 

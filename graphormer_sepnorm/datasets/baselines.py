@@ -102,6 +102,7 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
             *(splits.smiles, targets, splits.task.kind, show, models, folds),
             {split: data.own_columns(split) for split in SPLITS},
             splits.extra_inputs.columns,
+            {split: data.bounds(split) for split in SPLITS},
         )
     finally:
         line.clear()

@@ -440,10 +440,22 @@ class MoleculeDataModule(LightningDataModule):
         trainer = self.trainer
         return (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
 
+    def bounds(self, split: str) -> np.ndarray:
+        """Return of missing labels of a split the values that they lie beyond, ``[n, T]``.
+
+        nan where there is a label, or nothing is known.
+        """
+        numbers = self.indices(split)
+        known = np.asarray(self.store.bounds[numbers], np.float64)
+        if not known.shape[1]:
+            return np.full(self.store.targets[numbers].shape, np.nan)
+        return np.fmax(*np.split(known, 2, axis=1))
+
     def labels_per_graph(self) -> np.ndarray:
-        """How many labels each graph of the store has, int64 ``[G]``."""
+        """How many labels each graph of the store has, bounds too, int64 ``[G]``."""
         if self._labels is None:
-            self._labels = np.asarray((~np.isnan(self.store.targets)).sum(axis=1))
+            known = np.hstack([self.store.targets, self.store.bounds])
+            self._labels = np.asarray((~np.isnan(known)).sum(axis=1))
         return self._labels
 
     def statistics_batches(self, graphs: int) -> Iterable[GraphBatch]:

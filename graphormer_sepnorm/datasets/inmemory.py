@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch_geometric.data import Data
 
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_extra, ranges
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers, ranges
 
 _PACKED = 512  # graphs cut out at once
 
@@ -59,7 +59,8 @@ class QuickGraphs:
                 bond_codes=_columns(part["edge_attr"]),
                 targets=_columns(part["y"]).astype(np.float32),
                 weights=np.ones(len(chosen), np.float32),
-                extra=no_extra(len(chosen)),
+                extra=no_numbers(len(chosen)),
+                bounds=no_numbers(len(chosen)),
             )
 
 

@@ -88,6 +88,8 @@ class GraphBatch(_TensorRecord):
         weights: float32 ``[B]``, of each graph in the training loss; 1 where none was given.
         extra: float32 ``[B, D]``, numbers beside each graph (`ExtraInputs`) as they are given; nan
             where one is missing.
+        bounds: float32 ``[B, 2 targets]`` or ``[B, 0]``, what is known of missing labels, see
+            `PackedGraphs`.
         graph_ids: int64 ``[B]``, number of each graph in its store.
     """
 
@@ -107,6 +109,7 @@ class GraphBatch(_TensorRecord):
     targets: Tensor
     weights: Tensor
     extra: Tensor
+    bounds: Tensor
     graph_ids: Tensor
 
     @property
@@ -188,6 +191,7 @@ class Collator:
             targets=torch.from_numpy(np.array(store.targets[graphs])),
             weights=torch.from_numpy(np.array(store.weights[graphs])),
             extra=torch.from_numpy(np.array(store.extra[graphs])),
+            bounds=torch.from_numpy(np.array(store.bounds[graphs])),
             graph_ids=torch.from_numpy(graphs),
         )
 

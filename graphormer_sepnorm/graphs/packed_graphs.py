@@ -67,6 +67,8 @@ class PackedGraphs:
         targets: float32 ``[G, T]``; nan = missing.
         weights: float32 ``[G]``, of each graph in the training loss.
         extra: float32 ``[G, D]``, numbers beside each graph (`ExtraInputs`); nan = missing.
+        bounds: float32 ``[G, 2 T]``, of missing targets what is known of them: T values that they
+            are at least, then T that they are at most; nan = unknown. ``[G, 0]``: none is known.
     """
 
     num_atoms: np.ndarray
@@ -77,6 +79,7 @@ class PackedGraphs:
     targets: np.ndarray
     weights: np.ndarray
     extra: np.ndarray
+    bounds: np.ndarray
 
     @property
     def widths(self) -> tuple[int, int, int]:
@@ -128,6 +131,7 @@ class PackedGraphs:
             self.targets[numbers],
             self.weights[numbers],
             self.extra[numbers],
+            self.bounds[numbers],
         )
 
 
@@ -194,12 +198,13 @@ def _packed(group: list[tuple[MolecularGraph, np.ndarray, float]]) -> PackedGrap
         bond_codes=np.concatenate([graph.bond_codes for graph in graphs]),
         targets=np.stack(targets),
         weights=np.array(weights, dtype=np.float32),
-        extra=no_extra(len(graphs)),
+        extra=no_numbers(len(graphs)),
+        bounds=no_numbers(len(graphs)),
     )
 
 
-def no_extra(graphs: int) -> np.ndarray:
-    """Return `PackedGraphs.extra` of so many graphs with no numbers beside them."""
+def no_numbers(graphs: int) -> np.ndarray:
+    """Return `PackedGraphs.extra` or `bounds` of so many graphs that have none."""
     return np.empty((graphs, 0), dtype=np.float32)
 
 

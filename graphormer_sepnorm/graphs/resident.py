@@ -133,6 +133,7 @@ class ResidentGraphs:
         self._targets = keep(store.targets, torch.float32)
         self._weights = keep(store.weights, torch.float32)
         self._extra = keep(store.extra, torch.float32)
+        self._bounds = keep(store.bounds, torch.float32)
         self._type_distance = keep(store.type_distance, torch.int64)
         self._type_ring = keep(store.type_ring, torch.int64)
         types = np.arange(len(store.type_distance))
@@ -156,7 +157,8 @@ class ResidentGraphs:
         paths = len(store.type_distance) * store.max_path_length * kinds
         bonds = 3 * int(np.sum(store.in_degree, dtype=np.int64))
         atoms = store.atom_codes.size + store.ring_sizes.size
-        numbers = len(store.pair_type) + atoms + paths + bonds + store.extra.size
+        numbers = len(store.pair_type) + atoms + paths + bonds
+        numbers += store.extra.size + store.bounds.size
         return 4 * numbers + 80 * store.num_graphs
 
     def batch(self, graphs: Tensor, shape: BatchShape) -> GraphBatch:
@@ -211,6 +213,7 @@ class ResidentGraphs:
             targets=self._targets[graphs],
             weights=self._weights[graphs],
             extra=self._extra[graphs],
+            bounds=self._bounds[graphs],
             graph_ids=graphs,
         )
 

@@ -24,7 +24,7 @@ from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import is_full
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_extra, packed_blocks
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers, packed_blocks
 from graphormer_sepnorm.graphs.structure import PairTypes
 from graphormer_sepnorm.graphs.structure_block import UNREACHABLE_DISTANCE
 
@@ -48,6 +48,8 @@ class GraphStore:
         weights: float32 ``[G]``, of each graph in the training loss.
         extra: float32 ``[G, D]``, numbers beside each graph (`ExtraInputs`), nan = missing; on disk
             only where there are some.
+        bounds: float32 ``[G, 2 T]``, what is known of missing targets, see `PackedGraphs`; on disk
+            as `extra`.
         type_distance: int32 ``[types]``, in bonds; -1 = unreachable.
         type_ring: int32 ``[types]``, atoms of the smallest ring that both atoms lie in; 0 = none.
         type_start: int64 ``[types + 1]``, where the path entries of each type begin.
@@ -67,6 +69,7 @@ class GraphStore:
     targets: np.ndarray
     weights: np.ndarray
     extra: np.ndarray
+    bounds: np.ndarray
     type_distance: np.ndarray
     type_ring: np.ndarray
     type_start: np.ndarray
@@ -147,6 +150,7 @@ class GraphStore:
             parts["targets"].append(block.targets)
             parts["weights"].append(block.weights)
             parts["extra"].append(block.extra)
+            parts["bounds"].append(block.bounds)
         if not position:
             raise DataError("the data set holds no graphs")
         return cls(
@@ -203,9 +207,9 @@ class GraphStore:
         return cls(**_load(directory), max_path_length=max_path_length)
 
 
-_EXTRA = "extra"
+_OPTIONAL = ("extra", "bounds")
 _ARRAYS = tuple(
-    field.name for field in fields(GraphStore) if field.name not in (_EXTRA, "max_path_length")
+    field.name for field in fields(GraphStore) if field.name not in (*_OPTIONAL, "max_path_length")
 )
 
 
@@ -237,7 +241,7 @@ def _problem(directory: Path, key: dict[str, str | int]) -> str | None:
         return "is incomplete"
     if record.get("key") != key:
         return "was made from other data or by another version"
-    if set(record.get("checksums", ())) - {_EXTRA} != set(_ARRAYS):
+    if set(record.get("checksums", ())) - set(_OPTIONAL) != set(_ARRAYS):
         return "is incomplete"
     for name, checksum in record["checksums"].items():
         try:
@@ -249,9 +253,10 @@ def _problem(directory: Path, key: dict[str, str | int]) -> str | None:
 
 
 def _load(directory: Path) -> dict[str, np.ndarray]:
-    names = [*_ARRAYS, *([_EXTRA] if (directory / f"{_EXTRA}.npy").is_file() else [])]
+    there = [name for name in _OPTIONAL if (directory / f"{name}.npy").is_file()]
+    names = [*_ARRAYS, *there]
     arrays = {name: np.load(directory / f"{name}.npy", mmap_mode="r") for name in names}
-    return {_EXTRA: no_extra(len(arrays["weights"])), **arrays}
+    return {name: no_numbers(len(arrays["weights"])) for name in _OPTIONAL} | arrays
 
 
 def _build(
@@ -263,7 +268,7 @@ def _build(
     partial.mkdir()
     try:
         store = make(_InFile(partial / "pair_type.npy"))
-        names = [*_ARRAYS, *([_EXTRA] if store.extra.size else [])]
+        names = [*_ARRAYS, *(name for name in _OPTIONAL if getattr(store, name).size)]
         for name in names:
             if name != "pair_type":
                 np.save(partial / f"{name}.npy", getattr(store, name))

@@ -26,6 +26,7 @@ _SMILES_NAMES = (
 )
 _WORDS = re.compile(r"[A-Za-z][\w .-]*")
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
+_BOUND = re.compile(r"\s*([<>≤≥])=?\s*(?=\S)")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(e[-+]?\d+)?")
 _SHOWN = 40  # characters of a cell in a message
 _LARGEST = 3.4e38  # what 32-bit numbers hold
@@ -209,6 +210,17 @@ def _parse(cell: object) -> float:
         return float(text)
     except ValueError:
         raise ValueError(f"{cell!r} is not a number, nor true or false") from None
+
+
+def split_bound(cell: object) -> tuple[str, object]:
+    """Return ``>`` or ``<`` and the rest of a cell such as ``>10``, ``<= 3`` or ``≥5``.
+
+    Empty, and the cell, where it begins with none of them.
+    """
+    found = _BOUND.match(cell) if isinstance(cell, str) else None
+    if not found or not isinstance(cell, str):
+        return "", cell
+    return {"≤": "<", "≥": ">"}.get(found[1], found[1]), cell[found.end() :]
 
 
 def class_word(cell: object) -> str:

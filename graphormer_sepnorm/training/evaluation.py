@@ -132,13 +132,19 @@ class EvaluatedModule(LightningModule):
         return Task.from_plain(self.facts["task"])
 
     def summed_loss(
-        self, outputs: Tensor, targets: Tensor, weights: Tensor | None
+        self,
+        outputs: Tensor,
+        targets: Tensor,
+        weights: Tensor | None,
+        bounds: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The sum of the losses of the labels that are present, and their number."""
+        """The sum of the losses of labels and bounds that are present, and their number."""
         scaled = (targets - self.target_mean) / self.target_std
+        if bounds is not None and bounds.shape[1]:
+            bounds = (bounds - self.target_mean.repeat(2)) / self.target_std.repeat(2)
         if weights is not None:
             weights = weights * self.facts.get("weight_scale", 1.0)
-        return summed_loss(self.loss_name, outputs, scaled, weights)
+        return summed_loss(self.loss_name, outputs, scaled, weights, bounds)
 
     def validation_step(self, batch: GraphBatch, batch_idx: int) -> None:
         """Collect the predictions of a batch."""
@@ -180,7 +186,7 @@ class EvaluatedModule(LightningModule):
         values = outputs.double() * self.target_std + self.target_mean
         values = values.sigmoid() if self.task.kind == "binary" else values
         cast(SplitPredictions, self.collected[split]).update(values, batch.targets, batch.graph_ids)
-        total, labels = self.summed_loss(outputs, batch.targets, None)
+        total, labels = self.summed_loss(outputs, batch.targets, None, batch.bounds)
         mean = cast(MeanLoss, self.losses[split])
         mean.update(total, labels)
         self.log(f"{split}_loss", mean, on_step=False, on_epoch=True)

@@ -48,7 +48,11 @@ def choose_loss(name: LossChoice, task: Task) -> LossName:
 
 
 def summed_loss(
-    name: LossName, outputs: Tensor, targets: Tensor, weights: Tensor | None = None
+    name: LossName,
+    outputs: Tensor,
+    targets: Tensor,
+    weights: Tensor | None = None,
+    bounds: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Sum of the losses of the labels that are present, and their number.
 
@@ -57,17 +61,27 @@ def summed_loss(
     the weights of this batch: so a graph of weight 2 counts twice as much as one of weight 1
     whichever batches they are in.
 
+    A bound is a label that costs nothing on its far side (a one-sided loss): of *at least 5* an
+    output of 4 costs as much as of the label 5, an output of 6 nothing.
+
     Args:
         name: Name of the loss.
         outputs: Standardised predictions or logits, float ``[B, T]``.
         targets: Standardised values or 0/1, float ``[B, T]``; nan where a label is missing.
         weights: Weight of each graph, ``[B]``, 0 or more, with a mean of 1 over the training
             graphs; None: 1 for all.
+        bounds: Of missing labels what they are at least, then what they are at most, standardised,
+            ``[B, 2 T]``; nan where nothing is known. None or ``[B, 0]``: of none.
 
     Returns:
         Two scalars, the sum in float32 or wider whatever the precision of `outputs`.
     """
     outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+    if bounds is not None and bounds.shape[1]:
+        low, high = bounds.to(outputs.dtype).chunk(2, dim=1)
+        # fmin and fmax leave an output as it is where its bound is nan.
+        outputs = torch.cat([outputs, outputs.fmin(low), outputs.fmax(high)], dim=1)
+        targets = torch.cat([targets.to(outputs.dtype), low, high], dim=1)
     present = ~targets.isnan()
     # The missing labels are replaced before the loss is formed: nan * 0 would still be nan.
     losses = _ELEMENTWISE[name](outputs, targets.to(outputs.dtype).where(present, 0.0))

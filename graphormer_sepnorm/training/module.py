@@ -358,7 +358,8 @@ class GraphormerModule(EvaluatedModule):
         torch.manual_seed(self.dropout_seed(batch_idx))
         graph_token, atoms = self.model.encode(batch)
         outputs = self.model.read_out(graph_token, atoms, batch)
-        total, labels = self.summed_loss(outputs, self._drawn(batch.targets), batch.weights)
+        known = self._drawn(batch.targets), batch.weights, self._drawn(batch.bounds)
+        total, labels = self.summed_loss(outputs, *known)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)
         loss = total / (self.labels_of_step(step) * self.hparams["label_fraction"])
@@ -392,7 +393,7 @@ class GraphormerModule(EvaluatedModule):
 
     def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Sum of the losses of the labels of a batch that are present, and their number."""
-        return self.summed_loss(self.model(batch), batch.targets, batch.weights)
+        return self.summed_loss(self.model(batch), batch.targets, batch.weights, batch.bounds)
 
     def _record(self, total: Tensor, labels: Tensor) -> None:
         """Add steps to the mean loss of the epoch."""

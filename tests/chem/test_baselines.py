@@ -74,6 +74,25 @@ def test_boosting_of_each_target_is_that_of_scikit_learn() -> None:
             assert (found.predictions["mean"][split][:, target] == y[known].mean()).all()
 
 
+@pytest.mark.parametrize("in_folds", [False, True])
+def test_bounds_are_learned_as_labels_and_judge_nothing(in_folds: bool) -> None:
+    smiles, targets = sample(100, 1)
+    bounds = {split: np.full_like(targets[split], np.nan) for split in SPLITS}
+    censored = {split: targets[split].copy() for split in SPLITS}
+    for split in SPLITS:
+        bounds[split][::4], censored[split][::4] = targets[split][::4], np.nan
+    folds = np.arange(85) % 3 if in_folds else None
+    options = {"folds": folds, "models": ["boosting"]}
+    whole = fit_baselines(smiles, targets, "regression", **options)
+    found = fit_baselines(smiles, censored, "regression", **options, bounds=bounds)
+    for split in SPLITS[1:]:
+        ours, theirs = found.predictions["boosting"][split], whole.predictions["boosting"][split]
+        np.testing.assert_array_equal(ours, theirs)
+        assert len(ours) == len(found.labels[split])
+        assert np.isnan(found.labels[split]).mean() > 0.2
+    assert np.isnan(whole.labels["test"]).sum() == 0
+
+
 def test_forest_of_two_classes_is_that_of_scikit_learn() -> None:
     smiles, targets = sample(100, 1, binary=True)
     found = fit_baselines(smiles, targets, "binary")

@@ -197,7 +197,7 @@ BAD_ROWS = {
     "CC name,1,1": ("unreadable structure", "has a space in it"),
     "CC,,1": ("no label", "no label in value"),
     "CC,NA,1": ("no label", "no label in value"),
-    "CC,>10,1": ("unusable label", "value is '>10': not a number, nor true or false"),
+    "CC,~10,1": ("unusable label", "value is '~10': not a number, nor true or false"),
     "CC,inf,1": ("unusable label", "value is 'inf': not finite"),
     "CC,1e300,1": ("unusable label", "value is 1e+300: too large"),
     "CC,1,": ("unusable weight", "the weight is missing"),

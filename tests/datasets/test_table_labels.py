@@ -26,7 +26,7 @@ def test_a_classification_of_numbers_blames_the_labels(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_used_comes_before_the_split(tmp_path: Path) -> None:
-    rows = [*plain_rows(2), *[(smiles, ">3") for smiles in RINGS[2:]]]
+    rows = [*plain_rows(2), *[(smiles, "~3") for smiles in RINGS[2:]]]
     message = failure(write_csv(tmp_path / "a.csv", rows), target_columns=("value",))
     assert "a.csv: 10 of 12 rows cannot be used; the first, row 3, line 4: value is" in message
     assert message.index("cannot be used") < message.index("the scaffold split leaves")

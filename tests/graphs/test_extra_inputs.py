@@ -65,7 +65,8 @@ def test_numbers_go_with_their_graphs(tmp_path: Path) -> None:
     """Through packing, the disk, and both ways of making a batch."""
     (packed,) = packed_blocks(map(molecule, ("CC", "CCCC", "CCO")))
     values = np.array([[1, np.nan], [2, 20], [3, 30]], np.float32)
-    given = replace(packed, extra=values).take([2, 0, 1])
+    bounds = values[::-1]
+    given = replace(packed, extra=values, bounds=bounds).take([2, 0, 1])
     stores = [
         GraphStore.open_or_build(tmp_path / "store", {}, lambda: [given], 3) for _ in range(2)
     ]
@@ -76,3 +77,4 @@ def test_numbers_go_with_their_graphs(tmp_path: Path) -> None:
         resident = ResidentGraphs(store, vocabulary, "cpu").batch(torch.tensor([2, 1]), shape)
         for batch in (Collator(store, vocabulary)([2, 1]), resident):
             np.testing.assert_array_equal(batch.extra, values[[1, 0]])
+            np.testing.assert_array_equal(batch.bounds, bounds[[1, 0]])

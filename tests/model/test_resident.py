@@ -25,6 +25,8 @@ def graphs():
     store, vocabulary = stored([molecule(smiles) for smiles in SMILES])
     store.targets = np.arange(2.0 * len(SMILES), dtype=np.float32).reshape(-1, 2)
     store.weights = np.linspace(0.5, 2, len(SMILES), dtype=np.float32)
+    store.extra = np.arange(3.0 * len(SMILES), dtype=np.float32).reshape(-1, 3)
+    store.bounds = np.arange(4.0 * len(SMILES), dtype=np.float32).reshape(-1, 4)
     return store, vocabulary, ResidentGraphs(store, vocabulary, "cpu")
 
 
@@ -49,7 +51,7 @@ def test_exact_batch_is_the_collators(graphs, blocks):
     assert batch.real_atoms.all()
     for name in (
         *("atom_rows", "in_degree", "out_degree", "ring_sizes", "graph_of_atom", "bond_rows"),
-        *("unpad", "targets", "weights", "graph_ids"),
+        *("unpad", "targets", "weights", "extra", "bounds", "graph_ids"),
     ):
         one, other = getattr(batch, name), getattr(truth, name)
         assert one.dtype == other.dtype, name

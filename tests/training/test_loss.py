@@ -52,6 +52,26 @@ def test_loss_equals_the_literal_formula(name: str) -> None:
     assert loss.item() == pytest.approx(literal_loss(name, outputs, targets), rel=1e-6)
 
 
+@pytest.mark.parametrize(("name", "power"), [("l1", 1), ("mse", 2)])
+def test_a_bound_costs_on_one_side(name: LossName, power: int) -> None:
+    gap = math.nan
+    outputs = torch.tensor([[0.3, -1.2], [2.0, 0.1], [-0.4, 0.9]], requires_grad=True)
+    targets = torch.tensor([[1.0, gap], [gap, gap], [gap, 0.5]])
+    at_least = torch.tensor([[gap, -0.2], [2.5, gap], [-1.0, gap]])
+    at_most = torch.tensor([[gap, gap], [gap, -0.3], [gap, gap]])
+    weights = torch.tensor([1.0, 2.0, 0.5])
+    total, labels = summed_loss(name, outputs, targets, weights, torch.hstack([at_least, at_most]))
+    terms = [0.7**power, 1.0**power, 2 * 0.5**power, 2 * 0.4**power, 0.0, 0.5 * 0.4**power]
+    assert labels == len(terms)
+    assert total.item() == pytest.approx(sum(terms), rel=1e-6)
+    total.backward()
+    assert outputs.grad is not None
+    up = [[False, False], [False, True], [False, True]]  # where a step down is what is wanted
+    assert (outputs.grad > 0).tolist() == up
+    assert outputs.grad[2, 0] == 0  # beyond its bound
+    assert ((outputs.grad < 0) | (outputs.grad > 0)).sum() == 5
+
+
 @pytest.mark.parametrize("name", ["l1", "mse", "bce"])
 def test_weights_multiply_the_terms_of_a_graph(name: str) -> None:
     outputs = torch.tensor([[0.3, -1.2], [2.0, 0.1], [-0.4, 0.9]])

@@ -19,6 +19,7 @@ from graphormer_sepnorm.tables.columns import (
     parse_class,
     parse_number,
     require_one_of_its_name,
+    split_bound,
 )
 from graphormer_sepnorm.tables.reader import Row, TableReader
 
@@ -227,7 +228,7 @@ def _numbers(sample: Sequence[Row], position: int) -> list[float]:
         if row.problem:
             continue
         try:
-            value = parse_number(row.cells[position])
+            value = parse_number(split_bound(row.cells[position])[1])
         except ValueError:
             others += 1
         else:

@@ -20,7 +20,7 @@ from graphormer_sepnorm.chem.featuriser import Featuriser
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import StatusLine
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_extra
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers
 from graphormer_sepnorm.process import cores, in_processes
 
 _PACKED = 512  # graphs made at once
@@ -43,6 +43,7 @@ class LazyGraphs:
         parse: Reads a text.
         descriptors: Names of RDKit's descriptors that `packed` computes of each molecule.
         columns: Further numbers beside each graph, ``[n, C]``; nan = missing.
+        bounds: As `PackedGraphs.bounds`.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class LazyGraphs:
         parse: Callable[[str], ParsedMolecule] = parse_smiles,
         descriptors: Sequence[str] = (),
         columns: np.ndarray | None = None,
+        bounds: np.ndarray | None = None,
     ) -> None:
         self.texts = texts
         self.y = torch.from_numpy(np.asarray(targets, dtype=np.float32)).reshape(len(texts), -1)
@@ -61,7 +63,11 @@ class LazyGraphs:
         self._featuriser = featuriser
         self._parse = parse
         self._descriptors = tuple(descriptors)
-        self._columns = no_extra(len(texts)) if columns is None else np.asarray(columns, np.float32)
+        beside = (
+            no_numbers(len(texts)) if numbers is None else np.asarray(numbers, np.float32)
+            for numbers in (columns, bounds)
+        )
+        self._columns, self._bounds = beside
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -107,14 +113,15 @@ class LazyGraphs:
         assert graphs is not None  # there is a molecule, and each has a graph
         weights = graphs.weights if self.weights is None else self.weights[chosen].numpy()
         extra = np.hstack([descriptors, self._columns[chosen]])
-        return replace(graphs, targets=self.y[chosen].numpy(), weights=weights, extra=extra)
+        targets, bounds = self.y[chosen].numpy(), self._bounds[chosen]
+        return replace(graphs, targets=targets, weights=weights, extra=extra, bounds=bounds)
 
     @contextmanager
     def _computed_descriptors(self) -> Iterator[Iterable[np.ndarray]]:
         """Give the descriptors of each block, ``[n, K]``, with a line that says how far that is."""
         blocks = [self.texts[start : start + _PACKED] for start in range(0, len(self), _PACKED)]
         if not self._descriptors:
-            yield map(no_extra, map(len, blocks))
+            yield map(no_numbers, map(len, blocks))
             return
         given = [(block, self._parse, self._descriptors) for block in blocks]
         line = StatusLine()

@@ -34,8 +34,13 @@ def check_classes(path: Path, table: TableContents) -> None:
         )
 
 
-def task_of(options: TableOptions, names: Sequence[str], labels: Mapping[str, np.ndarray]) -> Task:
-    """Return what the labels ``[n, targets]`` of each split mean.
+def task_of(
+    options: TableOptions,
+    names: Sequence[str],
+    labels: Mapping[str, np.ndarray],
+    bounds: Mapping[str, np.ndarray],
+) -> Task:
+    """Return what the labels ``[n, targets]`` of each split, and bounds of some, mean.
 
     Raises:
         ConfigError: There are not as many units as targets.
@@ -50,6 +55,7 @@ def task_of(options: TableOptions, names: Sequence[str], labels: Mapping[str, np
     if options.task == "auto":
         present = [values[~np.isnan(values)] for values in labels.values()]
         binary = all(bool(np.isin(values, (0, 1)).all()) for values in present)
+        binary &= not any(values.shape[1] for values in bounds.values())
         kind = "binary" if binary else "regression"
     else:
         kind = options.task
@@ -71,6 +77,7 @@ def check_labels(
     table: TableContents,
     parts: Mapping[str, Sequence[ValidRow]],
     labels: Mapping[str, np.ndarray],
+    bounds: Mapping[str, np.ndarray],
     task: Task,
     targets: Sequence[TargetReport],
 ) -> None:
@@ -81,6 +88,7 @@ def check_labels(
         table: The table to train on.
         parts: The rows of each split.
         labels: Their labels, float64 ``[n, targets]``; nan = missing.
+        bounds: Of the missing ones, float64 ``[n, 2 targets]`` or ``[n, 0]``.
         task: What they are.
         targets: Their summaries.
 
@@ -109,7 +117,10 @@ def check_labels(
     if task.kind == "regression":
         for number, target in enumerate(task.targets):
             columns = {name: values[:, number] for name, values in labels.items()}
-            _check_scale(options, target, columns, parts)
+            _check_scale(options, target, columns["train"], columns, parts)
+            for side in range(number, bounds["train"].shape[1], len(task.targets)):
+                sides = {name: values[:, side] for name, values in bounds.items()}
+                _check_scale(options, target, columns["train"], sides, parts)
 
 
 def _check_training_labels(path: Path, target: TargetReport, kind: str) -> None:
@@ -130,11 +141,12 @@ def _check_training_labels(path: Path, target: TargetReport, kind: str) -> None:
 def _check_scale(
     options: TableOptions,
     target: str,
+    train: np.ndarray,
     labels: Mapping[str, np.ndarray],
     parts: Mapping[str, Sequence[ValidRow]],
 ) -> None:
     """Standardise labels as training does, in float32, and see that all of them survive it."""
-    known = labels["train"][~np.isnan(labels["train"])]
+    known = train[~np.isnan(train)]
     low, high, mean, deviation = known.min(), known.max(), known.mean(), known.std()
     if low == high:
         return  # a constant is only shifted

@@ -84,22 +84,23 @@ def load_table(options: TableOptions) -> DatasetSplits:
         name: np.array([row.labels for row in rows], dtype=np.float64)
         for name, rows in parts.items()
     }
-    task = task_of(options, tables[0].columns.names, labels)
+    bounds = _bounds(parts, len(tables[0].columns.names))
+    task = task_of(options, tables[0].columns.names, labels, bounds)
     targets = tuple(
         report_target(
             name, unit, {part: values[:, n] for part, values in labels.items()}, task.kind
         )
         for n, (name, unit) in enumerate(zip(task.targets, task.units, strict=True))
     )
-    check_labels(options, tables[0], parts, labels, task, targets)
+    check_labels(options, tables[0], parts, labels, bounds, task, targets)
     return DatasetSplits(
         _stem(options.table),
         *(
-            _graphs(parts[name], labels[name], options, tables[at % len(tables)])
+            _graphs(parts[name], labels[name], bounds[name], options, tables[at % len(tables)])
             for at, name in enumerate(SPLITS)
         ),
         task=task,
-        fingerprint=_fingerprint(options, tables, task.kind),
+        fingerprint=_fingerprint(options, tables, task.kind, bool(bounds["train"].shape[1])),
         feature_version=FEATURISER,
         featuriser=FEATURISER,
         smiles={name: [row.smiles for row in rows] for name, rows in parts.items()},
@@ -111,7 +112,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
         },
         extra_inputs=_extra_inputs(options, tables[0], parts["train"]),
         standardise=options.standardise,
-        report=_report(options, tables, parts, labels, task, targets),
+        report=_report(options, tables, parts, labels, bounds, task, targets),
     )
 
 
@@ -144,8 +145,24 @@ def _check_rows(options: TableOptions, tables: Sequence[TableContents]) -> None:
         )
 
 
+def _bounds(parts: dict[str, list[ValidRow]], targets: int) -> dict[str, np.ndarray]:
+    """Return `ValidRow.bounds` of each split, ``[n, 2 T]``, or ``[n, 0]`` if no row has any."""
+    width = 2 * targets * any(row.bounds for rows in parts.values() for row in rows)
+    unknown = (math.nan,) * width
+    return {
+        name: np.array([row.bounds or unknown for row in rows], np.float64).reshape(
+            len(rows), width
+        )
+        for name, rows in parts.items()
+    }
+
+
 def _graphs(
-    rows: list[ValidRow], labels: np.ndarray, options: TableOptions, table: TableContents
+    rows: list[ValidRow],
+    labels: np.ndarray,
+    bounds: np.ndarray,
+    options: TableOptions,
+    table: TableContents,
 ) -> LazyGraphs:
     weights = None if options.weight_column is None else np.array([row.weight for row in rows])
     return LazyGraphs(
@@ -156,6 +173,7 @@ def _graphs(
         parse_molblock if table.from_records and not options.standardise else parse_smiles,
         _descriptors(options),
         np.array([row.extra for row in rows], np.float32),
+        bounds,
     )
 
 
@@ -180,7 +198,9 @@ def _extra_inputs(
     return ExtraInputs(_descriptors(options), table.columns.extra_names)
 
 
-def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: Kind) -> str:
+def _fingerprint(
+    options: TableOptions, tables: Sequence[TableContents], kind: Kind, bounds: bool
+) -> str:
     """Hash the files' contents and what decides about graphs, labels and splits.
 
     Neither where a file lies nor whether a column was named or found makes a difference.
@@ -203,6 +223,8 @@ def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: K
         decisive["descriptors"] = descriptor_names()
     if options.standardise:
         decisive["standardise"] = sorted(options.standardise)
+    if bounds:  # whose rows were left out before
+        decisive["bounds"] = True
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
     for path in options.paths:
         with open(path, "rb") as handle:
@@ -222,10 +244,12 @@ def _report(
     tables: Sequence[TableContents],
     parts: dict[str, list[ValidRow]],
     labels: dict[str, np.ndarray],
+    bounds: dict[str, np.ndarray],
     task: Task,
     targets: tuple[TargetReport, ...],
 ) -> DataReport:
     atoms = [row.atoms for rows in parts.values() for row in rows]
+    bounded = (~np.isnan(np.concatenate(list(bounds.values())))).sum(axis=0).reshape(2, -1)
     words = {
         "random": f"random, seed {options.split_seed}",
         "scaffold": "by scaffold",
@@ -255,5 +279,10 @@ def _report(
             name: tuple(sorted(set.union(*(table.words.get(name, set()) for table in tables))))
             for name in tables[0].columns.names
             if any(name in table.words for table in tables)
+        },
+        bounds={
+            target.name: (int(low), int(high))
+            for target, low, high in zip(targets, *bounded, strict=bounded.size > 0)
+            if low or high
         },
     )

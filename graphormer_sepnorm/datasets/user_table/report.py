@@ -49,6 +49,8 @@ class DataReport:
         atoms: Smallest, mean and largest number of atoms of a molecule.
         warnings: What may spoil training or its evaluation, one line each.
         words: Of the targets whose classes are written in words, these words.
+        bounds: Of the targets that have bounds in place of labels, how many of them say at least
+            (``>``), and how many at most (``<``).
     """
 
     name: str
@@ -63,6 +65,7 @@ class DataReport:
     atoms: tuple[int, float, int]
     warnings: tuple[str, ...]
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def valid(self) -> int:

@@ -31,6 +31,7 @@ def report_text(report: DataReport, unicode: bool = True) -> str:
     low, mean, high = report.atoms
     lines += _entry("atoms", f"{low} to {high} in a molecule, {mean:.1f} on average")
     lines += _classes(report)
+    lines += _bounds(report)
     lines += _duplicates(report)
     lines += _leakage(report)
     shown = report.warnings[:_WARNINGS]
@@ -82,6 +83,16 @@ def _classes(report: DataReport) -> Iterator[str]:
         words = sorted({word for words in report.words.values() for word in words}, key=parse_class)
         said = ", ".join(f"{word} is {parse_class(word):.0f}" for word in words)
         yield from _entry("classes", said)
+
+
+def _bounds(report: DataReport) -> Iterator[str]:
+    shown = [
+        f"{name} {above:,} at least (>) and {below:,} at most (<)"
+        for name, (above, below) in report.bounds.items()
+    ]
+    if shown:
+        text = f"{'; '.join(shown[:2])}{'; ...' if len(shown) > 2 else ''}"
+        yield from _entry("bounds", f"{text}: learned from one side, left out of all metrics")
 
 
 def _duplicates(report: DataReport) -> Iterator[str]:

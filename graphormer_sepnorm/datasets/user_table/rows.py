@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -28,6 +29,7 @@ from graphormer_sepnorm.tables.columns import (
     parse_class,
     parse_number,
     parse_or_missing,
+    split_bound,
 )
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
@@ -65,6 +67,8 @@ class ValidRow:
         weight: Weight in the training loss.
         split: ``train``, ``validation`` or ``test`` where a column says so, else empty.
         extra: Numbers that are read beside the graph; nan = missing.
+        bounds: Of missing labels what they are at least, one per target, then what they are at
+            most; nan = unknown. Empty: of none.
     """
 
     number: int
@@ -77,6 +81,7 @@ class ValidRow:
     weight: float
     split: str
     extra: tuple[float, ...] = ()
+    bounds: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +237,7 @@ class _RowReader:
         parsed = standardised(parsed, self._steps)
         if parsed.molecule is None:
             raise _Unusable(STRUCTURE, parsed.reason)
-        labels = self._labels(row)
+        labels, bounds = self._labels(row)
         weight, split = self._weight(row), self._split(row)
         try:
             extra = parse_or_missing(
@@ -254,25 +259,35 @@ class _RowReader:
             weight=weight,
             split=split,
             extra=extra,
+            bounds=bounds,
         )
 
-    def _labels(self, row: Row) -> tuple[float, ...]:
+    def _labels(self, row: Row) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return the labels, and bounds of those that are missing (`ValidRow`)."""
         columns = self._columns
-        labels = []
+        labels, low, high = [], [], []
         places = zip(columns.names, columns.targets, self._parse, strict=True)
         for name, position, parse in places:
             cell = row.cells[position]
+            sides = {"<": math.nan, ">": math.nan}
+            side, number = ("", cell) if self._binary else split_bound(cell)
+            if side:
+                sides[side] = _number(number, BAD_LABEL, name)
+                cell = None
+            low.append(sides[">"])
+            high.append(sides["<"])
             label = _number(cell, BAD_LABEL, name, parse)
             if self._binary and label not in (0, 1) and label == label:
                 raise _Unusable(NOT_A_CLASS, f"{name} is {label:.6g}: not 0 or 1")
             if word := class_word(cell):
                 self.words.setdefault(name, set()).add(word)
             labels.append(label)
-        if all(label != label for label in labels):
+        bounds = (*low, *high)
+        if all(math.isnan(number) for number in (*labels, *bounds)):
             one = len(labels) == 1
             which = columns.names[0] if one else f"any of the {len(labels)} target columns"
             raise _Unusable(NO_LABEL, f"no label in {which}")
-        return tuple(labels)
+        return tuple(labels), () if all(map(math.isnan, bounds)) else bounds
 
     def _weight(self, row: Row) -> float:
         position = self._columns.weight
