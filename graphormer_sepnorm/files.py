@@ -48,13 +48,17 @@ def is_full(error: BaseException | None) -> bool:
 
 
 def write_json(path: Path, content: dict[str, Any], indent: int | None = 2) -> None:
-    """Write a JSON file under a temporary name and rename it.
-
-    A number that is not finite becomes null, since JSON has no such numbers. Without `indent` it is
-    a single line.
-    """
+    """Write a JSON file under a temporary name and rename it; see `json_text`."""
     with replacing(path) as partial:
-        partial.write_text(json.dumps(_plain(content), indent=indent) + "\n", encoding="utf-8")
+        partial.write_text(json_text(content, indent) + "\n", encoding="utf-8")
+
+
+def json_text(content: dict[str, Any], indent: int | None = 2) -> str:
+    """Return JSON; without `indent` it is a single line.
+
+    A number that is not finite becomes null, since JSON has no such numbers.
+    """
+    return json.dumps(_plain(content), indent=indent)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictions, Predictor
 
 
-INFO_USAGE = "predict.py info MODEL"
+INFO_USAGE = "predict.py info MODEL [--json]"
 
 DESCRIPTION = """\
 Predict molecular properties. MODEL is a checkpoint file, a run directory of train.py (its best
@@ -56,15 +56,23 @@ exit status: 0, or 1 if there is no prediction for any row; 2 after a mistake, 1
 
 def _info(arguments: list[str]) -> None:
     if arguments in (["-h"], ["--help"]):
-        _say(f"usage: {INFO_USAGE}\n\nSay what a model predicts, how well, and from what.")
+        _say(
+            f"usage: {INFO_USAGE}\n\nSay what a model predicts, how well, and from what; with "
+            "--json for machines."
+        )
         return
-    if len(arguments) != 1 or arguments[0].startswith("-"):
+    names = [word for word in arguments if word != "--json"]
+    if len(names) != 1 or names[0].startswith("-"):
         raise ConfigError(f"usage: {INFO_USAGE}")
+    from graphormer_sepnorm.files import json_text
+    from graphormer_sepnorm.inference.card import model_card
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
     from graphormer_sepnorm.inference.description import describe
 
-    file = find_checkpoint(arguments[0])
-    _say(describe(read_checkpoint(file), file))
+    file = find_checkpoint(names[0])
+    checkpoint = read_checkpoint(file)
+    as_json = len(names) < len(arguments)
+    _say(json_text(model_card(checkpoint, file)) if as_json else describe(checkpoint, file))
 
 
 # Verb -> its usage, and what runs it: takes the words after it, may return an exit status.

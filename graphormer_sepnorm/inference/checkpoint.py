@@ -214,6 +214,16 @@ def networks_of(checkpoint: dict[str, Any]) -> list[dict[str, torch.Tensor]]:
     return [model_weights(checkpoint), *checkpoint.get("members", ())]
 
 
+def count_parameters_of(checkpoint: dict[str, Any]) -> int:
+    """Return the number of trained parameters of its network, of an ensemble of the first."""
+    # BatchNorm's statistics, and scalings, are kept with the weights and are not parameters.
+    return sum(
+        value.numel()
+        for name, value in model_weights(checkpoint).items()
+        if not name.rpartition(".")[2].startswith(("running_", "num_batches", "training_"))
+    )
+
+
 def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Make one checkpoint of those of an ensemble's members, without what only training needs.
 

@@ -8,9 +8,11 @@ from typing import Any
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import KEY, model_weights
+from graphormer_sepnorm.inference.card import run_card, run_of
+from graphormer_sepnorm.inference.checkpoint import KEY, count_parameters_of
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.tree_contents import BLEND
+from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
 
 
@@ -19,7 +21,8 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
 
     Args:
         checkpoint: What `read_checkpoint` gives.
-        file: Where it was read from, for its path and size.
+        file: Where it was read from, for its path and size, and for the test of the run that it
+            lies in.
     """
     facts = checkpoint[KEY]
     rows: list[tuple[str, str]] = []
@@ -36,6 +39,7 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
     rows += _blend(checkpoint.get(BLEND))
     rows += _confidence(checkpoint.get(CONFIDENCE))
     rows += _training(checkpoint)
+    rows += _run(facts, file)
     no_smiles = "not possible: evaluate it on its own data set with train.py test"
     rows.append(("from SMILES", f"by {facts['featuriser']}" if facts["featuriser"] else no_smiles))
     packages = facts.get("packages", {})
@@ -67,13 +71,7 @@ def _targets(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _model(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
     facts = checkpoint[KEY]
-    model = facts["model"]
-    # BatchNorm's statistics, and scalings, are kept with the weights and are not parameters.
-    parameters = sum(
-        value.numel()
-        for name, value in model_weights(checkpoint).items()
-        if not name.rpartition(".")[2].startswith(("running_", "num_batches", "training_"))
-    )
+    model, parameters = facts["model"], count_parameters_of(checkpoint)
     rows = [
         (
             "model",
@@ -164,4 +162,24 @@ def _training(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
     if validation:
         values = ", ".join(f"{name} {value:.4f}" for name, value in validation.items())
         rows.append(("validation", values))
+    return rows
+
+
+def _run(facts: dict[str, Any], file: Path | None) -> list[tuple[str, str]]:
+    """What the directory of its run knows beside the checkpoint."""
+    run = None if file is None else run_of(file)
+    if run is None:
+        return []
+    card, task = run_card(run), Task.from_plain(facts["task"])
+    rows = [("split", str(card["split"]))] if card.get("split") else []
+    values = [
+        f"{metric.name} {value:.4f}"
+        for metric in metrics_of(task.kind)
+        if isinstance(value := card.get(f"test_{metric.name}"), float)
+    ]
+    rows += [("test", ", ".join(values))] if values else []
+    for one in card.get("baselines") or ():
+        value = one["test"].get(task.metric)
+        if value is not None:
+            rows.append(("beside it", f"{one['name']}: test {task.metric} {value:.4f}"))
     return rows

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import io
 import json
+import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +25,7 @@ from graphormer_sepnorm.confidence import probabilities
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.runs.directory import RunDirectory
 
 PARTS = ["train"] * 80 + ["validation"] * 40 + ["test"] * 30
 
@@ -123,6 +127,41 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
     assert quality["mae_of_surest"][0] == pytest.approx(np.abs(labels - found.values[:, 0]).mean())
     assert (run.model / "confidence.png").stat().st_size > 5000
     assert f"{100 * quality['inside'][3]:.0f} % of the test labels" in run.out
+
+
+@pytest.mark.parametrize("which", ["blend", "folds", "classes"])
+def test_the_card_of_a_model(
+    which: str, request: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run: Fitted = request.getfixturevalue(which)
+    files = RunDirectory(run.model)
+
+    def card(model: Path) -> dict[str, Any]:
+        capsys.readouterr()
+        assert predict(["info", "--json", str(model)]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    found, summary = card(run.model), run.kept("summary.json")
+    assert found["file"]["sha256"] == hashlib.sha256(files.best.read_bytes()).hexdigest()
+    assert [one["target"] for one in found["predicts"]] == ["a"]
+    assert found["model"]["networks"] == (2 if which == "folds" else 1)
+    assert found["model"]["parameters"] * found["model"]["networks"] == summary["parameters"]
+    assert (found["blend"] is None) == (which == "classes")
+    assert found["confidence"]["keeps"]["molecules"] == found["trained_on"]["molecules"]
+    assert found["run"]["confidence"] == run.kept("confidence.json")
+    name = "test_auroc" if which == "classes" else "test_mae"
+    assert found["run"][name] == summary[name]
+    assert predict(["info", str(run.model)]) == 0
+    text = capsys.readouterr().out
+    assert re.search(f"^test +{name[5:]} {summary[name]:.4f}", text, re.MULTILINE)
+    assert re.search(r"^split +", text, re.MULTILINE)
+    if which != "classes":
+        value = next(one for one in summary["baselines"] if "boosting" in one["name"])
+        assert f"test mae {value['test']['mae']:.4f}" in text
+    # A file that has left its run knows what it is, and not how it was tested.
+    shutil.copy(files.best, tmp_path / "best.ckpt")
+    alone = card(tmp_path / "best.ckpt")
+    assert alone == {key: value for key, value in found.items() if key != "run"}
 
 
 def test_with_folds_it_is_measured_on_all_but_the_test_split(
