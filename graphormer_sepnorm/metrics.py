@@ -132,6 +132,7 @@ METRICS = {
         ),
         Metric("brier", "Brier", _B, _sklearn("brier_score_loss", pos_label=1)),
         Metric("log_loss", "log loss", _B, _sklearn("log_loss", labels=[0, 1])),
+        Metric("accuracy", "accuracy", None, None, True),  # of several classes, see `Task`
         Metric("loss", "loss", None, None),
     )
 }

@@ -90,7 +90,7 @@ def measure(
     if data.member_folds is not None:  # molecules of training are the unseen ones too
         own, places = data.dealt()[kept], _places(kept, held.numbers)
     confidence = Confidence.fit(
-        *(task.kind, labels, told, held.folds, std, neighbours, own, places)
+        *(task.kind, labels, told, held.folds, std, neighbours, own, places, bool(task.one_of))
     )
     with replacing(file) as partial:
         torch.save({**read_checkpoint(file), CONFIDENCE: confidence.to_plain()}, partial)

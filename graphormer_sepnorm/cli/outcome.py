@@ -311,7 +311,7 @@ def report_fit(
     rows.append((name, main.shown(network.summary[f"test_{main.name}"], unit)))
     if "network" in summary and simple.blended is not None:
         rows.append((simple.blended.label, main.shown(summary[f"test_{main.name}"], unit)))
-    others = [one for one in metrics_of(task.kind) if f"test_{one.name}" in summary]
+    others = [one for one in task.metrics if f"test_{one.name}" in summary]
     rows.append(("", _in_a_line(summary, [one for one in others if one is not main], task.unit_of)))
     if task.tells_targets_apart:
         rows += [

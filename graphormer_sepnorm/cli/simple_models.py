@@ -244,7 +244,8 @@ def _blend(
     held = held.take(fitted.rows["validation"])
     network, unseen = held.values, boosting["validation"]
     std = np.asarray(module.facts["target_std"])
-    blend = Blend.of_trees(trees, choose_weight(task.kind, labels, network, unseen, std))
+    weight = choose_weight(task.kind, labels, network, unseen, std)
+    blend = Blend.of_trees(trees, weight, bool(task.one_of))
     combined = blend.combined(network, unseen)
     blend = dataclasses.replace(blend, validation=task.evaluate(labels, combined))
     spread = None if held.spread is None else held.spread * blend.weights

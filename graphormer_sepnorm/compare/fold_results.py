@@ -148,7 +148,8 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
         raise DataError(f"{directory}: no fold is finished, so there is nothing to report")
     report = require_json(finished[0].run.files.data_report_file)
     names, units = zip(*((one["name"], one["unit"]) for one in report["targets"]), strict=True)
-    task = Task(report["kind"], names, units, metrics_of(report["kind"])[0].name)
+    metric, one_of = metrics_of(report["kind"])[0].name, report.get("one_of", "")
+    task = Task(report["kind"], names, units, metric, one_of)
     _write_folds(directory / FOLDS, finished)
     _write_out_of_fold(directory / OUT_OF_FOLD, finished, task)
     # A fold counts when all arms have it, so that all numbers are of the same folds.

@@ -15,7 +15,6 @@ from graphormer_sepnorm.compare.report.numbers import (
 )
 from graphormer_sepnorm.confidence.quality import in_words
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.metrics import metrics_of
 
 _DECIMALS = 4
 
@@ -42,7 +41,7 @@ def results_text(results: FoldResults) -> str:
 def _table(results: FoldResults) -> list[str]:
     """The metrics that have a mean over the targets, the main one first."""
     known = {name for one in results.networks for name in one.metrics}
-    shown = [metric for metric in metrics_of(results.task.kind) if metric.name in known]
+    shown = [metric for metric in results.task.metrics if metric.name in known]
     rows = [["", *(f"{one.label}{in_unit(results.task.unit_of(one))}" for one in shown)]]
     for one in (*results.networks, *results.baselines):
         found = [one.metrics.get(metric.name) for metric in shown]

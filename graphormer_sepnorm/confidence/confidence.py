@@ -76,6 +76,7 @@ class Confidence:
         neighbours: Neighbours | None,
         own_folds: np.ndarray | None = None,
         places: np.ndarray | None = None,
+        exclusive: bool = False,
     ) -> Self:
         """Measure it on molecules that were not trained on.
 
@@ -90,6 +91,8 @@ class Confidence:
                 itself, of all networks but one; None: no molecule was both.
             places: int64 ``[m]``: of each the number of the same molecule among the n, -1 where it
                 is none of them; where there are `own_folds`.
+            exclusive: Whether the targets are classes of which a molecule is of one. They are not
+                calibrated, each by itself, or they would no longer add up to 1.
         """
         errors = nearest = domain = None
         uses = tuple(name for name in ("spread", "apart") if getattr(told, name) is not None)
@@ -110,7 +113,8 @@ class Confidence:
                 targets.append(None)
             elif kind == "binary":
                 values = told.values[known, target]
-                targets.append(Calibration.fit(values, column[known], folds[known]))
+                tried_on = np.zeros(len(values)) if exclusive else folds[known]
+                targets.append(Calibration.fit(values, column[known], tried_on))
             else:
                 signals = confidence._signals(told, nearest, target, std[target])
                 targets.append(

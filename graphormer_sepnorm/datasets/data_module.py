@@ -105,7 +105,7 @@ class MoleculeDataModule(LightningDataModule):
         smiles_column: str | None = None,
         target_columns: list[str] | str | None = None,
         weight_column: str | None = None,
-        task: Literal["auto", "regression", "binary"] = "auto",
+        task: Literal["auto", "regression", "binary", "multiclass"] = "auto",
         units: list[str] | str | None = None,
         split: Literal["auto", "random", "scaffold", "column", "files"] = "auto",
         split_column: str | None = None,

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_consistent_length
+from sklearn.utils.multiclass import check_classification_targets
 
 from graphormer_sepnorm.datasets.arrays import load_arrays, require_molecules
 from graphormer_sepnorm.errors import ConfigError, DataError
@@ -78,7 +79,14 @@ class Trained(Checkpointed):
         self.device = device
         self.verbose = verbose
 
-    def _train(self, X: Any, labels: np.ndarray, names: tuple[str, ...], weights: Any) -> None:
+    def _train(
+        self,
+        X: Any,
+        labels: np.ndarray,
+        names: tuple[str, ...],
+        weights: Any,
+        one_of: str = "",
+    ) -> None:
         """Train on ``[n, targets]`` labels, nan where missing, and keep the checkpoint."""
         smiles = smiles_of(X)
         check_consistent_length(smiles, labels, weights)
@@ -93,7 +101,7 @@ class Trained(Checkpointed):
             splits = load_arrays(
                 [smiles[row] for row in labelled],
                 labels[labelled],
-                Task(self._kind, names, ("",) * len(names), metrics_of(self._kind)[0].name),
+                Task(self._kind, names, ("",) * len(names), metrics_of(self._kind)[0].name, one_of),
                 weights,
                 self._validation(len(labelled)),
                 featuriser,
@@ -111,7 +119,7 @@ class Trained(Checkpointed):
                 device=self.device or ("cuda" if torch.cuda.is_available() else "cpu"),
                 verbose=self.verbose,
             )
-        self.n_outputs_ = len(names)
+        self.n_outputs_ = 1 if one_of else len(names)
         self._keep(checkpoint)
 
     def _validation(self, molecules: int) -> np.ndarray:
@@ -201,14 +209,15 @@ class GraphormerRegressor(RegressorMixin, Trained):
 
 
 class GraphormerClassifier(ClassifierMixin, Trained):
-    """Graphormer for two classes, as a classifier of scikit-learn.
+    """Graphormer for classes, as a classifier of scikit-learn.
 
-    As `GraphormerRegressor`, but y is of two classes of any kind; or it has one column of 0 and 1
-    for each of several targets, nan where a label is missing.
+    As `GraphormerRegressor`, but y is of classes of any kind, two or more; or it has one column of
+    0 and 1 for each of several targets, nan where a label is missing.
 
     Attributes:
-        classes_: The two classes, sorted; of several targets a list of these.
-        checkpoint_: As in `GraphormerRegressor`; its predictions are probabilities of the second.
+        classes_: The classes, sorted; of several targets a list of these.
+        checkpoint_: As in `GraphormerRegressor`; its predictions are probabilities of the second
+            class, or of each of more than two.
     """
 
     _kind = "binary"
@@ -218,7 +227,7 @@ class GraphormerClassifier(ClassifierMixin, Trained):
         """Train from the beginning; see `GraphormerRegressor.fit`.
 
         Raises:
-            InputError: y is not of two classes.
+            InputError: y is of one class.
         """
         given = np.asarray(y)
         several = given.ndim == 2 and given.shape[1] > 1
@@ -228,39 +237,46 @@ class GraphormerClassifier(ClassifierMixin, Trained):
                 raise InputError("y has several columns: each must hold 0, 1 or nan (missing)")
             classes: Any = [np.array([0, 1])] * labels.shape[1]
         else:
+            try:
+                check_classification_targets(given.reshape(len(given), -1)[:, 0])
+            except ValueError as error:
+                raise InputError(f"y is not of classes ({error})") from error
             classes, numbers = np.unique(given.reshape(len(given), -1)[:, 0], return_inverse=True)
-            if len(classes) != 2:
-                shown = ", ".join(map(repr, classes[:5].tolist()))
-                raise InputError(f"y must be of two classes, not of {len(classes)} ({shown})")
+            if len(classes) < 2:
+                raise InputError(f"y is {classes.tolist()[:1]} throughout: two classes are needed")
             labels = numbers.reshape(-1, 1).astype(np.float64)
-        self._train(X, labels, names_of(y), sample_weight)
+        names, one_of = names_of(y), ""
+        if not several and len(classes) > 2:
+            one_of = names[0]
+            names = tuple(f"{one_of}_{name}" for name in classes.tolist())
+            labels = np.eye(len(classes))[labels[:, 0].astype(int)]
+        self._train(X, labels, names, sample_weight, one_of)
         self.classes_ = classes
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probabilities of both classes ``[n, 2]``; of 1 if several ``[n, targets]``.
+        """Return the probabilities of all classes ``[n, C]``; of 1 if several ``[n, targets]``.
 
         Raises:
             InputError: A SMILES cannot be read.
         """
         ones = self._ask(self._predictor().predict, X)
-        return np.hstack([1 - ones, ones]) if self.n_outputs_ == 1 else ones
+        return np.hstack([1 - ones, ones]) if ones.shape[1] == 1 else ones
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the likelier class ``[n]``; 0 and 1 if there are several targets.
+        """Return the likeliest class ``[n]``; 0 and 1 if there are several targets.
 
         Raises:
             InputError: A SMILES cannot be read.
         """
         probability = self.predict_proba(X)
         if self.n_outputs_ == 1:
-            return self.classes_[(probability[:, 1] > 0.5).astype(int)]
+            return self.classes_[probability.argmax(axis=1)]
         return (probability > 0.5).astype(int)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = tags.classifier_tags.multi_label = True
-        tags.classifier_tags.multi_class = False
         return tags
 
 

@@ -28,12 +28,26 @@ class Task:
         units: Units, one per target; the empty string for a dimensionless one.
         metric: Name of the main metric, ``mae`` or ``auroc``: what models are selected by if
             nothing else is chosen, and compared by.
+        one_of: Name of the property of which the targets are the classes, each named
+            ``<one_of>_<class>``: a molecule is of one of them, so that their probabilities add up
+            to 1. Empty: targets are independent.
     """
 
     kind: Kind
     targets: tuple[str, ...]
     units: tuple[str, ...]
     metric: str
+    one_of: str = ""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes of which a molecule is of one, in the order of the targets."""
+        return tuple(name.removeprefix(f"{self.one_of}_") for name in self.targets)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """What it is evaluated by, the main metric of its kind first."""
+        return [*metrics_of(self.kind), *([METRICS["accuracy"]] if self.one_of else [])]
 
     @property
     def main(self) -> Metric:
@@ -67,9 +81,14 @@ class Task:
             metrics: Which; None: all of this kind.
         """
         values: dict[str, float] = {}
-        for metric in metrics_of(self.kind) if metrics is None else metrics:
+        for metric in self.metrics if metrics is None else metrics:
+            of_classes = _OF_CLASSES.get(metric.name) if self.one_of else None
+            if of_classes is not None:
+                values[metric.name] = of_classes(targets, predictions)
+            if metric.function is None:
+                continue
             each = [metric.of(*pair) for pair in zip(targets.T, predictions.T, strict=True)]
-            if metric is self.main or self.has_mean(metric):
+            if of_classes is None and (metric is self.main or self.has_mean(metric)):
                 defined = [
                     value
                     for value, labels in zip(each, targets.T, strict=True)
@@ -83,7 +102,8 @@ class Task:
 
     def to_plain(self) -> dict[str, str | list[str]]:
         """Return the task as lists and strings, for a checkpoint."""
-        return {
+        of_classes = {"one_of": self.one_of} if self.one_of else {}
+        return of_classes | {
             "kind": self.kind,
             "targets": list(self.targets),
             "units": list(self.units),
@@ -109,4 +129,30 @@ class Task:
     @classmethod
     def from_plain(cls, plain: dict) -> Task:
         """Make a task from what `to_plain` gave."""
-        return cls(plain["kind"], tuple(plain["targets"]), tuple(plain["units"]), plain["metric"])
+        targets, units = tuple(plain["targets"]), tuple(plain["units"])
+        return cls(plain["kind"], targets, units, plain["metric"], plain.get("one_of", ""))
+
+
+def _accuracy(targets: np.ndarray, predictions: np.ndarray) -> float:
+    """Share of the molecules whose most probable class is theirs, of 0/1 ``[n, C]``."""
+    known = targets[:, 0] == targets[:, 0]
+    if not known.any():
+        return math.nan
+    right = targets[known].argmax(axis=1) == predictions[known].argmax(axis=1)
+    return float(right.mean())
+
+
+def _cross_entropy(targets: np.ndarray, predictions: np.ndarray) -> float:
+    """Mean of -ln of the probability of the class of a molecule, made to add up to 1."""
+    import numpy as np
+
+    known = targets[:, 0] == targets[:, 0]
+    if not known.any() or not np.isfinite(predictions[known]).all():
+        return math.nan
+    shares = predictions[known] / predictions[known].sum(axis=1, keepdims=True)
+    own = (shares * targets[known]).sum(axis=1)
+    return float(-np.log(np.clip(own, np.finfo(np.float64).eps, 1)).mean())
+
+
+# What is of a whole set of classes, and no mean over them.
+_OF_CLASSES = {"accuracy": _accuracy, "log_loss": _cross_entropy}

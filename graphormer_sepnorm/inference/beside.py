@@ -63,6 +63,11 @@ class Asked:
             raise ConfigError(f"--threshold is {threshold}: give a number, {' or '.join(GOALS)}")
         if isinstance(threshold, float | int) and not 0 <= threshold <= 1:
             raise ConfigError(f"--threshold is {threshold:g}: it must be from 0 to 1")
+        if threshold is not None and task.one_of:
+            raise ConfigError(
+                f"--threshold is for one class or none, and a molecule is of one of the classes of "
+                f"{task.one_of}: leave it out"
+            )
         if threshold is not None and task.kind != "binary":
             raise ConfigError(f"--threshold is for classes, and {task.targets[0]} is a real value")
         measured = isinstance(threshold, str)
@@ -102,6 +107,7 @@ class Beside:
         self.asked = asked
         self._confidence = confidence
         self._targets = task.targets
+        self._one_of, self._class_names = task.one_of, task.classes
         self._sketch = None if confidence is None else confidence.neighbours
         self._interval = asked.interval if task.kind == "regression" else None
         self._sets = asked.interval if task.kind == "binary" else None
@@ -117,7 +123,8 @@ class Beside:
     def text_columns(self) -> tuple[str, ...]:
         """Names of `Predictions.texts`."""
         kinds = ["class"] * (self.asked.threshold is not None) + ["set"] * (self._sets is not None)
-        names = [f"{kind}_{target}" for kind in kinds for target in self._targets]
+        names = [f"class_{self._one_of}"] if self._one_of else []
+        names += [f"{kind}_{target}" for kind in kinds for target in self._targets]
         if self._sketch is not None:
             names.append("in_domain")
             each = ["nearest_{}"] if self._sketch.smiles else ["nearest_row_{}"]
@@ -137,7 +144,7 @@ class Beside:
             molecules: RDKit's; of those with an error anything.
         """
         confidence = self._confidence
-        if confidence is None and self.asked.threshold is None:
+        if confidence is None and self.asked.threshold is None and not self._one_of:
             return predictions
         places = np.flatnonzero([not error for error in predictions.errors])
         told, warnings = told.take(places), list(predictions.warnings)
@@ -172,6 +179,8 @@ class Beside:
     def _classes(self, values: np.ndarray) -> list[list[str]]:
         """Return the columns of what molecules are called, and of what they may be."""
         columns: list[list[str]] = []
+        if self._one_of:
+            columns.append([self._class_names[number] for number in values.argmax(axis=1)])
         if self.asked.threshold is not None:
             for target, column in enumerate(values.T):
                 border = self._threshold(target)

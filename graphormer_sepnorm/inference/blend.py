@@ -31,16 +31,18 @@ class Blend:
         trees: What the network is blended with.
         weights: float64 ``[T]``, the share of the network; 1 for targets without trees.
         validation: Metrics of the blend on the molecules that it was weighed on, by their names.
+        exclusive: Whether the targets are classes of which a molecule is of one.
     """
 
     trees: BoostedTrees
     weights: np.ndarray
     validation: dict[str, float] = field(default_factory=dict)
+    exclusive: bool = False
 
     @classmethod
-    def of_trees(cls, trees: BoostedTrees, weight: float) -> Self:
+    def of_trees(cls, trees: BoostedTrees, weight: float, exclusive: bool = False) -> Self:
         """Give all targets that have trees the same weight."""
-        return cls(trees, np.where(trees.known, weight, 1.0))
+        return cls(trees, np.where(trees.known, weight, 1.0), exclusive=exclusive)
 
     @property
     def weight(self) -> float:
@@ -49,9 +51,11 @@ class Blend:
 
     def combined(self, network: np.ndarray, trees: np.ndarray) -> np.ndarray:
         """Return the weighted mean of what both say, real units or probabilities: ``[n, T]``."""
-        return np.where(
+        values = np.where(
             self.weights < 1, self.weights * network + (1 - self.weights) * trees, network
         )
+        # Trees look at one class at a time, and know nothing of the others.
+        return values / values.sum(axis=1, keepdims=True) if self.exclusive else values
 
     def trees_of_molecules(
         self,
@@ -88,6 +92,7 @@ class Blend:
             "trees": self.trees.to_plain(),
             "weights": self.weights.tolist(),
             "validation": dict(self.validation),
+            **({"exclusive": True} if self.exclusive else {}),
         }
 
     @classmethod
@@ -107,7 +112,8 @@ class Blend:
             trees.columns.check()
         except DataError as error:
             raise CheckpointError(str(error)) from error
-        return cls(trees, np.array(plain["weights"], np.float64), plain.get("validation", {}))
+        weights = np.array(plain["weights"], np.float64)
+        return cls(trees, weights, plain.get("validation", {}), plain.get("exclusive", False))
 
 
 def choose_weight(

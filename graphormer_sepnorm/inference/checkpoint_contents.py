@@ -95,6 +95,14 @@ def check_contents(checkpoint: dict[str, Any]) -> None:
             f"task.metric is {task['metric']!r}, of {task['kind']} targets it is one of "
             f"{', '.join(metrics)}"
         )
+    exclusive = bool(task.get("one_of"))
+    if exclusive != model.get("exclusive", False) or (
+        exclusive and (task["kind"] != "binary" or len(targets) < 2)
+    ):
+        raise CheckpointError(
+            f"task.one_of is {task.get('one_of', '')!r}, which a network with model.exclusive "
+            f"{model.get('exclusive', False)} and {len(targets)} {task['kind']} targets cannot be"
+        )
     labels = (facts.get("training_summary") or {}).get("targets")
     if labels and len(labels) != len(targets):
         raise CheckpointError(
@@ -337,7 +345,8 @@ _NEEDED_FACTS = {
             "targets": _names,
             "units": _list_of(_TEXT),
             "metric": _TEXT,
-        }
+        },
+        {"one_of": _TEXT},
     ),
     "target_mean": _list_of(_FINITE),
     "target_std": _list_of(_POSITIVE),
@@ -385,7 +394,7 @@ _BLEND = _record(
             }
         ),
     },
-    {"validation": _dictionary_of(_REAL)},
+    {"validation": _dictionary_of(_REAL), "exclusive": _FLAG},
 )
 
 _SHARES = _list_of(_SHARE)

@@ -12,7 +12,6 @@ from graphormer_sepnorm.inference.card import run_card, run_of
 from graphormer_sepnorm.inference.checkpoint import KEY, count_parameters_of
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.tree_contents import BLEND
-from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
 
 
@@ -174,7 +173,7 @@ def _run(facts: dict[str, Any], file: Path | None) -> list[tuple[str, str]]:
     rows = [("split", str(card["split"]))] if card.get("split") else []
     values = [
         f"{metric.name} {value:.4f}"
-        for metric in metrics_of(task.kind)
+        for metric in task.metrics
         if isinstance(value := card.get(f"test_{metric.name}"), float)
     ]
     rows += [("test", ", ".join(values))] if values else []

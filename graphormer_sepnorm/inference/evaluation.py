@@ -9,7 +9,7 @@ import numpy as np
 
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
-from graphormer_sepnorm.tables.columns import parse_class, parse_number
+from graphormer_sepnorm.tables.columns import parse_class, parse_class_name, parse_number
 
 
 class Evaluation:
@@ -36,6 +36,8 @@ class Evaluation:
             prediction: nan where there is none.
         """
         try:
+            if self.task.one_of:
+                cell = self._is_of(target, cell)
             label = (parse_class if self.task.kind == "binary" else parse_number)(cell)
             usable = self.task.kind != "binary" or math.isnan(label) or label in (0, 1)
         except ValueError:
@@ -52,15 +54,35 @@ class Evaluation:
         self._labels[target].append(label)
         self._predictions[target].append(prediction)
 
+    def _is_of(self, target: int, cell: object) -> float:
+        """Return whether a cell names the class of a target; nan where it is missing.
+
+        Raises:
+            ValueError: It names none of the classes.
+        """
+        name = parse_class_name(cell)
+        if name and name not in self.task.classes:
+            raise ValueError(f"{name!r} is none of the classes")
+        return float(name == self.task.classes[target]) if name else math.nan
+
     def metrics(self, target: int) -> dict[str, float]:
         """Return the metrics of one target by their names, in its unit; nan where undefined."""
         labels = np.frombuffer(self._labels[target])
         predictions = np.frombuffer(self._predictions[target])
         return {one.name: one.of(labels, predictions) for one in metrics_of(self.task.kind)}
 
+    def _of_classes(self) -> str:
+        labels, predictions = (
+            np.stack([np.frombuffer(column) for column in columns], axis=1)
+            for columns in (self._labels, self._predictions)
+        )
+        values = self.task.evaluate(labels, predictions)
+        shown = (f"{one.label} {one.shown(values[one.name])}" for one in self.task.metrics)
+        return f"{self.task.one_of}  {', '.join(shown)}"
+
     def text(self) -> str:
-        """Return a line or two per target."""
-        lines = []
+        """Return a line or two per target; of classes one of all of them before."""
+        lines = [self._of_classes()] if self.task.one_of else []
         for number, (name, unit) in enumerate(zip(self.task.targets, self.task.units, strict=True)):
             labels = np.frombuffer(self._labels[number])
             scores = [

@@ -232,7 +232,12 @@ def _columns(
     smiles = find_molecules(reader, job.smiles_column)
     if job.evaluate:
         task = predictor.task
-        if len(job.evaluate) != len(task.targets):
+        if task.one_of and len(job.evaluate) != 1:
+            raise DataError(
+                f"--evaluate names {len(job.evaluate)} columns: name the one that has the classes "
+                f"of {task.one_of} ({listed(task.classes)})"
+            )
+        if not task.one_of and len(job.evaluate) != len(task.targets):
             raise DataError(
                 f"--evaluate names {len(job.evaluate)} columns, the model has "
                 f"{len(task.targets)} targets ({', '.join(task.targets)}): name one column for "
@@ -240,6 +245,8 @@ def _columns(
             )
         outcome.evaluation = Evaluation(task)
     labels = tuple(find_column(reader.columns, name, reader.name) for name in job.evaluate)
+    if predictor.task.one_of:
+        labels *= len(predictor.task.targets)
     extra = _beside(reader, predictor) if isinstance(predictor, Predictor) else ()
     to_sdf = (job.output_format or (format_of(job.destination) if job.to_file else "")) == "sdf"
     with_smiles = smiles is None and not to_sdf

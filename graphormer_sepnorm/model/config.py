@@ -20,15 +20,15 @@ EXTENSIONS = ("encodings", "ring_bias", "local_mpnn", "degree_scaler", "bias_mix
 # Options that act in training only: a network trained with some can go on with others.
 REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
 # No options: the data decide.
-FROM_DATA = ("num_targets", "mean_atoms", "extra_inputs")
+FROM_DATA = ("num_targets", "mean_atoms", "extra_inputs", "exclusive")
 
 
 @dataclass(frozen=True)
 class GraphormerConfig:
     """Everything that decides the shape of a Graphormer; the default is the slim model.
 
-    All but `num_targets`, `mean_atoms` and `extra_inputs`, which the data decide, are options of
-    the command line, which takes names, types, defaults and these explanations from here.
+    All but `FROM_DATA`, which the data decide, are options of the command line, which takes names,
+    types, defaults and these explanations from here.
 
     Attributes:
         norm: Norm of the graph token + norm of the atoms: shared-ln (or sharenorm), shared-bn,
@@ -69,6 +69,7 @@ class GraphormerConfig:
         num_targets: Outputs, one for each target.
         mean_atoms: Atoms of an average training graph: sums over atoms are divided by it.
         extra_inputs: Numbers beside each graph that predictions are read from too.
+        exclusive: Whether the targets are classes of which a graph is of one.
 
     Raises:
         ConfigError: If values contradict each other.
@@ -100,6 +101,7 @@ class GraphormerConfig:
     num_targets: int = 1
     mean_atoms: float = 1.0
     extra_inputs: int = 0
+    exclusive: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))

@@ -5,6 +5,7 @@ B graphs · M atoms · R = B + M packed rows, graph tokens first · C channels (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -288,13 +289,28 @@ class Graphormer(nn.Module):
         read = graph_token if total is None or self.atom_readout is not None else total
         if self.extra_readout is not None:
             read = self.extra_readout(read, batch.extra)
-        if total is None or self.atom_readout is None:
-            return self.readout(read)
-        return self.readout(read) + self.atom_readout(total)
+        outputs = self.readout(read)
+        if total is not None and self.atom_readout is not None:
+            outputs = outputs + self.atom_readout(total)
+        return log_odds(outputs) if self.config.exclusive else outputs
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return the prediction for each graph, ``[B, num_targets]``."""
         return self.read_out(*self.encode(batch), batch)
+
+
+def log_odds(logits: Tensor) -> Tensor:
+    """Return of each class the logit of its probability under a softmax of `logits`.
+
+    z_c - log Σ_{j≠c} exp z_j: a sigmoid of it is the softmax of class c, so that classes that
+    exclude each other go the way of independent ones from here on.
+
+    Args:
+        logits: ``[B, C]``, at least two classes.
+    """
+    own = torch.eye(logits.shape[1], dtype=torch.bool, device=logits.device)
+    others = logits[:, None, :].masked_fill(own, -math.inf)
+    return logits - others.logsumexp(dim=2)
 
 
 def _normalise(norm: NormArm, rows: Tensor, batch: GraphBatch) -> Tensor:

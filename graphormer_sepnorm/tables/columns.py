@@ -212,6 +212,20 @@ def _parse(cell: object) -> float:
         raise ValueError(f"{cell!r} is not a number, nor true or false") from None
 
 
+def parse_class_name(cell: object) -> str:
+    """Return the name of a class that stands in a cell; empty where it is missing.
+
+    What is a number is one class however it is written: 1, 1.0 and 01.
+    """
+    text = "" if cell is None else str(cell).strip()
+    if text.lower() in ("", "na", "n/a", "nan", "null"):  # none and - may be classes
+        return ""
+    try:
+        return f"{float(text):g}"
+    except ValueError:
+        return text
+
+
 def split_bound(cell: object) -> tuple[str, object]:
     """Return ``>`` or ``<`` and the rest of a cell such as ``>10``, ``<= 3`` or ``≥5``.
 

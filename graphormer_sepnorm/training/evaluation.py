@@ -25,7 +25,7 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import Evaluator
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.metrics import Metric, metrics_of
+from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.loss import LossName, summed_loss
 
@@ -217,7 +217,7 @@ class EvaluatedModule(LightningModule):
 
     def _wanted_metrics(self, split: str) -> list[Metric]:
         """All of the task; while training the main one and those that callbacks go by."""
-        everything = metrics_of(self.task.kind)
+        everything = self.task.metrics
         if self.trainer.state.fn != "fit":
             return everything
         callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]

@@ -136,7 +136,7 @@ class GraphormerModule(EvaluatedModule):
         # Validated now, before any data are touched. The command line offers what `architecture`
         # can hold: not what stands beside it, which the data decide (FROM_DATA).
         self.architecture = GraphormerConfig(
-            num_targets=1, mean_atoms=1.0, extra_inputs=0, **architecture
+            num_targets=1, mean_atoms=1.0, extra_inputs=0, exclusive=False, **architecture
         )
         # logger=False: the exact configuration lies beside the checkpoint already.
         # Of a pre-trained network nothing is needed any more once training has begun.
@@ -223,7 +223,11 @@ class GraphormerModule(EvaluatedModule):
         splits, vocabulary = data.splits, data.fit_vocabulary()
         mean, deviation = data.target_scaling()
         summary = data.training_summary()
-        architecture = dataclasses.replace(self.architecture, extra_inputs=len(splits.extra_inputs))
+        architecture = dataclasses.replace(
+            self.architecture,
+            extra_inputs=len(splits.extra_inputs),
+            exclusive=bool(splits.task.one_of),
+        )
         if self.backbone is None:
             config = dataclasses.replace(
                 architecture,

@@ -367,8 +367,8 @@ def test_bad_input_is_one_line(X, y, said):
 
 def test_bad_classes_and_weights():
     for labels, said in (
-        ([0] * 18, r"of two classes, not of 1 \(0\)"),
-        (ATOMS, r"of two classes, not of 5"),
+        ([0] * 18, r"y is \[0\] throughout: two classes are needed"),
+        (ATOMS + 0.5, r"y is not of classes \(Unknown label type: continuous"),
         (np.column_stack([ATOMS, ATOMS]), "each must hold 0, 1 or nan"),
     ):
         with pytest.raises(ValueError, match=said):

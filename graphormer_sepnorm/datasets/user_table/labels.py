@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,12 @@ from graphormer_sepnorm.datasets.user_table.checks import TargetReport
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.datasets.user_table.rows import NOT_A_CLASS, TableContents, ValidRow
 from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind, metrics_of
 
+# More different values are no classes, but numbers or names.
+_MOST_CLASSES = 100
 _SMALLEST = float(np.finfo(np.float32).tiny)
 
 
@@ -34,11 +38,49 @@ def check_classes(path: Path, table: TableContents) -> None:
         )
 
 
+def by_classes(path: Path, tables: Sequence[TableContents]) -> list[TableContents]:
+    """Turn the only target, whose values are classes, into a target of 0 and 1 for each class.
+
+    Classes are ordered as numbers where they are numbers, else as text.
+
+    Raises:
+        DataError: There are fewer than two, or too many for classes.
+    """
+    column = tables[0].columns.names[0]
+    classes = sorted({name for table in tables for name in table.classes}, key=_in_order)
+    if not 2 <= len(classes) <= _MOST_CLASSES:
+        raise DataError(
+            f"{path}: {column} has {len(classes):,} different values "
+            f"({listed(list(map(shortened, classes)), most=3)}), and classes are 2 to "
+            f"{_MOST_CLASSES}: name another column, or give --data.task regression"
+        )
+    changed = []
+    for table in tables:
+        ones = np.eye(len(classes))[[classes.index(name) for name in table.classes]].tolist()
+        names = tuple(f"{column}_{name}" for name in classes)
+        changed.append(
+            replace(
+                table,
+                columns=replace(table.columns, names=names),
+                valid=[replace(row, labels=tuple(ones[int(row.labels[0])])) for row in table.valid],
+            )
+        )
+    return changed
+
+
+def _in_order(name: str) -> tuple[bool, float, str]:
+    try:
+        return False, float(name), name
+    except ValueError:
+        return True, 0.0, name
+
+
 def task_of(
     options: TableOptions,
     names: Sequence[str],
     labels: Mapping[str, np.ndarray],
     bounds: Mapping[str, np.ndarray],
+    one_of: str = "",
 ) -> Task:
     """Return what the labels ``[n, targets]`` of each split, and bounds of some, mean.
 
@@ -52,15 +94,18 @@ def task_of(
         )
     units = options.units or ("",) * len(names)
     kind: Kind
-    if options.task == "auto":
+    if one_of:
+        kind = "binary"
+    elif options.task == "auto":
         present = [values[~np.isnan(values)] for values in labels.values()]
         binary = all(bool(np.isin(values, (0, 1)).all()) for values in present)
         binary &= not any(values.shape[1] for values in bounds.values())
         kind = "binary" if binary else "regression"
     else:
+        assert options.task != "multiclass"
         kind = options.task
     readable = tuple(_readable(name) for name in names)
-    return Task(kind, readable, units, metrics_of(kind)[0].name)
+    return Task(kind, readable, units, metrics_of(kind)[0].name, _readable(one_of))
 
 
 def _readable(name: str) -> str:
@@ -113,7 +158,7 @@ def check_labels(
             "--data.task binary"
         )
     for target in targets:
-        _check_training_labels(options.table, target, task.kind)
+        _check_training_labels(options.table, target, task)
     if task.kind == "regression":
         for number, target in enumerate(task.targets):
             columns = {name: values[:, number] for name, values in labels.items()}
@@ -123,14 +168,19 @@ def check_labels(
                 _check_scale(options, target, columns["train"], sides, parts)
 
 
-def _check_training_labels(path: Path, target: TargetReport, kind: str) -> None:
+def _check_training_labels(path: Path, target: TargetReport, task: Task) -> None:
     summary = target.splits["train"]
+    if task.one_of and not summary.positives:
+        raise DataError(
+            f"{path}: no training molecule is {target.name.removeprefix(f'{task.one_of}_')}, one "
+            f"of the classes of {task.one_of}: choose another split, or leave its rows out"
+        )
     if not summary.labels:
         raise DataError(
             f"{path}: {target.name} has no label in the training split: leave it out of "
             "--data.target_columns, or choose another split"
         )
-    if kind == "binary" and summary.positives in (0, summary.labels):
+    if task.kind == "binary" and summary.positives in (0, summary.labels):
         raise DataError(
             f"{path}: all {summary.labels:,} training labels of {target.name} are "
             f"{1 if summary.positives else 0}: classification needs both classes; leave it out "

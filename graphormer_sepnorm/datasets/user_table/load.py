@@ -29,7 +29,12 @@ from graphormer_sepnorm.datasets.user_table.checks import (
 )
 from graphormer_sepnorm.datasets.user_table.columns import TableColumns
 from graphormer_sepnorm.datasets.user_table.graphs import LazyGraphs
-from graphormer_sepnorm.datasets.user_table.labels import check_classes, check_labels, task_of
+from graphormer_sepnorm.datasets.user_table.labels import (
+    by_classes,
+    check_classes,
+    check_labels,
+    task_of,
+)
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.datasets.user_table.report import DataReport, SplitRows
 from graphormer_sepnorm.datasets.user_table.rows import TableContents, ValidRow, read_rows
@@ -79,13 +84,17 @@ def load_table(options: TableOptions) -> DatasetSplits:
         tables.append(read_rows(path, own, names, limit))
     _check_rows(options, tables)
 
+    one_of = ""
+    if options.task == "multiclass":
+        one_of = tables[0].columns.names[0]
+        tables = by_classes(options.table, tables)
     parts = split_rows(options, tables)
     labels = {
         name: np.array([row.labels for row in rows], dtype=np.float64)
         for name, rows in parts.items()
     }
     bounds = _bounds(parts, len(tables[0].columns.names))
-    task = task_of(options, tables[0].columns.names, labels, bounds)
+    task = task_of(options, tables[0].columns.names, labels, bounds, one_of)
     targets = tuple(
         report_target(
             name, unit, {part: values[:, n] for part, values in labels.items()}, task.kind
@@ -285,4 +294,5 @@ def _report(
             for target, low, high in zip(targets, *bounded, strict=bounded.size > 0)
             if low or high
         },
+        one_of=task.one_of,
     )

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from graphormer_sepnorm.chem.standardise import STEPS
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 
-Kind = Literal["auto", "regression", "binary"]
+Kind = Literal["auto", "regression", "binary", "multiclass"]
 Split = Literal["auto", "random", "scaffold", "column", "files"]
 OnInvalid = Literal["skip", "error"]
 Descriptors = Literal["rdkit"]
@@ -34,7 +34,8 @@ class TableOptions:
         smiles_column: None finds it by its name.
         target_columns: Empty takes the only column of numbers.
         weight_column: Weights of the rows in the training loss, 0 or more; None: all the same.
-        task: ``auto`` is ``binary`` if every label is 0 or 1, else ``regression``.
+        task: ``auto`` is ``binary`` if every label is 0 or 1, else ``regression``. ``multiclass``:
+            of the only target column each different value is a class.
         split: ``auto`` is ``files`` or ``column`` if those are given, else ``scaffold``.
         split_column: Says train, validation or test for each row.
         split_fractions: Shares of training, validation and test split, each above 0; they add up
@@ -89,6 +90,11 @@ class TableOptions:
                     f"--data.standardise names {name!r}{did_you_mean(name, STEPS)}: there are "
                     f"{', '.join(STEPS)}"
                 )
+        if self.task == "multiclass" and len(self.target_columns) != 1:
+            raise ConfigError(
+                "--data.task multiclass is for one column, whose values are the classes: name it "
+                "with --data.target_columns '[COLUMN]'"
+            )
         self._check_split()
         self._check_folds()
         for option in ("target_columns", "descriptor_columns"):

@@ -51,6 +51,7 @@ class DataReport:
         words: Of the targets whose classes are written in words, these words.
         bounds: Of the targets that have bounds in place of labels, how many of them say at least
             (``>``), and how many at most (``<``).
+        one_of: See `Task`.
     """
 
     name: str
@@ -66,6 +67,7 @@ class DataReport:
     warnings: tuple[str, ...]
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
+    one_of: str = ""
 
     @property
     def valid(self) -> int:

@@ -27,6 +27,7 @@ from graphormer_sepnorm.tables.columns import (
     class_word,
     no_number,
     parse_class,
+    parse_class_name,
     parse_number,
     parse_or_missing,
     split_bound,
@@ -120,6 +121,7 @@ class TableContents:
         valid: The rows that can be used.
         invalid: Those that cannot.
         words: Of the targets whose labels are written in words, these words.
+        classes: Of ``multiclass`` the classes, by the numbers that stand in the rows.
     """
 
     columns: TableColumns
@@ -127,6 +129,7 @@ class TableContents:
     valid: list[ValidRow]
     invalid: list[InvalidRow]
     words: dict[str, set[str]]
+    classes: tuple[str, ...] = ()
 
     @property
     def from_records(self) -> bool:
@@ -180,9 +183,9 @@ def read_rows(
                     InvalidRow(str(path), row.number, row.line, smiles, reason, unusable.kind)
                 )
         progress.finish()
-        if not valid:
+        if not valid and options.task != "multiclass":
             refuse_words(reader.name, reader.columns, sample, columns.targets)
-        return TableContents(columns, reader.format, valid, invalid, read.words)
+        return TableContents(columns, reader.format, valid, invalid, read.words, read.classes)
 
 
 class _RowReader:
@@ -191,7 +194,8 @@ class _RowReader:
     Args:
         columns: Where things are.
         sample: The first rows, by which labels in words are known.
-        kind: With ``binary``, labels other than 0 and 1 cannot be used.
+        kind: With ``binary``, labels other than 0 and 1 cannot be used; with ``multiclass`` a label
+            is the number of its class, in the order in which they occur.
         steps: Of `standardised`.
 
     Attributes:
@@ -202,12 +206,13 @@ class _RowReader:
         self,
         columns: TableColumns,
         sample: Sequence[Row],
-        kind: Literal["auto", "regression", "binary"],
+        kind: Literal["auto", "regression", "binary", "multiclass"],
         steps: tuple[str, ...] = (),
     ) -> None:
         self._columns = columns
         self._steps = steps
         self._binary = kind == "binary"
+        self._numbers: dict[str, int] | None = {} if kind == "multiclass" else None
         self.words: dict[str, set[str]] = {}
         self._parse = [
             parse_class if holds_class_words(sample, position) else parse_number
@@ -221,6 +226,11 @@ class _RowReader:
             return ""
         cell = row.cells[position]
         return cell if isinstance(cell, str) else ""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes so far, by their numbers."""
+        return tuple(self._numbers or ())
 
     def __call__(self, row: Row, scaffold: bool) -> ValidRow:
         """Read one row, with or without the scaffold.
@@ -265,6 +275,11 @@ class _RowReader:
     def _labels(self, row: Row) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the labels, and bounds of those that are missing (`ValidRow`)."""
         columns = self._columns
+        if self._numbers is not None:
+            name = parse_class_name(row.cells[columns.targets[0]])
+            if not name:
+                raise _Unusable(NO_LABEL, f"no label in {columns.names[0]}")
+            return (float(self._numbers.setdefault(name, len(self._numbers))),), ()
         labels, low, high = [], [], []
         places = zip(columns.names, columns.targets, self._parse, strict=True)
         for name, position, parse in places:

@@ -1,0 +1,129 @@
+"""A model of several classes, from its table to what is predicted."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from reference.damage import replaced
+from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+from tiny_run import TINY, refused
+
+from graphormer_sepnorm.chem import baselines
+from graphormer_sepnorm.cli.predict import main as predict
+from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
+from graphormer_sepnorm.inference.predictor import Predictor
+
+SMILES = [f"{'C' * length}{end}" for length in range(1, 26) for end in ("O", "N", "F", "c1ccccc1")]
+CLASSES = ["polar", "polar", "halogen", "arene"] * 25
+ORDER = ["arene", "halogen", "polar"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two networks by folds, blended with trees."""
+    folder = tmp_path_factory.mktemp("classes")
+    rows = [f"{smiles},{name}" for smiles, name in zip(SMILES, CLASSES, strict=True)]
+    (folder / "a.csv").write_text("\n".join(["smiles,kind", *rows]))
+    options = [f"--data.table={folder / 'a.csv'}", f"--data.root={folder / 'root'}"]
+    options += ["--data.target_columns=[kind]", "--data.task=multiclass", "--data.split=random"]
+    options += ["--ensemble=2", "--ensemble_by=folds", "--blend=true", "--baselines=false"]
+    with pytest.MonkeyPatch.context() as patch:
+        for trees in (baselines.BOOSTED, baselines.FOREST):
+            patch.setitem(trees, "binary", 5)
+        arguments = [*TINY, *options, f"--output={folder / 'run'}"]
+        assert train(["fit", "-c", "table_classification", *arguments]) == 0
+    return folder / "run"
+
+
+def test_what_is_tested_is_what_is_predicted(run: Path) -> None:
+    with (run / "test_predictions.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    kept = np.array([[float(row[f"pred_kind_{name}"]) for name in ORDER] for row in rows])
+    labels = np.array([[float(row[f"label_kind_{name}"]) for name in ORDER] for row in rows])
+    np.testing.assert_allclose(kept.sum(axis=1), 1, rtol=1e-5)
+    assert set(labels.sum(axis=1)) == {1}
+    predictor = Predictor.load(run, "cpu")
+    assert predictor.text_columns == ("class_kind", "in_domain")
+    found = predictor.predict([row["smiles"] for row in rows])
+    np.testing.assert_allclose(found.values, kept, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.values.sum(axis=1), 1, rtol=1e-6)
+    assert [row[0] for row in found.texts] == [ORDER[n] for n in kept.argmax(axis=1)]
+    summary = json.loads((run / "summary.json").read_text())
+    truth = labels.argmax(axis=1)
+    assert summary["test_accuracy"] == accuracy_score(truth, kept.argmax(axis=1))
+    assert summary["test_log_loss"] == pytest.approx(log_loss(truth, kept), rel=1e-4)
+    macro = roc_auc_score(truth, kept, multi_class="ovr")
+    assert summary["test_auroc"] == pytest.approx(macro, rel=1e-6)
+
+
+def test_a_table_is_predicted_and_evaluated(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = list(zip(SMILES[:30], CLASSES[:30], strict=True))
+    rows += [("CCO", ""), ("CCO", "metal"), ("C1CC", "polar")]
+    source, output = tmp_path / "a.csv", tmp_path / "b.csv"
+    source.write_text("\n".join(["smiles,kind", *map(",".join, rows)]))
+    arguments = [str(run), "-i", str(source), "-o", str(output), "--evaluate", "kind", "--quiet"]
+    assert predict(arguments) == 0
+    with output.open() as handle:
+        written = list(csv.DictReader(handle))
+    assert written[-1]["class_kind"] == ""
+    values = np.array([[float(row[f"pred_kind_{name}"]) for name in ORDER] for row in written[:30]])
+    called = [ORDER[place] for place in values.argmax(axis=1)]
+    assert [row["class_kind"] for row in written[:30]] == called
+    said = capsys.readouterr().out.splitlines()
+    accuracy = accuracy_score(CLASSES[:30], called)
+    assert said[0].startswith("kind  AUROC ")
+    assert said[0].endswith(f"accuracy {accuracy:.4f}")
+    assert "1 with a label but no prediction" in said[1]
+    assert "1 with a label that cannot be used" in said[1]
+    assert "30 rows" in said[1]
+
+
+def test_what_cannot_be_asked(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, predict, str(run), "CCO", "--threshold", "0.5")
+    assert "a molecule is of one of the classes of kind: leave it out" in said
+    assert predict(["info", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["run"]["test_accuracy"] >= 0
+
+
+def test_train_py_test_says_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(["test", f"--ckpt_path={run}"]) == 0
+    summary = json.loads((run / "summary.json").read_text())
+    said = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines())
+    for name in ("test_auroc", "test_accuracy", "test_log_loss"):
+        assert float(said[name]) == pytest.approx(summary[name], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [((KEY, "task", "one_of"), ""), ((KEY, "model", "exclusive"), False)],
+)
+def test_a_damaged_checkpoint_is_refused(
+    run: Path, tmp_path: Path, place: tuple[str, ...], value: Any
+) -> None:
+    checkpoint = read_checkpoint(run)
+    torch.save(replaced(checkpoint, place, value), tmp_path / "a.ckpt")
+    with pytest.raises(CheckpointError, match=r"task\.one_of is '.*', which a network with model"):
+        read_checkpoint(tmp_path / "a.ckpt")
+
+
+def test_folds_know_the_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{smiles},{name}" for smiles, name in zip(SMILES, CLASSES, strict=True)]
+    (tmp_path / "a.csv").write_text("\n".join(["smiles,kind", *rows]))
+    options = [f"--data.table={tmp_path / 'a.csv'}", f"--data.root={tmp_path / 'root'}"]
+    options += ["--data.target_columns=[kind]", "--data.task=multiclass", "--data.split=random"]
+    arguments = ["-c", "table_classification", *TINY, *options, "--folds=2", "--jobs=1"]
+    assert train(["crossvalidate", *arguments, f"-o={tmp_path / 'cv'}"]) == 0
+    assert "accuracy" in capsys.readouterr().out
+    summary = json.loads((tmp_path / "cv" / "summary.json").read_text())
+    assert not math.isnan(summary["networks"][0]["metrics"]["accuracy"]["mean"])

@@ -1,0 +1,96 @@
+"""A table whose target is one of several classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from table_files import RINGS, failure, load, report_of, write_csv
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.tables.columns import parse_class_name
+
+SETS = ("train", "valid", "test")
+OPTIONS = {"task": "multiclass", "target_columns": ("tier",), "split_column": "set"}
+
+
+@pytest.mark.parametrize(
+    ("cell", "name"),
+    [
+        *(("low", "low"), (" High ", "High"), ("1", "1"), ("1.0", "1"), (" 01", "1"), (2.0, "2")),
+        *((None, ""), ("", ""), ("NA", ""), ("nan", ""), (float("nan"), "")),
+        *(("none", "none"), ("-", "-"), ("2.5", "2.5")),
+    ],
+)
+def test_what_a_class_is_called(cell: object, name: str) -> None:
+    assert parse_class_name(cell) == name
+
+
+def tiers(path: Path, values: list[object]) -> Path:
+    rows = [(smiles, values[n], SETS[n // 4]) for n, smiles in enumerate(RINGS)]
+    return write_csv(path, rows, "smiles,tier,set")
+
+
+VALUES: list[object] = ["mid", "low", "high", "low", *["mid", "", "low", "high"] * 2]
+
+
+def test_each_class_is_a_target_of_0_and_1(tmp_path: Path) -> None:
+    splits = load(tiers(tmp_path / "a.csv", VALUES), **OPTIONS)
+    task = splits.task
+    assert (task.kind, task.one_of, task.metric) == ("binary", "tier", "auroc")
+    assert task.targets == ("tier_high", "tier_low", "tier_mid")
+    assert task.classes == ("high", "low", "mid")
+    assert splits.train.y.tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0], [0, 1, 0]]
+    assert splits.test.y.tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+    report = report_of(splits)
+    assert report.one_of == "tier"
+    assert [target.splits["train"].positives for target in report.targets] == [1, 2, 1]
+    assert [row.reason for row in report.invalid] == ["no label in tier"] * 2
+
+
+def test_numbers_are_in_the_order_of_numbers(tmp_path: Path) -> None:
+    values = [10, "2.0", 1, 2, *["10", 1, "02", "1.0"] * 2]
+    splits = load(tiers(tmp_path / "a.csv", values), **OPTIONS)
+    assert splits.task.classes == ("1", "2", "10")
+    assert splits.train.y.argmax(dim=1).tolist() == [2, 1, 0, 1]
+
+
+def test_files_of_their_own_have_the_same_classes(tmp_path: Path) -> None:
+    """Though they name them in another order."""
+    for name, values in (("a", "xyz"), ("b", "zyx"), ("c", "yzz")):
+        write_csv(tmp_path / f"{name}.csv", zip(RINGS, values * 4, strict=True), "smiles,tier")
+    splits = load(
+        tmp_path / "a.csv",
+        validation_table=tmp_path / "b.csv",
+        test_table=tmp_path / "c.csv",
+        task="multiclass",
+        target_columns=("tier",),
+    )
+    assert splits.task.classes == ("x", "y", "z")
+    assert splits.train.y[:3].argmax(dim=1).tolist() == [0, 1, 2]
+    assert splits.validation.y[:3].argmax(dim=1).tolist() == [2, 1, 0]
+    assert splits.test.y[:3].argmax(dim=1).tolist() == [1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (["low"] * 12, "tier has 1 different values (low), and classes are 2 to 100"),
+        (["a", "b", "a", "b", "c", *"abababa"], "no training molecule is c, one of the classes of"),
+    ],
+)
+def test_what_cannot_be_learned(tmp_path: Path, values: list[object], said: str) -> None:
+    assert said in failure(tiers(tmp_path / "a.csv", values), **OPTIONS)
+
+
+@pytest.mark.parametrize("named", [(), ("tier", "set")])
+def test_it_is_for_one_column(tmp_path: Path, named: tuple[str, ...]) -> None:
+    path = tiers(tmp_path / "a.csv", VALUES)
+    message = failure_of_options(path, named)
+    assert "--data.task multiclass is for one column, whose values are the classes" in message
+
+
+def failure_of_options(path: Path, named: tuple[str, ...]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(path, task="multiclass", target_columns=named)
+    return str(caught.value)

@@ -1,0 +1,44 @@
+"""GraphormerClassifier of more than two classes."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import torch
+from sklearn.metrics import accuracy_score
+
+from graphormer_sepnorm import GraphormerClassifier, Predictor
+
+SMILES = [f"{'C' * length}{end}" for length in range(1, 9) for end in ("O", "N", "c1ccccc1")]
+NAMES = np.array(["alcohol", "amine", "arene"] * 8)
+
+
+def test_probabilities_add_up_and_the_largest_is_predicted(tmp_path) -> None:
+    model = GraphormerClassifier(
+        layers=2, width=16, heads=2, ffn_width=16, max_epochs=25, learning_rate=0.01, device="cpu"
+    ).fit(SMILES, NAMES)
+    assert model.classes_.tolist() == ["alcohol", "amine", "arene"]
+    probabilities = model.predict_proba(SMILES)
+    assert probabilities.shape == (24, 3)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-6)
+    predicted = model.predict(SMILES)
+    assert predicted.tolist() == model.classes_[probabilities.argmax(axis=1)].tolist()
+    assert model.score(SMILES, NAMES) == accuracy_score(NAMES, predicted) > 0.8
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(SMILES), probabilities)
+    # Its checkpoint is a model for predict.py.
+    (tmp_path / "a.ckpt").write_bytes(model.checkpoint_)
+    predictor = Predictor.load(tmp_path / "a.ckpt", "cpu")
+    assert predictor.task.one_of == "y"
+    assert predictor.task.classes == ("alcohol", "amine", "arene")
+    found = predictor.predict(SMILES)
+    np.testing.assert_allclose(found.values, probabilities, rtol=1e-6)
+    assert [row[0] for row in found.texts] == predicted.tolist()
+
+
+def test_without_an_order_of_words_classes_may_be_numbers() -> None:
+    model = GraphormerClassifier(layers=1, width=8, heads=2, max_epochs=1, device="cpu")
+    numbers = np.array([1, 3, 2] * 8)
+    assert set(model.fit(SMILES, numbers).predict(SMILES)) <= {1, 2, 3}
+    assert torch.tensor(model.predict_proba(SMILES[:2])).shape == (2, 3)
