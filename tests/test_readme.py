@@ -67,7 +67,7 @@ def workspace(tmp_path_factory):
     (folder / "data" / "sample.csv.gz").write_bytes(gzip.compress(sample.encode()))
     (folder / "hits.csv").write_text("\n".join(["smiles,active", *hits]))
     tiers = [
-        f"{smiles},{'low mid high'.split()[number % 3]}" for number, (smiles, _) in enumerate(rows)
+        f"{smiles},{['low', 'mid', 'high'][number % 3]}" for number, (smiles, _) in enumerate(rows)
     ]
     (folder / "tiers.csv").write_text("\n".join(["smiles,tier", *tiers]))
     return folder
