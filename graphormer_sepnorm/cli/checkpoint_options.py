@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from graphormer_sepnorm.datasets.catalogue import DATASETS, TABLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import KEY
+from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.norm_arms import norm_name
 
 # How training goes on, which a resumed run may change; not what is trained.
@@ -69,6 +71,13 @@ def adopt_checkpoint(
     }
     verb_parser.set_defaults(kept)
     config = parser.parse_args(arguments)  # type: ignore[arg-type]
+    model = config[verb].model
+    if model.from_pretrained and model.from_pretrained == checkpoint[KEY].get("from_pretrained"):
+        # That is where the checkpoint began: it has the shape of that network, and its own weights.
+        model.from_pretrained = None
+        for field in dataclasses.fields(GraphormerConfig):
+            if f"model.{field.name}" in kept and field.name not in REGULARISATION:
+                model[field.name] = kept[f"model.{field.name}"]
     contradictions = [
         f"--{name} is {given} here and {value} in the checkpoint"
         for name, value in known.items()

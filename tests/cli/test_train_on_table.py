@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,8 @@ from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
 from graphormer_sepnorm.resources import config_path
+from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import epochs_of_table
 
 
@@ -535,6 +538,42 @@ def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys) -> None:
     assert (facts["model"]["layers"], facts["model"]["width"]) == (6, 96)
     assert summary(tmp_path / "run")["epochs"] == epochs_of_table(48) == 40
     assert predict([str(tmp_path / "run"), "CCO", "--device", "cpu"]) == 0
+
+
+def test_a_fine_tuning_that_was_interrupted_goes_on(tmp_path, capsys, monkeypatch) -> None:
+    """Its configuration names the backbone beside a shape that is not that of the network."""
+    table = write(tmp_path / "mine.csv", [["smiles", "logX"], *sample_rows(60)])
+
+    def options(name: str) -> list[str]:
+        given = [f"--data.table={table}", f"--data.root={tmp_path / 'root'}", "--ensemble=1"]
+        given += [f"--output={tmp_path / name}", "--trainer.accelerator=cpu", "--blend=false"]
+        given += ["--trainer.max_epochs=2", "--trainer.check_val_every_n_epoch=1"]
+        return ["fit", "-c", "table", *given, "--baselines=false"]
+
+    assert train(options("whole")) == 0
+
+    def interrupt(self: GraphormerModule, batch: Any, batch_idx: int) -> None:
+        if self.current_epoch == 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GraphormerModule, "on_train_batch_start", interrupt)
+        assert train(options("run")) == 130
+    capsys.readouterr()
+    assert train(["fit", "--resume", str(tmp_path / "run")]) == 0
+    assert "continued from step" in capsys.readouterr().out
+    one, other = (
+        torch.load(RunDirectory(tmp_path / name).last, weights_only=True)
+        for name in ("whole", "run")
+    )
+    assert one["global_step"] == other["global_step"]
+    for name, value in one["state_dict"].items():
+        assert torch.equal(value, other["state_dict"][name]), name
+    assert other[KEY]["from_pretrained"] == "graphormer-small"
+    monkeypatch.chdir(tmp_path)
+    again = [*options("other"), f"--ckpt_path={RunDirectory(tmp_path / 'run').last}"]
+    assert train([*again, "--model.from_pretrained=esol"]) == 2
+    assert "--model.from_pretrained is esol here" in capsys.readouterr().err
 
 
 def test_a_shape_beside_a_pre_trained_network_is_refused(tmp_path, capsys) -> None:
