@@ -129,11 +129,11 @@ def summarised(found: Iterable[OfIntervals | OfProbabilities]) -> dict[str, floa
 def in_words(values: Mapping[str, float], unit: str = "") -> str:
     """Return a sentence on what `summarised` gave; empty where that is nothing."""
     if "calibration_error" in values:
-        return (
-            f"expected calibration error of the test probabilities "
-            f"{values['calibration_error']:.3f}, before calibration "
-            f"{values['calibration_error_before']:.3f}"
+        error, before = (
+            f"{values[name]:.3f}" for name in ("calibration_error", "calibration_error_before")
         )
+        said = f"expected calibration error of the test probabilities {error}"
+        return said if error == before else f"{said}, before calibration {before}"
     levels = [f"{100 * level:g}" for level in LEVELS if f"inside_{100 * level:g}" in values]
     if not levels:
         return ""
