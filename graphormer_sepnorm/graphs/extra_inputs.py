@@ -42,7 +42,8 @@ class ExtraInputs:
         """Return what they are, for a message; empty where there are none."""
         parts = [listed(self.columns)] if self.columns else []
         if self.descriptors:
-            parts.append(f"{len(self.descriptors)} descriptors of RDKit")
+            count = len(self.descriptors)
+            parts.append(f"{count} descriptor{'' if count == 1 else 's'} of RDKit")
         return " and ".join(parts)
 
     def in_report(self, values: np.ndarray, factors: np.ndarray) -> list[str]:
