@@ -182,7 +182,7 @@ def test_numbers_beside_the_molecule_are_in_the_baseline():
     found = predictor.explain(["CC(=O)N"] * 2, columns={"pH": [45.0, 60.0]})
     values = predictor.predict(["CC(=O)N"] * 2, columns={"pH": [45.0, 60.0]}).values[:, 0]
     assert found.coverage == (
-        "what the network reads from pH and 1 descriptors of RDKit is in the baseline, not in atoms"
+        "what the network reads from pH and 1 descriptor of RDKit is in the baseline, not in atoms"
     )
     assert [one.value for one in found.molecules] == pytest.approx(values.tolist(), rel=1e-5)
     assert abs(found.molecules[0].baseline - found.molecules[1].baseline) > 0.01
