@@ -160,7 +160,8 @@ def test_what_a_batch_holds(stored):
     assert batch.targets.dtype == batch.type_path.dtype == torch.float32
     assert batch.weights.tolist() == [1.0, 1.0, 1.0]
     assert batch.extra.shape == (3, 0)
-    fractional = (batch.targets, batch.weights, batch.extra, batch.type_path)
+    assert batch.bounds.shape == (3, 0)
+    fractional = (batch.targets, batch.weights, batch.extra, batch.bounds, batch.type_path)
     whole = [t for t in tensors(batch) if not any(t is other for other in fractional)]
     assert {tensor.dtype for tensor in whole} == {torch.int64}
     # Types: the same atom, unreachable, and the ones of benzene (1, 2 and 3 hops).
