@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from rdkit import Chem
 from rdkit.Chem import Crippen, rdMolDescriptors
-from six_arms import finish, options, run_all, with_norms
+from six_arms import finish, options, put_norms, run_all
 from torch import Tensor
 from torch.nn import functional
 from transformers import BertConfig, BertForMaskedLM
@@ -51,7 +51,7 @@ class Molecules(NamedTuple):
     rings: np.ndarray
 
 
-def smiles_of(root: Path | None) -> tuple[list[str], list[str]]:
+def smiles_from(root: Path | None) -> tuple[list[str], list[str]]:
     """Return SMILES to train on and to test on."""
     if root is None:
         with gzip.open(sample_path(), "rt", encoding="utf-8") as file:
@@ -59,7 +59,8 @@ def smiles_of(root: Path | None) -> tuple[list[str], list[str]]:
         smiles = [smiles[place] for place in np.random.default_rng(0).permutation(len(smiles))]
         return smiles[TESTED:], smiles[:TESTED]
     splits = load_zinc(root, subset=True)
-    way_back = get_featuriser(splits.featuriser).smiles_of
+    way_back = get_featuriser("zinc-1").smiles_of
+    assert way_back is not None
     train, test = (
         [way_back(checked_graph(graph, part)[0]) for graph in splits.parts[part]]
         for part in ("train", "test")
@@ -80,7 +81,7 @@ def tokenised(smiles: list[str], vocabulary: dict[str, int]) -> Molecules:
     for row, place in zip(rows, ids, strict=True):
         place[: len(row)] = torch.tensor(row)
     molecules = [Chem.MolFromSmiles(one) for one in smiles]
-    logp = np.array([Crippen.MolLogP(molecule) for molecule in molecules])
+    logp = np.array([Crippen.MolLogP(one) for one in molecules])  # type: ignore[attr-defined]
     rings = np.array([rdMolDescriptors.CalcNumRings(molecule) for molecule in molecules], float)
     return Molecules(ids, logp, rings)
 
@@ -149,8 +150,8 @@ def main() -> None:
     arms = given.arms.split(",")
     vocabulary: dict[str, int] = {}
     try:
-        corpus, new = (tokenised(smiles, vocabulary) for smiles in smiles_of(given.root))
-        known = Molecules(*(column[:PROBED] for column in corpus))
+        corpus, new = (tokenised(smiles, vocabulary) for smiles in smiles_from(given.root))
+        known = Molecules(corpus.ids[:PROBED], corpus.logp[:PROBED], corpus.rings[:PROBED])
         config = BertConfig(
             vocab_size=UNKNOWN + 1 + len(vocabulary), max_position_embeddings=512,
             hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
@@ -158,8 +159,9 @@ def main() -> None:
 
         def run(arm: str, seed: int) -> dict[str, float]:
             torch.manual_seed(seed)
+            model = BertForMaskedLM(config)
             # The head over all tokens, which SimCSE does without, stays as it is.
-            model = with_norms(BertForMaskedLM(config), arm, "bert.*")
+            put_norms(model, arm, "bert.*")
             train(model, mlm_loss, corpus.ids, given.steps, MLM_RATE, seed)
             before = measured(model, known, new)
             train(model, simcse_loss, corpus.ids, given.simcse_steps, SIMCSE_RATE, seed)

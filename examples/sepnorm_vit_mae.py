@@ -16,7 +16,7 @@ import copy
 
 import numpy as np
 import torch
-from six_arms import finish, options, run_all, with_norms
+from six_arms import finish, options, put_norms, run_all
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -29,25 +29,24 @@ from graphormer_sepnorm.compare.geometry import uniformity
 from graphormer_sepnorm.errors import GraphormerError
 
 BATCH, RATE = 100, 2e-3
-MASKED = 0.75
+PATCHES = 16
 CONFIG = ViTMAEConfig(
-    image_size=8, patch_size=2, num_channels=1, mask_ratio=MASKED,
+    image_size=8, patch_size=2, num_channels=1, mask_ratio=0.75,
     hidden_size=64, num_hidden_layers=3, num_attention_heads=4, intermediate_size=128,
     decoder_hidden_size=32, decoder_num_hidden_layers=1, decoder_num_attention_heads=4,
     decoder_intermediate_size=64,
 )  # fmt: skip
-PATCHES = (CONFIG.image_size // CONFIG.patch_size) ** 2
 
 
 def images() -> tuple[Tensor, Tensor, np.ndarray, np.ndarray]:
     """Return 1,200 images ``[1200, 1, 8, 8]`` to train on and 597 others, and their digits."""
-    digits = load_digits()
-    pixels = (digits.images[:, None] - digits.images.mean()) / digits.images.std()
-    train, test, train_y, test_y = train_test_split(
-        pixels.astype(np.float32), digits.target, train_size=1200, stratify=digits.target,
-        random_state=0,
-    )  # fmt: skip
-    return torch.from_numpy(train), torch.from_numpy(test), train_y, test_y
+    pixels, digits = (np.asarray(one) for one in load_digits(return_X_y=True))
+    pixels = ((pixels - pixels.mean()) / pixels.std()).astype(np.float32)
+    train, test = train_test_split(
+        np.arange(len(digits)), train_size=1200, stratify=digits, random_state=0
+    )
+    known, new = (torch.from_numpy(pixels[part]).view(-1, 1, 8, 8) for part in (train, test))
+    return known, new, digits[train], digits[test]
 
 
 def autoencoder() -> ViTMAEForPreTraining:
@@ -69,7 +68,8 @@ def autoencoder() -> ViTMAEForPreTraining:
 def pretrained(arm: str, seed: int, pixels: Tensor, epochs: int) -> ViTMAEForPreTraining:
     """Train an autoencoder."""
     torch.manual_seed(seed)
-    model = with_norms(autoencoder(), arm).train()
+    model = autoencoder().train()
+    put_norms(model, arm)
     optimizer = torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.05)
     steps = epochs * (len(pixels) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, steps, pct_start=0.1)

@@ -20,7 +20,7 @@ from torch import nn
 
 from graphormer_sepnorm import replace_norms
 from graphormer_sepnorm.compare.arm_comparisons import norm_effects
-from graphormer_sepnorm.compare.report.numbers import interval, p_value, signed, spread
+from graphormer_sepnorm.compare.report.numbers import count, interval, p_value, signed, spread
 from graphormer_sepnorm.compare.statistics import PairedDifference, holm, paired_difference
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
@@ -31,13 +31,12 @@ DECIMALS = 4
 Runs = dict[tuple[str, int], dict[str, float]]
 
 
-def with_norms(model: nn.Module, arm: str, where: str = "*") -> nn.Module:
-    """Return a model, the norms of its encoder replaced as an arm has them."""
+def put_norms(model: nn.Module, arm: str, where: str = "*") -> None:
+    """Replace the norms of a model by those of an arm."""
     if arm != BASELINE:
         shared = arm.startswith("shared-")
         cls_norm, tok_norm = [arm[-2:]] * 2 if shared else arm.split("+")
         replace_norms(model, cls_norm, tok_norm, shared=shared, where=where)
-    return model
 
 
 def options(text: str, seeds: int, folder: str) -> argparse.ArgumentParser:
@@ -68,17 +67,14 @@ def run_all(
         run: Trains an arm with a seed and returns what is measured.
 
     Raises:
-        DataError: The folder holds runs with other settings.
+        DataError: The folder holds runs with other settings, or an arm does not exist.
     """
-    unknown = [arm for arm in arms if arm not in ARMS]
-    if unknown:
-        raise DataError(f"there is no arm {unknown[0]}: choose of {', '.join(ARMS)}")
+    if BASELINE not in arms or not {*arms} <= {*ARMS}:
+        raise DataError(f"{','.join(arms)}: take {BASELINE} and others of {', '.join(ARMS)}")
     out.mkdir(parents=True, exist_ok=True)
-    table, common = (
-        out / "runs.csv",
-        " ".join(f"{name}={value}" for name, value in settings.items()),
-    )
-    rows = list(csv.DictReader(table.open())) if table.is_file() else []
+    table = out / "runs.csv"
+    common = " ".join(f"{name}={value}" for name, value in settings.items())
+    rows = list(csv.DictReader(table.open(encoding="utf-8"))) if table.is_file() else []
     other = {row["settings"] for row in rows} - {common}
     if other:
         raise DataError(f"{table} holds runs with {other.pop()}, not {common}: take another --out")
@@ -94,21 +90,27 @@ def run_all(
             | {name: repr(value) for name, value in found.items()}
             | {"cpu_seconds": f"{time.process_time() - start:.1f}", "settings": common}
         )
-        with replacing(table) as partial, partial.open("w", newline="") as file:
+        with replacing(table) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
         said = "  ".join(f"{name} {value:.4f}" for name, value in found.items())
         print(f"{place} of {len(wanted)}  {arm:<9}  seed {seed}  {said}", flush=True)
-    kept = {(row["arm"], int(row["seed"])): row for row in rows}
+    kept = read(table)
+    return {key: kept[key] for key in wanted}
+
+
+def read(table: Path) -> Runs:
+    """Return what was measured, and ``cpu_seconds``, of each run of a ``runs.csv``."""
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    others = {"arm", "seed", "settings"}
     return {
-        key: {name: float(value) for name, value in kept[key].items() if _is_measured(name)}
-        for key in wanted
+        (row["arm"], int(row["seed"])): {
+            name: float(value) for name, value in row.items() if name not in others
+        }
+        for row in rows
     }
-
-
-def _is_measured(column: str) -> bool:
-    return column not in ("arm", "seed", "settings")
 
 
 def report(runs: Runs, arms: Sequence[str], better: Mapping[str, str]) -> str:
@@ -140,13 +142,18 @@ def report(runs: Runs, arms: Sequence[str], better: Mapping[str, str]) -> str:
             cells = (spread(list(values[arm].values()), DECIMALS), *_cells(change, p, direction))
             text.append(f"| {arm} | {' | '.join(cells)} |")
         effects = norm_effects(values)
+        if not effects:
+            continue
         adjusted = holm([effect.p_value for effect in effects.values()])
         text += ["", f"| effect on {metric} | change | 95 % interval | p | Holm's p | verdict |"]
         text += ["| :-- | --: | --: | --: | --: | :-- |"]
         for (name, effect), p in zip(effects.items(), adjusted, strict=True):
             text.append(f"| {name} | {' | '.join(_cells(effect, p, direction))} |")
     cost = sum(one["cpu_seconds"] for one in runs.values())
-    text += ["", f"{len(seeds)} seeds, {len(runs)} runs, {cost / 60:.0f} minutes of a core."]
+    text += [
+        "",
+        f"{count(len(seeds), 'seed')}, {len(runs)} runs, {cost / 60:.1f} minutes of a core.",
+    ]
     return "\n".join(text[1:])
 
 

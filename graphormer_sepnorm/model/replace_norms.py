@@ -108,19 +108,15 @@ def replace_norms(
     kinds = (norm_kind(cls_norm), norm_kind(tok_norm))
     if shared and kinds[0] != kinds[1]:
         raise ConfigError(f"a shared norm is of one kind, not of '{kinds[0]}' and '{kinds[1]}'")
-    norms = _norms_by_name(model)
-    _require_layer_norms(model, norms)
+    norms, others = _norms_by_name(model)
+    _require_layer_norms(model, norms, others)
     with _nothing_changes(model):
-        seen = _look(model, norms.values(), example, cls_position)
+        seen = _look(model, set(norms.values()), example, cls_position)
     # A norm that has two names stays one module: wanted under one of them is wanted.
-    wanted = {
-        norm
-        for name, norm in norms.items()
-        if _is_layer_norm(norm) and (where is None or _matches(name, norm, where))
-    }
+    wanted = {norm for name, norm in norms.items() if where is None or _matches(name, norm, where)}
     kept = {name: _reason_to_keep(norm, norm in wanted, seen) for name, norm in norms.items()}
     if all(kept.values()):
-        name, reason = next((name, kept[name]) for name in norms if _is_layer_norm(norms[name]))
+        name, reason = next(iter(kept.items()))
         raise ConfigError(f"no norm can be replaced; {name}, for one: {reason}")
     met = [one.same_cls for one in seen.values() if not one.other_shape]
     if kinds[0] != "ln" and all(met):
@@ -130,16 +126,15 @@ def replace_norms(
         )
 
     new: dict[nn.Module, TokenNorm] = {}
-    arms, same_cls = {}, []
+    replaced, same_cls = {}, []
     for name, norm in norms.items():
         if kept[name]:
             continue
-        cls_kind, tok_kind = kinds
-        one_for_both = shared
+        (cls_kind, tok_kind), one_for_both = kinds, shared
         if seen[norm].same_cls and cls_kind != "ln":
             cls_kind, one_for_both = "ln", False
             same_cls.append(name)
-        arms[name] = f"shared-{tok_kind}" if one_for_both else f"{cls_kind}+{tok_kind}"
+        replaced[name] = f"shared-{tok_kind}" if one_for_both else f"{cls_kind}+{tok_kind}"
         if norm not in new:
             new[norm] = (
                 ShareNorm.from_layer_norm(norm, tok_kind)
@@ -147,44 +142,47 @@ def replace_norms(
                 else SepNorm.from_layer_norm(norm, cls_kind, tok_kind, cls_position)
             )
         model.set_submodule(name, new[norm])
-    readers = _hand_padding_on(model, list(arms)) if kinds[1] != "ln" else []
-    reasons = {name: reason for name, reason in kept.items() if reason}
-    return ReplacedNorms(arms, reasons, tuple(same_cls), tuple(readers))
+    reasons = {name: reason for name, reason in kept.items() if reason} | {
+        name: f"{type(norm).__name__} is no nn.LayerNorm over the last axis"
+        for name, norm in others.items()
+    }
+    mask_from = _hand_padding_on(model, list(replaced)) if kinds[1] != "ln" else ()
+    return ReplacedNorms(replaced, reasons, tuple(same_cls), mask_from)
 
 
-def _norms_by_name(model: nn.Module) -> dict[str, nn.Module]:
-    """All norms, under each of their names, by the names of their classes; SepNorm's own not."""
-    found, replaced = {}, ()
+def _norms_by_name(
+    model: nn.Module,
+) -> tuple[dict[str, nn.LayerNorm], dict[str, nn.Module]]:
+    """The LayerNorms, under each of their names, and other norms, by their class; not SepNorm's."""
+    norms, others, replaced = {}, {}, ()
     for name, module in model.named_modules(remove_duplicate=False):
         if isinstance(module, TokenNorm):
             replaced += (f"{name}.",)
+        elif name.startswith(replaced):
+            continue
         elif (
-            "norm" in type(module).__name__.lower()
-            and next(module.children(), None) is None
-            and not name.startswith(replaced)
+            isinstance(module, nn.LayerNorm)
+            and type(module).forward is nn.LayerNorm.forward
+            and len(module.normalized_shape) == 1
         ):
-            found[name] = module
-    return found
+            norms[name] = module
+        elif "norm" in type(module).__name__.lower() and next(module.children(), None) is None:
+            others[name] = module
+    return norms, others
 
 
-def _is_layer_norm(norm: nn.Module) -> bool:
-    return (
-        isinstance(norm, nn.LayerNorm)
-        and type(norm).forward is nn.LayerNorm.forward
-        and len(norm.normalized_shape) == 1
-    )
-
-
-def _require_layer_norms(model: nn.Module, norms: dict[str, nn.Module]) -> None:
+def _require_layer_norms(
+    model: nn.Module, norms: Mapping[str, nn.Module], others: Mapping[str, nn.Module]
+) -> None:
     what = type(model).__name__
     if "" in norms:
         raise ConfigError(f"{what} is a norm itself: SepNorm.from_layer_norm makes one of it")
-    if not any(map(_is_layer_norm, norms.values())):
+    if not norms:
         there = sum(isinstance(module, TokenNorm) for module in model.modules())
-        others = sorted({type(norm).__name__ for norm in norms.values()})
+        classes = sorted({type(norm).__name__ for norm in others.values()})
         raise ConfigError(
             f"{what} has no nn.LayerNorm over the last axis to replace"
-            + (f", beside {', '.join(others)}" if others else "")
+            + (f", beside {', '.join(classes)}" if classes else "")
             + (f"; {there} of its norms have been replaced before" if there else "")
         )
     for name, module in model.named_modules():
@@ -203,8 +201,6 @@ def _matches(name: str, norm: nn.Module, where: Where) -> bool:
 
 def _reason_to_keep(norm: nn.Module, wanted: bool, seen: dict[nn.Module, _Seen]) -> str:
     """Why a norm stays as it is; empty if it need not."""
-    if not _is_layer_norm(norm):
-        return f"{type(norm).__name__} is no nn.LayerNorm over the last axis"
     if not wanted:
         return "left out by where="
     if norm not in seen:
@@ -252,7 +248,7 @@ def _look(
             cls = tokens[:, position].float()
             one.same_cls |= bool((cls - cls[:1]).abs().max() <= _ROUNDING * cls.abs().max())
 
-    hooks = [norm.register_forward_pre_hook(note) for norm in set(norms) if _is_layer_norm(norm)]
+    hooks = [norm.register_forward_pre_hook(note) for norm in norms]
     try:
         model(*args, **kwargs)
     except Exception as error:
@@ -276,12 +272,14 @@ def _made_up(model: nn.Module, position: int) -> Any:
         tokens = torch.randn(_SEQUENCES, _LENGTH, layer.self_attn.embed_dim, generator=random)
         tokens[:, position] = tokens[0, position].clone()
         return tokens.to(parameter)
-    config, takes = getattr(model, "config", None), getattr(model, "main_input_name", None)
+    config: Any = getattr(model, "config", None)
+    takes = getattr(model, "main_input_name", None)
     try:
         if takes == "input_ids":
-            ids = torch.randint(config.vocab_size, (_SEQUENCES, _LENGTH), generator=random)
+            ids = torch.randint(config.vocab_size - 1, (_SEQUENCES, _LENGTH), generator=random)
             padding = getattr(config, "pad_token_id", None)
-            ids[ids == padding] = (padding or 0) + 1 if padding in (None, 0) else padding - 1
+            if padding is not None:
+                ids += ids >= padding  # any token but this
             ids[:, position] = ids[0, position].clone()
             return {takes: ids.to(parameter.device)}
         if takes == "pixel_values":
@@ -297,12 +295,16 @@ def _made_up(model: nn.Module, position: int) -> Any:
     )
 
 
-def _hand_padding_on(model: nn.Module, names: list[str]) -> list[str]:
-    """Connect the norms with the modules around them that take a mask; return these modules."""
-    padding = PaddingMask()
-    for outer, module in list(model.named_modules()):
-        inside = [name for name in names if name.startswith(f"{outer}." if outer else "")]
-        if inside and padding.read_by(outer, module):
-            for name in inside:
-                model.get_submodule(name).padding = padding  # type: ignore[assignment]
-    return padding.readers
+def _hand_padding_on(model: nn.Module, names: list[str]) -> tuple[str, ...]:
+    """Connect norms with the modules around them that take a mask; return the outer of these."""
+    padding, outermost, inner = PaddingMask(), [], ()
+    for name, module in list(model.named_modules()):
+        within = f"{name}." if name else ""
+        inside = [norm for norm in names if norm.startswith(within)]
+        if inside and padding.read_by(name, module):
+            for norm in inside:
+                model.get_submodule(norm).padding = padding  # type: ignore[assignment]
+            if not name.startswith(inner):
+                outermost.append(padding.readers[-1])
+                inner += (within,)
+    return tuple(outermost)

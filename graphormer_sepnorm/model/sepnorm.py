@@ -73,7 +73,7 @@ class TokenNorm(nn.Module):
         """Take weight, bias, eps, dtype, device and mode of a LayerNorm over, in each branch."""
         self.eps = norm.eps
         for branch in self.children():
-            branch.eps = norm.eps
+            branch.eps = norm.eps  # type: ignore[assignment]
             if norm.weight is not None:
                 branch.to(norm.weight.device, norm.weight.dtype)
             for name in ("weight", "bias"):
