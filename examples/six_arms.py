@@ -148,6 +148,7 @@ def report(runs: Runs, arms: Sequence[str], better: Mapping[str, str]) -> str:
         text += ["", f"| effect on {metric} | change | 95 % interval | p | Holm's p | verdict |"]
         text += ["| :-- | --: | --: | --: | --: | :-- |"]
         for (name, effect), p in zip(effects.items(), adjusted, strict=True):
+            name = name.replace("the atoms", "the tokens")
             text.append(f"| {name} | {' | '.join(_cells(effect, p, direction))} |")
     cost = sum(one["cpu_seconds"] for one in runs.values())
     text += [

@@ -156,6 +156,7 @@ def test_from_layer_norm_takes_over_what_it_has(classes, options):
     module = SepNorm.from_layer_norm(norm, *classes, cls_position=1)
     assert not module.training
     assert module.cls_position == 1
+    assert module.eps == 0.1
     for branch in module.children():
         assert branch.eps == 0.1
         for name in ("weight", "bias"):
