@@ -12,6 +12,7 @@ import pytest
 import torch
 from reference.models import randomise
 from torch import Tensor, nn
+from torch.export import Dim
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -355,11 +356,16 @@ def test_it_is_compiled_in_one_graph():
 
 @pytest.mark.parametrize(("name", "training"), [("bert", True), ("bert", False), ("vit", True)])
 def test_it_is_exported(name, training):
+    """For any number and length of sequences."""
     model, given = made(name), an_input(name)
     replace_norms(model, "bn", "bn")
     model.train(training)
-    exported = torch.export.export(copy.deepcopy(model), (), given).module()
-    torch.testing.assert_close(output(exported, given), output(model, given))
+    sizes = {0: Dim("n", min=2)} | ({1: Dim("length", min=3, max=20)} if name == "bert" else {})
+    exported = torch.export.export(
+        copy.deepcopy(model), (), given, dynamic_shapes=dict.fromkeys(given, sizes)
+    ).module()
+    for batch in (given, {key: value[:3, :7] for key, value in given.items()}):
+        torch.testing.assert_close(output(exported, batch), output(model, batch))
 
 
 @NAMES
