@@ -13,6 +13,7 @@ R^2 of logP, by ridge regression from 2,000 training molecules, on 1,000 test mo
 R^2 of the number of rings, the uniformity of [CLS] on these (Eq. 4 of Chen et al. 2023), and all
 three after the masked language model alone (mlm_).
 """
+# pyright: reportMissingImports=false
 
 import csv
 import gzip

@@ -11,6 +11,7 @@ the accuracy of the probe (L2 penalty 1, standardised features) on 597 images th
 autoencoder nor the probe has seen; beside it the uniformity of [CLS] on these (Eq. 4 of Chen et al.
 2023) and the error of reconstruction.
 """
+# pyright: reportMissingImports=false
 
 import copy
 
