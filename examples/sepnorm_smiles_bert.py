@@ -45,7 +45,7 @@ TOKEN = re.compile(r"\[[^\]]*\]|Br|Cl|%\d\d|.")
 
 
 class Molecules(NamedTuple):
-    """SMILES as tokens, ``[n, L]``, padded with `PAD`; and what probes look for, ``[n]``."""
+    """SMILES as tokens, ``[n, L]``, padded with `PAD`; and what probes look for in the first."""
 
     ids: Tensor
     logp: np.ndarray
@@ -81,7 +81,7 @@ def tokenised(smiles: list[str], vocabulary: dict[str, int]) -> Molecules:
     ids = torch.full((len(rows), max(map(len, rows))), PAD)
     for row, place in zip(rows, ids, strict=True):
         place[: len(row)] = torch.tensor(row)
-    molecules = [Chem.MolFromSmiles(one) for one in smiles]
+    molecules = [Chem.MolFromSmiles(one) for one in smiles[:PROBED]]
     logp = np.array([Crippen.MolLogP(one) for one in molecules])  # type: ignore[attr-defined]
     rings = np.array([rdMolDescriptors.CalcNumRings(molecule) for molecule in molecules], float)
     return Molecules(ids, logp, rings)
@@ -152,7 +152,7 @@ def main() -> None:
     vocabulary: dict[str, int] = {}
     try:
         corpus, new = (tokenised(smiles, vocabulary) for smiles in smiles_from(given.root))
-        known = Molecules(corpus.ids[:PROBED], corpus.logp[:PROBED], corpus.rings[:PROBED])
+        known = corpus._replace(ids=corpus.ids[:PROBED])
         config = BertConfig(
             vocab_size=UNKNOWN + 1 + len(vocabulary), max_position_embeddings=512,
             hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
