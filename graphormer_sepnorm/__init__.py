@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.model.config import GraphormerConfig
     from graphormer_sepnorm.model.graphormer import Graphormer
+    from graphormer_sepnorm.model.replace_norms import replace_norms
     from graphormer_sepnorm.model.sepnorm import SepNorm
 
 __version__ = "0.1.0"
@@ -27,6 +28,7 @@ _HOMES = {
     "Graphormer": "graphormer_sepnorm.model.graphormer",
     "GraphormerConfig": "graphormer_sepnorm.model.config",
     "SepNorm": "graphormer_sepnorm.model.sepnorm",
+    "replace_norms": "graphormer_sepnorm.model.replace_norms",
     "Predictor": "graphormer_sepnorm.inference.predictor",
     "GraphormerRegressor": "graphormer_sepnorm.estimators",
     "GraphormerClassifier": "graphormer_sepnorm.estimators",
@@ -50,6 +52,7 @@ __all__ = [
     "Predictor",
     "SepNorm",
     "__version__",
+    "replace_norms",
 ]
 
 

@@ -17,7 +17,7 @@ from graphormer_sepnorm.resources import sample_path
 
 GUIDES = (
     *("installing", "tables", "training", "predicting", "explaining", "comparing", "python"),
-    "evidence",
+    *("evidence", "elsewhere"),
 )
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in GUIDES)]
 TEXT = "\n".join((REPOSITORY / name).read_text(encoding="utf-8") for name in DOCUMENTS)

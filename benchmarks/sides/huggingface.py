@@ -1,5 +1,5 @@
 """Graphormer of Hugging Face transformers 4.46.3, the last that ran; run in its own environment."""
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 

@@ -178,20 +178,32 @@ def factor_effects(results: Results) -> list[FactorEffect]:
     }
     found = []
     for others, of_norm in factorials.items():
-        for name, (without, having, pairs) in _EFFECTS.items():
-            if not {*without, *having} <= of_norm.keys():
-                continue
-            tests = {norm: of_norm[norm].tests for norm in (*without, *having)}
-            seeds = [seed for seed in results.seeds if all(seed in one for one in tests.values())]
-            if seeds:
-                sides = (
-                    [sum(tests[norm][seed] for norm in side) / pairs for seed in seeds]
-                    for side in (without, having)
-                )
-                title = f"{name}, {others}" if len(factorials) > 1 else name
-                found.append(FactorEffect(title, paired_difference(*sides)))
+        for name, difference in norm_effects({n: arm.tests for n, arm in of_norm.items()}).items():
+            title = f"{name}, {others}" if len(factorials) > 1 else name
+            found.append(FactorEffect(title, difference))
     adjusted = holm([one.difference.p_value for one in found]).tolist()
     return [replace(one, holm_p=p) for one, p in zip(found, adjusted, strict=True)]
+
+
+def norm_effects(values: Mapping[str, Mapping[int, float]]) -> dict[str, PairedDifference]:
+    """Return the effects of BatchNorm and of separation, by name, as far as the norms allow.
+
+    Args:
+        values: A metric by canonical name of the norm, and by seed. The seeds that all norms of an
+            effect have are taken.
+    """
+    found = {}
+    for name, (without, having, pairs) in _EFFECTS.items():
+        if not {*without, *having} <= values.keys():
+            continue
+        seeds = [s for s in values[without[0]] if all(s in values[n] for n in (*without, *having))]
+        if seeds:
+            sides = (
+                [sum(values[norm][seed] for norm in side) / pairs for seed in seeds]
+                for side in (without, having)
+            )
+            found[name] = paired_difference(*sides)
+    return found
 
 
 def _norm(results: Results, arm: ArmResult) -> str:

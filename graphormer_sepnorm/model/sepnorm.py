@@ -5,15 +5,16 @@ N sequences · L positions, the [CLS] token among them · D channels
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.norm_arms import NORM_KINDS
+from graphormer_sepnorm.model.padding_mask import PaddingMask
 
-_NAME_OF = {nn.BatchNorm1d: "bn", nn.LayerNorm: "ln"}
+_NAME_OF: dict[Any, str] = {nn.BatchNorm1d: "bn", nn.LayerNorm: "ln"}
 
 # The parts are named as in the paper's class, so that state dicts fit in both directions. They had
 # names of their own before; state dicts with those load too.
@@ -34,7 +35,102 @@ class _NoLayerNorm:
         return NotImplemented
 
 
-class SepNorm(nn.Module):
+def norm_kind(norm: str | type[nn.Module]) -> str:
+    """Return the name of a kind of norm, given that or a class of torch.
+
+    Raises:
+        ConfigError: If there is no such kind.
+    """
+    kind = norm if isinstance(norm, str) else _NAME_OF.get(norm)
+    if kind not in NORM_KINDS:
+        kinds = ", ".join(f"'{kind}'" for kind in NORM_KINDS)
+        raise ConfigError(
+            f"a norm is nn.BatchNorm1d or nn.LayerNorm, or its name ({kinds}), not {norm!r}: pass "
+            "the class or the name"
+        )
+    return kind
+
+
+class TokenNorm(nn.Module):
+    """A norm of all tokens ``[N, L, D]`` in the place of an ``nn.LayerNorm``.
+
+    Attributes:
+        eps: Of its norms.
+        padding: Where to find the padding mask if none is given (`replace_norms` sets it).
+    """
+
+    weight = bias = _NoLayerNorm()
+    eps = 1e-5
+    padding: PaddingMask | None = None
+
+    def _real(self, tokens: Tensor, mask: Tensor | None, norm: nn.Module) -> Tensor | None:
+        """The mask for a norm, as far as it is to be had and makes a difference."""
+        if mask is None and self.padding is not None and norm.training:
+            return None if isinstance(norm, nn.LayerNorm) else self.padding.of(tokens)
+        return mask
+
+    def _begin_as(self, norm: nn.LayerNorm) -> Self:
+        """Take weight, bias, eps, dtype, device and mode of a LayerNorm over, in each branch."""
+        self.eps = norm.eps
+        for branch in self.children():
+            branch.eps = norm.eps  # type: ignore[assignment]
+            if norm.weight is not None:
+                branch.to(norm.weight.device, norm.weight.dtype)
+            for name in ("weight", "bias"):
+                theirs, ours = getattr(norm, name), getattr(branch, name, None)
+                if theirs is None and isinstance(branch, nn.LayerNorm):
+                    branch.register_parameter(name, None)
+                elif theirs is not None and ours is not None:
+                    ours.data.copy_(theirs.data)
+                    ours.requires_grad_(theirs.requires_grad)
+        return self.train(norm.training)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Take the weight and bias of a LayerNorm for each branch; what it has not stays."""
+        branches = dict(self.named_children())
+        for name in ("weight", "bias"):
+            takers = [one for one in branches if getattr(branches[one], name, None) is not None]
+            if f"{prefix}{name}" in state_dict and takers:
+                value = state_dict.pop(f"{prefix}{name}")
+                for one in takers:  # not the same tensor: assign=True makes it the parameter
+                    state_dict[f"{prefix}{one}.{name}"] = value.clone()
+                    if not isinstance(branches[one], nn.LayerNorm):
+                        for key, kept in branches[one].state_dict(prefix=f"{prefix}{one}.").items():
+                            state_dict.setdefault(key, kept)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+class ShareNorm(TokenNorm):
+    """Normalises [CLS] and the other tokens by one norm, all alike.
+
+    Args:
+        hidden_size: D, channels of a token.
+        norm: `nn.BatchNorm1d` (``"bn"``) or `nn.LayerNorm` (``"ln"``).
+
+    Attributes:
+        norm_layer: It.
+
+    Raises:
+        ConfigError: If the norm is another.
+    """
+
+    def __init__(self, hidden_size: int, norm: str | type[nn.Module] = "bn") -> None:
+        super().__init__()
+        self.norm_layer = NORM_KINDS[norm_kind(norm)](hidden_size)
+
+    @classmethod
+    def from_layer_norm(cls, norm: nn.LayerNorm, kind: str | type[nn.Module] = "bn") -> ShareNorm:
+        """Make one that begins with weight, bias and eps of a LayerNorm; see `SepNorm`."""
+        return cls(_width(norm), kind)._begin_as(norm)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Normalise ``[N, L, D]``; see `SepNorm.forward`."""
+        real = self._real(tokens, mask, self.norm_layer)
+        rows = self.norm_layer(tokens.flatten(0, 1), None if real is None else real.flatten())
+        return rows.reshape(tokens.shape)
+
+
+class SepNorm(TokenNorm):
     """Normalises the [CLS] token and the other tokens separately (Chen et al. 2023, Eq. 5).
 
     A drop-in for the ``nn.LayerNorm`` of a transformer. BatchNorm on tokens normalises channels
@@ -42,8 +138,8 @@ class SepNorm(nn.Module):
 
     Args:
         hidden_size: D, channels of a token.
-        cls_norm: `nn.BatchNorm1d` or `nn.LayerNorm`, for [CLS].
-        tok_norm: `nn.BatchNorm1d` or `nn.LayerNorm`, for the other tokens.
+        cls_norm: `nn.BatchNorm1d` (``"bn"``) or `nn.LayerNorm` (``"ln"``), for [CLS].
+        tok_norm: The same, for the other tokens.
         cls_position: Where [CLS] stands on the second axis; negative counts from the end.
 
     Attributes:
@@ -51,28 +147,44 @@ class SepNorm(nn.Module):
         tok_norm_layer: The norm of the other tokens.
 
     Raises:
-        ConfigError: If a norm is another class.
+        ConfigError: If a norm is another.
     """
-
-    weight = bias = _NoLayerNorm()
-    eps = 1e-5  # of both norms
 
     def __init__(
         self,
         hidden_size: int,
-        cls_norm: type[nn.Module] = nn.BatchNorm1d,
-        tok_norm: type[nn.Module] = nn.LayerNorm,
+        cls_norm: str | type[nn.Module] = nn.BatchNorm1d,
+        tok_norm: str | type[nn.Module] = nn.LayerNorm,
         cls_position: int = 0,
     ) -> None:
         super().__init__()
-        for norm in (cls_norm, tok_norm):
-            if norm not in _NAME_OF:
-                raise ConfigError(
-                    f"SepNorm takes nn.BatchNorm1d or nn.LayerNorm, not {norm!r}: pass the class"
-                )
         self.cls_position = cls_position
-        self.cls_norm_layer = NORM_KINDS[_NAME_OF[cls_norm]](hidden_size)
-        self.tok_norm_layer = NORM_KINDS[_NAME_OF[tok_norm]](hidden_size)
+        self.cls_norm_layer = NORM_KINDS[norm_kind(cls_norm)](hidden_size)
+        self.tok_norm_layer = NORM_KINDS[norm_kind(tok_norm)](hidden_size)
+
+    @classmethod
+    def from_layer_norm(
+        cls,
+        norm: nn.LayerNorm,
+        cls_norm: str | type[nn.Module] = nn.BatchNorm1d,
+        tok_norm: str | type[nn.Module] = nn.LayerNorm,
+        cls_position: int = 0,
+    ) -> SepNorm:
+        """Make one that begins with weight, bias and eps of a LayerNorm, in both branches.
+
+        With LayerNorm in both it computes what `norm` does. A BatchNorm does not: it divides by
+        other deviations, and its running statistics are 0 and 1 until batches have been seen.
+
+        Args:
+            norm: Over the last axis. Dtype, device, mode and what needs no gradient stay as there.
+            cls_norm: For [CLS].
+            tok_norm: For the other tokens.
+            cls_position: Where [CLS] stands on the second axis.
+
+        Raises:
+            ConfigError: If a norm is another.
+        """
+        return cls(_width(norm), cls_norm, tok_norm, cls_position)._begin_as(norm)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Normalise a batch of sequences.
@@ -94,6 +206,7 @@ class SepNorm(nn.Module):
         position = self.cls_position
         if not -length <= position < length:
             raise ConfigError(f"cls_position {position} lies outside {length} positions")
+        mask = self._real(tokens, mask, self.tok_norm_layer)
         # Turned until [CLS] comes first, and back: shapes that do not depend on the position let
         # torch.compile and torch.export keep the length a variable.
         if position != 0:
@@ -122,3 +235,9 @@ class SepNorm(nn.Module):
                 parameter = key.removeprefix(f"{prefix}{former}.")
                 state_dict[f"{prefix}{name}.{parameter}"] = state_dict.pop(key)
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _width(norm: nn.LayerNorm) -> int:
+    if not isinstance(norm, nn.LayerNorm) or len(norm.normalized_shape) != 1:
+        raise ConfigError(f"only an nn.LayerNorm over the last axis can be replaced, not {norm}")
+    return norm.normalized_shape[0]

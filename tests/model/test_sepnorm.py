@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graphormer_sepnorm import SepNorm
 from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.model.sepnorm import ShareNorm
 
 EXACT = 1e-11
 CLASSES = (nn.BatchNorm1d, nn.LayerNorm)
@@ -120,11 +121,71 @@ def test_cls_alone():
     assert SepNorm(D)(torch.randn(N, 1, D)).shape == (N, 1, D)
 
 
-@pytest.mark.parametrize("wrong", [nn.GroupNorm, nn.LayerNorm(D), "ln", None])
+@pytest.mark.parametrize("wrong", [nn.GroupNorm, nn.LayerNorm(D), "layer", None])
 @pytest.mark.parametrize("place", ["cls_norm", "tok_norm"])
 def test_another_class_is_a_config_error(wrong, place):
-    with pytest.raises(ConfigError, match=r"BatchNorm1d or nn\.LayerNorm"):
+    with pytest.raises(ConfigError, match=r"BatchNorm1d or nn\.LayerNorm, or its name"):
         SepNorm(D, **{place: wrong})
+
+
+@PAIRS
+def test_the_names_of_norms_stand_for_the_classes(classes):
+    names = ["bn" if cls is nn.BatchNorm1d else "ln" for cls in classes]
+    tokens = torch.randn(N, L, D)
+    assert torch.equal(SepNorm(D, *names)(tokens), SepNorm(D, *classes)(tokens))
+
+
+@pytest.mark.parametrize("kind", ["ln", "bn"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_share_norm_is_one_norm_of_all_tokens(kind, masked):
+    module = ShareNorm(D, kind).double().train()
+    randomise(module)
+    norm = (nn.BatchNorm1d if kind == "bn" else nn.LayerNorm)(D).double()
+    norm.load_state_dict(module.norm_layer.state_dict())
+    tokens = torch.randn(N, L, D, dtype=torch.float64) + 1
+    mask = torch.rand(N, L) < 0.6 if masked else torch.ones(N, L, dtype=torch.bool)
+    out = module(tokens, mask if masked else None)
+    assert relative_error(out[mask], norm(tokens[mask])) < EXACT
+
+
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"elementwise_affine": False}])
+@PAIRS
+def test_from_layer_norm_takes_over_what_it_has(classes, options):
+    norm = nn.LayerNorm(D, eps=0.1, **options).double().eval()
+    randomise(norm)
+    module = SepNorm.from_layer_norm(norm, *classes, cls_position=1)
+    assert not module.training
+    assert module.cls_position == 1
+    assert module.eps == 0.1
+    for branch in module.children():
+        assert branch.eps == 0.1
+        for name in ("weight", "bias"):
+            value = getattr(norm, name)
+            if value is not None:
+                assert torch.equal(getattr(branch, name), value)
+                assert getattr(branch, name).data_ptr() != value.data_ptr()
+            elif isinstance(branch, nn.LayerNorm):
+                assert getattr(branch, name) is None
+    if options != {"elementwise_affine": False}:  # of which nothing stands in a state dict
+        SepNorm.from_layer_norm(norm, *classes).load_state_dict(norm.state_dict())
+    if classes == (nn.LayerNorm, nn.LayerNorm):
+        tokens = torch.randn(N, L, D, dtype=torch.float64)
+        assert relative_error(module(tokens), norm(tokens)) < EXACT
+
+
+@pytest.mark.parametrize("wrong", [nn.LayerNorm((L, D)), nn.RMSNorm(D)])
+def test_only_a_layer_norm_of_the_last_axis_is_taken_over(wrong):
+    for made in (SepNorm, ShareNorm):
+        with pytest.raises(ConfigError, match=r"only an nn\.LayerNorm over the last axis"):
+            made.from_layer_norm(wrong)
+
+
+def test_half_a_state_dict_of_a_layer_norm_is_noticed():
+    with pytest.raises(RuntimeError, match=r"Missing.*cls_norm_layer\.bias"):
+        SepNorm(D, "ln", "ln").load_state_dict({"weight": torch.ones(D)})
+    module = SepNorm.from_layer_norm(nn.LayerNorm(D, bias=False), "ln")
+    with pytest.raises(RuntimeError, match=r'Unexpected.*"bias"'):
+        module.load_state_dict(nn.LayerNorm(D).state_dict())
 
 
 @PAIRS

@@ -1,0 +1,310 @@
+"""`replace_norms`: SepNorm into a transformer that is there, of torch or of Hugging Face.
+
+Which norms see tokens ``[N, L, D]``, and which of them the same [CLS] in every sequence, is not
+read from names but seen in a small forward of the model.
+
+    N sequences · L positions · D channels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.model.padding_mask import PaddingMask
+from graphormer_sepnorm.model.sepnorm import SepNorm, ShareNorm, TokenNorm, norm_kind
+
+Where = str | Sequence[str] | Callable[[str, nn.Module], bool]
+
+_SEQUENCES, _LENGTH = 3, 5  # of an example that is made up
+_ROUNDING = 8 * torch.finfo(torch.float32).eps
+_SAME_CLS = "[CLS] is the same in every sequence here and keeps LayerNorm"
+
+
+@dataclass(frozen=True)
+class ReplacedNorms:
+    """What `replace_norms` did. ``print`` shows it, a norm a line.
+
+    Attributes:
+        replaced: Norm by qualified name, as ``bn+ln`` ([CLS] + tokens) or ``shared-bn``.
+        kept: Why each other norm stayed, by name.
+        same_cls: Those of `replaced` that met the same [CLS] in every sequence.
+        mask_from: Modules whose padding mask BatchNorm over tokens is handed.
+    """
+
+    replaced: dict[str, str]
+    kept: dict[str, str]
+    same_cls: tuple[str, ...] = ()
+    mask_from: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        rows = [
+            (name, arm, _SAME_CLS if name in self.same_cls else "")
+            for name, arm in self.replaced.items()
+        ]
+        rows += [(name, "kept", reason) for name, reason in self.kept.items()]
+        width = max(len(name) for name, _, _ in rows)
+        lines = [f"{name:<{width}}  {what:<9}  {why}".rstrip() for name, what, why in rows]
+        if self.mask_from:
+            lines.append(f"padding mask taken from {', '.join(self.mask_from)}")
+        return "\n".join(lines)
+
+
+@dataclass
+class _Seen:
+    """What one LayerNorm met in the example: anything but [N, L, D], and only one [CLS]."""
+
+    other_shape: list[int] | None = None
+    same_cls: bool = False
+
+
+def replace_norms(
+    model: nn.Module,
+    cls_norm: str | type[nn.Module] = "bn",
+    tok_norm: str | type[nn.Module] = "ln",
+    *,
+    shared: bool = False,
+    where: Where | None = None,
+    cls_position: int = 0,
+    example: Any = None,
+) -> ReplacedNorms:
+    """Replace, in place, each `nn.LayerNorm` of a transformer that acts on tokens ``[N, L, D]``.
+
+    The new norms begin with weight, bias and eps of the old, in both branches, and state dicts of
+    the original model load. With ``"ln"`` and ``"ln"`` outputs are those of the original until it
+    is trained. A norm that meets the same [CLS] in every sequence, as the first of most models
+    does, keeps LayerNorm for it: BatchNorm would return its bias for all of them.
+
+    To see which norms these are, the model is run once, in evaluation mode. Put an optimiser,
+    `torch.compile` and DistributedDataParallel around it afterwards.
+
+    Args:
+        model: Changed in place. Its [CLS] is expected at `cls_position` of every sequence.
+        cls_norm: For [CLS]: ``"bn"``, ``"ln"`` or the class of torch.
+        tok_norm: For the other tokens. BatchNorm leaves out the padding that the ``attention_mask``
+            (or ``src_key_padding_mask``) of a call tells, wherever in the model one is taken.
+        shared: One norm for [CLS] and tokens, of the kind that both arguments name.
+        where: The norms to replace, of those that can be: a pattern of qualified names
+            (``"encoder.*"``), several, or a function of name and module. None: all.
+        cls_position: Where [CLS] stands; negative counts from the end.
+        example: At least two different sequences: a tensor, a tuple of arguments or a mapping of
+            keyword arguments of the model. None: made up, for models of Hugging Face that take
+            ``input_ids`` or ``pixel_values``, and for torch's encoder and its layers.
+
+    Returns:
+        What was replaced and what was not, and why.
+
+    Raises:
+        ConfigError: There is nothing to replace, the example does not run or shows nothing, or the
+            model works on ``[L, N, D]``. The model is then as it was.
+    """
+    kinds = (norm_kind(cls_norm), norm_kind(tok_norm))
+    if shared and kinds[0] != kinds[1]:
+        raise ConfigError(f"a shared norm is of one kind, not of '{kinds[0]}' and '{kinds[1]}'")
+    norms, others = _norms_by_name(model)
+    _require_layer_norms(model, norms, others)
+    with _nothing_changes(model):
+        seen = _look(model, set(norms.values()), example, cls_position)
+    # A norm that has two names stays one module: wanted under one of them is wanted.
+    wanted = {norm for name, norm in norms.items() if where is None or _matches(name, norm, where)}
+    kept = {name: _reason_to_keep(norm, norm in wanted, seen) for name, norm in norms.items()}
+    if all(kept.values()):
+        name, reason = next(iter(kept.items()))
+        raise ConfigError(f"no norm can be replaced; {name}, for one: {reason}")
+    met = [one.same_cls for one in seen.values() if not one.other_shape]
+    if kinds[0] != "ln" and all(met):
+        raise ConfigError(
+            "[CLS] is the same in every sequence of the example, in all norms, so none can be told "
+            "from the first one: give an example= of at least two different sequences"
+        )
+
+    new: dict[nn.Module, TokenNorm] = {}
+    replaced, same_cls = {}, []
+    for name, norm in norms.items():
+        if kept[name]:
+            continue
+        (cls_kind, tok_kind), one_for_both = kinds, shared
+        if seen[norm].same_cls and cls_kind != "ln":
+            cls_kind, one_for_both = "ln", False
+            same_cls.append(name)
+        replaced[name] = f"shared-{tok_kind}" if one_for_both else f"{cls_kind}+{tok_kind}"
+        if norm not in new:
+            new[norm] = (
+                ShareNorm.from_layer_norm(norm, tok_kind)
+                if one_for_both
+                else SepNorm.from_layer_norm(norm, cls_kind, tok_kind, cls_position)
+            )
+        model.set_submodule(name, new[norm])
+    reasons = {name: reason for name, reason in kept.items() if reason} | {
+        name: f"{type(norm).__name__} is no nn.LayerNorm over the last axis"
+        for name, norm in others.items()
+    }
+    mask_from = _hand_padding_on(model, list(replaced)) if kinds[1] != "ln" else ()
+    return ReplacedNorms(replaced, reasons, tuple(same_cls), mask_from)
+
+
+def _norms_by_name(
+    model: nn.Module,
+) -> tuple[dict[str, nn.LayerNorm], dict[str, nn.Module]]:
+    """The LayerNorms, under each of their names, and other norms, by their class; not SepNorm's."""
+    norms, others, replaced = {}, {}, ()
+    for name, module in model.named_modules(remove_duplicate=False):
+        if isinstance(module, TokenNorm):
+            replaced += (f"{name}.",)
+        elif name.startswith(replaced):
+            continue
+        elif (
+            isinstance(module, nn.LayerNorm)
+            and type(module).forward is nn.LayerNorm.forward
+            and len(module.normalized_shape) == 1
+        ):
+            norms[name] = module
+        elif "norm" in type(module).__name__.lower() and next(module.children(), None) is None:
+            others[name] = module
+    return norms, others
+
+
+def _require_layer_norms(
+    model: nn.Module, norms: Mapping[str, nn.Module], others: Mapping[str, nn.Module]
+) -> None:
+    what = type(model).__name__
+    if "" in norms:
+        raise ConfigError(f"{what} is a norm itself: SepNorm.from_layer_norm makes one of it")
+    if not norms:
+        there = sum(isinstance(module, TokenNorm) for module in model.modules())
+        classes = sorted({type(norm).__name__ for norm in others.values()})
+        raise ConfigError(
+            f"{what} has no nn.LayerNorm over the last axis to replace"
+            + (f", beside {', '.join(classes)}" if classes else "")
+            + (f"; {there} of its norms have been replaced before" if there else "")
+        )
+    for name, module in model.named_modules():
+        if isinstance(module, nn.MultiheadAttention) and not module.batch_first:
+            raise ConfigError(
+                f"{name or what} works on [L, N, D] and SepNorm on [N, L, D]: make the model with "
+                "batch_first=True"
+            )
+
+
+def _matches(name: str, norm: nn.Module, where: Where) -> bool:
+    if callable(where):
+        return where(name, norm)
+    return any(fnmatchcase(name, one) for one in ([where] if isinstance(where, str) else where))
+
+
+def _reason_to_keep(norm: nn.Module, wanted: bool, seen: dict[nn.Module, _Seen]) -> str:
+    """Why a norm stays as it is; empty if it need not."""
+    if not wanted:
+        return "left out by where="
+    if norm not in seen:
+        return "not called in the example"
+    shape = seen[norm].other_shape
+    return f"acts on {shape} in the example, not on [N, L, D]" if shape else ""
+
+
+@contextmanager
+def _nothing_changes(model: nn.Module) -> Iterator[None]:
+    """Leave modes, gradients and random states as they are; in between the model evaluates."""
+    modes = {module: module.training for module in model.modules()}
+    devices = {p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"}
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=list(devices)):
+            model.eval()
+            yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+def _look(
+    model: nn.Module, norms: Iterable[nn.Module], example: Any, position: int
+) -> dict[nn.Module, _Seen]:
+    """Run the example; return what each LayerNorm met in it."""
+    if example is None:
+        example = _made_up(model, position)
+    args, kwargs = (), {}
+    if isinstance(example, Mapping):
+        kwargs = dict(example)
+    else:
+        args = (example,) if isinstance(example, Tensor) else tuple(example)
+    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor) and one.dim()]
+    if not tensors:
+        raise ConfigError("example= holds no tensor: give what the model is called with")
+    sequences, seen = tensors[0].shape[0], {}
+
+    def note(norm: nn.Module, given: tuple[Tensor, ...]) -> None:
+        one, tokens = seen.setdefault(norm, _Seen()), given[0]
+        shape = list(tokens.shape)
+        if len(shape) != 3 or shape[0] != sequences or not -shape[1] <= position < shape[1]:
+            one.other_shape = shape
+        else:
+            cls = tokens[:, position].float()
+            one.same_cls |= bool((cls - cls[:1]).abs().max() <= _ROUNDING * cls.abs().max())
+
+    hooks = [norm.register_forward_pre_hook(note) for norm in norms]
+    try:
+        model(*args, **kwargs)
+    except Exception as error:
+        raise ConfigError(
+            f"{type(model).__name__} did not run on the example, which shows what its norms meet "
+            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}): give "
+            "one that does, example="
+        ) from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen
+
+
+def _made_up(model: nn.Module, position: int) -> Any:
+    """A few random sequences with the same [CLS], for models that are known to take them."""
+    parameter = next(model.parameters())
+    random = torch.Generator().manual_seed(0)
+    layer = model.layers[0] if isinstance(model, nn.TransformerEncoder) else model
+    if isinstance(layer, nn.TransformerEncoderLayer):
+        tokens = torch.randn(_SEQUENCES, _LENGTH, layer.self_attn.embed_dim, generator=random)
+        tokens[:, position] = tokens[0, position].clone()
+        return tokens.to(parameter)
+    config: Any = getattr(model, "config", None)
+    takes = getattr(model, "main_input_name", None)
+    try:
+        if takes == "input_ids":
+            ids = torch.randint(config.vocab_size - 1, (_SEQUENCES, _LENGTH), generator=random)
+            padding = getattr(config, "pad_token_id", None)
+            if padding is not None:
+                ids += ids >= padding  # any token but this
+            ids[:, position] = ids[0, position].clone()
+            return {takes: ids.to(parameter.device)}
+        if takes == "pixel_values":
+            size = config.image_size
+            height, width = (size, size) if isinstance(size, int) else size
+            images = torch.randn(_SEQUENCES, config.num_channels, height, width, generator=random)
+            return {takes: images.to(parameter)}
+    except AttributeError:
+        pass
+    raise ConfigError(
+        f"it is not known what {type(model).__name__} is called with: give an example= of at least "
+        "two different sequences"
+    )
+
+
+def _hand_padding_on(model: nn.Module, names: list[str]) -> tuple[str, ...]:
+    """Connect norms with the modules around them that take a mask; return the outer of these."""
+    padding, outermost, inner = PaddingMask(), [], ()
+    for name, module in list(model.named_modules()):
+        within = f"{name}." if name else ""
+        inside = [norm for norm in names if norm.startswith(within)]
+        if inside and padding.read_by(name, module):
+            for norm in inside:
+                model.get_submodule(norm).padding = padding  # type: ignore[assignment]
+            if not name.startswith(inner):
+                outermost.append(padding.readers[-1])
+                inner += (within,)
+    return tuple(outermost)

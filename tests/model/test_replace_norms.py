@@ -1,0 +1,552 @@
+"""`replace_norms` in BERT, RoBERTa, ViT, ViT-MAE and torch's own encoder, with random weights."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from reference.models import randomise
+from torch import Tensor, nn
+from torch.export import Dim
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    RobertaConfig,
+    RobertaModel,
+    ViTConfig,
+    ViTMAEConfig,
+    ViTMAEForPreTraining,
+    ViTModel,
+)
+
+from graphormer_sepnorm import SepNorm, replace_norms
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.model.sepnorm import ShareNorm, TokenNorm
+
+N, L, D = 4, 9, 16
+SIZES: dict[str, Any] = {
+    **{"hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": 2},
+    **{"intermediate_size": 24, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+}
+TEXT = SIZES | {"vocab_size": 40, "max_position_embeddings": 20}
+IMAGE = SIZES | {"image_size": 8, "patch_size": 2, "num_channels": 1}
+PAD = 1
+
+
+def bert() -> BertModel:
+    return BertModel(BertConfig(**TEXT))
+
+
+def masked_bert() -> BertForMaskedLM:
+    return BertForMaskedLM(BertConfig(**TEXT))
+
+
+def roberta() -> RobertaModel:
+    return RobertaModel(RobertaConfig(**TEXT))
+
+
+def vit() -> ViTModel:
+    return ViTModel(ViTConfig(**IMAGE))
+
+
+def vit_mae() -> ViTMAEForPreTraining:
+    decoder = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes = {f"decoder_{name}": size for name, size in decoder.items()}
+    return ViTMAEForPreTraining(ViTMAEConfig(**IMAGE, **sizes, decoder_intermediate_size=12))
+
+
+def encoder(norm_first: bool = False) -> nn.TransformerEncoder:
+    layer = nn.TransformerEncoderLayer(
+        D, 2, dim_feedforward=24, dropout=0.0, batch_first=True, norm_first=norm_first
+    )
+    norm = nn.LayerNorm(D) if norm_first else None
+    return nn.TransformerEncoder(layer, 2, norm, enable_nested_tensor=False)
+
+
+def pre_norm_encoder() -> nn.TransformerEncoder:
+    return encoder(norm_first=True)
+
+
+def layers(pattern: str, number: int, *norms: str) -> list[str]:
+    return [pattern.format(layer) + norm for layer in range(number) for norm in norms]
+
+
+_BERT = layers("encoder.layer.{}.", 2, "attention.output.LayerNorm", "output.LayerNorm")
+_VIT = layers("layers.{}.", 2, "layernorm_before", "layernorm_after")
+# What makes a model, the norms whose [CLS] is the same in every sequence, and the others.
+MODELS: dict[str, tuple[Callable[[], nn.Module], list[str], list[str]]] = {
+    "bert": (bert, ["embeddings.LayerNorm"], _BERT),
+    "masked_bert": (
+        masked_bert,
+        ["bert.embeddings.LayerNorm"],
+        [*(f"bert.{name}" for name in _BERT), "cls.predictions.transform.LayerNorm"],
+    ),
+    "roberta": (roberta, ["embeddings.LayerNorm"], _BERT),
+    "vit": (vit, _VIT[:1], [*_VIT[1:], "layernorm"]),
+    "vit_mae": (
+        vit_mae,
+        [f"vit.{_VIT[0]}"],
+        [
+            *(f"vit.{name}" for name in [*_VIT[1:], "layernorm"]),
+            *layers("decoder.decoder_layers.{}.", 1, "layernorm_before", "layernorm_after"),
+            "decoder.decoder_norm",
+        ],
+    ),
+    "encoder": (encoder, [], layers("layers.{}.", 2, "norm1", "norm2")),
+    "pre_norm_encoder": (
+        pre_norm_encoder,
+        ["layers.0.norm1"],
+        ["layers.0.norm2", "layers.1.norm1", "layers.1.norm2", "norm"],
+    ),
+}
+NAMES = pytest.mark.parametrize("name", list(MODELS))
+WITH_MASK = pytest.mark.parametrize("name", ["bert", "masked_bert", "roberta", "encoder"])
+
+
+def made(name: str) -> nn.Module:
+    """A model with parameters far from their initial values."""
+    model = MODELS[name][0]().eval()
+    randomise(model)
+    return model
+
+
+def an_input(name: str) -> dict[str, Any]:
+    """Sequences of which some are padded, as far as the model knows padding."""
+    real = torch.arange(L) < torch.tensor([L, 6, 3, L])[:, None]
+    if "encoder" in name:
+        return {"src": torch.randn(N, L, D), "src_key_padding_mask": ~real}
+    if "vit" in name:
+        images = {"pixel_values": torch.randn(N, 1, 8, 8)}
+        return images | ({"noise": torch.rand(N, 16)} if name == "vit_mae" else {})
+    ids = torch.randint(2, 40, (N, L)).masked_fill(~real, PAD)
+    ids[:, 0] = 0
+    return {"input_ids": ids, "attention_mask": real.long()}
+
+
+def output(model: nn.Module, given: dict[str, Any]) -> Tensor:
+    out = model(**given)
+    return out if isinstance(out, Tensor) else out.logits if "logits" in out else out[0]
+
+
+@NAMES
+def test_it_says_what_it_replaced(name):
+    make, same_cls, others = MODELS[name]
+    model = make()
+    report = replace_norms(model)
+    assert report.replaced == dict.fromkeys(same_cls, "ln+ln") | dict.fromkeys(others, "bn+ln")
+    assert list(report.same_cls) == same_cls
+    assert report.kept == {}
+    assert {n for n, m in model.named_modules() if isinstance(m, SepNorm)} == {*same_cls, *others}
+    assert [line.split()[0] for line in str(report).splitlines()] == list(report.replaced)
+
+
+@NAMES
+@pytest.mark.parametrize("shared", [False, True], ids=["ln+ln", "shared-ln"])
+def test_with_layer_norm_for_both_the_outputs_are_the_originals(name, shared):
+    model, given = made(name), an_input(name)
+    swapped = copy.deepcopy(model)
+    replace_norms(swapped, "ln", "ln", shared=shared)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            output(swapped, given), output(model, given), rtol=1e-5, atol=1e-5
+        )
+
+
+@NAMES
+def test_a_state_dict_of_the_original_loads(name):
+    """Strictly, into all arms, and the branches do not become one."""
+    model, given = made(name), an_input(name)
+    for kinds in (("ln", "ln"), ("bn", "bn")):
+        swapped = MODELS[name][0]().eval()
+        replace_norms(swapped, *kinds)
+        swapped.load_state_dict(model.state_dict(), assign=kinds == ("bn", "bn"))
+        for path, norm in swapped.named_modules():
+            if isinstance(norm, SepNorm):
+                theirs = model.get_submodule(path)
+                for branch in norm.children():
+                    assert torch.equal(branch.weight, theirs.weight)
+                    assert torch.equal(branch.bias, theirs.bias)
+                assert norm.cls_norm_layer.weight is not norm.tok_norm_layer.weight
+                assert (
+                    norm.cls_norm_layer.weight.data_ptr() != norm.tok_norm_layer.weight.data_ptr()
+                )
+        if kinds == ("ln", "ln"):
+            with torch.no_grad():
+                torch.testing.assert_close(
+                    output(swapped, given), output(model, given), rtol=1e-5, atol=1e-5
+                )
+
+
+@WITH_MASK
+@pytest.mark.parametrize("shared", [False, True], ids=["bn+bn", "shared-bn"])
+def test_batch_norm_over_tokens_leaves_padding_out(name, shared):
+    model = made(name)
+    report = replace_norms(model, "bn", "bn", shared=shared)
+    assert report.mask_from
+    assert "padding mask taken from the model" in str(report)
+    given, other = (an_input(name) for _ in range(2))
+    (tokens,) = given.keys() - {"attention_mask", "src_key_padding_mask"}
+    real = given.get("attention_mask", torch.tensor(0)).bool()
+    real = ~given["src_key_padding_mask"] if "encoder" in name else real
+    padded = real.reshape(N, L, *[1] * (given[tokens].dim() - 2))
+    filled = torch.where(padded, given[tokens], other[tokens].roll(1, 0))
+    if name == "roberta":  # counts the positions of what is no padding by number
+        given["position_ids"] = torch.arange(2, L + 2).expand(N, L)
+    results = []
+    for values in (given[tokens], filled):
+        run = copy.deepcopy(model).train()
+        results.append((output(run, given | {tokens: values})[real], run.state_dict()))
+    assert not torch.equal(given[tokens], filled)
+    torch.testing.assert_close(*(out for out, _ in results))
+    torch.testing.assert_close(*(state for _, state in results))
+
+
+def test_the_mask_is_that_of_the_call_and_forgotten_after_it():
+    model = made("masked_bert").train()
+    replace_norms(model, "bn", "bn")
+    given = an_input("masked_bert")
+    whole = given | {"attention_mask": torch.ones(N, L)}
+    state = copy.deepcopy(model.state_dict())
+
+    def output_of(one: dict[str, Any], call: Callable = model) -> Tensor:
+        model.load_state_dict(state)
+        return call(**one)[0]
+
+    without = {"input_ids": given["input_ids"]}
+    truth = copy.deepcopy(model)(**without)[0]
+    masked = output_of(given)
+    assert torch.equal(output_of(without), truth)
+    torch.testing.assert_close(output_of(whole), truth)
+    with pytest.raises(IndexError):
+        model(input_ids=given["input_ids"] + 100, attention_mask=given["attention_mask"])
+    assert torch.equal(output_of(without), truth)
+    # Positional, and by a part of the model.
+    model.load_state_dict(state)
+    assert torch.equal(model(*given.values())[0], masked)
+
+
+def test_a_call_that_cannot_know_the_padding_is_a_clear_error():
+    model = made("masked_bert").train()
+    replace_norms(model, "bn", "bn")
+    given = an_input("masked_bert")
+    states = model.bert(**given)[0]  # a part that takes the mask
+    with pytest.raises(ConfigError, match="cannot know the padding, outside of the model and 6 of"):
+        model.cls(states)
+    four = given["attention_mask"][:, None, None].bool()
+    with pytest.raises(ConfigError, match=r"attention_mask \[4, 1, 1, 9\], .*mask \[N, L\]"):
+        model.bert(given["input_ids"], four)
+    model.eval()  # nobody needs to know
+    assert model.cls(states).shape == model(given["input_ids"], four)[0].shape
+
+
+def test_a_mask_of_other_tokens_is_a_clear_error():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.text, self.image = bert(), vit()
+
+        def forward(self, pixel_values, **text):
+            return self.text(**text)[0].sum() + self.image(pixel_values)[0].sum()
+
+    class Both(Two):
+        def forward(self, input_ids, attention_mask, pixel_values):
+            return super().forward(pixel_values, input_ids=input_ids, attention_mask=attention_mask)
+
+    given = an_input("bert") | an_input("vit")
+    two = Two().train()
+    replace_norms(two, "bn", "bn", example=given)
+    two(**given).backward()  # each has its own
+    both = Both().train()
+    replace_norms(both, "bn", "bn", example=given)
+    with pytest.raises(ConfigError, match=r"mask of \[4, 9\], and.* met \[4, 17\] tokens"):
+        both(**given)
+
+
+@NAMES
+@pytest.mark.parametrize("kinds", [("bn", "ln"), ("bn", "bn")], ids="+".join)
+def test_it_trains_and_evaluates(name, kinds):
+    torch.manual_seed(1)
+    model, given = MODELS[name][0](), an_input(name)
+    replace_norms(model.train(), *kinds)
+    before = copy.deepcopy(model.state_dict())
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    for _ in range(2):
+        optimizer.zero_grad()
+        out = output(model, given)
+        (out * torch.randn_like(out)).sum().backward()
+        optimizer.step()
+    for path, norm in model.named_modules():
+        if isinstance(norm, TokenNorm):
+            for part, value in norm.state_dict().items():
+                place = f"{path}.{part}"
+                # [CLS] of the decoder is thrown away: what comes after attention learns nothing.
+                unused = (
+                    "decoder.decoder_norm.cls",
+                    "decoder.decoder_layers.0.layernorm_after.cls",
+                )
+                if not (place.startswith(unused) and part.endswith(("weight", "bias"))):
+                    assert not torch.equal(value, before[place]), place
+    model.eval()
+    with torch.no_grad():
+        one = output(model, {key: value[:1] for key, value in given.items()})
+        torch.testing.assert_close(one, output(model, given)[:1], rtol=1e-4, atol=1e-5)
+
+
+def test_statistics_are_measured_by_running_batches():
+    """What the documents say of a model that was trained with LayerNorm."""
+    model, given = made("bert"), {"input_ids": torch.randint(2, 40, (64, L))}
+    replace_norms(model, "bn", "bn")
+    with torch.no_grad():
+        far = (output(model.eval(), given) - output(model.train(), given)).abs().max()
+        for _ in range(200):
+            model(**given)
+        truth = output(model, given)
+        near = (output(model.eval(), given) - truth).abs().max()
+    assert near < 0.1 * far
+
+
+def test_gradient_checkpointing():
+    given = an_input("masked_bert") | {"labels": torch.randint(40, (N, L))}
+    model = made("masked_bert").train()
+    plain, batch_norm = copy.deepcopy(model), copy.deepcopy(model)
+    for one in (model, plain):
+        replace_norms(one, "bn", "ln")
+    model.activation_checkpointing_enable()
+    for one in (model, plain):
+        one(**given).loss.backward()
+    for one, other in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+    replace_norms(batch_norm, "bn", "bn")
+    batch_norm.activation_checkpointing_enable()
+    with pytest.raises(ConfigError, match="turn gradient checkpointing off"):
+        batch_norm(**given).loss.backward()
+
+
+def test_copies_have_masks_of_their_own():
+    model = made("bert").train()
+    replace_norms(model, "bn", "bn")
+    given = an_input("bert")
+    copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+    truth = output(model, given)
+    masks = {id(norm.padding) for norm in model.modules() if isinstance(norm, TokenNorm)}
+    for one in copies:
+        assert torch.equal(output(one, given), truth)
+        theirs = {id(norm.padding) for norm in one.modules() if isinstance(norm, TokenNorm)}
+        assert len(theirs) == 1
+        assert not theirs & masks
+        masks |= theirs
+
+
+def test_it_is_compiled_in_one_graph():
+    model = made("bert").train()
+    replace_norms(model, "bn", "bn")
+    eager, given = copy.deepcopy(model), an_input("bert")
+    torch.compiler.reset()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    for _ in range(2):
+        torch.testing.assert_close(output(compiled, given), output(eager, given))
+    torch.testing.assert_close(model.state_dict(), eager.state_dict())
+
+
+@pytest.mark.parametrize(("name", "training"), [("bert", True), ("bert", False), ("vit", True)])
+def test_it_is_exported(name, training):
+    """For any number and length of sequences."""
+    model, given = made(name), an_input(name)
+    replace_norms(model, "bn", "bn")
+    model.train(training)
+    sizes = {0: Dim("n", min=2)} | ({1: Dim("length", min=3, max=20)} if name == "bert" else {})
+    exported = torch.export.export(
+        copy.deepcopy(model), (), given, dynamic_shapes=dict.fromkeys(given, sizes)
+    ).module()
+    for batch in (given, {key: value[:3, :7] for key, value in given.items()}):
+        torch.testing.assert_close(output(exported, batch), output(model, batch))
+
+
+@NAMES
+@pytest.mark.parametrize("kinds", [("bn", "ln"), ("bn", "bn")], ids="+".join)
+def test_autocast_to_bfloat16(name, kinds):
+    """Each norm returns what the LayerNorm in its place returned."""
+    model, given = made(name), an_input(name)
+    swapped = copy.deepcopy(model)
+    replace_norms(swapped, *kinds)
+    dtypes: list[list[torch.dtype]] = []
+    for one in (model, swapped.train()):
+        found: list[torch.dtype] = []
+        for norm in one.modules():
+            if isinstance(norm, TokenNorm) or (one is model and isinstance(norm, nn.LayerNorm)):
+                norm.register_forward_hook(lambda *args, found=found: found.append(args[2].dtype))
+        with torch.autocast("cpu", torch.bfloat16):
+            out = output(one, given)
+        assert out.float().isfinite().all()
+        dtypes.append([*found, out.dtype])
+    assert dtypes[0] == dtypes[1]
+
+
+def test_what_was_saved_by_transformers_comes_back(tmp_path: Path):
+    from safetensors.torch import load_file
+
+    model = made("bert")
+    replace_norms(model, "bn", "bn")
+    model.save_pretrained(tmp_path)
+    again = BertModel(BertConfig.from_pretrained(tmp_path))
+    replace_norms(again, "bn", "bn")
+    again.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    given = an_input("bert")
+    assert torch.equal(output(again.eval(), given), output(model, given))
+
+
+def test_nothing_but_the_norms_changes():
+    model = made("bert").to(torch.bfloat16)
+    model.encoder.layer[0].train()
+    model.encoder.layer[1].output.LayerNorm.requires_grad_(False)
+    modes = {name: module.training for name, module in model.named_modules()}
+    masks = vit_mae()  # draws which patches it sees, when it is run
+    random = torch.get_rng_state()
+    replace_norms(masks)
+    replace_norms(model, "bn", "bn")
+    assert torch.equal(torch.get_rng_state(), random)
+    for name, mode in modes.items():
+        assert model.get_submodule(name).training == mode
+    norms = [module for module in model.modules() if isinstance(module, SepNorm)]
+    assert {parameter.dtype for norm in norms for parameter in norm.parameters()} == {
+        torch.bfloat16
+    }
+    for norm in norms:
+        assert [branch.eps for branch in norm.children()] == [model.config.layer_norm_eps] * 2
+        assert all(branch.training == norm.training for branch in norm.children())
+        frozen = norm is model.encoder.layer[1].output.LayerNorm
+        assert all(parameter.requires_grad != frozen for parameter in norm.parameters())
+
+
+class Odd(nn.Module):
+    """Norms of many kinds; and one that has two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.LayerNorm(D)
+        self.one = nn.ModuleDict({"norm": nn.LayerNorm(D, bias=False)})
+        self.other = nn.ModuleDict({"norm": self.one["norm"]})
+        self.heads = nn.LayerNorm(4)
+        self.time_first = nn.LayerNorm(D)
+        self.unused = nn.LayerNorm(D)
+        self.root = nn.RMSNorm(D)
+        self.mix = nn.Linear(D, D)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        cls = torch.ones_like(tokens[:, :1])
+        tokens = self.first(torch.cat([cls, tokens], dim=1))
+        tokens = self.root(tokens + self.mix(tokens.mean(1, keepdim=True)))
+        tokens = self.other["norm"](self.one["norm"](tokens))
+        tokens = self.heads(tokens.unflatten(2, (-1, 4))).flatten(2)
+        return self.time_first(tokens.transpose(0, 1)).transpose(0, 1)
+
+
+def test_what_is_kept_and_why():
+    model, tokens = Odd().eval(), torch.randn(N, L, D)
+    same = copy.deepcopy(model)
+    report = replace_norms(model, example=tokens)
+    assert report.replaced == {"first": "ln+ln", "one.norm": "bn+ln", "other.norm": "bn+ln"}
+    assert report.kept == {
+        "heads": f"acts on [{N}, {L + 1}, 4, 4] in the example, not on [N, L, D]",
+        "time_first": f"acts on [{L + 1}, {N}, {D}] in the example, not on [N, L, D]",
+        "unused": "not called in the example",
+        "root": "RMSNorm is no nn.LayerNorm over the last axis",
+    }
+    assert "kept       not called in the example" in str(report)
+    assert model.one["norm"] is model.other["norm"]
+    assert model.one["norm"].tok_norm_layer.bias is None
+    replace_norms(same, "ln", "ln", example=(tokens,))
+    model.load_state_dict(Odd().state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(same(tokens), Odd.forward(same, tokens))
+
+
+@pytest.mark.parametrize(
+    ("where", "replaced"),
+    [
+        ("one.*", {"one.norm", "other.norm"}),
+        (["first", "heads"], {"first"}),
+        (lambda name, norm: norm.bias is not None and name != "heads", {"first"}),
+    ],
+    ids=["pattern", "names", "function"],
+)
+def test_where(where, replaced):
+    model = Odd()
+    report = replace_norms(model, where=where, example={"tokens": torch.randn(N, L, D)})
+    assert report.replaced.keys() == replaced
+    assert "left out by where=" in report.kept.values()
+    assert all(isinstance(model.get_submodule(name), SepNorm) for name in replaced)
+    assert sum(isinstance(m, SepNorm) for m in model.modules()) == len(replaced - {"other.norm"})
+
+
+def test_cls_at_the_end():
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.after = nn.LayerNorm(D), nn.LayerNorm(D)
+
+        def forward(self, tokens):
+            tokens = self.norm(torch.cat([tokens, torch.ones_like(tokens[:, :1])], dim=1))
+            return self.after(tokens + tokens.mean(1, keepdim=True))
+
+    model = Last()
+    report = replace_norms(model, cls_position=-1, example=torch.randn(N, L, D))
+    assert report.replaced == {"norm": "ln+ln", "after": "bn+ln"}
+    assert model.after.cls_position == -1
+
+
+def test_a_shared_norm_keeps_layer_norm_for_the_same_cls():
+    model = made("bert")
+    report = replace_norms(model, nn.BatchNorm1d, "bn", shared=True)
+    assert report.replaced == {"embeddings.LayerNorm": "ln+bn"} | dict.fromkeys(_BERT, "shared-bn")
+    assert isinstance(model.get_submodule(_BERT[0]), ShareNorm)
+
+
+def nothing_to_replace() -> nn.Module:
+    return nn.Sequential(nn.RMSNorm(D), nn.Linear(D, D))
+
+
+def replaced_before() -> nn.Module:
+    model = bert()
+    replace_norms(model)
+    return model
+
+
+def time_first() -> nn.Module:
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(D, 2), 1, enable_nested_tensor=False)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (lambda: nn.Linear(D, D), {}, "Linear has no nn.LayerNorm"),
+        (nothing_to_replace, {}, "no nn.LayerNorm over the last axis to replace, beside RMSNorm"),
+        (replaced_before, {}, "5 of its norms have been replaced before"),
+        (lambda: nn.LayerNorm(D), {}, "a norm itself: SepNorm.from_layer_norm"),
+        (time_first, {}, r"layers.0.self_attn works on \[L, N, D\].*batch_first=True"),
+        (Odd, {}, "not known what Odd is called with: give an example="),
+        (
+            Odd,
+            {"example": torch.randn(N, L, D + 1)},
+            "Odd did not run on the example.*RuntimeError",
+        ),
+        (Odd, {"example": ()}, "holds no tensor"),
+        (Odd, {"example": torch.ones(N, L, D)}, "two different sequences"),
+        (Odd, {"example": torch.randn(N, L, D), "where": "two.*"}, "first, for one: left out by"),
+        (bert, {"tok_norm": "rms"}, "'bn'.*not 'rms'"),
+        (bert, {"shared": True}, "of one kind, not of 'bn' and 'ln'"),
+    ],
+)
+def test_clear_errors(make, options, message):
+    model = make()
+    before = [*model.modules()]
+    with pytest.raises(ConfigError, match=message) as caught:
+        replace_norms(model, **options)
+    assert "\n" not in str(caught.value)
+    assert [*model.modules()] == before
