@@ -152,6 +152,11 @@ def _parser() -> OneLineParser:
         f"{labels('binary')}; once for each target of the model, in its order",
     )
     table.add_argument(
+        "--shard",
+        metavar="K/N",
+        help="predict part K of N only, on a machine of its own: docs/clusters.md",
+    )
+    table.add_argument(
         "--resume", action="store_true", help="continue an interrupted job, to the identical file"
     )
     table.add_argument(
@@ -196,10 +201,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         known = [name for action in parser._actions for name in action.option_strings]
         name = rest[0].partition("=")[0]
         raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
-    names = ("resume", "overwrite", "evaluate", "smiles_column", "input_format", "jobs")
+    names = ("resume", "overwrite", "evaluate", "smiles_column", "input_format", "jobs", "shard")
     check_molecules(options, "predict", names)
     if options.input is None and options.output != "-":
         raise ConfigError("-o is for tables: give one with -i FILE")
+    if options.shard and options.evaluate:
+        raise ConfigError("--evaluate compares whole tables: leave it out with --shard")
     options.asked = _asked(options)
     check_counts(options)
     return options
@@ -306,6 +313,7 @@ def _aligned(header: list[str], rows: list[list[str]]) -> str:
 def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
     """Predict a file; return whether any of its rows could be, true where it has none."""
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
+    from graphormer_sepnorm.inference.shard import Shard
     from graphormer_sepnorm.inference.stream import predict_table
     from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
 
@@ -321,6 +329,7 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
         overwrite=options.overwrite,
         quiet=options.quiet,
         asked=json.dumps(options.asked) if options.asked else "",
+        shard=Shard.parse(options.shard) if options.shard else None,
         **limits_of(options),
     )
     check_places(job)  # before the model is loaded: mistakes are answered at once

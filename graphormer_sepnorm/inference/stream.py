@@ -123,9 +123,13 @@ def predict_table(
         try:
             if identity and mark is None:
                 job.progress_file.unlink(missing_ok=True)  # of a job that is not continued
-            rows = iter(reader)
+            rows, total = iter(reader), None
+            if job.shard:
+                part = job.shard.rows(_count(job), CHUNK_ROWS)
+                rows, total = itertools.islice(rows, part.start, part.stop), len(part)
             _skip(rows, reader, columns, job, outcome)
-            _predict_rows(rows, reader, predictor, columns, writer, job, identity, outcome)
+            progress = TableProgress(reader, job.verb, job.quiet, outcome.rows, total)
+            _predict_rows(rows, progress, predictor, columns, writer, job, identity, outcome)
             writer.commit()
         except BaseException:
             writer.close()
@@ -138,7 +142,7 @@ def predict_table(
 
 def _predict_rows(
     rows: Iterator[Row],
-    reader: TableReader,
+    progress: TableProgress,
     predictor: Predictor | Embedder,
     columns: _Columns,
     writer: TableWriter,
@@ -146,7 +150,6 @@ def _predict_rows(
     identity: dict[str, Any] | None,
     outcome: Outcome,
 ) -> None:
-    progress = TableProgress(reader, job.verb, job.quiet, outcome.rows)
     jobs = number_of_jobs(job.jobs, predictor.device)
     predict = partial(_predict_chunk, predictor, columns, job)
     work = map_in_order(predict, chunks(rows, columns.smiles, CHUNK_ROWS, columns.extra), jobs)
@@ -269,6 +272,11 @@ def _beside(reader: TableReader, predictor: Predictor) -> tuple[int, ...]:
         return tuple(find_column(reader.columns, name, reader.name) for name in names)
     except DataError as error:
         raise DataError(f"{error} (the model reads {listed(names)})") from error
+
+
+def _count(job: TableJob) -> int:
+    with open_table(job.source, job.input_format) as reader:
+        return reader.count()
 
 
 def _skip(

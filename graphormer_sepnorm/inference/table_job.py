@@ -14,6 +14,7 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.inference.evaluation import Evaluation
+from graphormer_sepnorm.inference.shard import Shard
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.writer import Mark
 
@@ -39,6 +40,7 @@ class TableJob:
         quiet: No progress on stderr.
         verb: What is done with the rows: predicted, embedded or explained.
         asked: What predictions come with, for the identity of an interrupted job.
+        shard: Which part of the table is predicted; None: all of it.
     """
 
     source: str
@@ -55,6 +57,7 @@ class TableJob:
     quiet: bool = False
     verb: Literal["predicted", "embedded", "explained"] = "predicted"
     asked: str = ""
+    shard: Shard | None = None
 
     @property
     def to_file(self) -> bool:
@@ -113,6 +116,8 @@ def check_places(job: TableJob) -> None:
     source = Path(job.source)
     if job.source != "-" and not source.exists():
         raise DataError(f"there is no file {source}")
+    if job.shard and not source.is_file():
+        raise DataError("--shard needs an input file: its rows are counted before it is read")
     if job.resume and not job.can_resume:
         raise DataError(
             "--resume needs an input file and an output file other than Parquet and Excel"
@@ -167,6 +172,7 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
             "device": device.partition(":")[0],
             **({} if job.verb == "predicted" else {"verb": job.verb}),
             **({"asked": job.asked} if job.asked else {}),
+            **({"shard": str(job.shard)} if job.shard else {}),
         },
         "rdkit": RDKIT_VERSION,
     }
