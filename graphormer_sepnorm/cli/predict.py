@@ -8,11 +8,13 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.cli import embed, explain, geometry
 from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, summary, what_is_left
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, run
+from graphormer_sepnorm.cli.ray_options import add_ray, check_ray, predict_by_ray
 from graphormer_sepnorm.cli.table_options import (
     add_computing,
     check_counts,
@@ -94,6 +96,8 @@ def _predict(arguments: list[str]) -> int | None:
     options = _parse(arguments)
     if options.input is None:
         predicted = _predict_arguments(options)
+    elif options.engine == "ray":
+        predicted = predict_by_ray(options, arguments, partial(_ready, options))
     else:
         predicted = _predict_file(options, arguments)
     return 0 if predicted else EXIT_NOTHING_PREDICTED
@@ -152,11 +156,6 @@ def _parser() -> OneLineParser:
         f"{labels('binary')}; once for each target of the model, in its order",
     )
     table.add_argument(
-        "--shard",
-        metavar="K/N",
-        help="predict part K of N only, on a machine of its own: docs/clusters.md",
-    )
-    table.add_argument(
         "--resume", action="store_true", help="continue an interrupted job, to the identical file"
     )
     table.add_argument(
@@ -182,6 +181,8 @@ def _parser() -> OneLineParser:
         help="add class_<target>: 1 from this probability on, or from the one that is best by "
         "Matthews' correlation or F1 on molecules that were not trained on",
     )
+    many = parser.add_argument_group("many machines (docs/clusters.md)")
+    add_ray(many)
     computing = parser.add_argument_group("computing")
     add_computing(computing, "processes that predict a table")
     computing.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -205,6 +206,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     check_molecules(options, "predict", names)
     if options.input is None and options.output != "-":
         raise ConfigError("-o is for tables: give one with -i FILE")
+    check_ray(options)
     if options.shard and options.evaluate:
         raise ConfigError("--evaluate compares whole tables: leave it out with --shard")
     options.asked = _asked(options)
@@ -252,7 +254,7 @@ def _say(text: str) -> None:
 
 def _predict_arguments(options: argparse.Namespace) -> bool:
     """Predict what stands on the command line; return whether any of it could be."""
-    predictor = _ready(options)
+    predictor = _ready(options, options.device)
     predictions = predictor.predict(options.smiles, **limits_of(options))
     task = predictor.task
     if sys.stdout.isatty():
@@ -272,11 +274,11 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
     return not all(predictions.errors)
 
 
-def _ready(options: argparse.Namespace) -> Predictor:
+def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
     """Load the model and tell it what its predictions shall come with."""
     from graphormer_sepnorm.inference.predictor import Predictor
 
-    predictor = Predictor.load(options.model, options.device)
+    predictor = Predictor.load(options.model, device)
     if options.asked:
         asked = {"interval": predictor.asked.interval, **options.asked}
         if asked["interval"] == "none":
@@ -335,7 +337,7 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
     check_places(job)  # before the model is loaded: mistakes are answered at once
     outcome = Outcome()
     try:
-        predictor = _ready(options)
+        predictor = _ready(options, options.device)
         started = time.monotonic()
         predict_table(predictor, job, find_checkpoint(options.model), outcome)
     except KeyboardInterrupt:

@@ -52,7 +52,7 @@ from graphormer_sepnorm.tables.writer import TableWriter, create_table
 
 
 @dataclass(frozen=True)
-class _Columns:
+class Columns:
     """Columns of input and output.
 
     Attributes:
@@ -106,7 +106,7 @@ def predict_table(
     """
     check_places(job)
     with open_table(job.source, job.input_format) as reader:
-        columns = _columns(reader, predictor, job, outcome)
+        columns = find_columns(reader, predictor, job, outcome)
         identity = None
         if job.can_resume:
             identity = identify(job, checkpoint, CHUNK_ROWS, predictor.device)
@@ -144,14 +144,14 @@ def _predict_rows(
     rows: Iterator[Row],
     progress: TableProgress,
     predictor: Predictor | Embedder,
-    columns: _Columns,
+    columns: Columns,
     writer: TableWriter,
     job: TableJob,
     identity: dict[str, Any] | None,
     outcome: Outcome,
 ) -> None:
     jobs = number_of_jobs(job.jobs, predictor.device)
-    predict = partial(_predict_chunk, predictor, columns, job)
+    predict = partial(predict_chunk, predictor, columns, job)
     work = map_in_order(predict, chunks(rows, columns.smiles, CHUNK_ROWS, columns.extra), jobs)
     try:
         for chunk, predicted in work:
@@ -177,9 +177,9 @@ def _predict_rows(
         progress.finish()
 
 
-def _predict_chunk(
+def predict_chunk(
     predictor: Predictor | Embedder,
-    columns: _Columns,
+    columns: Columns,
     job: TableJob,
     texts: list[Unread],
 ) -> list[_Predicted]:
@@ -219,15 +219,15 @@ def kind_of(error: str) -> str:
     return "other"
 
 
-def _evaluate(outcome: Outcome, columns: _Columns, row: Row, values: Sequence[float]) -> None:
+def _evaluate(outcome: Outcome, columns: Columns, row: Row, values: Sequence[float]) -> None:
     if outcome.evaluation is not None:
         for target, position in enumerate(columns.labels):
             outcome.evaluation.add(target, row.cells[position], values[target])
 
 
-def _columns(
+def find_columns(
     reader: TableReader, predictor: Predictor | Embedder, job: TableJob, outcome: Outcome
-) -> _Columns:
+) -> Columns:
     """Find the columns that are read and name those that are added."""
     smiles = find_molecules(reader, job.smiles_column)
     if job.evaluate:
@@ -262,7 +262,7 @@ def _columns(
     numbers = tuple(added[first : first + len(predictor.columns)])
     targets = [f"pred_{target}" for target in predictor.task.targets]
     values = tuple(predictor.columns.index(name) for name in targets if name in predictor.columns)
-    return _Columns(smiles, labels, tuple(added), with_smiles, numbers, values, extra)
+    return Columns(smiles, labels, tuple(added), with_smiles, numbers, values, extra)
 
 
 def _beside(reader: TableReader, predictor: Predictor) -> tuple[int, ...]:
@@ -280,7 +280,7 @@ def _count(job: TableJob) -> int:
 
 
 def _skip(
-    rows: Iterator[Row], reader: TableReader, columns: _Columns, job: TableJob, outcome: Outcome
+    rows: Iterator[Row], reader: TableReader, columns: Columns, job: TableJob, outcome: Outcome
 ) -> None:
     """Go past the rows that an earlier run predicted, and collect those for the evaluation."""
     if not outcome.rows:

@@ -155,12 +155,22 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
             ends = handle.read(_ENDS_BYTES)
             handle.seek(max(size - _ENDS_BYTES, 0))
             ends += handle.read()
+    except OSError as error:
+        raise DataError(f"{error.filename} cannot be read ({error.strerror})") from error
+    return {
+        "input": {"bytes": size, "sha256_of_ends": hashlib.sha256(ends).hexdigest()},
+        **made_with(job, checkpoint, chunk_rows, device),
+    }
+
+
+def made_with(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> dict[str, Any]:
+    """Say what beside the input the rows of an output are made from; see `identify`."""
+    try:
         with checkpoint.open("rb") as handle:
             model = hashlib.file_digest(handle, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"{error.filename} cannot be read ({error.strerror})") from error
     return {
-        "input": {"bytes": size, "sha256_of_ends": hashlib.sha256(ends).hexdigest()},
         "model": model,
         "options": {
             "smiles_column": job.smiles_column,
@@ -211,13 +221,22 @@ def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) 
         return None  # interrupted before the first rows were safe
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{job.progress_file} is damaged: begin anew with --overwrite") from error
+    require_same(before, identity, job.partial)
+    outcome.rows = outcome.earlier_rows = outcome.safe_rows = rows
+    outcome.warnings, outcome.errors = warnings, errors
+    return mark
+
+
+def require_same(before: dict[str, Any], identity: dict[str, Any], partial: Path) -> None:
+    """Refuse to continue what was begun as another job.
+
+    Raises:
+        DataError: It was.
+    """
     names = {"input": "input", "model": "model", "options": "options", "rdkit": "version of RDKit"}
     changed = [names[key] for key in names if before.get(key) != identity[key]]
     if changed:
         raise DataError(
-            f"{job.partial} was begun with another {' and another '.join(changed)}: continue it "
+            f"{partial} was begun with another {' and another '.join(changed)}: continue it "
             "with the same, or begin anew with --overwrite"
         )
-    outcome.rows = outcome.earlier_rows = outcome.safe_rows = rows
-    outcome.warnings, outcome.errors = warnings, errors
-    return mark
