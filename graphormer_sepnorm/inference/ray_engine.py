@@ -53,8 +53,18 @@ ROW_ID = "row_hash"  # Ray's, of file and place in it
 # costs nothing, few enough that all actors have work to the end and a killed one loses little.
 _MOST_ROWS = 64 * CHUNK_ROWS
 _SHARES = 8  # of each actor, in a small library
-# An actor that dies is started again so often, and so often its rows are tried again.
+# So often rows are tried whose actor dies of them, of too little memory say. Ray itself tries for
+# ever, or with a limit leaves dead actors in the pool, and no end if all are.
 _TRIES = 3
+# Of Ray, where the user says nothing else.
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns of a change
+    # On a busy machine its processes take longer than a minute to begin; it would kill them, and
+    # begin anew for ever.
+    "RAY_worker_register_timeout_seconds": "600",
+    "OMP_NUM_THREADS": "1",
+}
 _SPARE_CPUS = 2  # beside the actors, for reading and writing
 
 
@@ -101,9 +111,8 @@ def load_ray() -> Any:
     Raises:
         ConfigError: It is not installed.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that it starts here
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -180,7 +189,10 @@ def predict_library(predictor: Predictor, asked: RayJob, outcome: Outcome) -> No
             _Failures() as failures,
         ):
             device = "cuda" if on_gpu else "cpu"
-            task = _Task(columns, job, asked.model, predictor.asked, device)
+            tries = (job.partial / "tries").absolute()
+            shutil.rmtree(tries, ignore_errors=True)  # a job that is continued tries again
+            tries.mkdir()
+            task = _Task(columns, job, asked.model, predictor.asked, device, best, tries)
             readable = library
             with _Progress(asked, total, outcome, stderr) as progress:
                 while readable.files:
@@ -390,6 +402,8 @@ class _Task:
     model: Path
     asked: Asked
     device: str
+    best: _Best | None
+    tries: Path
 
 
 class _Predict:
@@ -404,6 +418,33 @@ class _Predict:
         self._predictor.ask(*astuple(task.asked))
 
     def __call__(self, table: Any) -> Any:
+        import pyarrow
+
+        starts = range(0, table.num_rows, CHUNK_ROWS)
+        with self._try(table):
+            predicted = pyarrow.concat_tables(
+                [self._predicted(table.slice(start, CHUNK_ROWS)) for start in starts]
+            )
+        return self._task.best.counted(predicted) if self._task.best else predicted
+
+    @contextlib.contextmanager
+    def _try(self, table: Any) -> Iterator[None]:
+        """Note in a file that these rows are tried, until they are done.
+
+        Raises:
+            RuntimeError: They have ended their actor each time.
+        """
+        key = hashlib.sha256(repr(table.to_pydict()).encode()).hexdigest()
+        note = self._task.tries / key
+        times = note.stat().st_size if note.exists() else 0
+        if times >= _TRIES:
+            raise RuntimeError(f"{times} actors died of the same rows")
+        with note.open("ab") as file:
+            file.write(b".")
+        yield
+        note.unlink(missing_ok=True)
+
+    def _predicted(self, table: Any) -> Any:
         import pyarrow
 
         columns = self._task.columns
@@ -451,12 +492,11 @@ def _predicted(
     return data.map_batches(
         _Predict,
         fn_constructor_args=(task,),
-        batch_size=CHUNK_ROWS,
+        batch_size=None,  # a block
         batch_format="pyarrow",
-        compute=ray.data.ActorPoolStrategy(size=actors),
+        compute=ray.data.ActorPoolStrategy(size=actors, max_tasks_in_flight_per_actor=1),
         num_cpus=1,
         num_gpus=1 if on_gpu else 0,
-        ray_remote_args_fn=lambda: {"max_restarts": _TRIES, "max_task_retries": _TRIES},
     )
 
 
@@ -495,8 +535,7 @@ def _keep_best(
     kept = None
     outcome.rows = outcome.warnings = 0
     outcome.errors.clear()
-    parts = data.map_batches(best.counted, batch_size=None, batch_format="pyarrow", num_cpus=0.5)
-    for part in parts.iter_batches(batch_size=None, batch_format="pyarrow"):
+    for part in data.iter_batches(batch_size=None, batch_format="pyarrow"):
         for text in part[best.counts].drop_null().to_pylist():
             counts = json.loads(text)
             outcome.rows += counts["rows"]
