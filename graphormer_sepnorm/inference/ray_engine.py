@@ -13,6 +13,7 @@ import json
 import logging
 import math
 import os
+import re
 import shutil
 import signal
 import sys
@@ -51,7 +52,7 @@ ROW_ID = "row_hash"  # Ray's, of file and place in it
 
 # Rows that an actor gets at once, and that are written to one file: enough that handing them out
 # costs nothing, few enough that all actors have work to the end and a killed one loses little.
-_MOST_ROWS = 64 * CHUNK_ROWS
+_MOST_ROWS = 32 * CHUNK_ROWS
 _SHARES = 8  # of each actor, in a small library
 # So often rows are tried whose actor dies of them, of too little memory say. Ray itself tries for
 # ever, or with a limit leaves dead actors in the pool, and no end if all are.
@@ -317,7 +318,10 @@ def _begin(asked: RayJob, library: Library, identity: dict[str, Any], outcome: O
             raise DataError(f"{file} is damaged: begin anew with --overwrite")
         require_same(before, identity, job.partial)
         if before["id_column"] != asked.id_column:
-            raise DataError(f"{job.partial} was begun with --id_column {before['id_column']}")
+            raise DataError(
+                f"{job.partial} was begun with another --id_column: continue it with the same, or "
+                "begin anew with --overwrite"
+            )
         outcome.earlier_rows = rows_of_parts(asked.parts)
         return
     try:
@@ -602,9 +606,11 @@ class _Failures(logging.Handler):
 
     @property
     def reason(self) -> str:
-        """The last error in a line."""
-        text = str(self.last).strip().splitlines() if self.last is not None else []
-        return shortened(text[-1] if text else type(self.last).__name__, 200)
+        """The last error in a line: what it began with, not what Ray says of that."""
+        text = str(self.last).strip()
+        errors = re.findall(r"^\s*[\w.]*(?:Error|Exception): .+", text, flags=re.MULTILINE)
+        lines = [*errors, *text.splitlines(), type(self.last).__name__]
+        return shortened(lines[0].strip(), 200)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep an error."""

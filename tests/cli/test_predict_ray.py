@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -259,6 +261,26 @@ def test_rows_are_given_up_when_three_actors_died_of_them(model, tmp_path, monke
     assert predict(molecules(10, 20)).num_rows == 10
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "Traceback:\n  f()\nOSError: no room\n\nray.UserCodeException: UDF failed\nTo",
+            "OSError: no room",
+        ),
+        ("The actor died unexpectedly.\n\tclass_name: X", "The actor died unexpectedly."),
+        ("", "ValueError"),
+    ],
+)
+def test_of_what_ray_says_the_error_is_kept(text, reason):
+    with ray_engine._Failures() as failures:
+        try:
+            raise ValueError(text)
+        except ValueError as error:
+            logging.getLogger("ray.data").error("ignored", exc_info=error)
+    assert failures.reason == reason
+
+
 @pytest.mark.parametrize(("lowest", "kept"), [(False, [5, 1, 2]), (True, [4, 1, 2])])
 def test_the_best_are_chosen_by_value_then_by_the_other_column(lowest, kept):
     best = ray_engine._Best(3, "y", lowest, "id", ("error", "warning"), "counts")
@@ -388,3 +410,47 @@ def test_an_output_of_others_is_not_overwritten(model, tmp_path, capsys, monkeyp
     (tmp_path / "out.partial").mkdir()
     assert main([*words[:4], str(output), *words[5:], "--overwrite", "--id_column", "x"]) == 2
     assert "there is no column 'x'" in one_line(capsys)
+
+
+def test_another_job_is_not_continued(model, tmp_path, capsys, monkeypatch):
+    @contextlib.contextmanager
+    def broken(ray: None, asked: ray_engine.RayJob) -> Iterator[None]:
+        parquet.write_table(molecules(0, 1), asked.rows_folder / "0.parquet")
+        raise DataError("the cluster is gone")
+        yield
+
+    monkeypatch.setattr(ray_engine, "load_ray", lambda: None)
+    monkeypatch.setattr(ray_engine, "_cluster", broken)
+    source, output = write_library(tmp_path / "library", 30, 3), tmp_path / "out"
+    words = ["-i", str(source), "-o", str(output), "--engine", "ray"]
+    assert main([str(model), *words]) == 2
+    assert "the cluster is gone" in one_line(capsys)
+    assert main([str(model), *words]) == 2
+    assert "--resume continues it, --overwrite begins anew" in one_line(capsys)
+    for more, said in (
+        (["--max_atoms", "7"], "begun with another options"),
+        (["--id_column", "id"], "begun with another --id_column"),
+        ([], "the cluster is gone"),
+    ):
+        assert main([str(model), *words, "--resume", *more]) == 2
+        assert said in one_line(capsys)
+    (source / "part-002.parquet").unlink()
+    assert main([str(model), *words, "--resume"]) == 2
+    assert "begun with another input" in one_line(capsys)
+    csv.write_csv(molecules(0, 9), tmp_path / "in.csv")
+    words[1] = str(tmp_path / "in.csv")
+    assert main([str(model), *words, "--resume"]) == 2
+    assert "--resume of CSV needs --id_column" in one_line(capsys)
+    assert main([str(model), *words, "--overwrite"]) == 2
+    assert "the cluster is gone" in one_line(capsys)
+    assert [*(tmp_path / "out.partial" / "rows").iterdir()]
+
+
+def test_a_column_that_ray_would_write_over_is_refused(model, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(ray_engine, "load_ray", lambda: None)
+    source = tmp_path / "in.parquet"
+    parquet.write_table(pa.table({"smiles": ["C"], "row_hash": [1]}), source)
+    words = [str(model), "-i", str(source), "-o", str(tmp_path / "out"), "--engine", "ray"]
+    assert main(words) == 2
+    assert "a column 'row_hash', which Ray would write over" in one_line(capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
