@@ -117,9 +117,9 @@ def load_ray() -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import ray
-            import ray.data
-            import ray.data.checkpoint
+            import ray  # pyright: ignore[reportMissingImports]
+            import ray.data  # pyright: ignore[reportMissingImports]
+            import ray.data.checkpoint  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ConfigError(
             "--engine ray needs Ray 2.60 or newer: pip install 'graphormer-sepnorm[ray]'"
@@ -248,11 +248,9 @@ class _Best:
 
     def of(self, table: Any) -> Any:
         """Return the best rows, the first one first."""
-        from pyarrow import compute
-
-        table = table.filter(compute.is_valid(table[self.by]))
+        table = table.filter(table[self.by].is_valid())
         order = [(self.by, "ascending" if self.lowest else "descending"), (self.tie, "ascending")]
-        return table.take(compute.sort_indices(table, sort_keys=order)[: self.count])
+        return table.sort_by(order).slice(0, self.count)
 
     def counted(self, table: Any) -> Any:
         """Return the best rows, below a row that tells what all of them were."""
