@@ -92,12 +92,8 @@ def predict_by_ray(
         Interrupted: By Ctrl-C or SIGTERM.
     """
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
-    from graphormer_sepnorm.inference.ray_engine import (
-        RayJob,
-        check_places,
-        load_ray,
-        predict_library,
-    )
+    from graphormer_sepnorm.inference.ray_cluster import load_ray
+    from graphormer_sepnorm.inference.ray_engine import RayJob, check_places, predict_library
     from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 
     job = TableJob(

@@ -1,40 +1,35 @@
 """Predicting for a library on many machines: Ray Data reads, hands out, writes and tries again.
 
-Ours is the function that is mapped, `_Predict`, and what is said before and after it. Ray writes
-to ``DIR.partial/rows`` and notes in ``DIR.partial/ids`` which rows are safely there, by their ids:
-those are left out when the job is continued. When all are there, ``rows`` becomes ``DIR``.
+Ours is the function that is mapped, `ray_actor.Predict`, and what is said before and after it. Ray
+writes to ``DIR.partial/rows`` and notes in ``DIR.partial/ids`` which rows are safely there, by
+their ids: those are left out when the job is continued. When all are there, ``rows`` becomes
+``DIR``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import logging
 import math
 import os
-import re
 import shutil
-import signal
-import sys
 import threading
 import time
 import warnings
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, write_json
-from graphormer_sepnorm.formatting import StatusLine, clock, in_a_line, shortened
+from graphormer_sepnorm.formatting import StatusLine, clock
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
-from graphormer_sepnorm.inference.beside import Asked
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.stream import Columns, find_columns, kind_of, predict_chunk
+from graphormer_sepnorm.inference.ray_actor import Best, Predict, Task
+from graphormer_sepnorm.inference.ray_cluster import Failures, cluster, load_ray, silence
+from graphormer_sepnorm.inference.stream import Columns, find_columns, kind_of
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, made_with, require_same
-from graphormer_sepnorm.process import cores, name_and_version
+from graphormer_sepnorm.process import name_and_version
 from graphormer_sepnorm.tables.columns import find_column, free_name
 from graphormer_sepnorm.tables.library import (
     Library,
@@ -54,19 +49,6 @@ ROW_ID = "row_hash"  # Ray's, of file and place in it
 # costs nothing, few enough that all actors have work to the end and a killed one loses little.
 _MOST_ROWS = 32 * CHUNK_ROWS
 _SHARES = 8  # of each actor, in a small library
-# So often rows are tried whose actor dies of them, of too little memory say. Ray itself tries for
-# ever, or with a limit leaves dead actors in the pool, and no end if all are.
-_TRIES = 3
-# Of Ray, where the user says nothing else.
-_ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns of a change
-    # On a busy machine its processes take longer than a minute to begin; it would kill them, and
-    # begin anew for ever.
-    "RAY_worker_register_timeout_seconds": "600",
-    "OMP_NUM_THREADS": "1",
-}
-_SPARE_CPUS = 2  # beside the actors, for reading and writing
 
 
 @dataclass(frozen=True)
@@ -106,27 +88,6 @@ class RayJob:
         return sorted(self.rows_folder.glob("*.parquet"))
 
 
-def load_ray() -> Any:
-    """Return the module.
-
-    Raises:
-        ConfigError: It is not installed.
-    """
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import ray  # pyright: ignore[reportMissingImports]
-            import ray.data  # pyright: ignore[reportMissingImports]
-            import ray.data.checkpoint  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise ConfigError(
-            "--engine ray needs Ray 2.60 or newer: pip install 'graphormer-sepnorm[ray]'"
-        ) from None
-    return ray
-
-
 def check_places(job: TableJob) -> None:
     """Refuse to overwrite anything but an earlier output.
 
@@ -135,11 +96,8 @@ def check_places(job: TableJob) -> None:
     """
     output, partial = Path(job.destination), job.partial
     if output.exists() and not (job.overwrite and (output / MANIFEST).is_file()):
-        what = (
-            ""
-            if not output.is_dir() or (output / MANIFEST).is_file()
-            else (", and it is no output of predict.py")
-        )
+        ours = not output.is_dir() or (output / MANIFEST).is_file()
+        what = "" if ours else ", and it is no output of predict.py"
         advice = "" if what else ", or --overwrite to replace it"
         raise DataError(f"{output} is there already{what}: give another name{advice}")
     if partial.exists() and not (job.resume or job.overwrite):
@@ -170,7 +128,8 @@ def predict_library(predictor: Predictor, asked: RayJob, outcome: Outcome) -> No
     with open_table(library.files[0]) as reader:
         columns = find_columns(reader, predictor, job, outcome)
         if asked.id_column is not None:
-            find_column(reader.columns, asked.id_column, reader.name)
+            place = find_column(reader.columns, asked.id_column, reader.name)
+            asked = replace(asked, id_column=reader.columns[place])
     if ROW_ID in library.columns and asked.id_column is None:
         raise DataError(
             f"the library has a column {ROW_ID!r}, which Ray would write over: rename it, or name "
@@ -185,15 +144,15 @@ def predict_library(predictor: Predictor, asked: RayJob, outcome: Outcome) -> No
     _begin(asked, library, identity, outcome)
     try:
         with (
-            _silence() as stderr,
-            _cluster(ray, asked) as (actors, on_gpu),
-            _Failures() as failures,
+            silence() as stderr,
+            cluster(ray, asked.address, asked.actors, asked.device) as (actors, on_gpu),
+            Failures() as failures,
         ):
             device = "cuda" if on_gpu else "cpu"
             tries = (job.partial / "tries").absolute()
             shutil.rmtree(tries, ignore_errors=True)  # a job that is continued tries again
             tries.mkdir()
-            task = _Task(columns, job, asked.model, predictor.asked, device, best, tries)
+            task = Task(columns, job, asked.model, predictor.asked, device, best, tries)
             readable = library
             with _Progress(asked, total, outcome, stderr) as progress:
                 while readable.files:
@@ -226,55 +185,9 @@ def predict_library(predictor: Predictor, asked: RayJob, outcome: Outcome) -> No
     _finish(asked, manifest)
 
 
-@dataclass(frozen=True)
-class _Best:
-    """The rows that are kept of many.
-
-    Attributes:
-        count: How many.
-        by: The column whose values decide.
-        lowest: Whether the lowest are kept.
-        tie: The column that decides between equal values, so that chance does not.
-        errors: The column of reasons why there is no prediction, and that of warnings.
-        counts: Name of the column in which is told what the rows were that are not kept.
-    """
-
-    count: int
-    by: str
-    lowest: bool
-    tie: str
-    errors: tuple[str, str]
-    counts: str
-
-    def of(self, table: Any) -> Any:
-        """Return the best rows, the first one first."""
-        table = table.filter(table[self.by].is_valid())
-        order = [(self.by, "ascending" if self.lowest else "descending"), (self.tie, "ascending")]
-        return table.sort_by(order).slice(0, self.count)
-
-    def counted(self, table: Any) -> Any:
-        """Return the best rows, below a row that tells what all of them were."""
-        import pyarrow
-
-        error, warning = (table[name].to_pylist() for name in self.errors)
-        counts = {
-            "rows": table.num_rows,
-            "warnings": sum(map(bool, warning)),
-            "errors": Counter(kind_of(text) for text in error if text),
-        }
-        told = table.slice(0, 1).set_column(
-            table.column_names.index(self.by), self.by, pyarrow.nulls(1, pyarrow.float64())
-        )
-        tables = [told, self.of(table)]
-        notes = [json.dumps(counts), *[None] * tables[1].num_rows]
-        return pyarrow.concat_tables(tables).append_column(
-            self.counts, pyarrow.array(notes, pyarrow.string())
-        )
-
-
 def _best_of(
     asked: RayJob, predictor: Predictor, library: Library, columns: Columns
-) -> _Best | None:
+) -> Best | None:
     """Return which rows are kept; None: all."""
     if asked.top is None:
         return None
@@ -288,7 +201,7 @@ def _best_of(
         tie = library.columns[columns.smiles]
     warning, error = columns.added[-2:]
     counts = free_name("counts", (*library.columns, *columns.added))
-    return _Best(asked.top, columns.numbers[by], asked.lowest, tie, (error, warning), counts)
+    return Best(asked.top, columns.numbers[by], asked.lowest, tie, (error, warning), counts)
 
 
 def _contents(library: Library) -> dict[str, Any]:
@@ -330,144 +243,8 @@ def _begin(asked: RayJob, library: Library, identity: dict[str, Any], outcome: O
         raise DataError(f"{job.partial} cannot be written ({error.strerror})") from error
 
 
-@contextlib.contextmanager
-def _cluster(ray: Any, asked: RayJob) -> Iterator[tuple[int, bool]]:
-    """Start Ray, or join a cluster; give how many actors there are to be, and if on GPUs.
-
-    Raises:
-        ConfigError: There is no such cluster, or it is too small.
-    """
-    silent: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.FATAL}
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if asked.address is None:
-                wanted = asked.actors or cores()
-                ray.init("local", num_cpus=wanted + _SPARE_CPUS, include_dashboard=False, **silent)
-            else:
-                ray.init(asked.address, **silent)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        where = "on this machine" if asked.address is None else f"at {asked.address}"
-        raise ConfigError(
-            f"Ray cannot be started {where} ({shortened(in_a_line(str(error)), 120)}): with "
-            "--address auto a cluster must be running (ray start --head)"
-        ) from error
-    finally:
-        signal.signal(signal.SIGTERM, before)  # Ray puts its own in its place
-    try:
-        there = ray.cluster_resources()
-        gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
-        on_gpu = gpus > 0 and asked.device != "cpu"
-        most = gpus if on_gpu else cpus - _SPARE_CPUS
-        actors = asked.actors or most
-        if not 1 <= actors <= most:
-            raise ConfigError(
-                f"the cluster has {cpus} CPUs and {gpus} GPUs, {_SPARE_CPUS} CPUs read and write: "
-                f"there can be {max(most, 0)} actors (--num_actors), not {actors}"
-            )
-        yield actors, on_gpu
-    finally:
-        ray.shutdown()
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[TextIO]:
-    """Let nothing write to the terminal but who has what this gives, which is stderr.
-
-    The processes of Ray, its C++ and its threads in this one know no option that keeps them all
-    from it.
-    """
-    streams = sys.stdout, sys.stderr
-    for stream in streams:
-        stream.flush()
-    out, ours = os.dup(1), os.fdopen(os.dup(2), "w")
-    with ours, open(os.devnull, "w") as nowhere:
-        for number in (1, 2):
-            os.dup2(nowhere.fileno(), number)
-        try:
-            yield ours
-        finally:
-            for stream in streams:
-                stream.flush()
-            os.dup2(out, 1)
-            os.dup2(ours.fileno(), 2)
-            os.close(out)
-
-
-@dataclass(frozen=True)
-class _Task:
-    """What an actor has to know."""
-
-    columns: Columns
-    job: TableJob
-    model: Path
-    asked: Asked
-    device: str
-    best: _Best | None
-    tries: Path
-
-
-class _Predict:
-    """The function that is mapped: a table of some rows in, the same with predictions out."""
-
-    def __init__(self, task: _Task) -> None:
-        import torch
-
-        torch.set_num_threads(1)
-        self._task = task
-        self._predictor = Predictor.load(task.model, task.device)
-        self._predictor.ask(*astuple(task.asked))
-
-    def __call__(self, table: Any) -> Any:
-        import pyarrow
-
-        starts = range(0, table.num_rows, CHUNK_ROWS)
-        with self._try(table):
-            predicted = pyarrow.concat_tables(
-                [self._predicted(table.slice(start, CHUNK_ROWS)) for start in starts]
-            )
-        return self._task.best.counted(predicted) if self._task.best else predicted
-
-    @contextlib.contextmanager
-    def _try(self, table: Any) -> Iterator[None]:
-        """Note in a file that these rows are tried, until they are done.
-
-        Raises:
-            RuntimeError: They have ended their actor each time.
-        """
-        key = hashlib.sha256(repr(table.to_pydict()).encode()).hexdigest()
-        note = self._task.tries / key
-        times = note.stat().st_size if note.exists() else 0
-        if times >= _TRIES:
-            raise RuntimeError(f"{times} actors died of the same rows")
-        with note.open("ab") as file:
-            file.write(b".")
-        yield
-        note.unlink(missing_ok=True)
-
-    def _predicted(self, table: Any) -> Any:
-        import pyarrow
-
-        columns = self._task.columns
-        cells = table.column(columns.smiles).to_pylist()
-        beside = zip(*(table.column(place).to_pylist() for place in columns.extra), strict=True)
-        extra = [[*row] for row in beside] if columns.extra else [[]] * len(cells)
-        texts = [("", cell, more) for cell, more in zip(cells, extra, strict=True)]
-        rows = predict_chunk(self._predictor, columns, self._task.job, texts)
-        numbers, others = columns.numbers, columns.added[len(columns.numbers) :]
-        for place, name in enumerate(numbers):
-            values = [row.numbers[place] for row in rows]
-            values = [None if math.isnan(value) else value for value in values]
-            table = table.append_column(name, pyarrow.array(values, pyarrow.float64()))
-        for place, name in enumerate(others):
-            values = [(*row.texts, row.warning, row.error)[place] for row in rows]
-            table = table.append_column(name, pyarrow.array(values, pyarrow.string()))
-        return table
-
-
 def _predicted(
-    ray: Any, library: Library, asked: RayJob, task: _Task, actors: int, on_gpu: bool
+    ray: Any, library: Library, asked: RayJob, task: Task, actors: int, on_gpu: bool
 ) -> Any:
     """Return the data set of the predictions; nothing is computed yet."""
     context = ray.data.DataContext.get_current()
@@ -492,7 +269,7 @@ def _predicted(
     share = math.ceil(sum(library.rows) / (actors * _SHARES * CHUNK_ROWS)) * CHUNK_ROWS
     data = data.repartition(target_num_rows_per_block=min(share, _MOST_ROWS))
     return data.map_batches(
-        _Predict,
+        Predict,
         fn_constructor_args=(task,),
         batch_size=None,  # a block
         batch_format="pyarrow",
@@ -505,10 +282,10 @@ def _predicted(
 def _run(
     data: Any,
     asked: RayJob,
-    best: _Best | None,
+    best: Best | None,
     progress: _Progress,
     outcome: Outcome,
-    failures: _Failures,
+    failures: Failures,
 ) -> None:
     """Have it computed.
 
@@ -527,9 +304,7 @@ def _run(
             raise DataError(f"Ray gave up: {failures.reason}; {_advice(asked)}") from error
 
 
-def _keep_best(
-    data: Any, asked: RayJob, best: _Best, progress: _Progress, outcome: Outcome
-) -> None:
+def _keep_best(data: Any, asked: RayJob, best: Best, progress: _Progress, outcome: Outcome) -> None:
     """Collect the best rows of what each actor got, and write the best of these."""
     import pyarrow
     from pyarrow import parquet
@@ -594,37 +369,6 @@ class _Progress:
         line.clear()
 
 
-class _Failures(logging.Handler):
-    """Takes what Ray Data says for itself; of errors that stop nothing it keeps the last."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last: BaseException | None = None
-        self._logger = logging.getLogger("ray.data")
-
-    @property
-    def reason(self) -> str:
-        """The last error in a line: what it began with, not what Ray says of that."""
-        text = str(self.last).strip()
-        errors = re.findall(r"^\s*[\w.]*(?:Error|Exception): .+", text, flags=re.MULTILINE)
-        lines = [*errors, *text.splitlines(), type(self.last).__name__]
-        return shortened(lines[0].strip(), 200)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep an error."""
-        if record.exc_info and record.exc_info[1] is not None:
-            self.last = record.exc_info[1]
-
-    def __enter__(self) -> _Failures:
-        self._before = self._logger.handlers[:]
-        files = [one for one in self._before if not isinstance(one, logging.StreamHandler)]
-        self._logger.handlers[:] = [self, *files]
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._logger.handlers[:] = self._before
-
-
 def _count(asked: RayJob, columns: Columns, outcome: Outcome) -> None:
     """Count what is there, whoever wrote it and after whatever happened."""
     parts = asked.parts
@@ -639,7 +383,7 @@ def _count(asked: RayJob, columns: Columns, outcome: Outcome) -> None:
 
 
 def _without_damaged(
-    library: Library, asked: RayJob, outcome: Outcome, failures: _Failures
+    library: Library, asked: RayJob, outcome: Outcome, failures: Failures
 ) -> Library:
     """Return what is to be tried again: the library without files that cannot be read to their end.
 

@@ -24,7 +24,7 @@ from tiny_run import sample_rows
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.inference import ray_engine
+from graphormer_sepnorm.inference import ray_actor, ray_cluster, ray_engine
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.stream import find_columns
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob
@@ -47,14 +47,14 @@ needs_ray = pytest.mark.skipif(
 SLOW = """
 import sys, time
 from graphormer_sepnorm.cli.predict import main
-from graphormer_sepnorm.inference import ray_engine
+from graphormer_sepnorm.inference import ray_actor, ray_cluster, ray_engine
 
-class Slow(ray_engine._Predict):
+class Slow(ray_engine.Predict):
     def _predicted(self, table):
         time.sleep(0.5)
         return super()._predicted(table)
 
-ray_engine._Predict = Slow
+ray_engine.Predict = Slow
 sys.exit(main(sys.argv[1:]))
 """
 DEADLY = SLOW.replace(
@@ -227,18 +227,18 @@ def test_the_best_rows_of_csv_files(start, expected, tmp_path):
     assert manifest["rows"] == {"in": 6000, "out": 6000, "failed": failed, "missing": 0, "kept": 50}
 
 
-def task_of(model: Path, folder: Path, best: ray_engine._Best | None = None) -> ray_engine._Task:
+def task_of(model: Path, folder: Path, best: ray_actor.Best | None = None) -> ray_actor.Task:
     predictor = Predictor.load(model, "cpu")
     source = folder / "in.parquet"
     parquet.write_table(molecules(0, 3000), source)
     job = TableJob(str(source), str(folder / "out"), output_format="parquet")
     with open_table(source) as reader:
         columns = find_columns(reader, predictor, job, Outcome())
-    return ray_engine._Task(columns, job, model, predictor.asked, "cpu", best, folder)
+    return ray_actor.Task(columns, job, model, predictor.asked, "cpu", best, folder)
 
 
 def test_what_is_mapped_gives_what_a_table_gives(model, expected, tmp_path):
-    predict = ray_engine._Predict(task_of(model, tmp_path))
+    predict = ray_actor.Predict(task_of(model, tmp_path))
     predicted = predict(molecules(0, 3000))
     same(predicted, expected.slice(0, 3000))
     assert predicted.schema.remove_metadata() == expected.schema.remove_metadata()
@@ -249,10 +249,10 @@ def test_what_is_mapped_gives_what_a_table_gives(model, expected, tmp_path):
 
 
 def test_rows_are_given_up_when_three_actors_died_of_them(model, tmp_path, monkeypatch):
-    predict = ray_engine._Predict(task_of(model, tmp_path))
+    predict = ray_actor.Predict(task_of(model, tmp_path))
     rows = molecules(0, 10)
     with monkeypatch.context() as patch:
-        patch.setattr(ray_engine, "predict_chunk", lambda *chunk: 1 / 0)  # as far as it comes
+        patch.setattr(ray_actor, "predict_chunk", lambda *chunk: 1 / 0)  # as far as it comes
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
                 predict(rows)
@@ -273,7 +273,7 @@ def test_rows_are_given_up_when_three_actors_died_of_them(model, tmp_path, monke
     ],
 )
 def test_of_what_ray_says_the_error_is_kept(text, reason):
-    with ray_engine._Failures() as failures:
+    with ray_cluster.Failures() as failures:
         try:
             raise ValueError(text)
         except ValueError as error:
@@ -283,7 +283,7 @@ def test_of_what_ray_says_the_error_is_kept(text, reason):
 
 @pytest.mark.parametrize(("lowest", "kept"), [(False, [5, 1, 2]), (True, [4, 1, 2])])
 def test_the_best_are_chosen_by_value_then_by_the_other_column(lowest, kept):
-    best = ray_engine._Best(3, "y", lowest, "id", ("error", "warning"), "counts")
+    best = ray_actor.Best(3, "y", lowest, "id", ("error", "warning"), "counts")
     table = pa.table(
         {
             "id": [2, 1, 3, 4, 5, 6],
@@ -397,7 +397,8 @@ def test_what_stands_in_the_parts_is_counted(tmp_path):
 
 
 def test_an_output_of_others_is_not_overwritten(model, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("graphormer_sepnorm.inference.ray_engine.load_ray", lambda: None)
+    for module in (ray_cluster, ray_engine):
+        monkeypatch.setattr(module, "load_ray", lambda: None)
     source, output = write_library(tmp_path / "library", 30, 3), tmp_path / "out"
     words = [str(model), "-i", str(source), "-o", str(output), "--engine", "ray"]
     output.mkdir()
@@ -414,13 +415,14 @@ def test_an_output_of_others_is_not_overwritten(model, tmp_path, capsys, monkeyp
 
 def test_another_job_is_not_continued(model, tmp_path, capsys, monkeypatch):
     @contextlib.contextmanager
-    def broken(ray: None, asked: ray_engine.RayJob) -> Iterator[None]:
-        parquet.write_table(molecules(0, 1), asked.rows_folder / "0.parquet")
+    def broken(*given: object) -> Iterator[None]:
+        parquet.write_table(molecules(0, 1), tmp_path / "out.partial" / "rows" / "0.parquet")
         raise DataError("the cluster is gone")
         yield
 
-    monkeypatch.setattr(ray_engine, "load_ray", lambda: None)
-    monkeypatch.setattr(ray_engine, "_cluster", broken)
+    for module in (ray_cluster, ray_engine):
+        monkeypatch.setattr(module, "load_ray", lambda: None)
+    monkeypatch.setattr(ray_engine, "cluster", broken)
     source, output = write_library(tmp_path / "library", 30, 3), tmp_path / "out"
     words = ["-i", str(source), "-o", str(output), "--engine", "ray"]
     assert main([str(model), *words]) == 2
@@ -447,7 +449,8 @@ def test_another_job_is_not_continued(model, tmp_path, capsys, monkeypatch):
 
 
 def test_a_column_that_ray_would_write_over_is_refused(model, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(ray_engine, "load_ray", lambda: None)
+    for module in (ray_cluster, ray_engine):
+        monkeypatch.setattr(module, "load_ray", lambda: None)
     source = tmp_path / "in.parquet"
     parquet.write_table(pa.table({"smiles": ["C"], "row_hash": [1]}), source)
     words = [str(model), "-i", str(source), "-o", str(tmp_path / "out"), "--engine", "ray"]
