@@ -201,7 +201,8 @@ def test_rows_whose_actor_dies_each_time_are_missing_and_the_others_are_kept(sta
     assert "take fewer actors (--num_actors) or smaller batches (--batch_size)" in said
     assert not (tmp_path / "out").exists()
     kept = parquet.read_table(tmp_path / "out.partial" / "rows")
-    assert sorted(kept["id"].to_pylist()) == [*range(1024, 6000)]
+    assert kept.num_rows == len(set(kept["id"].to_pylist())) == 6000 - 1024
+    assert 0 not in kept["id"].to_pylist()
 
 
 @needs_ray
