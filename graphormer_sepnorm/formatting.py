@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from typing import TextIO
 
 TERMINAL_SECONDS, LOG_SECONDS = 1.0, 30.0
 PATIENCE_SECONDS = 2.0  # what takes less needs no line
@@ -40,10 +41,15 @@ def format_table(rows: list[tuple[str, str]]) -> str:
 
 
 class StatusLine:
-    """A line on stderr that is rewritten on a terminal; in a log file a line now and then."""
+    """A line that is rewritten on a terminal; in a log file a line now and then.
 
-    def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
+    Args:
+        stream: Where it is shown; None: on stderr.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._terminal = (stream or sys.stderr).isatty()
         self._next = time.monotonic() + (PATIENCE_SECONDS if self._terminal else LOG_SECONDS)
         self._shown = False
 
@@ -56,10 +62,10 @@ class StatusLine:
         self._next = time.monotonic() + (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
         self._shown = self._terminal
         shown = f"\r\033[K{text}" if self._terminal else f"{text}\n"
-        print(shown, end="", file=sys.stderr, flush=True)
+        print(shown, end="", file=self._stream or sys.stderr, flush=True)
 
     def clear(self) -> None:
         """Take the line away."""
         if self._shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            print("\r\033[K", end="", file=self._stream or sys.stderr, flush=True)
             self._shown = False

@@ -8,11 +8,13 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.cli import embed, explain, geometry
 from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, summary, what_is_left
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, run
+from graphormer_sepnorm.cli.ray_options import add_ray, check_ray, predict_by_ray
 from graphormer_sepnorm.cli.table_options import (
     add_computing,
     check_counts,
@@ -102,6 +104,8 @@ def _predict(arguments: list[str]) -> int | None:
     options = _parse(arguments)
     if options.input is None:
         predicted = _predict_arguments(options)
+    elif options.engine == "ray":
+        predicted = predict_by_ray(options, arguments, partial(_ready, options))
     else:
         predicted = _predict_file(options, arguments)
     return 0 if predicted else EXIT_NOTHING_PREDICTED
@@ -185,6 +189,8 @@ def _parser() -> OneLineParser:
         help="add class_<target>: 1 from this probability on, or from the one that is best by "
         "Matthews' correlation or F1 on molecules that were not trained on",
     )
+    many = parser.add_argument_group("many machines (docs/clusters.md)")
+    add_ray(many)
     computing = parser.add_argument_group("computing")
     add_computing(computing, "processes that predict a table")
     computing.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -204,8 +210,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         known = [name for action in parser._actions for name in action.option_strings]
         name = rest[0].partition("=")[0]
         raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
-    names = ("resume", "evaluate", "smiles_column", "input_format", "jobs")
+    names = ("resume", "evaluate", "smiles_column", "input_format", "jobs", "shard")
     check_molecules(options, "predict", names)
+    check_ray(options)
+    if options.shard and options.evaluate:
+        raise ConfigError("--evaluate compares whole tables: leave it out with --shard")
     options.asked = _asked(options)
     check_counts(options)
     return options
@@ -257,7 +266,7 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
 
     job = TableJob("-", options.output, overwrite=options.overwrite)
     check_places(job)
-    predictor = _ready(options)
+    predictor = _ready(options, options.device)
     predictions = predictor.predict(options.smiles, **limits_of(options))
     task = predictor.task
     if not job.to_file and options.output_format is None and sys.stdout.isatty():
@@ -286,11 +295,11 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
     return not all(predictions.errors)
 
 
-def _ready(options: argparse.Namespace) -> Predictor:
+def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
     """Load the model and tell it what its predictions shall come with."""
     from graphormer_sepnorm.inference.predictor import Predictor
 
-    predictor = Predictor.load(options.model, options.device)
+    predictor = Predictor.load(options.model, device)
     if options.asked:
         asked = {"interval": predictor.asked.interval, **options.asked}
         if asked["interval"] == "none":
@@ -332,6 +341,7 @@ def _aligned(header: list[str], rows: list[list[str]]) -> str:
 def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
     """Predict a file; return whether any of its rows could be, true where it has none."""
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
+    from graphormer_sepnorm.inference.shard import Shard
     from graphormer_sepnorm.inference.stream import predict_table
     from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
 
@@ -347,12 +357,13 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
         overwrite=options.overwrite,
         quiet=options.quiet,
         asked=json.dumps(options.asked) if options.asked else "",
+        shard=Shard.parse(options.shard) if options.shard else None,
         **limits_of(options),
     )
     check_places(job)  # before the model is loaded: mistakes are answered at once
     outcome = Outcome()
     try:
-        predictor = _ready(options)
+        predictor = _ready(options, options.device)
         started = time.monotonic()
         predict_table(predictor, job, find_checkpoint(options.model), outcome)
     except KeyboardInterrupt:

@@ -52,7 +52,7 @@ from graphormer_sepnorm.tables.writer import TableWriter, create_table
 
 
 @dataclass(frozen=True)
-class _Columns:
+class Columns:
     """Columns of input and output.
 
     Attributes:
@@ -106,7 +106,7 @@ def predict_table(
     """
     check_places(job)
     with open_table(job.source, job.input_format) as reader:
-        columns = _columns(reader, predictor, job, outcome)
+        columns = find_columns(reader, predictor, job, outcome)
         identity = None
         if job.can_resume:
             identity = identify(job, checkpoint, CHUNK_ROWS, predictor.device)
@@ -123,9 +123,13 @@ def predict_table(
         try:
             if identity and mark is None:
                 job.progress_file.unlink(missing_ok=True)  # of a job that is not continued
-            rows = iter(reader)
+            rows, total = iter(reader), None
+            if job.shard:
+                part = job.shard.rows(_count(job), CHUNK_ROWS)
+                rows, total = itertools.islice(rows, part.start, part.stop), len(part)
             _skip(rows, reader, columns, job, outcome)
-            _predict_rows(rows, reader, predictor, columns, writer, job, identity, outcome)
+            progress = TableProgress(reader, job.verb, job.quiet, outcome.rows, total)
+            _predict_rows(rows, progress, predictor, columns, writer, job, identity, outcome)
             writer.commit()
         except BaseException:
             writer.close()
@@ -138,17 +142,16 @@ def predict_table(
 
 def _predict_rows(
     rows: Iterator[Row],
-    reader: TableReader,
+    progress: TableProgress,
     predictor: Predictor | Embedder,
-    columns: _Columns,
+    columns: Columns,
     writer: TableWriter,
     job: TableJob,
     identity: dict[str, Any] | None,
     outcome: Outcome,
 ) -> None:
-    progress = TableProgress(reader, job.verb, job.quiet, outcome.rows)
     jobs = number_of_jobs(job.jobs, predictor.device)
-    predict = partial(_predict_chunk, predictor, columns, job)
+    predict = partial(predict_chunk, predictor, columns, job)
     work = map_in_order(predict, chunks(rows, columns.smiles, CHUNK_ROWS, columns.extra), jobs)
     try:
         for chunk, predicted in work:
@@ -174,9 +177,9 @@ def _predict_rows(
         progress.finish()
 
 
-def _predict_chunk(
+def predict_chunk(
     predictor: Predictor | Embedder,
-    columns: _Columns,
+    columns: Columns,
     job: TableJob,
     texts: list[Unread],
 ) -> list[_Predicted]:
@@ -219,15 +222,15 @@ def kind_of(error: str) -> str:
     return "other"
 
 
-def _evaluate(outcome: Outcome, columns: _Columns, row: Row, values: Sequence[float]) -> None:
+def _evaluate(outcome: Outcome, columns: Columns, row: Row, values: Sequence[float]) -> None:
     if outcome.evaluation is not None:
         for target, position in enumerate(columns.labels):
             outcome.evaluation.add(target, row.cells[position], values[target])
 
 
-def _columns(
+def find_columns(
     reader: TableReader, predictor: Predictor | Embedder, job: TableJob, outcome: Outcome
-) -> _Columns:
+) -> Columns:
     """Find the columns that are read and name those that are added."""
     smiles = find_molecules(reader, job.smiles_column)
     if job.evaluate:
@@ -269,7 +272,7 @@ def _columns(
     numbers = tuple(added[first : first + len(predictor.columns)])
     targets = [f"pred_{target}" for target in predictor.task.targets]
     values = tuple(predictor.columns.index(name) for name in targets if name in predictor.columns)
-    return _Columns(smiles, labels, tuple(added), with_smiles, numbers, values, extra)
+    return Columns(smiles, labels, tuple(added), with_smiles, numbers, values, extra)
 
 
 def _beside(reader: TableReader, predictor: Predictor) -> tuple[int, ...]:
@@ -281,8 +284,13 @@ def _beside(reader: TableReader, predictor: Predictor) -> tuple[int, ...]:
         raise DataError(f"{error} (the model reads {listed(names)})") from error
 
 
+def _count(job: TableJob) -> int:
+    with open_table(job.source, job.input_format) as reader:
+        return reader.count()
+
+
 def _skip(
-    rows: Iterator[Row], reader: TableReader, columns: _Columns, job: TableJob, outcome: Outcome
+    rows: Iterator[Row], reader: TableReader, columns: Columns, job: TableJob, outcome: Outcome
 ) -> None:
     """Go past the rows that an earlier run predicted, and collect those for the evaluation."""
     if not outcome.rows:

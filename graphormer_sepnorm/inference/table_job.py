@@ -14,6 +14,7 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.inference.evaluation import Evaluation
+from graphormer_sepnorm.inference.shard import Shard
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.writer import Mark
 
@@ -39,6 +40,7 @@ class TableJob:
         quiet: No progress on stderr.
         verb: What is done with the rows: predicted, embedded or explained.
         asked: What predictions come with, for the identity of an interrupted job.
+        shard: Which part of the table is predicted; None: all of it.
     """
 
     source: str
@@ -55,6 +57,7 @@ class TableJob:
     quiet: bool = False
     verb: Literal["predicted", "embedded", "explained"] = "predicted"
     asked: str = ""
+    shard: Shard | None = None
 
     @property
     def to_file(self) -> bool:
@@ -113,6 +116,8 @@ def check_places(job: TableJob) -> None:
     source = Path(job.source)
     if job.source != "-" and not source.exists():
         raise DataError(f"there is no file {source}")
+    if job.shard and not source.is_file():
+        raise DataError("--shard needs an input file: its rows are counted before it is read")
     if job.resume and not job.can_resume:
         raise DataError(
             "--resume needs an input file and an output file other than Parquet and Excel"
@@ -150,12 +155,22 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
             ends = handle.read(_ENDS_BYTES)
             handle.seek(max(size - _ENDS_BYTES, 0))
             ends += handle.read()
+    except OSError as error:
+        raise DataError(f"{error.filename} cannot be read ({error.strerror})") from error
+    return {
+        "input": {"bytes": size, "sha256_of_ends": hashlib.sha256(ends).hexdigest()},
+        **made_with(job, checkpoint, chunk_rows, device),
+    }
+
+
+def made_with(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> dict[str, Any]:
+    """Say what beside the input the rows of an output are made from; see `identify`."""
+    try:
         with checkpoint.open("rb") as handle:
             model = hashlib.file_digest(handle, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"{error.filename} cannot be read ({error.strerror})") from error
     return {
-        "input": {"bytes": size, "sha256_of_ends": hashlib.sha256(ends).hexdigest()},
         "model": model,
         "options": {
             "smiles_column": job.smiles_column,
@@ -167,6 +182,7 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
             "device": device.partition(":")[0],
             **({} if job.verb == "predicted" else {"verb": job.verb}),
             **({"asked": job.asked} if job.asked else {}),
+            **({"shard": str(job.shard)} if job.shard else {}),
         },
         "rdkit": RDKIT_VERSION,
     }
@@ -205,13 +221,22 @@ def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) 
         return None  # interrupted before the first rows were safe
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{job.progress_file} is damaged: begin anew with --overwrite") from error
+    require_same(before, identity, job.partial)
+    outcome.rows = outcome.earlier_rows = outcome.safe_rows = rows
+    outcome.warnings, outcome.errors = warnings, errors
+    return mark
+
+
+def require_same(before: dict[str, Any], identity: dict[str, Any], partial: Path) -> None:
+    """Refuse to continue what was begun as another job.
+
+    Raises:
+        DataError: It was.
+    """
     names = {"input": "input", "model": "model", "options": "options", "rdkit": "version of RDKit"}
     changed = [names[key] for key in names if before.get(key) != identity[key]]
     if changed:
         raise DataError(
-            f"{job.partial} was begun with another {' and another '.join(changed)}: continue it "
+            f"{partial} was begun with another {' and another '.join(changed)}: continue it "
             "with the same, or begin anew with --overwrite"
         )
-    outcome.rows = outcome.earlier_rows = outcome.safe_rows = rows
-    outcome.warnings, outcome.errors = warnings, errors
-    return mark

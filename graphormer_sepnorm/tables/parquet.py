@@ -71,8 +71,12 @@ class ParquetReader(TableReader):
 
     def fraction(self) -> float | None:
         """Share of the rows that have been read."""
-        rows = self._file.metadata.num_rows
+        rows = self.count()
         return self._done / rows if rows else None
+
+    def count(self) -> int:
+        """Return the number of rows, which the file says."""
+        return self._file.metadata.num_rows
 
     def close(self) -> None:
         """Close the file."""

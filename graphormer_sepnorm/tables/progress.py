@@ -16,15 +16,25 @@ class TableProgress:
         verb: What is done with the rows: ``read``, ``predicted``.
         quiet: Show nothing.
         done: Rows that were done in an earlier run.
+        total: Rows that there are to do, if that is known; else the place in the file says how far
+            it is.
     """
 
-    def __init__(self, reader: TableReader, verb: str, quiet: bool = False, done: int = 0) -> None:
+    def __init__(
+        self,
+        reader: TableReader,
+        verb: str,
+        quiet: bool = False,
+        done: int = 0,
+        total: int | None = None,
+    ) -> None:
         self._reader = reader
+        self._total = total
         self._verb = verb
         self._line = None if quiet else StatusLine()
         self._started = time.monotonic()
         self._skipped = done
-        self._first_share = reader.fraction() or 0.0
+        self._first_share = self._share(done) or 0.0
 
     def show(self, rows: int) -> None:
         """Say how far it is, if there is something new to say.
@@ -36,11 +46,14 @@ class TableProgress:
             return
         seconds = max(time.monotonic() - self._started, 1e-9)
         text = f"{rows:,} rows {self._verb}, {(rows - self._skipped) / seconds:,.0f} rows/s"
-        share = self._reader.fraction()
+        share = self._share(rows)
         if share is not None and share > self._first_share:
             left = (1 - share) * seconds / (share - self._first_share)
             text += f", {share:.0%}, {_duration(left)} left"
         self._line.show(text)
+
+    def _share(self, rows: int) -> float | None:
+        return rows / self._total if self._total else self._reader.fraction()
 
     def finish(self) -> None:
         """Clear the line."""

@@ -57,6 +57,14 @@ class TableReader(ABC):
     def fraction(self) -> float | None:
         """Share of the table that has been read, 0 to 1; None where that cannot be known."""
 
+    def count(self) -> int:
+        """Return the number of rows; where the format does not say it, by reading them all.
+
+        Raises:
+            DataError: As from going through the rows.
+        """
+        return sum(1 for _ in self)
+
     @abstractmethod
     def close(self) -> None:
         """Close the file."""
