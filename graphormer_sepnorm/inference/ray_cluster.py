@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import sys
 import warnings
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
 }
 _SPARE_CPUS = 2  # beside the actors, for reading and writing
+_ANSWER_SECONDS = 10.0
 
 
 def load_ray() -> Any:
@@ -64,6 +66,7 @@ def cluster(
     Raises:
         ConfigError: There is no such cluster, or it is too small.
     """
+    _require_answer(address or "")
     silent: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.FATAL}
     before = signal.getsignal(signal.SIGTERM)
     try:
@@ -96,6 +99,24 @@ def cluster(
         yield actors, on_gpu
     finally:
         ray.shutdown()
+
+
+def _require_answer(address: str) -> None:
+    """Knock at ``HOST:PORT``, or ``ray://HOST:PORT``: Ray itself would try for minutes.
+
+    Raises:
+        ConfigError: Nobody answers.
+    """
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    if not (host and port.isdigit()):  # auto
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"no Ray cluster answers at {address} ({error}): is it running (ray start --head), and "
+            "is this its address?"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from pyarrow import compute, csv, parquet
 from tiny_run import sample_rows
 
 from graphormer_sepnorm.cli.predict import main
-from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference import ray_actor, ray_cluster, ray_engine
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.stream import find_columns
@@ -311,6 +311,31 @@ def test_without_ray_there_is_one_line(model, tmp_path, capsys, monkeypatch):
     assert main([str(model), *words]) == 2
     said = one_line(capsys)
     assert "needs Ray 2.60 or newer: pip install 'graphormer-sepnorm[ray]'" in said
+
+
+@pytest.mark.parametrize(
+    ("address", "asked"),
+    [
+        ("10.0.0.7:6379", ("10.0.0.7", 6379)),
+        ("ray://head:10001", ("head", 10001)),
+        ("[::1]:6379", ("::1", 6379)),
+    ],
+)
+def test_a_cluster_that_does_not_answer_is_said(address, asked, monkeypatch):
+    """Ray itself goes on trying."""
+    knocked = []
+
+    def refuse(place, timeout):
+        knocked.append(place)
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr("socket.create_connection", refuse)
+    with (
+        pytest.raises(ConfigError, match=r"no Ray cluster answers at .*Connection refused"),
+        ray_cluster.cluster(None, address, None, None),
+    ):
+        pass
+    assert knocked == [asked]
 
 
 MISTAKES = {
