@@ -64,7 +64,7 @@ def table_run(tmp_path_factory: pytest.TempPathFactory) -> TableRun:
     folder = tmp_path_factory.mktemp("table")
     rows = [[smiles, value, "2"] for smiles, value in sample_rows(120)]
     rows[7][0] = "not a molecule"
-    rows[9][1] = ">4"
+    rows[9][1] = "~4"
     table = write(folder / "mine.csv", [["SMILES", "logX", "weight"], *rows])
     options = ["--data.table", str(table), "--data.root", str(folder / "root")]
     options += ["--data.weight_column", "weight", "--data.units", "furlong"]
@@ -86,7 +86,7 @@ def test_report_comes_before_training_and_stays(table_run: TableRun) -> None:
         invalid = list(csv.DictReader(handle))
     assert [row["row"] for row in invalid] == ["8", "10"]
     assert "not a molecule" in invalid[0]["reason"] or "space" in invalid[0]["reason"]
-    assert ">4" in invalid[1]["reason"]
+    assert "~4" in invalid[1]["reason"]
     report = json.loads((table_run.directory / "data_report.json").read_text())
     assert report["rows"] == 120
     with (table_run.directory / "splits.csv").open(newline="") as handle:
@@ -113,7 +113,7 @@ def test_predictions_of_the_test_molecules_are_kept(table_run: TableRun, capsys)
     error = summary(table_run.directory)["test_mae"]
     assert np.abs(labels - predicted).mean() == pytest.approx(error, rel=1e-6)
     # Row 1 is the first of the table, behind its header.
-    table = [float(value) if value != ">4" else None for _, value, _ in table_rows(table_run)]
+    table = [float(value) if value != "~4" else None for _, value, _ in table_rows(table_run)]
     assert [table[int(row["row"]) - 1] for row in rows] == pytest.approx(labels.tolist())
     assert predict([str(table_run.directory), *(row["smiles"] for row in rows)]) == 0
     again = [row["pred_logX"] for row in csv.DictReader(io.StringIO(capsys.readouterr().out))]
