@@ -127,6 +127,8 @@ def test_task(splits):
         (gzip.compress(b"smiles,penalised_logp\nCC,x\n"), "row 1, line 2: penalised_logp is 'x'"),
         (gzip.compress(b"smiles,penalised_logp\nCC,1\n")[:-12], "sample.csv.gz is cut off"),
     ],
+    # Not the bytes: gzip writes the second into them, so two processes would collect two tests.
+    ids=["no_gzip", "no_molecule", "no_number", "cut_off"],
 )
 def test_damaged_sample(content, said, tmp_path, monkeypatch):
     damaged = tmp_path / "sample.csv.gz"

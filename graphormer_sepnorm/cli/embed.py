@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
-from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, summary, what_is_left
+from graphormer_sepnorm.cli.job_outcome import finished, what_is_left
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
 from graphormer_sepnorm.cli.table_options import add_computing, check_counts, limits_of
 from graphormer_sepnorm.errors import ConfigError
@@ -73,10 +72,7 @@ def embed(arguments: list[str]) -> int:
         if _to_arrays(options):
             raise
         raise Interrupted(what_is_left(job, outcome, ["embed", *arguments])) from None
-    if not options.quiet:
-        print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
-    nothing = outcome.rows and outcome.errors.total() == outcome.rows
-    return EXIT_NOTHING_PREDICTED if nothing else 0
+    return finished(job, outcome, started)
 
 
 def _to_arrays(options: argparse.Namespace) -> bool:

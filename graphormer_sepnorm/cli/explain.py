@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
-from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, summary
+from graphormer_sepnorm.cli.job_outcome import finished
 from graphormer_sepnorm.cli.main import OneLineParser
 from graphormer_sepnorm.cli.table_options import (
     add_computing,
@@ -87,10 +86,7 @@ def explain(arguments: list[str]) -> int:
         explain_smiles(explainer, options.smiles, job, options.model, outcome)
     else:
         explain_table(explainer, job, options.model, outcome)
-    if not options.quiet:
-        print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
-    nothing = outcome.rows and outcome.errors.total() == outcome.rows
-    return EXIT_NOTHING_PREDICTED if nothing else 0
+    return finished(job, outcome, started)
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import sys
+import time
 from typing import TYPE_CHECKING
 
 from graphormer_sepnorm.process import command
@@ -30,6 +32,14 @@ def what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
         f"interrupted: {job.partial} holds the first {outcome.safe_rows:,} rows, the rest is "
         f"missing; continue with: {command('predict')} {shlex.join(again)} --resume"
     )
+
+
+def finished(job: TableJob, outcome: Outcome, started: float) -> int:
+    """Say what has come of a job that began then (`time.monotonic`); return the exit status."""
+    if not job.quiet:
+        print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
+    nothing = outcome.rows and outcome.errors.total() == outcome.rows
+    return EXIT_NOTHING_PREDICTED if nothing else 0
 
 
 def summary(job: TableJob, outcome: Outcome, seconds: float) -> str:

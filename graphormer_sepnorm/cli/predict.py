@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.cli import embed, explain, geometry
-from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, summary, what_is_left
+from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, finished, what_is_left
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, run
 from graphormer_sepnorm.cli.ray_options import add_ray, check_ray, predict_by_ray
 from graphormer_sepnorm.cli.table_options import (
@@ -103,12 +103,10 @@ def _predict(arguments: list[str]) -> int | None:
         return VERBS[arguments[0]][1](arguments[1:])
     options = _parse(arguments)
     if options.input is None:
-        predicted = _predict_arguments(options)
-    elif options.engine == "ray":
-        predicted = predict_by_ray(options, arguments, partial(_ready, options))
-    else:
-        predicted = _predict_file(options, arguments)
-    return 0 if predicted else EXIT_NOTHING_PREDICTED
+        return 0 if _predict_arguments(options) else EXIT_NOTHING_PREDICTED
+    if options.engine == "ray":
+        return predict_by_ray(options, arguments, partial(_ready, options))
+    return _predict_file(options, arguments)
 
 
 def _parser() -> OneLineParser:
@@ -338,8 +336,8 @@ def _aligned(header: list[str], rows: list[list[str]]) -> str:
     )
 
 
-def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
-    """Predict a file; return whether any of its rows could be, true where it has none."""
+def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
+    """Predict a file; return the exit status."""
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
     from graphormer_sepnorm.inference.shard import Shard
     from graphormer_sepnorm.inference.stream import predict_table
@@ -368,15 +366,14 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> bool:
         predict_table(predictor, job, find_checkpoint(options.model), outcome)
     except KeyboardInterrupt:
         raise Interrupted(what_is_left(job, outcome, arguments)) from None
-    if not options.quiet:
-        print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
+    status = finished(job, outcome, started)
     if outcome.evaluation is not None:
         text = outcome.evaluation.text()
         if job.to_file:
             _say(text)
         else:
             print(text, file=sys.stderr)
-    return not outcome.rows or sum(outcome.errors.values()) < outcome.rows
+    return status
 
 
 if __name__ == "__main__":

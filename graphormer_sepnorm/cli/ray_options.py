@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.job_outcome import summary
+from graphormer_sepnorm.cli.job_outcome import finished
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.table_options import limits_of
 from graphormer_sepnorm.errors import ConfigError
@@ -79,8 +78,8 @@ def check_ray(options: argparse.Namespace) -> None:
 
 def predict_by_ray(
     options: argparse.Namespace, arguments: list[str], load: Callable[[str], Predictor]
-) -> bool:
-    """Predict a library; return whether any of its rows could be.
+) -> int:
+    """Predict a library; return the exit status.
 
     Args:
         options: Of predict.py.
@@ -133,6 +132,4 @@ def predict_by_ray(
             f"interrupted: {job.partial} holds what is done; continue with: "
             f"{command('predict')} {again} --resume"
         ) from None
-    if not options.quiet:
-        print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
-    return outcome.errors.total() < outcome.rows
+    return finished(job, outcome, started)

@@ -156,7 +156,7 @@ class MoleculeDataModule(LightningDataModule):
         )
         if self.dataset == PRETRAINING and molecules is None:
             raise ConfigError("which molecules? Give a file of SMILES: --data.molecules FILE")
-        self.molecules = molecules
+        self.molecules, self._smiles_column = molecules, smiles_column
         self.root = Path(root).expanduser().resolve()
         self.batch_size = batch_size
         self.eval_batch_size = eval_batch_size or batch_size
@@ -241,7 +241,8 @@ class MoleculeDataModule(LightningDataModule):
         if self.dataset == PRETRAINING:
             from graphormer_sepnorm.datasets.pretraining import load_pretraining
 
-            return load_pretraining(Path(str(self.molecules)).expanduser(), self.root)
+            path = Path(str(self.molecules)).expanduser()
+            return load_pretraining(path, self.root, smiles_column=self._smiles_column)
         if self.table_options is None:
             return load_dataset(self.dataset, self.root)
         from graphormer_sepnorm.datasets.user_table.load import load_table

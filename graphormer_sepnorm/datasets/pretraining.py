@@ -41,7 +41,9 @@ _CHUNK = 500
 _CHUNKS_BETWEEN_NOTES = 20
 
 
-def load_pretraining(path: Path, root: Path, processes: int | None = None) -> DatasetSplits:
+def load_pretraining(
+    path: Path, root: Path, processes: int | None = None, smiles_column: str | None = None
+) -> DatasetSplits:
     """Load molecules and compute what is to be learned of them.
 
     Descriptors and counts are computed once and kept under `root`; interrupted, that goes on where
@@ -51,6 +53,7 @@ def load_pretraining(path: Path, root: Path, processes: int | None = None) -> Da
         path: SMILES, one on each line, or a table with a column of them.
         root: The data root.
         processes: Which compute descriptors; None: one for each core.
+        smiles_column: Of a table; None finds it by its name.
 
     Returns:
         98 : 1 : 1 of the molecules that can be read and have no more than 100 atoms, by chance.
@@ -58,7 +61,7 @@ def load_pretraining(path: Path, root: Path, processes: int | None = None) -> Da
     Raises:
         DataError: The file cannot be read, or holds fewer than a hundred molecules.
     """
-    smiles = _read(path)
+    smiles = _read(path, smiles_column)
     names = descriptor_names()
     digest = hashlib.sha256("\n".join([RDKIT_VERSION, *names, *smiles]).encode()).hexdigest()
     descriptors, counts = _features(smiles, root / "pretraining" / digest[:12], processes)
@@ -89,9 +92,11 @@ def load_pretraining(path: Path, root: Path, processes: int | None = None) -> Da
     )
 
 
-def _read(path: Path) -> list[str]:
+def _read(path: Path, smiles_column: str | None) -> list[str]:
     with open_table(path) as reader:
-        column = find_smiles_column(reader.columns, None, reader.name, is_molecule=is_smiles)
+        column = find_smiles_column(
+            reader.columns, smiles_column, reader.name, is_molecule=is_smiles
+        )
         return ["" if row.problem else str(row.cells[column] or "") for row in reader]
 
 

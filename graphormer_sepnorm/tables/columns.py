@@ -220,10 +220,13 @@ def parse_class_name(cell: object) -> str:
     text = "" if cell is None else str(cell).strip()
     if text.lower() in ("", "na", "n/a", "nan", "null"):  # none and - may be classes
         return ""
+    if class_word(text):  # or true would be 1
+        return text
     try:
-        return f"{float(text):g}"
+        number = parse_number(text)
     except ValueError:
         return text
+    return text if math.isnan(number) else str(int(number) if number.is_integer() else number)
 
 
 def split_bound(cell: object) -> tuple[str, object]:

@@ -10,6 +10,7 @@ import pytest
 from rdkit import Chem
 
 from graphormer_sepnorm.datasets import pretraining
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.pretraining import CLIPPED, load_pretraining
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.resources import sample_path
@@ -68,3 +69,17 @@ def test_an_interrupted_computation_goes_on_where_it_was(
 def test_too_few_molecules_are_refused(tmp_path: Path, molecules: list[str]) -> None:
     with pytest.raises(DataError, match="50 of its 50 molecules can be used"):
         load_pretraining(write(tmp_path / "m.smi", molecules[:50]), tmp_path, processes=1)
+
+
+def test_the_column_of_a_table_can_be_named(tmp_path: Path, molecules: list[str]) -> None:
+    path = write(
+        tmp_path / "m.csv", ["id,compound", *(f"{n},{m}" for n, m in enumerate(molecules))]
+    )
+    with pytest.raises(DataError, match=r"name it with --data\.smiles_column"):
+        load_pretraining(path, tmp_path, processes=1)
+    options = {"dataset": "pretraining", "molecules": str(path), "root": str(tmp_path)}
+    wrong = MoleculeDataModule(**options, smiles_column="id")
+    with pytest.raises(DataError, match=r"0 of its 152 molecules can be used"):
+        wrong.setup("fit")
+    named = MoleculeDataModule(**options, smiles_column="compound")
+    assert sum(len(part) for part in named.splits.parts.values()) == 150

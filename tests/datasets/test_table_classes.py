@@ -19,7 +19,8 @@ OPTIONS = {"task": "multiclass", "target_columns": ("tier",), "split_column": "s
     [
         *(("low", "low"), (" High ", "High"), ("1", "1"), ("1.0", "1"), (" 01", "1"), (2.0, "2")),
         *((None, ""), ("", ""), ("NA", ""), ("nan", ""), (float("nan"), "")),
-        *(("none", "none"), ("-", "-"), ("2.5", "2.5")),
+        *(("none", "none"), ("-", "-"), ("2.5", "2.5"), ("True", "True"), ("inf", "inf")),
+        *(("1234567", "1234567"), ("1234568.0", "1234568"), ("1_0", "1_0")),
     ],
 )
 def test_what_a_class_is_called(cell: object, name: str) -> None:

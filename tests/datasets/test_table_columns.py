@@ -221,7 +221,19 @@ def test_labels_in_words_are_named_with_the_rule(
     message = failure(path, **options)
     assert f"column 'class' holds '{pair[0]}' and '{pair[1]}'" in message
     assert "labels of two classes have to be 0 and 1 (or false and true, no and yes, " in message
+    assert message.endswith("or give --data.task multiclass, with --data.target_columns '[COLUMN]'")
     assert "set" not in message.partition("column")[2].partition("labels of")[0]
+
+
+def test_three_words_are_classes_too(tmp_path: Path) -> None:
+    tiers, batches = ("low", "Mid", "high"), "abcdefghijklmnop"
+    rows = [(smiles, tiers[n % 3], f"x{batches[n]}") for n, smiles in enumerate(RINGS)]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,tier,batch")
+    message = failure(path)
+    assert "what could be labels, but column 'tier' holds 'low', 'Mid' and 'high': " in message
+    assert "batch" not in message
+    splits = load(path, task="multiclass", target_columns=("tier",), split="random")
+    assert splits.task.targets == ("tier_Mid", "tier_high", "tier_low")
 
 
 # Pipes.

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from table_files import RINGS, SPLIT, failure, load, plain_rows, report_of, write_csv
 
+from graphormer_sepnorm.datasets.user_table import rows as table_rows
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import ConfigError
 
@@ -79,6 +80,27 @@ def test_classes_may_be_words(tmp_path: Path, one: object, zero: object, named: 
     assert missing.reason == "no label in value"
     message = failure(numbered(tmp_path, values), ConfigError, task="regression", **SPLIT, **named)
     assert "no, which is a classification" in message or "ive, which is" in message
+
+
+def test_of_several_columns_of_classes_one_is_asked_for(tmp_path: Path) -> None:
+    rows = [(smiles, ["yes", "no"][n % 2], ["no", "yes"][n % 2]) for n, smiles in enumerate(RINGS)]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,toxic,soluble")
+    message = failure(path, **SPLIT)
+    assert "2 columns hold classes (toxic, soluble): say which are the labels" in message
+    splits = load(path, target_columns=("toxic", "soluble"), **SPLIT)
+    assert splits.task.targets == ("toxic", "soluble")
+
+
+def test_rows_that_were_left_out_before_make_another_data_set(tmp_path: Path, monkeypatch) -> None:
+    """A few words among 0 and 1 were no labels once; a store without their rows is not taken."""
+    path = numbered(tmp_path, [1, 0, "yes", "no", *[1, 0] * 4])
+    options = {"split_column": "set", "target_columns": ("value",)}
+    now = load(path, **options)
+    assert len(now.train) == 4
+    monkeypatch.setattr(table_rows, "holds_class_words", lambda sample, position: False)
+    before = load(path, **options)
+    assert len(before.train) == 2
+    assert before.fingerprint != now.fingerprint
 
 
 def test_a_word_among_numbers_is_no_class(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from graphormer_sepnorm.tables.reader import Row, TableReader
 # Words in the name of a column of numbers that are no property of a molecule.
 _ID_WORDS = {"id", "ids", "idx", "index", "row", "nr", "cid", "sid", "title", "unnamed"}
 _SHOWN = 20  # characters of a word in a message
+_MOST_WORDS = 8  # that are taken for classes; more are names or remarks
 
 # What a split column may say, in any case.
 SPLIT_WORDS = {
@@ -117,14 +118,14 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
         and (values := _numbers(sample, position))
     }
     candidates = list(numbers)
-    if not candidates:
+    if len(candidates) > 1:  # a column that counts the rows is not one, if there is another
+        candidates = [position for position in candidates if not _counts(numbers[position])]
+    if not numbers:
         candidates = [
             position
             for position in range(len(columns))
             if position not in taken and holds_class_words(sample, position)
         ]
-    if len(candidates) > 1:  # a column that counts the rows is not one, if there is another
-        candidates = [position for position in candidates if not _counts(numbers[position])]
     for position in candidates:
         require_one_of_its_name(columns, position, where)
     if len(candidates) == 1:
@@ -148,7 +149,7 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
 def refuse_words(
     where: str, columns: Sequence[str], sample: Sequence[Row], positions: Iterable[int]
 ) -> None:
-    """Refuse columns that hold two words of which nobody can know which is class 1.
+    """Refuse columns that hold a few words again and again: classes, and nobody knows which is 1.
 
     Args:
         where: The table.
@@ -157,19 +158,25 @@ def refuse_words(
         positions: Of the columns that may hold labels.
 
     Raises:
-        DataError: One of them holds two words and no number.
+        DataError: One of them holds two to eight words and no number.
     """
     found = []
     for position in positions:
         words = _words(sample, position)
-        if len(words) == 2 and not words.keys() <= SPLIT_WORDS.keys():
-            first, second = (repr(shortened(word, _SHOWN)) for word in words.values())
-            found.append(f"column {columns[position]!r} holds {first} and {second}")
+        classes = {word.lower(): word for word in reversed(words)}  # the first of each spelling
+        several = 2 < len(classes) <= _MOST_WORDS and len(words) >= 2 * len(classes)
+        if (len(classes) == 2 or several) and not classes.keys() <= SPLIT_WORDS.keys():
+            *others, last = (
+                repr(shortened(classes[word], _SHOWN))
+                for word in dict.fromkeys(map(str.lower, words))
+            )
+            found.append(f"column {columns[position]!r} holds {', '.join(others)} and {last}")
     if found:
         pairs = ", ".join(f"{zero} and {one}" for one, zero in CLASS_WORDS)
         raise DataError(
             f"{where}: no number in what could be labels, but {listed(found, most=3)}: labels of "
-            f"two classes have to be 0 and 1 (or {pairs}), so write these instead"
+            f"two classes have to be 0 and 1 (or {pairs}), so write these instead; or give "
+            "--data.task multiclass, with --data.target_columns '[COLUMN]'"
         )
 
 
@@ -183,27 +190,29 @@ def holds_class_words(sample: Sequence[Row], position: int) -> bool:
         cell = None if row.problem else row.cells[position]
         words += bool(class_word(cell))
         try:
-            if parse_class(cell) not in (0, 1) and not math.isnan(parse_class(cell)):
-                return False
+            label = parse_class(cell)
         except ValueError:
             others += 1
+            continue
+        if label not in (0, 1) and not math.isnan(label):
+            return False
     return words > others
 
 
-def _words(sample: Sequence[Row], position: int) -> dict[str, str]:
-    """Return the words of a column by their lower case; none if it holds anything else."""
-    words: dict[str, str] = {}
+def _words(sample: Sequence[Row], position: int) -> list[str]:
+    """Return the words of a column; none if it holds anything else."""
+    words: list[str] = []
     for row in sample:
         if row.problem:
             continue
         try:
             if not math.isnan(parse_number(row.cells[position])):
-                return {}
+                return []
         except ValueError:
             word = str(row.cells[position]).strip()
             if not word[0].isalpha():
-                return {}
-            words.setdefault(word.lower(), word)
+                return []
+            words.append(word)
     return words
 
 

@@ -109,7 +109,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
             for at, name in enumerate(SPLITS)
         ),
         task=task,
-        fingerprint=_fingerprint(options, tables, task.kind, bool(bounds["train"].shape[1])),
+        fingerprint=_fingerprint(options, tables, task.kind),
         feature_version=FEATURISER,
         featuriser=FEATURISER,
         smiles={name: [row.smiles for row in rows] for name, rows in parts.items()},
@@ -207,9 +207,7 @@ def _extra_inputs(
     return ExtraInputs(_descriptors(options), table.columns.extra_names)
 
 
-def _fingerprint(
-    options: TableOptions, tables: Sequence[TableContents], kind: Kind, bounds: bool
-) -> str:
+def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: Kind) -> str:
     """Hash the files' contents and what decides about graphs, labels and splits.
 
     Neither where a file lies nor whether a column was named or found makes a difference.
@@ -232,8 +230,12 @@ def _fingerprint(
         decisive["descriptors"] = descriptor_names()
     if options.standardise:
         decisive["standardise"] = sorted(options.standardise)
-    if bounds:  # whose rows were left out before
+    # Rows that were left out by versions that did not know how to read them.
+    if any(row.bounds for table in tables for row in table.valid):
         decisive["bounds"] = True
+    words = {word for table in tables for words in table.words.values() for word in words}
+    if words - {"true", "false"}:
+        decisive["words"] = True
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
     for path in options.paths:
         with open(path, "rb") as handle:
@@ -258,7 +260,7 @@ def _report(
     targets: tuple[TargetReport, ...],
 ) -> DataReport:
     atoms = [row.atoms for rows in parts.values() for row in rows]
-    bounded = (~np.isnan(np.concatenate(list(bounds.values())))).sum(axis=0).reshape(2, -1)
+    bounded = np.sum(~np.isnan(np.concatenate(list(bounds.values()))), axis=0).tolist()
     words = {
         "random": f"random, seed {options.split_seed}",
         "scaffold": "by scaffold",
@@ -285,13 +287,16 @@ def _report(
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
         warnings=find_warnings(targets, labels, task.kind),
         words={
-            name: tuple(sorted(set.union(*(table.words.get(name, set()) for table in tables))))
+            name: tuple(sorted(words))
             for name in tables[0].columns.names
-            if any(name in table.words for table in tables)
+            if (words := set().union(*(table.words.get(name, ()) for table in tables)))
         },
         bounds={
-            target.name: (int(low), int(high))
-            for target, low, high in zip(targets, *bounded, strict=bounded.size > 0)
+            target.name: (low, high)
+            # Without any bound there are no columns of them.
+            for target, low, high in zip(
+                targets, bounded[: len(targets)], bounded[len(targets) :], strict=False
+            )
             if low or high
         },
         one_of=task.one_of,
