@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,12 +57,14 @@ class MoleculeDataModule(LightningDataModule):
         table: Your own molecules with labels: CSV, TSV or SDF (gzipped too), or Parquet.
         validation_table: A file of its own for the validation split (then test_table too).
         test_table: A file of its own for the test split (then validation_table too).
-        smiles_column: Column of the SMILES; null finds it by its name.
+        smiles_column: Column of the SMILES of a table, or of molecules for pretraining; null finds
+            it by its name.
         target_columns: Columns of the labels; null takes the only column with numbers. Missing
             labels are left out of the loss and the metrics.
         weight_column: Column of weights in the training loss, 0 or more; null weighs all rows the
             same. Metrics are not weighted.
-        task: regression, binary (labels 0 and 1), or auto: binary if there are no other labels.
+        task: regression, binary (labels 0 and 1), multiclass (each different value of the only
+            target column is a class), or auto: binary if there are no other labels than 0 and 1.
         units: Unit of each target, for messages.
         split: random, scaffold (molecules with the same ring systems stay together), column or
             files; auto takes files or a column if they are given, else scaffold.
@@ -200,8 +203,12 @@ class MoleculeDataModule(LightningDataModule):
                     f"--data.folds {options['folds']} is for a table of your own, and "
                     f"{self.dataset} has its own splits: give --data.table FILE"
                 )
-            for name in ("standardise", "descriptors", "descriptor_columns"):
-                if options[name]:
+            defaults = {field.name: field.default for field in fields(TableOptions)}
+            if self.dataset == PRETRAINING:
+                del defaults["smiles_column"]
+            for name, default in defaults.items():
+                value = options[name]
+                if value and (tuple(value) if isinstance(value, list) else value) != default:
                     raise ConfigError(
                         f"--data.{name} is for a table of your own, and this is {self.dataset}: "
                         "give --data.table FILE, or leave it out"

@@ -185,6 +185,8 @@ def test_mistakes_are_one_line(
     fit = (capsys, train, "fit", "-c")
     said = refused(*fit, "quickstart", "--data.descriptors", "rdkit")
     assert "--data.descriptors is for a table of your own, and this is sample" in said
+    said = refused(*fit, "quickstart", "--data.task", "multiclass")
+    assert "--data.task is for a table of your own, and this is sample" in said
     table = (*fit, "table_regression", *TINY, "--data.root", tmp_path)
     rows = [[*row[:1], "" if row[4] == "train" else "1", *row[2:]] for row in table_rows()]
     empty = ["--data.table", write(tmp_path / "b.csv", rows), "--data.target_columns=y", *OPTIONS]

@@ -221,7 +221,7 @@ def test_labels_in_words_are_named_with_the_rule(
     message = failure(path, **options)
     assert f"column 'class' holds '{pair[0]}' and '{pair[1]}'" in message
     assert "labels of two classes have to be 0 and 1 (or false and true, no and yes, " in message
-    assert message.endswith("or give --data.task multiclass, with --data.target_columns '[COLUMN]'")
+    assert message.endswith("or give --data.task multiclass --data.target_columns '[class]'")
     assert "set" not in message.partition("column")[2].partition("labels of")[0]
 
 

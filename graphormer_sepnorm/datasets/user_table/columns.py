@@ -160,23 +160,23 @@ def refuse_words(
     Raises:
         DataError: One of them holds two to eight words and no number.
     """
-    found = []
+    found: dict[str, str] = {}
     for position in positions:
         words = _words(sample, position)
-        classes = {word.lower(): word for word in reversed(words)}  # the first of each spelling
+        classes: dict[str, str] = {}
+        for word in words:
+            classes.setdefault(word.lower(), word)
         several = 2 < len(classes) <= _MOST_WORDS and len(words) >= 2 * len(classes)
         if (len(classes) == 2 or several) and not classes.keys() <= SPLIT_WORDS.keys():
-            *others, last = (
-                repr(shortened(classes[word], _SHOWN))
-                for word in dict.fromkeys(map(str.lower, words))
-            )
-            found.append(f"column {columns[position]!r} holds {', '.join(others)} and {last}")
+            *others, last = (repr(shortened(word, _SHOWN)) for word in classes.values())
+            found[columns[position]] = f"holds {', '.join(others)} and {last}"
     if found:
         pairs = ", ".join(f"{zero} and {one}" for one, zero in CLASS_WORDS)
+        said = listed([f"column {name!r} {words}" for name, words in found.items()], most=3)
         raise DataError(
-            f"{where}: no number in what could be labels, but {listed(found, most=3)}: labels of "
-            f"two classes have to be 0 and 1 (or {pairs}), so write these instead; or give "
-            "--data.task multiclass, with --data.target_columns '[COLUMN]'"
+            f"{where}: no number in what could be labels, but {said}: labels of two classes have "
+            f"to be 0 and 1 (or {pairs}), so write these instead; or give --data.task multiclass "
+            f"--data.target_columns '[{next(iter(found))}]'"
         )
 
 
