@@ -21,6 +21,7 @@ from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 from scipy.stats import spearmanr
 
+from benchmarks.markdown import table
 from graphormer_sepnorm.chem.fragments import fragments_of
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.chem.zinc_features import ZINC_1
@@ -87,11 +88,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         for name in areas:
             areas[name].append(mean_and_interval(deletion_areas(predictor, test, found[name])))
     print(f"\nSpearman's rank correlation with the truth, {len(test)} molecules\n")
-    print(table(["method", *options.norms, "ms a molecule"], ranks, seconds))
+    print(table(["method", *options.norms, "ms a molecule"], named(ranks, seconds)))
     print("\nThe same of fragments, molecules of three and more\n")
-    print(table(["method", *options.norms], of_fragments))
+    print(table(["method", *options.norms], named(of_fragments)))
     print("\nArea between the deletion curves, in logP\n")
-    print(table(["method", *options.norms], areas))
+    print(table(["method", *options.norms], named(areas)))
 
 
 def smiles_of(graphs: Iterable, count: int | None) -> list[str]:
@@ -201,17 +202,15 @@ def mean_and_interval(values: np.ndarray) -> str:
     return f"{values.mean():.3f} ± {1.96 * values.std(ddof=1) / np.sqrt(len(values)):.3f}"
 
 
-def table(
-    header: list[str], rows: dict[str, list[str]], numbers: dict[str, list[float]] | None = None
-) -> str:
-    """Return a table in Markdown, with the means of some numbers in its last column."""
-    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
+def named(
+    rows: dict[str, list[str]], numbers: dict[str, list[float]] | None = None
+) -> Iterable[list[str]]:
+    """Return the rows of a table, with the means of some numbers in its last column."""
     for name, cells in rows.items():
         mean = (
             [] if numbers is None else [f"{np.mean(numbers[name]):.1f}" if name in numbers else ""]
         )
-        lines.append([name, *cells, *mean])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        yield [name, *cells, *mean]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.cli.held_out import HeldOut
+from graphormer_sepnorm.cli.held_out import HeldOut, tokens_of
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.confidence.figure import draw
 from graphormer_sepnorm.confidence.intervals import LEVELS
@@ -26,6 +26,7 @@ from graphormer_sepnorm.confidence.quality import (
     judge_probabilities,
     summarised,
 )
+from graphormer_sepnorm.confidence.token_distance import MOST_TOKENS, TokenDistance
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.files import replacing, write_json
 from graphormer_sepnorm.graphs.task import Task
@@ -47,7 +48,7 @@ class Measured:
         confidence: In its checkpoint now.
         held: How many unseen molecules it was measured on.
         predictions: float64 ``[n, T]`` of the test split, probabilities calibrated.
-        columns: Of the test molecules: ends of intervals, similarity.
+        columns: Of the test molecules: ends of intervals, similarity, distance of [CLS].
         quality: By the names of the targets; without those that have no label there.
         outside: Which test molecules are outside the domain: bool ``[n]``.
     """
@@ -84,18 +85,24 @@ def measure(
     held = held.take(drawn(len(held.numbers), MOST_HELD_OUT))
     task, std = module.task, np.asarray(module.facts["target_std"])
     kept, neighbours = _sketch(data, keep)
-    told = Told(held.values, held.spread, held.apart, _fingerprints(data, held.numbers))
-    labels = _labels(data, held.numbers)
     own, places = None, None
     if data.member_folds is not None:  # molecules of training are the unseen ones too
         own, places = data.dealt()[kept], _places(kept, held.numbers)
+    tokens, distance = _distances(module, data, kept, held)
+    told = Told(
+        *(held.values, held.spread, held.apart, distance, _fingerprints(data, held.numbers))
+    )
+    labels, exclusive = _labels(data, held.numbers), bool(task.one_of)
     confidence = Confidence.fit(
-        *(task.kind, labels, told, held.folds, std, neighbours, own, places, bool(task.one_of))
+        *(task.kind, labels, told, held.folds, std, neighbours, own, places, exclusive, tokens)
     )
     with replacing(file) as partial:
         torch.save({**read_checkpoint(file), CONFIDENCE: confidence.to_plain()}, partial)
     numbers = data.indices("test")
-    tested = tested._replace(fingerprints=_fingerprints(data, numbers))
+    tested = tested._replace(
+        fingerprints=_fingerprints(data, numbers),
+        distance=None if tokens is None else tokens.of(tokens_of(module, data, numbers)),
+    )
     measured = _tested(confidence, task, tested, _labels(data, numbers), len(held.numbers))
     _keep(measured, task, run)
     return measured
@@ -114,6 +121,21 @@ def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbours
         _labels(data, numbers) if keep == "labels" else None,
     )
     return numbers, sketch
+
+
+def _distances(
+    module: GraphormerModule, data: MoleculeDataModule, kept: np.ndarray, held: HeldOut
+) -> tuple[TokenDistance | None, np.ndarray | None]:
+    """Return how far molecules are from those of training by [CLS], and those unseen ones are.
+
+    None of a model that does not read [CLS].
+    """
+    if module.model.config.readout == "sum":
+        return None, None
+    kept = kept[drawn(len(kept), MOST_TOKENS)]
+    folds = None if data.member_folds is None else (data.dealt()[kept], held.folds)
+    seen, unseen = (tokens_of(module, data, numbers) for numbers in (kept, held.numbers))
+    return TokenDistance.fit(seen, unseen, *(folds or ()))
 
 
 def _places(kept: np.ndarray, held: np.ndarray) -> np.ndarray:
@@ -167,7 +189,9 @@ def _tested(
             columns |= {f"low_{name}": value - of_target, f"high_{name}": value + of_target}
     similarity = nearest.similarity[:, 0]
     columns["similarity"] = similarity
-    outside = similarity < confidence.domain.border
+    if told.distance is not None:
+        columns["distance"] = told.distance
+    outside = confidence.domain.outside(similarity, told.distance)
     return Measured(confidence, held, values, columns, quality, outside)
 
 
@@ -195,11 +219,7 @@ def said(measured: Measured, task: Task, run: RunDirectory) -> str:
     domain = measured.confidence.domain
     assert domain is not None
     count = int(measured.outside.sum())
-    lines.append(
-        f"domain      {count:,} of {len(measured.outside):,} test molecules are less similar than "
-        f"{domain.border:g} to any of training"
-    )
-    if domain.larger:
-        lines[-1] += f", where errors were {domain.larger:.1f} times the mean"
+    outside = f"{count:,} of {len(measured.outside):,} test molecules are outside"
+    lines.append(f"domain      {outside}: {domain.rule}")
     lines.append(f"            {run.confidence_file}, {run.confidence_figure.name}")
     return "\n".join(lines)

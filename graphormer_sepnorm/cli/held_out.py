@@ -16,6 +16,7 @@ from torch import Tensor
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
+from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.module import GraphormerModule
 
 _PARTS = 5
@@ -63,8 +64,7 @@ def out_of_fold(module: GraphormerModule, data: MoleculeDataModule) -> HeldOut:
     """
     dealt, numbers = data.dealt(), data.described()
     values = np.full((len(numbers), len(module.task.targets)), np.nan)
-    for fold, network in enumerate((module.model, *module.members)):
-        network.to(module.device).eval()
+    for fold, network in enumerate(_networks(module)):
         values[dealt == fold] = _values(module, data, numbers[dealt == fold], network)
     return HeldOut(numbers, values, dealt)
 
@@ -76,10 +76,29 @@ def of_molecules(
 
     Which is None where there is one network.
     """
-    module.eval()
-    networks = [network.to(module.device).eval() for network in (module.model, *module.members)]
-    each = np.stack([_values(module, data, numbers, network) for network in networks])
+    each = np.stack([_values(module, data, numbers, network) for network in _networks(module)])
     return each.mean(axis=0), each.std(axis=0, ddof=1) if len(each) > 1 else None
+
+
+@torch.inference_mode()
+def tokens_of(
+    module: GraphormerModule, data: MoleculeDataModule, numbers: np.ndarray
+) -> np.ndarray:
+    """Return [CLS] of molecules in each network of a model, float32 ``[K, n, C]``."""
+    networks = _networks(module)
+    parts = [np.empty((len(networks), 0, module.model.config.width), np.float32)]
+    batches = in_order(data.store, numbers, data.eval_batch_size)
+    for batch in make_loader(data.store, module.vocabulary, batches):
+        given = batch.to(module.device)
+        tokens = [network.encode(given)[0].float().cpu().numpy() for network in networks]
+        parts.append(np.stack(tokens))
+    return np.concatenate(parts, axis=1)
+
+
+def _networks(module: GraphormerModule) -> list[Graphormer]:
+    """Return the networks of a model, ready to be asked."""
+    module.eval()
+    return [network.to(module.device).eval() for network in (module.model, *module.members)]
 
 
 @torch.inference_mode()

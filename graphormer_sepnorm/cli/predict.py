@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from graphormer_sepnorm.cli import embed, explain, geometry
+from graphormer_sepnorm.cli import embed, explain, geometry, pairs
 from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, finished, what_is_left
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, run
 from graphormer_sepnorm.cli.ray_options import add_ray, check_ray, predict_by_ray
@@ -82,6 +82,7 @@ VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     "info": (INFO_USAGE, _info),
     "embed": (embed.USAGE, embed.embed),
     "explain": (explain.USAGE, explain.explain),
+    "pairs": (pairs.USAGE, pairs.pairs),
     "geometry": (geometry.USAGE, geometry.geometry),
 }
 USAGE = "\n       ".join(

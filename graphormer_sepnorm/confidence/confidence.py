@@ -16,11 +16,12 @@ from graphormer_sepnorm.confidence.domain import Domain
 from graphormer_sepnorm.confidence.intervals import Intervals
 from graphormer_sepnorm.confidence.neighbours import Nearest, Neighbours, mean_errors
 from graphormer_sepnorm.confidence.probabilities import Calibration
+from graphormer_sepnorm.confidence.token_distance import TokenDistance
 from graphormer_sepnorm.metrics import Kind
 
 # Neighbours whose errors are looked at.
 _NEIGHBOURS = 5
-# Added before a logarithm is taken of what may be 0, in deviations of the labels.
+# Added before a logarithm is taken of what may be 0: in deviations of the labels, usual distances.
 _SMALL = 0.01
 
 
@@ -32,12 +33,15 @@ class Told(NamedTuple):
         spread: ``[n, T]``, how far networks of an ensemble disagree; None: there is one.
         apart: ``[n, T]``, how far networks and trees of a blend are from each other; None: no
             blend; nan for targets without trees.
+        distance: ``[n]``, how far [CLS] is from that of molecules of training, see
+            `TokenDistance`; None: it is not known.
         fingerprints: What `morgan_counts` gives of them; None: they have none.
     """
 
     values: np.ndarray
     spread: np.ndarray | None = None
     apart: np.ndarray | None = None
+    distance: np.ndarray | None = None
     fingerprints: csr_array | None = None
 
     def take(self, rows: np.ndarray) -> Told:
@@ -57,6 +61,8 @@ class Confidence:
         errors: float64 ``[m, T]``, how wrong the model was on each of them before it had seen it;
             nan where that is not known. None: of classes, or where it is known of too few.
         uses: Which of the signals ``spread`` and ``apart`` the intervals were made with.
+        tokens: How far a molecule is from those of training as the networks see it; None: it is not
+            known.
     """
 
     targets: tuple[Intervals | Calibration | None, ...]
@@ -64,6 +70,7 @@ class Confidence:
     neighbours: Neighbours | None = None
     errors: np.ndarray | None = None
     uses: tuple[str, ...] = ()
+    tokens: TokenDistance | None = None
 
     @classmethod
     def fit(
@@ -77,6 +84,7 @@ class Confidence:
         own_folds: np.ndarray | None = None,
         places: np.ndarray | None = None,
         exclusive: bool = False,
+        tokens: TokenDistance | None = None,
     ) -> Self:
         """Measure it on molecules that were not trained on.
 
@@ -93,6 +101,7 @@ class Confidence:
                 is none of them; where there are `own_folds`.
             exclusive: Whether the targets are classes of which a molecule is of one. They are not
                 calibrated, each by itself, or they would no longer add up to 1.
+            tokens: What `told.distance` was measured with; None: it was not.
         """
         errors = nearest = domain = None
         uses = tuple(name for name in ("spread", "apart") if getattr(told, name) is not None)
@@ -104,8 +113,9 @@ class Confidence:
             scaled = np.abs(residuals) / std
             seen = ~np.isnan(scaled).all(axis=1)
             mean = np.nanmean(scaled[seen], axis=1)
-            domain = Domain.fit(nearest.similarity[seen, 0], mean)
-        confidence = cls((), domain, neighbours, errors, uses)
+            far = None if told.distance is None else told.distance[seen]
+            domain = Domain.fit(nearest.similarity[seen, 0], mean, far)
+        confidence = cls((), domain, neighbours, errors, uses, tokens)
         targets: list[Intervals | Calibration | None] = []
         for target, column in enumerate(labels.T):
             known = ~np.isnan(column) & np.isfinite(told.values[:, target])
@@ -122,7 +132,7 @@ class Confidence:
                         residuals[known, target], signals[known], folds[known], std[target]
                     )
                 )
-        return cls(tuple(targets), domain, neighbours, errors, uses)
+        return cls(tuple(targets), domain, neighbours, errors, uses, tokens)
 
     def nearest(self, told: Told, count: int = _NEIGHBOURS) -> Nearest | None:
         """Return the molecules of training that are most like these; None: they are not kept.
@@ -192,6 +202,8 @@ class Confidence:
                 few = Nearest(*(part[:, :_NEIGHBOURS] for part in nearest))
                 around = mean_errors(few, self.errors[:, target])
                 parts.append(np.log(around / unit + _SMALL))
+        if self.tokens is not None and told.distance is not None:
+            parts.append(np.log(told.distance + _SMALL))
         for name in self.uses:
             far = np.nan_to_num(getattr(told, name)[:, target])
             parts.append(np.log(far / unit + _SMALL))
@@ -215,6 +227,8 @@ class Confidence:
             plain["neighbours"] = self.neighbours.to_plain()
         if self.errors is not None:
             plain["errors"] = torch.from_numpy(self.errors.astype(np.float32))
+        if self.tokens is not None:
+            plain["tokens"] = self.tokens.to_plain()
         return plain
 
     @classmethod
@@ -222,11 +236,12 @@ class Confidence:
         """Make it from what `to_plain` gave, of which the contents have been checked."""
         made = Calibration if kind == "binary" else Intervals
         domain, neighbours = plain.get("domain"), plain.get("neighbours")
-        errors = plain.get("errors")
+        errors, tokens = plain.get("errors"), plain.get("tokens")
         return cls(
             tuple(None if one is None else made.from_plain(one) for one in plain["targets"]),
             None if domain is None else Domain(**domain),
             None if neighbours is None else Neighbours.from_plain(neighbours),
             None if errors is None else errors.numpy().astype(np.float64),
             tuple(plain["uses"]),
+            None if tokens is None else TokenDistance.from_plain(tokens),
         )

@@ -5,61 +5,119 @@ n molecules.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-# Similarities that a border is looked for among, how much larger errors are beyond it, and how many
-# molecules have to say so.
+# Similarities and distances that a border is looked for among, how much larger errors are beyond
+# it, how many molecules have to say so, and which share may lie there: what excludes half is no
+# domain.
 _BORDERS = tuple(round(0.15 + 0.05 * step, 2) for step in range(11))
-LARGER, FEWEST = 1.5, 20
+_FURTHEST = tuple(round(1.2 + 0.1 * step, 1) for step in range(29))
+LARGER, FEWEST, MOST = 1.5, 20, 1 / 3
 # Where errors do not tell: less similar than this share of what the model was tried on.
 _UNTRIED = 0.01
 
 
 @dataclass(frozen=True)
 class Domain:
-    """A border of similarity to the most similar molecule of training.
+    """A border of similarity to the most similar molecule of training, and one of [CLS].
 
     Attributes:
         border: Tanimoto similarity; less similar molecules are outside.
         larger: How many times as large as that of all unseen molecules the mean error of those
             outside was; 0 where there is no border beyond which it is large.
         molecules: How many unseen molecules were outside.
+        furthest: Distance of [CLS] from molecules of training, see `TokenDistance`; those further
+            away are outside too. None: there is no such border.
+        larger_beyond: As `larger`, beyond `furthest`.
     """
 
     border: float
     larger: float
     molecules: int
+    furthest: float | None = None
+    larger_beyond: float = 0.0
 
     @classmethod
-    def fit(cls, similarity: np.ndarray, errors: np.ndarray) -> Self:
-        """Find the border: the highest one beyond which errors are `LARGER` times those of all.
+    def fit(
+        cls, similarity: np.ndarray, errors: np.ndarray, distance: np.ndarray | None = None
+    ) -> Self:
+        """Find the borders: the nearest ones beyond which errors are `LARGER` times those of all.
 
-        With fewer than `FEWEST` molecules there is none, and nothing is outside.
+        With fewer than `FEWEST` molecules there are none, and nothing is outside.
 
         Args:
             similarity: Of unseen molecules to the most similar one of training, ``[n]``.
             errors: Absolute ones, ``[n]``.
+            distance: Of their [CLS] from molecules of training, ``[n]``; None: it is not known.
         """
-        for border in reversed(_BORDERS):
-            outside = similarity < border
-            count = int(outside.sum())
-            if FEWEST <= count <= len(errors) - FEWEST:
-                larger = float(errors[outside].mean() / max(errors.mean(), 1e-300))
-                if larger >= LARGER:
-                    return cls(border, round(larger, 2), count)
-        if len(similarity) < FEWEST:
-            return cls(0.0, 0.0, 0)
-        border = round(float(np.quantile(similarity, _UNTRIED)), 3)
-        return cls(border, 0.0, int((similarity < border).sum()))
+        furthest, beyond = None, 0.0
+        if distance is not None:
+            furthest, beyond = _first_border(_FURTHEST, distance.__gt__, errors)
+        border, larger = _first_border(_BORDERS[::-1], similarity.__lt__, errors)
+        if border is None:
+            few = len(similarity) < FEWEST
+            border = 0.0 if few else round(float(np.quantile(similarity, _UNTRIED)), 3)
+        outside = similarity < border
+        if furthest is not None and distance is not None:
+            outside |= distance > furthest
+        return cls(border, larger, int(outside.sum()), furthest, beyond)
 
-    def said(self, similarity: float) -> str:
-        """Return why a molecule is outside; the empty string for one inside."""
-        if similarity >= self.border:
-            return ""
-        text = f"similarity {similarity:.2f} to the most similar training molecule"
-        if self.larger:
-            return f"{text}: below {self.border:.2f} errors were {self.larger:.1f} times the mean"
-        return f"{text}: nearly all that the model was tried on are above {self.border:.2f}"
+    @property
+    def rule(self) -> str:
+        """What is outside, in words."""
+        rule = f"similarity to training molecules below {self.border:g}"
+        rule += f" (errors were {self.larger:.1f} times the mean)" if self.larger else ""
+        if self.furthest is not None:
+            rule += (
+                f", [CLS] beyond {self.furthest:g} times the usual distance "
+                f"({self.larger_beyond:.1f} times)"
+            )
+        return rule
+
+    def said(self, similarity: float, distance: float | None = None) -> str:
+        """Return why a molecule is outside; the empty string for one inside.
+
+        Args:
+            similarity: To the most similar molecule of training.
+            distance: Of its [CLS] from those of training; None: it is not known.
+        """
+        reasons = []
+        if similarity < self.border:
+            text = f"similarity {similarity:.2f} to the most similar training molecule"
+            reasons.append(
+                f"{text}: below {self.border:.2f} errors were {self.larger:.1f} times the mean"
+                if self.larger
+                else f"{text}: nearly all that the model was tried on are above {self.border:.2f}"
+            )
+        if self.furthest is not None and distance is not None and distance > self.furthest:
+            reasons.append(
+                f"its [CLS] is {distance:.1f} times as far from training molecules as usual: "
+                f"beyond {self.furthest:.1f} errors were {self.larger_beyond:.1f} times the mean"
+            )
+        return "; ".join(reasons)
+
+    def outside(self, similarity: np.ndarray, distance: np.ndarray | None) -> np.ndarray:
+        """Return which molecules are outside, bool ``[n]``."""
+        pairs = zip(similarity, similarity if distance is None else distance, strict=True)
+        known = distance is not None
+        return np.array([bool(self.said(one, far if known else None)) for one, far in pairs], bool)
+
+
+def _first_border(
+    borders: Sequence[float], beyond: Callable[[float], np.ndarray], errors: np.ndarray
+) -> tuple[float | None, float]:
+    """Return the first border beyond which errors are `LARGER` times the mean, and how many times.
+
+    None and 0 where there is none with at least `FEWEST` and at most `MOST` of the molecules there.
+    """
+    for border in borders:
+        outside = beyond(border)
+        if FEWEST <= outside.sum() <= MOST * len(errors):
+            larger = float(errors[outside].mean() / max(errors.mean(), 1e-300))
+            if larger >= LARGER:
+                return border, round(larger, 2)
+    return None, 0.0

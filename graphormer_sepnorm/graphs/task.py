@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.metrics import METRICS, Kind, Metric, metrics_of
 
 if TYPE_CHECKING:
@@ -43,6 +45,25 @@ class Task:
     def classes(self) -> tuple[str, ...]:
         """The classes of which a molecule is of one, in the order of the targets."""
         return tuple(name.removeprefix(f"{self.one_of}_") for name in self.targets)
+
+    def number_of(self, target: str | None, verb: str) -> int:
+        """Return the number of the target of this name; None: of the only one.
+
+        Raises:
+            ConfigError: There is no such target, or none of several is named, one of which it is
+                to `verb`.
+        """
+        if target is None and len(self.targets) > 1:
+            raise ConfigError(
+                f"the model has {len(self.targets):,} targets: name the one to {verb} "
+                f"({listed(self.targets)})"
+            )
+        if target is not None and target not in self.targets:
+            raise ConfigError(
+                f"the model has no target {target!r}{did_you_mean(target, self.targets)}; it has: "
+                f"{listed(self.targets)}"
+            )
+        return 0 if target is None else self.targets.index(target)
 
     @property
     def metrics(self) -> list[Metric]:

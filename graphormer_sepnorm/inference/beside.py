@@ -109,6 +109,7 @@ class Beside:
         self._targets = task.targets
         self._one_of, self._class_names = task.one_of, task.classes
         self._sketch = None if confidence is None else confidence.neighbours
+        self._measures = confidence is not None and confidence.tokens is not None
         self._interval = asked.interval if task.kind == "regression" else None
         self._sets = asked.interval if task.kind == "binary" else None
 
@@ -117,7 +118,8 @@ class Beside:
         kinds = ["pred"] + ["spread"] * several
         kinds += [] if self._interval is None else ["low", "high"]
         names = [f"{kind}_{target}" for target in self._targets for kind in kinds]
-        return (*names, *(() if self._sketch is None else ("similarity",)))
+        names += [] if self._sketch is None else ["similarity"]
+        return (*names, *(["distance"] if self._measures else []))
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -155,15 +157,18 @@ class Beside:
                 told = told._replace(fingerprints=morgan_counts(known))
             nearest = confidence.nearest(told, self.asked.neighbours)
             given["values"] = values = confidence.calibrated(values)
+            if told.distance is not None:
+                given["distance"] = told.distance
             if self._interval is not None:
                 half = confidence.expected(told, nearest) * confidence.scores(self._interval)
                 given |= {"low": values - half, "high": values + half}
         columns = self._classes(values)
         if confidence is not None and confidence.domain is not None and nearest is not None:
             given["similarity"] = nearest.similarity[:, 0]
-            for place, similarity in zip(places, given["similarity"].tolist(), strict=True):
-                reasons = warnings[place], confidence.domain.said(similarity)
-                warnings[place] = "; ".join(filter(None, reasons))
+            for number, place in enumerate(places):
+                far = None if told.distance is None else told.distance[number]
+                reason = confidence.domain.said(given["similarity"][number], far)
+                warnings[place] = "; ".join(filter(None, (warnings[place], reason)))
             columns.append(["no" if warnings[place] else "yes" for place in places])
             columns += self._neighbours(nearest)
         texts = [("",) * len(columns)] * len(molecules)

@@ -127,7 +127,8 @@ def check_contents(checkpoint: dict[str, Any]) -> None:
         _check_blend(checkpoint[BLEND], task, extra["columns"])
     if CONFIDENCE in checkpoint:
         _CONFIDENCE[task["kind"]](checkpoint[CONFIDENCE], CONFIDENCE)
-        check_confidence(checkpoint[CONFIDENCE], len(targets), checkpoint)
+        width = model.get("width", GraphormerConfig.width)
+        check_confidence(checkpoint[CONFIDENCE], len(targets), width, checkpoint)
     shapes = _shapes(model_weights(checkpoint))
     for number, member in enumerate(checkpoint.get("members", ())):
         if _shapes(member) != shapes:
@@ -430,7 +431,10 @@ _CONFIDENCE = {
     kind: _record(
         {"targets": _list_of(_optional(one)), "uses": _list_of(_among(*USES))},
         {
-            "domain": _record({"border": _SHARE, "larger": _NOT_NEGATIVE, "molecules": _COUNT}),
+            "domain": _record(
+                {"border": _SHARE, "larger": _NOT_NEGATIVE, "molecules": _COUNT},
+                {"furthest": _optional(_POSITIVE), "larger_beyond": _NOT_NEGATIVE},
+            ),
             "neighbours": _record(
                 {
                     "environments": _numbers("int16"),
@@ -440,6 +444,20 @@ _CONFIDENCE = {
                 {"smiles": _TARGETS, "labels": _numbers("float64", 2)},
             ),
             "errors": _numbers("float32", 2),
+            "tokens": _record(
+                {
+                    "clouds": _list_of(
+                        _record(
+                            {
+                                "centre": _numbers("float32"),
+                                "axes": _numbers("float32", 2),
+                                "points": _numbers("float16", 2),
+                            }
+                        )
+                    ),
+                    "usual": _POSITIVE,
+                }
+            ),
         },
     )
     for kind, one in (("regression", _INTERVALS), ("binary", _CALIBRATION))

@@ -14,12 +14,15 @@ CONFIDENCE = "confidence"
 USES = {"spread": "members", "apart": "blend"}
 
 
-def check_confidence(plain: dict[str, Any], targets: int, there: dict[str, Any]) -> None:
+def check_confidence(
+    plain: dict[str, Any], targets: int, width: int, there: dict[str, Any]
+) -> None:
     """Check that the parts of a `Confidence` fit together.
 
     Args:
         plain: What `Confidence.to_plain` gave; of each entry the kind has been looked at.
         targets: That the model has.
+        width: C, channels of its tokens.
         there: The checkpoint.
 
     Raises:
@@ -34,8 +37,18 @@ def check_confidence(plain: dict[str, Any], targets: int, there: dict[str, Any])
     require(count == targets, f"is of {count} targets, task.targets of {targets}")
     for name in plain["uses"]:
         require(there.get(USES[name]), f"uses {name}, and there are no {USES[name]}")
-    neighbours, errors = plain.get("neighbours"), plain.get("errors")
-    signals = len(plain["uses"]) + (neighbours is not None) + (errors is not None)
+    neighbours, errors, tokens = (plain.get(name) for name in ("neighbours", "errors", "tokens"))
+    signals = len(plain["uses"]) + sum(one is not None for one in (neighbours, errors, tokens))
+    if tokens is not None:
+        networks, clouds = 1 + len(there.get("members", ())), tokens["clouds"]
+        require(len(clouds) == networks, f"has {len(clouds)} clouds of {networks} networks")
+        for number, cloud in enumerate(clouds):
+            shapes = tuple(tuple(cloud[name].shape) for name in ("centre", "axes", "points"))
+            axes, points = shapes[1][1], shapes[2][0]
+            fits = shapes == ((width,), (width, axes), (points, axes)) and axes and points
+            require(fits, f"tokens.clouds[{number}] is not of {width} channels, or empty")
+            finite = all(bool(cloud[name].isfinite().all()) for name in cloud)
+            require(finite, f"tokens.clouds[{number}] is not finite")
     for number, one in enumerate(plain["targets"]):
         at = f"targets[{number}]"
         if one is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from graphormer_sepnorm.confidence.domain import Domain
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
@@ -125,15 +126,17 @@ def _confidence(confidence: dict[str, Any] | None) -> list[tuple[str, str]]:
     rows = [("how sure", text)]
     domain, sketch = confidence.get("domain"), confidence.get("neighbours")
     if domain is not None:
-        text = f"similarity of at least {domain['border']:g} to a molecule of training"
-        if domain["larger"]:
-            text += f"; below it errors were {domain['larger']:.1f} times the mean"
-        rows.append(("domain", text))
+        rows.append(("domain", f"outside it: {Domain(**domain).rule}"))
     if sketch is not None:
         kept = (
             ["fingerprints"] + ["SMILES"] * ("smiles" in sketch) + ["labels"] * ("labels" in sketch)
         )
         rows.append(("it keeps", f"{listed(kept)} of {len(sketch['sizes']):,} training molecules"))
+        if tokens := confidence.get("tokens"):
+            most = max(len(cloud["points"]) for cloud in tokens["clouds"])
+            rows.append(
+                ("", f"[CLS] of {most:,}, in {tokens['clouds'][0]['axes'].shape[1]} numbers each")
+            )
     return rows
 
 

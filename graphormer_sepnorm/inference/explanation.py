@@ -15,7 +15,6 @@ from graphormer_sepnorm.chem.molecules import ParsedMolecule
 from graphormer_sepnorm.confidence.confidence import Confidence
 from graphormer_sepnorm.confidence.probabilities import Calibration
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import Collator
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
@@ -164,25 +163,14 @@ class Explainer:
                 f"there is no method {self.method!r}{did_you_mean(self.method, METHODS)}; there "
                 f"are: {', '.join(METHODS)}"
             )
-        named = task.targets if target is None else (target,)
-        if len(named) != 1:
-            raise ConfigError(
-                f"the model has {len(task.targets):,} targets: name the one to explain "
-                f"({listed(task.targets)})"
-            )
-        self.target = named[0]
-        if self.target not in task.targets:
-            raise ConfigError(
-                f"the model has no target {self.target!r}"
-                f"{did_you_mean(self.target, task.targets)}; it has: {listed(task.targets)}"
-            )
+        self._number = task.number_of(target, "explain")
+        self.target = task.targets[self._number]
         self.signed = METHODS[self.method] is not attention_rollout
         if not self.signed and config.readout == "sum":
             raise ConfigError(
                 "this model reads its predictions from the sum of the atoms, not from [CLS], whose "
                 "attention says nothing then: choose another method"
             )
-        self._number = task.targets.index(self.target)
         self.binary = task.kind == "binary"
         self.task_unit = task.units[self._number]
         self.unit = "log-odds" if self.binary else self.task_unit

@@ -28,6 +28,8 @@ class Predictions:
         high: Upper end.
         similarity: float64 ``[n]``, Tanimoto similarity to the most similar molecule of training;
             None: the model does not know them.
+        distance: float64 ``[n]``, how far [CLS] is from that of molecules of training, see
+            `TokenDistance`: 1 is usual. None: the model does not know it.
         texts: A row for each molecule: what else was asked for and whether it is like molecules of
             training (``in_domain``; why not is among the warnings), in the columns of
             `Predictor.text_columns`. Empty where there are none.
@@ -41,6 +43,7 @@ class Predictions:
     low: np.ndarray | None = None
     high: np.ndarray | None = None
     similarity: np.ndarray | None = None
+    distance: np.ndarray | None = None
     texts: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -50,7 +53,8 @@ class Predictions:
             part for part in (self.values, self.spread, self.low, self.high) if part is not None
         ]
         numbers = np.stack(parts, axis=2).reshape(len(self.values), -1)
-        return numbers if self.similarity is None else np.c_[numbers, self.similarity]
+        beside = [part for part in (self.similarity, self.distance) if part is not None]
+        return np.column_stack([numbers, *beside])
 
     @classmethod
     def joined(cls, smiles: tuple[str, ...], parts: Sequence[Predictions]) -> Predictions:

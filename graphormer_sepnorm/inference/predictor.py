@@ -314,6 +314,8 @@ class Predictor:
         molecules = self.prepared(molecules)
         values = np.full((len(molecules), len(self.task.targets)), np.nan)
         spread, apart = values.copy(), values.copy()
+        distance = np.full(len(molecules), np.nan)
+        tokens = None if self.confidence is None else self.confidence.tokens
         graphs, places, errors, warnings = self.featurise(molecules, max_atoms)
         if graphs is not None:
             understood = [molecules[place].molecule for place in places]
@@ -326,7 +328,9 @@ class Predictor:
                     remarks = [warnings[place], *self.extra_inputs.remarks(row)]
                     warnings[place] = "; ".join(filter(None, remarks))
             for numbers in by_size(graphs.num_atoms, batch_size):
-                each = self._values(graphs.take(numbers))
+                each, seen = self._values(graphs.take(numbers))
+                if tokens is not None:
+                    distance[places[numbers]] = tokens.of(seen)
                 values[places[numbers]] = each.mean(axis=0)
                 if len(each) > 1:
                     spread[places[numbers]] = each.std(axis=0, ddof=1)
@@ -340,7 +344,12 @@ class Predictor:
             errors[place] = "the model gives no finite value for it"
         shown = spread if len(self.networks) > 1 else None
         predictions = Predictions(tuple(smiles), values, tuple(errors), tuple(warnings), shown)
-        told = Told(values, shown, None if self.blend is None else apart)
+        told = Told(
+            values,
+            shown,
+            None if self.blend is None else apart,
+            None if tokens is None else distance,
+        )
         return self._beside.added(predictions, told, [one.molecule for one in molecules])
 
     def prepared(self, molecules: Sequence[ParsedMolecule]) -> Sequence[ParsedMolecule]:
@@ -410,11 +419,20 @@ class Predictor:
         return Collator(store, self.vocabulary)(range(len(graphs))).to(self.device)
 
     @torch.inference_mode()
-    def _values(self, graphs: PackedGraphs) -> np.ndarray:
-        """What each network says: float64 ``[networks, graphs, targets]``."""
+    def _values(self, graphs: PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
+        """What each network says, and its [CLS].
+
+        Returns:
+            float64 ``[networks, graphs, targets]``, float32 ``[networks, graphs, C]``.
+        """
         batch = self.collate(graphs)
-        outputs = (network(batch) for network in self.networks)
-        return np.stack([self.task.values_of(one, self._mean, self._std) for one in outputs])
+        values, tokens = [], []
+        for network in self.networks:
+            token, atoms = network.encode(batch)
+            outputs = network.read_out(token, atoms, batch)
+            values.append(self.task.values_of(outputs, self._mean, self._std))
+            tokens.append(token.float().cpu().numpy())
+        return np.stack(values), np.stack(tokens)
 
 
 def _compare(vocabulary: GraphVocabulary, featuriser: Featuriser) -> None:

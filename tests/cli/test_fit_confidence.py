@@ -113,6 +113,7 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
         ("low_a", found.low[:, 0]),
         ("high_a", found.high[:, 0]),
         ("similarity", found.similarity),
+        ("distance", found.distance),
     ):
         kept = [float(row[name]) for row in rows]
         np.testing.assert_allclose(kept, values, rtol=2e-4, atol=1e-5)
@@ -223,7 +224,7 @@ def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: 
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0])[3:] == [
-        *("pred_a", "low_a", "high_a", "similarity", "in_domain"),
+        *("pred_a", "low_a", "high_a", "similarity", "distance", "in_domain"),
         *("nearest_1", "similarity_1", "nearest_a_1", "warning", "error"),
     ]
     expected = Predictor.load(blend.model, "cpu").ask(interval=0.8, neighbours=1)
@@ -284,7 +285,7 @@ def test_two_molecules_to_measure_by_say_little_and_spoil_nothing(
     said, model = capsys.readouterr().out, str(tmp_path / "run")
     assert predict([model, "CCCO", "--device", "cpu"]) == 0
     header = capsys.readouterr().out.splitlines()[0]
-    assert header == "smiles,pred_a,similarity,in_domain,warning,error"
+    assert header == "smiles,pred_a,similarity,distance,in_domain,warning,error"
     if configuration == "table_regression":
         assert "-, - % of the test labels" in said
         assert "the highest is 0.666" in refused(capsys, predict, model, "CCO", "--interval", "0.9")

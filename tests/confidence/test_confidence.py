@@ -16,6 +16,7 @@ from reference.trees import boosted_trees
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.confidence.intervals import Intervals
 from graphormer_sepnorm.confidence.probabilities import Calibration
+from graphormer_sepnorm.confidence.token_distance import TokenDistance
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint, save_for_prediction
@@ -29,11 +30,11 @@ NEW = ["CCCO", "c1ccccc1CN", "OC1CCCC1", "C1CC"]
 
 @pytest.mark.parametrize("kind", ["regression", "binary"])
 def test_all_goes_through_a_file(kind: Any, tmp_path: Path) -> None:
-    one = confidence(kind, targets=2, spread=True, apart=True)
+    one = confidence(kind, targets=2, spread=True, apart=True, tokens=16)
     torch.save(one.to_plain(), tmp_path / "a")
     again = Confidence.from_plain(torch.load(tmp_path / "a", weights_only=True), kind)
     random = np.random.default_rng(1)
-    told = Told(*random.random((3, 3, 2)), fingerprints(NEW[:3]))
+    told = Told(*random.random((3, 3, 2)), random.random(3), fingerprints(NEW[:3]))
     for asked in (
         lambda it: it.calibrated(told.values),
         lambda it: it.scores(0.8),
@@ -42,6 +43,9 @@ def test_all_goes_through_a_file(kind: Any, tmp_path: Path) -> None:
     ):
         np.testing.assert_allclose(asked(again), asked(one), rtol=1e-6)
     assert again.domain == one.domain
+    assert again.tokens is not None
+    assert one.tokens is not None
+    assert again.tokens.usual == one.tokens.usual
 
 
 def test_a_target_without_labels_has_none_and_gaps_are_left_out() -> None:
@@ -125,8 +129,51 @@ def test_real_values_come_with_intervals_similarity_and_domain() -> None:
     assert without.columns == ("pred_property",)
 
 
+def test_far_molecules_have_wide_intervals_and_say_so() -> None:
+    """Errors that grow with the distance of [CLS], as the networks of the model see it."""
+    checkpoint = model(tokens=16)
+    network = Predictor({name: part for name, part in checkpoint.items() if name != CONFIDENCE})
+    tokens = network.embed(TRAINED).values[None]
+    measure, distance = TokenDistance.fit(tokens[:, 8:], tokens)
+    told = Told(np.zeros((34, 1)), distance=distance, fingerprints=fingerprints(TRAINED))
+    random = np.random.default_rng(0)
+    labels = (distance**2 * random.uniform(0.9, 1.1, 34))[:, None]
+    parts = [np.concatenate([part] * 4) for part in (labels, told.values, distance)]
+    told = Told(parts[1], distance=parts[2], fingerprints=fingerprints(TRAINED * 4))
+    sketch = _sketch(TRAINED)
+    folds = np.arange(4 * 34) % 5
+    made = Confidence.fit(
+        *("regression", parts[0], told, folds, np.ones(1), sketch), tokens=measure
+    )
+    predictor = Predictor(checkpoint | {CONFIDENCE: made.to_plain()}, "cpu")
+    assert predictor.columns[-2:] == ("similarity", "distance")
+    found = predictor.predict(TRAINED)
+    assert found.distance is not None
+    np.testing.assert_allclose(found.distance, distance, rtol=1e-3)
+    np.testing.assert_array_equal(found.numbers[:, -1], found.distance)
+    assert found.low is not None
+    assert found.high is not None
+    order = np.argsort(distance)
+    width = (found.high - found.low)[order, 0]
+    assert width[-5:].mean() > 5 * width[:5].mean()
+    assert made.domain is not None
+    furthest = made.domain.furthest
+    assert furthest is not None
+    for far, warning, (inside,) in zip(found.distance, found.warnings, found.texts, strict=True):
+        assert (inside == "no") == (far > furthest)
+        assert ("its [CLS] is" in warning) == (far > furthest)
+    torch.manual_seed(0)
+    text = describe_confidence(made)
+    assert f"[CLS] beyond {furthest:g} times the usual distance" in text
+    assert "[CLS] of 26, in 16 numbers each" in text
+
+
+def describe_confidence(made: Confidence) -> str:
+    return describe(make_checkpoint() | {CONFIDENCE: made.to_plain()})
+
+
 def test_company_does_not_change_an_interval() -> None:
-    predictor = Predictor(model(), "cpu")
+    predictor = Predictor(model(tokens=16), "cpu")
     together, alone = predictor.predict(NEW), predictor.predict(NEW[1])
     np.testing.assert_allclose(alone.numbers[0], together.numbers[1], rtol=1e-5)
 
@@ -215,15 +262,22 @@ def test_a_file_for_prediction_keeps_it_and_says_so(tmp_path: Path) -> None:
         (("uses",), ["luck"], "expected spread or apart"),
         (("targets", 0, "scores"), [2.0, 1.0], r"targets\[0\].scores do not ascend"),
         (("targets", 0, "unit"), 0.0, "expected a positive number"),
-        (("targets", 0, "scale", "low"), [1.0], r"targets\[0\] is not of 2 signals"),
+        (("targets", 0, "scale", "low"), [1.0], r"targets\[0\] is not of 3 signals"),
         (("neighbours", "sizes"), torch.ones(2, dtype=torch.int16), "environments of no molecule"),
         (("neighbours", "smiles"), ["C"], "has smiles of 1 neighbours, there are 34"),
         (("errors",), torch.zeros(2, 1), r"has errors of another shape, \(2, 1\)"),
         (("domain", "border"), 2.0, "expected a number from 0 to 1"),
+        (("domain", "furthest"), -1.0, "expected a positive number"),
+        (("tokens", "clouds"), [], "confidence has 0 clouds of 1 networks"),
+        (("tokens", "usual"), 0.0, "expected a positive number"),
+        (("tokens", "clouds", 0, "centre"), torch.zeros(15), "is not of 16 channels, or empty"),
+        (("tokens", "clouds", 0, "points"), torch.zeros(0, 16).half(), "of 16 channels, or empty"),
+        (("tokens", "clouds", 0, "axes"), torch.full((16, 16), torch.nan), "is not finite"),
+        (("tokens", "clouds", 0, "points"), torch.zeros(3, 16), "expected a table of float16"),
     ],
 )
 def test_what_does_not_fit_is_one_line(place: tuple, value: Any, said: str, tmp_path: Path) -> None:
-    torch.save(replaced(model(), (CONFIDENCE, *place), value), tmp_path / "a.ckpt")
+    torch.save(replaced(model(tokens=16), (CONFIDENCE, *place), value), tmp_path / "a.ckpt")
     with pytest.raises(CheckpointError, match=said) as refused:
         read_checkpoint(tmp_path / "a.ckpt")
     assert "\n" not in str(refused.value)

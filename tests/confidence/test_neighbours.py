@@ -99,17 +99,35 @@ def test_errors_of_neighbours_count_by_similarity_and_of_nothing_similar_the_mea
 
 def test_the_border_is_where_errors_become_large() -> None:
     similarity = np.linspace(0, 1, 1000)
-    errors = np.where(similarity < 0.33, 4.0, 1.0)
+    errors = np.where(similarity < 0.19, 4.0, 1.0)
     domain = Domain.fit(similarity, errors)
-    assert domain.border == 0.45  # at 0.5 they are less than 1.5 times the mean of all
-    outside = similarity < 0.45
+    assert domain.border == 0.3  # at 0.35 they are 1.5 times as large, and more than a third
+    outside = similarity < 0.3
     assert domain.larger == pytest.approx(errors[outside].mean() / errors.mean(), abs=0.01)
     assert domain.molecules == outside.sum()
     assert domain.said(0.45) == ""
     assert domain.said(0.2) == (
-        "similarity 0.20 to the most similar training molecule: below 0.45 errors were "
+        "similarity 0.20 to the most similar training molecule: below 0.30 errors were "
         f"{domain.larger:.1f} times the mean"
     )
+
+
+def test_the_distance_of_cls_has_a_border_of_its_own() -> None:
+    distance = np.linspace(0, 4, 1000)
+    similarity = np.tile([0.5, 0.6], 500)
+    errors = np.where(distance > 3, 4.0, 1.0)
+    domain = Domain.fit(similarity, errors, distance)
+    beyond = distance > 2.7  # the first that a third at most is beyond
+    assert domain.furthest == 2.7
+    assert domain.larger_beyond == pytest.approx(errors[beyond].mean() / errors.mean(), abs=0.01)
+    assert domain.molecules == beyond.sum()
+    np.testing.assert_array_equal(domain.outside(similarity, distance), beyond)
+    said = "its [CLS] is 3.4 times as far from training molecules as usual: beyond 2.7 errors were "
+    assert domain.said(0.6, 3.4) == f"{said}{domain.larger_beyond:.1f} times the mean"
+    assert domain.said(0.6, 2.7) == ""
+    assert domain.said(0.1, 3.4).endswith(f"; {domain.said(0.6, 3.4)}")
+    assert Domain.fit(similarity, np.ones(1000), distance).furthest is None
+    np.testing.assert_array_equal(domain.outside(similarity, None), False)
 
 
 def test_where_errors_do_not_grow_only_the_untried_is_outside() -> None:

@@ -1,0 +1,190 @@
+"""The matched pairs of a table: what exchanging a part does to a prediction, and to labels."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from graphormer_sepnorm.chem.matched_pairs import MatchedPair, matched_pairs
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.inference.batching import CHUNK_ROWS
+from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.inference.stream import kind_of, rounded
+from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+from graphormer_sepnorm.inference.table_molecules import (
+    chunks,
+    find_molecules,
+    read_chunk,
+    smiles_of,
+)
+from graphormer_sepnorm.tables.columns import find_column, parse_class, parse_or_missing
+from graphormer_sepnorm.tables.opening import open_table
+from graphormer_sepnorm.tables.progress import TableProgress
+from graphormer_sepnorm.tables.writer import create_table
+
+_TEXTS = ("smiles_1", "smiles_2", "core", "part_1", "part_2")
+_FEWEST = 3  # pairs of an exchange that is spoken of
+_NOTHING_CHANGES = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class PairTable:
+    """The pairs of a table; P pairs, m molecules.
+
+    Attributes:
+        pairs: Their molecules are numbered from 0.
+        predictions: float64 ``[m]``: real units, or probabilities.
+        labels: float64 ``[m]``, nan = missing; None: they were not asked for.
+    """
+
+    pairs: list[MatchedPair]
+    predictions: np.ndarray
+    labels: np.ndarray | None
+
+    def changes(self, values: np.ndarray, pairs: Sequence[MatchedPair] | None = None) -> np.ndarray:
+        """Return what values ``[m]`` change by from the first to the second molecule, ``[P]``."""
+        of = self.pairs if pairs is None else pairs
+        ends = np.array([(pair.first, pair.second) for pair in of], int).reshape(-1, 2)
+        return values[ends[:, 1]] - values[ends[:, 0]]
+
+    def summary(self, most: int = 10) -> list[str]:
+        """Return the most frequent exchanges, and how well labels change as predicted, in lines."""
+        lines = []
+        by_exchange = defaultdict(list)
+        for pair in self.pairs:
+            by_exchange[pair.part_first, pair.part_second].append(pair)
+        frequent = sorted(by_exchange.items(), key=lambda one: -len(one[1]))
+        shown = [one for one in frequent if len(one[1]) >= _FEWEST][:most]
+        width = max((len(f"{first} to {second}") for (first, second), _ in shown), default=0)
+        for (first, second), pairs in shown:
+            text = f"{f'{first} to {second}':<{width}}  {len(pairs):>5,} pairs  "
+            text += _mean(self.changes(self.predictions, pairs))
+            if self.labels is not None:
+                known = self.changes(self.labels, pairs)
+                known = known[~np.isnan(known)]
+                text += f"  labels {_mean(known)}" if len(known) else ""
+            lines.append(text)
+        if self.labels is not None:
+            lines.append(self._agreement(self.labels))
+        return lines
+
+    def _agreement(self, labels: np.ndarray) -> str:
+        said, measured = self.changes(self.predictions), self.changes(labels)
+        known = ~np.isnan(measured)
+        said, measured = said[known], measured[known]
+        moves = np.abs(measured) > _NOTHING_CHANGES
+        if moves.sum() < _FEWEST:
+            return f"labels of both molecules differ in {moves.sum():,} pairs: too few to judge by"
+        right = np.mean(np.sign(said[moves]) == np.sign(measured[moves]))
+        error, size = (np.abs(of).mean() for of in (said - measured, measured))
+        return (
+            f"labels change in the direction that is predicted in {right:.0%} of {moves.sum():,} "
+            f"pairs; rank correlation {spearmanr(said, measured)[0]:.2f}; the change is wrong by "
+            f"{error:.3g} on average, where labels change by {size:.3g}"
+        )
+
+
+def pair_table(
+    predictor: Predictor, target: int, job: TableJob, label: str | None, outcome: Outcome
+) -> PairTable:
+    """Find the matched pairs of a table and write what is predicted for them, a row for each.
+
+    Args:
+        predictor: The model.
+        target: The number of the target.
+        job: What is to be done.
+        label: Column of measured values; None: there is none.
+        outcome: Filled in while the job runs.
+
+    Raises:
+        DataError: The table cannot be read or the output not written; there are too many pairs.
+    """
+    check_places(job)
+    task = predictor.task
+    parse = parse_class if task.kind == "binary" else _number
+    smiles, molecules, rows = [], [], []
+    predictions, labels = [], []
+    with open_table(job.source, job.input_format) as reader:
+        column = find_molecules(reader, job.smiles_column)
+        names = predictor.extra_inputs.columns
+        extra = [find_column(reader.columns, name, reader.name) for name in names]
+        measured = None if label is None else find_column(reader.columns, label, reader.name)
+        progress = TableProgress(reader, "predicted", job.quiet)
+        for some, texts in chunks(iter(reader), column, CHUNK_ROWS, extra):
+            parsed, beside = read_chunk(texts, column is None, names)
+            given = smiles_of(texts, parsed, column is None)
+            ready = predictor.prepared(parsed)
+            found = predictor.predict_molecules(
+                parsed, given, job.batch_size, job.max_atoms, beside if names else None
+            )
+            for place, error in enumerate(found.errors):
+                outcome.rows += 1
+                outcome.warnings += bool(found.warnings[place])
+                if error:
+                    outcome.errors[kind_of(error)] += 1
+                    continue
+                rows.append(some[place].number)
+                smiles.append(given[place])
+                molecules.append(ready[place].molecule)
+                predictions.append(found.values[place, target])
+                if measured is not None:
+                    try:
+                        labels.append(parse(some[place].cells[measured]))
+                    except ValueError:
+                        labels.append(np.nan)
+            progress.show(outcome.rows)
+        progress.finish()
+    if labels and np.isnan(labels).all():
+        raise DataError(f"{job.source}: no row has a label in column {label!r}")
+    pairs = matched_pairs(molecules)
+    table = PairTable(pairs, np.array(predictions), np.array(labels) if label else None)
+    _write(table, rows, smiles, job)
+    return table
+
+
+def _number(cell: object) -> float:
+    return parse_or_missing([cell], ["label"])[0]
+
+
+def _write(table: PairTable, rows: Sequence[int], smiles: Sequence[str], job: TableJob) -> None:
+    values = {"pred": table.predictions}
+    if table.labels is not None:
+        values["label"] = table.labels
+    numeric = [f"{name}_{which}" for name in values for which in ("1", "2", "change")]
+    changes = [table.changes(of) for of in values.values()]
+    writer = create_table(
+        job.destination,
+        ("row_1", "row_2", *_TEXTS, *numeric),
+        format=job.output_format,
+        numeric=numeric,
+    )
+    try:
+        for start in range(0, len(table.pairs), CHUNK_ROWS):
+            some = itertools.islice(enumerate(table.pairs), start, start + CHUNK_ROWS)
+            writer.write(
+                [
+                    *(rows[pair.first], rows[pair.second]),
+                    *(smiles[pair.first], smiles[pair.second], *pair[2:]),
+                    *(
+                        rounded(value)
+                        for of, change in zip(values.values(), changes, strict=True)
+                        for value in (of[pair.first], of[pair.second], change[number])
+                    ),
+                ]
+                for number, pair in some
+            )
+        writer.commit()
+    except BaseException:
+        writer.close()
+        raise
+
+
+def _mean(changes: np.ndarray) -> str:
+    """Mean and standard deviation."""
+    text = f"{changes.mean():+.3g}"
+    return text if len(changes) < 2 else f"{text} ± {changes.std(ddof=1):.2g}"

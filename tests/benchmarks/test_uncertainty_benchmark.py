@@ -1,0 +1,63 @@
+"""The tables of what predictions say of their errors, against sums by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.uncertainty import main
+
+ROWS = """\
+smiles,label_a,pred_a,low_a,high_a,similarity,distance
+C,1,1.5,0.5,2.5,0.9,0.8
+CC,2,2,1,3,0.8,1.0
+CCC,4,2,1,3,0.2,1.1
+CCCC,,2,1,3,0.1,9
+CCCCC,6,3,2,6,0.7,2.0
+"""
+JUDGED = {"inside": [0.5, 0.5, 0.75, 1], "widths": [1, 2, 2.5, 3], "rank_correlation": 0.4}
+DOMAIN = {"border": 0.3, "larger": 1.5, "molecules": 20, "furthest": 1.5, "larger_beyond": 1.6}
+
+
+def written(directory: Path, rows: str, test: dict) -> Path:
+    for fold in range(2):
+        folder = directory / "repeat0" / f"fold{fold}"
+        folder.mkdir(parents=True)
+        (folder / "test_predictions.csv").write_text(rows)
+        (folder / "confidence.json").write_text(json.dumps({"domain": DOMAIN, "test": test}))
+    return directory
+
+
+def cells(out: str, name: str) -> list[list[str]]:
+    lines = [line.strip("| ").split(" | ") for line in out.splitlines()]
+    return [line[1:] for line in lines if line[0] == name]
+
+
+def test_of_real_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = written(tmp_path / "solubility", ROWS, {"a": JUDGED})
+    main([str(directory), "-o", str(tmp_path / "a.png")])
+    intervals, domain = cells(capsys.readouterr().out, "solubility")
+    # Widths 2, 2, 2 and 4; one label is 1 outside, which costs 20 a fourth of the time.
+    assert intervals == ["8", "50.0", "50.0", "75.0", "100.0", "2.50", "7.50", "0.40"]
+    # The third is unlike training, the fifth far from it: errors 2 and 3, inside 0.5 and 0.
+    assert domain == ["4 of 8", "0.250", "2.500", "0.60", "0.80"]
+    assert (tmp_path / "a.png").stat().st_size > 5000
+
+
+def test_of_classes_there_is_no_table_of_intervals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "\n".join(
+        ",".join((*line.split(",")[:3], *line.split(",")[5:])) for line in ROWS.split()
+    )
+    main([str(written(tmp_path / "toxic", rows, {}))])
+    out = capsys.readouterr().out
+    assert "width" not in out
+    assert [row[0] for row in cells(out, "toxic")] == ["4 of 8"]
+
+
+def test_a_folder_without_folds_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"has no fold with confidence\.json: give what train\.py"):
+        main([str(tmp_path)])

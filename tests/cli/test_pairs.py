@@ -1,0 +1,115 @@
+"""``predict.py pairs``: a series of a table, with and without what was measured."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from reference.checkpoints import make_checkpoint
+from tiny_run import refused
+
+from graphormer_sepnorm.cli.predict import main as predict
+from graphormer_sepnorm.inference.pair_table import PairTable
+from graphormer_sepnorm.inference.predictor import Predictor
+
+SERIES = ["CCCCCCN", "CCCCCCO", "C1CC", "CCCCCC", "NCCCCCO", ""]
+LABELS = ["1", "2.5", "9", "", "x", "1"]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    torch.save(make_checkpoint(), tmp_path / "model.ckpt")
+    return tmp_path / "model.ckpt"
+
+
+@pytest.fixture
+def series(tmp_path: Path) -> Path:
+    path = tmp_path / "series.csv"
+    rows = zip(SERIES, LABELS, strict=True)
+    path.write_text("\n".join(["smiles,logD", *(",".join(row) for row in rows)]))
+    return path
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_rows_predictions_and_labels_of_each_pair(
+    model: Path, series: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "pairs.csv"
+    words = [str(model), "-i", str(series), "-o", str(out), "--label", "LogD", "--device", "cpu"]
+    assert predict(["pairs", *words]) == 0
+    said = capsys.readouterr().err
+    assert "6 rows, 4 predicted, 2 without a prediction" in said
+    assert "labels of both molecules differ in 1 pairs: too few to judge by" in said
+    found = rows_of(out)
+    assert f"{len(found)} pairs, " in said
+    predictor = Predictor.load(model, "cpu")
+    values = dict(zip(SERIES, predictor.predict(SERIES).values[:, 0].tolist(), strict=True))
+    ends = set()
+    for row in found:
+        first, second = row["smiles_1"], row["smiles_2"]
+        ends.add((int(row["row_1"]), int(row["row_2"])))
+        assert (SERIES[int(row["row_1"]) - 1], SERIES[int(row["row_2"]) - 1]) == (first, second)
+        assert float(row["pred_1"]) == pytest.approx(values[first], rel=1e-5)
+        change = values[second] - values[first]
+        assert float(row["pred_change"]) == pytest.approx(change, rel=1e-4, abs=1e-6)
+    # Hexane to hexylamine and hexanol, these to each other, and the last carbon of their chains to
+    # the oxygen and the nitrogen of aminopentanol.
+    assert ends == {(4, 1), (4, 2), (1, 2), (1, 5), (2, 5)}
+    both = next(row for row in found if row["label_change"])
+    assert (both["part_1"], both["part_2"], both["label_change"]) == ("N[*:1]", "O[*:1]", "1.5")
+
+
+def test_without_labels_there_are_no_columns_of_them(
+    model: Path, series: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "pairs.tsv"
+    assert predict(["pairs", str(model), "-i", str(series), "-o", str(out), "--quiet"]) == 0
+    names = out.read_text().splitlines()[0].split("\t")
+    assert names[-3:] == ["pred_1", "pred_2", "pred_change"]
+
+
+def test_a_table_without_pairs_is_written_with_its_header(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.smi").write_text("CCO\nC1CCCCC1\n")
+    out = tmp_path / "pairs.csv"
+    assert predict(["pairs", str(model), "-i", str(tmp_path / "a.smi"), "-o", str(out)]) == 0
+    assert rows_of(out) == []
+    assert out.read_text().startswith("row_1,row_2,smiles_1,")
+
+
+def test_exchanges_and_agreement_in_words() -> None:
+    from graphormer_sepnorm.chem.matched_pairs import MatchedPair
+
+    pairs = [MatchedPair(n, n + 4, "c", "[H][*:1]", "F[*:1]") for n in range(4)]
+    predictions = np.array([0, 0, 0, 0, 1, 2, 3, -2.0])
+    labels = np.array([0, 0, 0, 0, 2, 1, 3, np.nan])
+    exchange, agreement = PairTable(pairs, predictions, labels).summary()
+    assert exchange == "[H][*:1] to F[*:1]      4 pairs  +1 ± 2.2  labels +2 ± 1"
+    assert agreement == (
+        "labels change in the direction that is predicted in 100% of 3 pairs; rank correlation "
+        "0.50; the change is wrong by 0.667 on average, where labels change by 2"
+    )
+    assert PairTable(pairs[:2], predictions, None).summary() == []
+
+
+def test_mistakes_are_one_line(
+    model: Path, series: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ("-o", tmp_path / "a.csv")
+    words = (capsys, predict, "pairs", model, "-i")
+    assert "there is no file" in refused(*words, tmp_path / "none.csv", *out)
+    assert "no column 'pKa'" in refused(*words, series, *out, "--label", "pKa")
+    assert "no target 'logP'" in refused(*words, series, *out, "--target", "logP")
+    assert "is the input" in refused(*words, series, "-o", series)
+    assert "--batch_size is 0" in refused(*words, series, *out, "--batch_size", "0")
+    (tmp_path / "b.csv").write_text("smiles,logD\nCCO,\nCCN,x\n")
+    said = refused(*words, tmp_path / "b.csv", *out, "--label", "logD")
+    assert "no row has a label in column 'logD'" in said
+    assert not (tmp_path / "a.csv").exists()
