@@ -7,27 +7,46 @@ and nothing takes longer or needs more memory than the file is large.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE, USES, check_confidence
+from graphormer_sepnorm.inference.kinds import (
+    CODES,
+    COUNT,
+    FINITE,
+    FLAG,
+    NOT_NEGATIVE,
+    PLAIN,
+    POSITIVE,
+    REAL,
+    SHARE,
+    TARGETS,
+    TEXT,
+    WEIGHTS,
+    WHOLE,
+    Kind,
+    among,
+    dictionary_of,
+    is_text,
+    is_whole,
+    list_of,
+    optional,
+    pair_of,
+    record,
+    refuse,
+    simple,
+    tensor_of,
+)
 from graphormer_sepnorm.inference.tree_contents import ARRAYS, BLEND, check_trees
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.model.config import GraphormerConfig
 
 KEY = "graphormer_sepnorm"
 
-# Takes a value and the words for its place; raises CheckpointError where it is of another kind.
-Kind = Callable[[Any, str], None]
-
 _MAX_DEPTH = 50
-_MAX_TEXT = 10_000
-_MAX_WHOLE = 2**62
 MAX_MEMBERS = 64
 
 
@@ -161,172 +180,33 @@ def _shapes(weights: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
     return {name: value.shape for name, value in weights.items()}
 
 
-def _refuse(value: Any, place: str, expected: str) -> CheckpointError:
-    if value is None or isinstance(value, bool | int | float | str):
-        shown = repr(value)
-        shown = shown if len(shown) <= 40 else f"{shown[:40]}..."
-    else:
-        shown = f"of type {type(value).__name__}"
-    return CheckpointError(f"{place or 'the checkpoint'} is {shown}, expected {expected}")
-
-
-def _simple(expected: str, fits: Callable[[Any], bool]) -> Kind:
-    def check(value: Any, place: str) -> None:
-        if not fits(value):
-            raise _refuse(value, place, expected)
-
-    return check
-
-
-def _is_real(value: Any) -> bool:
-    """Tell whether it is a number, of which nan and inf are some."""
-    return type(value) is float or _is_whole(value)
-
-
-def _is_whole(value: Any) -> bool:
-    return type(value) is int and abs(value) < _MAX_WHOLE
-
-
-def _is_finite(value: Any) -> bool:
-    return _is_real(value) and math.isfinite(value)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= _MAX_TEXT
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or type(value) is bool or _is_real(value) or _is_text(value)
-
-
-def _is_weight(value: Any) -> bool:
-    return (
-        isinstance(value, torch.Tensor)
-        and value.layout == torch.strided
-        and not (value.is_meta or value.is_quantized or value.is_complex())
-    )
-
-
-def _numbers(kind: str, dimensions: int = 1) -> Kind:
-    """A tensor of so many dimensions."""
-    return _simple(
-        f"a {'row' if dimensions == 1 else 'table'} of {kind}",
-        lambda value: (
-            _is_weight(value) and value.ndim == dimensions and str(value.dtype) == f"torch.{kind}"
-        ),
-    )
-
-
-def _is_increasing(value: Any) -> bool:
-    return (
-        isinstance(value, list | tuple)
-        and all(_is_whole(code) for code in value)
-        and all(one < other for one, other in itertools.pairwise(value))
-    )
-
-
-def _among(*choices: str) -> Kind:
-    return _simple(" or ".join(choices), lambda value: isinstance(value, str) and value in choices)
-
-
-def _list_of(kind: Kind) -> Kind:
-    def check(value: Any, place: str) -> None:
-        if not isinstance(value, list | tuple):
-            raise _refuse(value, place, "a list")
-        for number, one in enumerate(value):
-            kind(one, f"{place}[{number}]")
-
-    return check
-
-
-def _dictionary_of(kind: Kind) -> Kind:
-    """Names, and values that are all of one kind."""
-
-    def check(value: Any, place: str) -> None:
-        if not isinstance(value, dict):
-            raise _refuse(value, place, "a dictionary")
-        for name, one in value.items():
-            if not _is_text(name):
-                raise _refuse(name, f"a name in {place}", "text")
-            kind(one, f"{place}.{name[:80]}")
-
-    return check
-
-
-def _record(needed: dict[str, Kind], other: dict[str, Kind] | None = None) -> Kind:
-    """A dictionary that has the `needed` entries, may have the `other` ones, and more."""
-    kinds = needed | (other or {})
-
-    def check(value: Any, place: str) -> None:
-        if not isinstance(value, dict):
-            raise _refuse(value, place, "a dictionary")
-        for name, kind in kinds.items():
-            if name in value:
-                kind(value[name], f"{place}.{name}" if place else name)
-            elif name in needed:
-                raise CheckpointError(f"{place}.{name} is missing".removeprefix("."))
-
-    return check
-
-
-def _optional(kind: Kind) -> Kind:
-    def check(value: Any, place: str) -> None:
-        if value is not None:
-            kind(value, place)
-
-    return check
-
-
 def _any_of_progress(value: Any, place: str) -> None:
     """Lightning's counters: dictionaries of dictionaries of whole numbers and flags."""
     if isinstance(value, dict):
-        _dictionary_of(_any_of_progress)(value, place)
-    elif not (type(value) is bool or (_is_whole(value) and value >= 0)):
-        raise _refuse(value, place, "a number that counts")
-
-
-_TEXT = _simple(f"text of at most {_MAX_TEXT:,} characters", _is_text)
-_FLAG = _simple("True or False", lambda value: type(value) is bool)
-_WHOLE = _simple("a whole number", _is_whole)
-_COUNT = _simple("a whole number of at least 0", lambda value: _is_whole(value) and value >= 0)
-_REAL = _simple("a number", _is_real)
-_FINITE = _simple("a finite number", _is_finite)
-_POSITIVE = _simple("a positive number", lambda value: _is_finite(value) and value > 0)
-_PLAIN = _simple("a number or text", _is_plain)
-_CODES = _simple("a list of increasing whole numbers", _is_increasing)
-_SHARE = _simple("a number from 0 to 1", lambda value: _is_finite(value) and 0 <= value <= 1)
-_WEIGHTS = _dictionary_of(_simple("a dense tensor of real numbers", _is_weight))
-_TARGETS = _list_of(_TEXT)
+        dictionary_of(_any_of_progress)(value, place)
+    elif not (type(value) is bool or (is_whole(value) and value >= 0)):
+        raise refuse(value, place, "a number that counts")
 
 
 def _plain_or_list(value: Any, place: str) -> None:
-    (_list_of(_PLAIN) if isinstance(value, list | tuple) else _PLAIN)(value, place)
+    (list_of(PLAIN) if isinstance(value, list | tuple) else PLAIN)(value, place)
 
 
 def _names(value: Any, place: str) -> None:
-    _TARGETS(value, place)
+    TARGETS(value, place)
     if not value:
         raise CheckpointError(f"{place} is empty, expected a name for each target")
 
 
-def _pair_of(kind: Kind) -> Kind:
-    def check(value: Any, place: str) -> None:
-        _list_of(kind)(value, place)
-        if len(value) != 2:
-            raise CheckpointError(f"{place} has {len(value)} numbers, expected 2")
-
-    return check
-
-
 def _members(value: Any, place: str) -> None:
-    _list_of(_WEIGHTS)(value, place)
+    list_of(WEIGHTS)(value, place)
     if len(value) >= MAX_MEMBERS:
         raise CheckpointError(f"{place} are {len(value)}, expected at most {MAX_MEMBERS - 1}")
 
 
 def _kinds_of_options() -> dict[str, Kind]:
     """The kind of each option of the network, as that of its default."""
-    kinds = {int: _WHOLE, float: _FINITE, str: _TEXT, bool: _FLAG, type(None): _COUNT}
+    kinds = {int: WHOLE, float: FINITE, str: TEXT, bool: FLAG, type(None): COUNT}
     return {
         field.name: kinds[type(field.default)] for field in dataclasses.fields(GraphormerConfig)
     }
@@ -335,127 +215,126 @@ def _kinds_of_options() -> dict[str, Kind]:
 _OPTIONS = _kinds_of_options()
 # Younger options than these may be missing.
 _NEEDED = ("norm", "layers", "width", "heads", "atom_rows", "bond_rows")
-_SPREAD = {name: _REAL for name in ("mean", "std", "min", "max")}
-_LABELS = _record({"labels": _COUNT, **_SPREAD})
+_SPREAD = {name: REAL for name in ("mean", "std", "min", "max")}
+_LABELS = record({"labels": COUNT, **_SPREAD})
 
 _NEEDED_FACTS = {
-    "model": _record({name: _OPTIONS[name] for name in _NEEDED}, _OPTIONS),
-    "task": _record(
+    "model": record({name: _OPTIONS[name] for name in _NEEDED}, _OPTIONS),
+    "task": record(
         {
-            "kind": _among("regression", "binary"),
+            "kind": among("regression", "binary"),
             "targets": _names,
-            "units": _list_of(_TEXT),
-            "metric": _TEXT,
+            "units": list_of(TEXT),
+            "metric": TEXT,
         },
-        {"one_of": _TEXT},
+        {"one_of": TEXT},
     ),
-    "target_mean": _list_of(_FINITE),
-    "target_std": _list_of(_POSITIVE),
-    "vocabulary": _record({"atoms": _list_of(_CODES), "bonds": _list_of(_CODES)}),
-    "featuriser": _optional(_TEXT),
-    "feature_version": _TEXT,
-    "dataset": _TEXT,
-    "dataset_fingerprint": _TEXT,
+    "target_mean": list_of(FINITE),
+    "target_std": list_of(POSITIVE),
+    "vocabulary": record({"atoms": list_of(CODES), "bonds": list_of(CODES)}),
+    "featuriser": optional(TEXT),
+    "feature_version": TEXT,
+    "dataset": TEXT,
+    "dataset_fingerprint": TEXT,
 }
 REQUIRED = tuple(_NEEDED_FACTS)  # names of what has to be there
 _TRAINING_SUMMARY = {
-    "atoms": _record({"min": _COUNT, "max": _COUNT}),
-    "targets": _list_of(_LABELS),
-    "connected": _FLAG,
+    "atoms": record({"min": COUNT, "max": COUNT}),
+    "targets": list_of(_LABELS),
+    "connected": FLAG,
 }
 _OTHER_FACTS = {
-    "training_graphs": _COUNT,
-    "training_summary": _optional(_record({}, _TRAINING_SUMMARY)),
-    "weight_scale": _FINITE,
-    "extra_inputs": _record({"descriptors": _TARGETS, "columns": _TARGETS}),
-    "standardise": _list_of(_among("fragment", "neutralise", "tautomer")),
-    "data_options": _optional(_dictionary_of(_plain_or_list)),
-    "validation": _dictionary_of(_REAL),
-    "member_folds": _COUNT,
-    "packages": _dictionary_of(_TEXT),
-    "card": _optional(_dictionary_of(_PLAIN)),
+    "training_graphs": COUNT,
+    "training_summary": optional(record({}, _TRAINING_SUMMARY)),
+    "weight_scale": FINITE,
+    "extra_inputs": record({"descriptors": TARGETS, "columns": TARGETS}),
+    "standardise": list_of(among("fragment", "neutralise", "tautomer")),
+    "data_options": optional(dictionary_of(_plain_or_list)),
+    "validation": dictionary_of(REAL),
+    "member_folds": COUNT,
+    "packages": dictionary_of(TEXT),
+    "card": optional(dictionary_of(PLAIN)),
 }
 
-_BLEND = _record(
+_BLEND = record(
     {
-        "weights": _list_of(_SHARE),
-        "trees": _record(
+        "weights": list_of(SHARE),
+        "trees": record(
             {
-                "columns": _record(
+                "columns": record(
                     {
-                        "environments": _CODES,
-                        "descriptors": _list_of(_TEXT),
-                        "medians": _list_of(_FINITE),
-                        "rdkit": _TEXT,
+                        "environments": CODES,
+                        "descriptors": list_of(TEXT),
+                        "medians": list_of(FINITE),
+                        "rdkit": TEXT,
                     },
-                    {"columns": _TARGETS},
+                    {"columns": TARGETS},
                 ),
-                "logistic": _FLAG,
-                **{name: _numbers(kind) for name, kind in ARRAYS.items()},
+                "logistic": FLAG,
+                **{name: tensor_of(kind) for name, kind in ARRAYS.items()},
             }
         ),
     },
-    {"validation": _dictionary_of(_REAL), "exclusive": _FLAG},
+    {"validation": dictionary_of(REAL), "exclusive": FLAG},
 )
 
-_SHARES = _list_of(_SHARE)
-_NOT_NEGATIVE = _simple("a number of at least 0", lambda value: _is_finite(value) and value >= 0)
-_FINITES = _list_of(_FINITE)
-_INTERVALS = _record(
+_SHARES = list_of(SHARE)
+_FINITES = list_of(FINITE)
+_INTERVALS = record(
     {
-        "scale": _record(
-            {**dict.fromkeys(("low", "high", "weights"), _FINITES), "constant": _FINITE}
+        "scale": record(
+            {**dict.fromkeys(("low", "high", "weights"), _FINITES), "constant": FINITE}
         ),
-        "scores": _list_of(_NOT_NEGATIVE),
-        "labels": _COUNT,
-        "unit": _POSITIVE,
+        "scores": list_of(NOT_NEGATIVE),
+        "labels": COUNT,
+        "unit": POSITIVE,
     }
 )
-_CALIBRATION = _record(
+_CALIBRATION = record(
     {
-        "map": _record(
+        "map": record(
             {
-                "a": _NOT_NEGATIVE,
-                "b": _NOT_NEGATIVE,
-                "c": _FINITE,
-                "knots": _list_of(_pair_of(_FINITE)),
+                "a": NOT_NEGATIVE,
+                "b": NOT_NEGATIVE,
+                "c": FINITE,
+                "knots": list_of(pair_of(FINITE)),
             }
         ),
         "zeros": _SHARES,
         "ones": _SHARES,
-        "counts": _pair_of(_COUNT),
+        "counts": pair_of(COUNT),
     }
 )
 # By the kind of the targets.
 _CONFIDENCE = {
-    kind: _record(
-        {"targets": _list_of(_optional(one)), "uses": _list_of(_among(*USES))},
+    kind: record(
+        {"targets": list_of(optional(one)), "uses": list_of(among(*USES))},
         {
-            "domain": _record(
-                {"border": _SHARE, "larger": _NOT_NEGATIVE, "molecules": _COUNT},
-                {"furthest": _optional(_POSITIVE), "larger_beyond": _NOT_NEGATIVE},
+            "domain": record(
+                {"border": SHARE, "larger": NOT_NEGATIVE, "molecules": COUNT},
+                {"furthest": optional(POSITIVE), "larger_beyond": NOT_NEGATIVE},
             ),
-            "neighbours": _record(
+            "neighbours": record(
                 {
-                    "environments": _numbers("int16"),
-                    "sizes": _numbers("int16"),
-                    "numbers": _numbers("int32"),
+                    "environments": tensor_of("int16"),
+                    "sizes": tensor_of("int16"),
+                    "numbers": tensor_of("int32"),
                 },
-                {"smiles": _TARGETS, "labels": _numbers("float64", 2)},
+                {"smiles": TARGETS, "labels": tensor_of("float64", 2)},
             ),
-            "errors": _numbers("float32", 2),
-            "tokens": _record(
+            "errors": tensor_of("float32", 2),
+            "tokens": record(
                 {
-                    "clouds": _list_of(
-                        _record(
+                    "clouds": list_of(
+                        record(
                             {
-                                "centre": _numbers("float32"),
-                                "axes": _numbers("float32", 2),
-                                "points": _numbers("float16", 2),
+                                "centre": tensor_of("float32"),
+                                "axes": tensor_of("float32", 2),
+                                "points": tensor_of("float16", 2),
                             }
                         )
                     ),
-                    "usual": _POSITIVE,
+                    "usual": POSITIVE,
                 }
             ),
         },
@@ -463,26 +342,26 @@ _CONFIDENCE = {
     for kind, one in (("regression", _INTERVALS), ("binary", _CALIBRATION))
 }
 
-_CHECKPOINT = _record(
-    {KEY: _record(_NEEDED_FACTS, _OTHER_FACTS), "state_dict": _WEIGHTS},
+_CHECKPOINT = record(
+    {KEY: record(_NEEDED_FACTS, _OTHER_FACTS), "state_dict": WEIGHTS},
     {
         BLEND: _BLEND,
         # Lightning's. What is in the states of callbacks and optimisers is their own affair.
-        "epoch": _COUNT,
-        "global_step": _COUNT,
-        "pytorch-lightning_version": _simple(
-            "a version", lambda value: _is_text(value) and value[:1].isdigit()
+        "epoch": COUNT,
+        "global_step": COUNT,
+        "pytorch-lightning_version": simple(
+            "a version", lambda value: is_text(value) and value[:1].isdigit()
         ),
-        "hyper_parameters": _dictionary_of(_plain_or_list),
+        "hyper_parameters": dictionary_of(_plain_or_list),
         "loops": _any_of_progress,
-        "callbacks": _dictionary_of(_simple("a dictionary", lambda value: isinstance(value, dict))),
-        "optimizer_states": _list_of(_record({})),
-        "lr_schedulers": _list_of(_record({})),
-        "MoleculeDataModule": _dictionary_of(_COUNT),
+        "callbacks": dictionary_of(simple("a dictionary", lambda value: isinstance(value, dict))),
+        "optimizer_states": list_of(record({})),
+        "lr_schedulers": list_of(record({})),
+        "MoleculeDataModule": dictionary_of(COUNT),
         # Of `GraphormerModule` and `AveragedWeights`.
-        "epoch_loss": _pair_of(_REAL),
-        "batch_norm_fixed": _FLAG,
-        "trained_weights": _WEIGHTS,
+        "epoch_loss": pair_of(REAL),
+        "batch_norm_fixed": FLAG,
+        "trained_weights": WEIGHTS,
         # Of `joined`.
         "members": _members,
     },

@@ -13,12 +13,12 @@ from benchmarks.explain import (
     crippen_contributions,
     deletion_areas,
     fragment_sums,
+    judge_rings,
     large_ring,
     main,
     mean_by_element,
     rank_correlations,
     ring_areas,
-    with_ring_penalty,
 )
 from graphormer_sepnorm.inference.explanation_methods import METHODS
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -48,18 +48,22 @@ def test_the_truth_ranks_perfectly_and_nothing_not_at_all():
     assert rank_correlations([0 * one for one in truth], truth).tolist() == [0, 0]
 
 
-def test_a_large_ring_costs_what_it_does_in_zinc():
+def test_a_large_ring_is_found_by_its_low_atoms():
     molecule = Chem.MolFromSmiles("C1CCCCCC1CCO")
-    ring, others = list(range(7)), [7, 8, 9]
-    added = with_ring_penalty(molecule) - crippen_contributions(molecule)
-    assert added[others].tolist() == [0, 0, 0]
-    # An atom more than six: 3.475 in the label, in which logP counts 0.698.
-    assert added[ring] == pytest.approx([-3.47513914 / 0.69763180 / 7] * 7)
-    none = Chem.MolFromSmiles("C1CCCCC1CCO")
-    np.testing.assert_array_equal(with_ring_penalty(none), crippen_contributions(none))
-    assert large_ring(none) == []
-    lowest = np.where(np.isin(np.arange(10), ring), -1.0, 0.0)
+    assert large_ring(molecule) == list(range(7))
+    assert large_ring(Chem.MolFromSmiles("C1CCCCC1CCO")) == []
+    lowest = np.where(np.arange(10) < 7, -1.0, 0.0)
     assert ring_areas([lowest, -lowest, 0 * lowest], [molecule] * 3).tolist() == [1, 0, 0.5]
+
+
+def test_rings_are_judged_beside_molecules_without(capsys):
+    smiles = ["C1CCCCCC1CCO", "C1CCCCC1CCO", "CCO", "c1ccc2c(c1)CCCCC2"]
+    judge_rings(Predictor(make_checkpoint(), "cpu"), smiles, 2)
+    out = capsys.readouterr().out
+    assert out.startswith("2 test molecules with a ring of more than 6, 2 without\n")
+    for method in METHODS:
+        cells = next(line for line in out.splitlines() if line.startswith(f"| {method} |"))
+        assert cells.count("|") == 9
 
 
 def test_fragments_of_few_are_left_out():
@@ -79,18 +83,14 @@ def test_areas_turn_round_with_the_order():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("truth", ["logp", "rings"])
-def test_a_small_judgement(truth, real_data_root, tmp_path, capsys):
+def test_a_small_judgement(real_data_root, tmp_path, capsys):
     words = ["--training", "40", "--molecules", "3", "--epochs", "1", "--norms", "bn+ln"]
-    words += ["--truth", truth]
     root = ["--data-root", str(real_data_root), "--models", str(tmp_path)]
     main([*root, *words])
     first = capsys.readouterr().out
     assert first.startswith("bn+ln: R2 ")
     for name in (*METHODS, "the element alone", TRUTH):
-        tables = (1 if name == TRUTH else 3) + (truth == "rings")
-        assert first.count(f"\n| {name} | ") == tables
-    name = "rings-bn+ln-seed0.ckpt" if truth == "rings" else "bn+ln-seed0.ckpt"
-    assert [path.name for path in tmp_path.iterdir()] == [name]
+        assert first.count(f"\n| {name} | ") == (1 if name == TRUTH else 3)
+    assert [path.name for path in tmp_path.iterdir()] == ["bn+ln-seed0.ckpt"]
     main([*root, *words])  # the network is there now
     assert capsys.readouterr().out.splitlines()[0] == first.splitlines()[0]
