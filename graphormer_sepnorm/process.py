@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -15,6 +16,9 @@ from typing import TypeVar
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
+
+# Whether this process was started by a command of ours, which kills it where it is to end at once.
+KILLED_BY_ITS_COMMAND = threading.Event()
 
 _CALLS = 8
 _calls = itertools.count(1)

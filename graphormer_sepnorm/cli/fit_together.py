@@ -10,7 +10,6 @@ ends as it would in a process of its own; their captured steps are taken togethe
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import threading
@@ -116,15 +115,13 @@ def _routed() -> Iterator[list[_Routed]]:
 def _stopped_together() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM, which threads do not get, stop all runs between two steps.
 
-    A second one ends the process at once.
+    However often they come: the command that has started this process kills it if need be.
     """
     from lightning.pytorch.trainer import call
 
     from graphormer_sepnorm.training.callbacks.stopping import STOP_ALL
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if STOP_ALL.is_set():
-            os._exit(EXIT_INTERRUPTED)
         STOP_ALL.set()
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

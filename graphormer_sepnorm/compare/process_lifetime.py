@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND
 
 # Tells a process that its standard input ends with the one that started it.
 ENDS_WITH_STDIN = "GRAPHORMER_ENDS_WITH_STDIN"
@@ -32,6 +33,7 @@ def end_with_the_command() -> None:
     # Taken away, so that processes started from here (for other devices) do not read it too.
     if os.environ.pop(ENDS_WITH_STDIN, None) is None:
         return
+    KILLED_BY_ITS_COMMAND.set()
 
     def wait() -> None:
         while os.read(0, 1):

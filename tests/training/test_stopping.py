@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from lightning.pytorch import Callback, Trainer
 
+from graphormer_sepnorm.training.callbacks import stopping
 from graphormer_sepnorm.training.callbacks.stopping import StopAtOnce, StopBetweenSteps
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -76,16 +78,40 @@ def test_a_second_signal_lets_saving_end(train: Callable) -> None:
     assert handlers() == before
 
 
-def test_a_second_signal_acts_at_once(make_module: Callable, make_trainer: Callable) -> None:
+def test_a_second_signal_acts_at_once(
+    make_module: Callable, make_trainer: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = handlers()
     stop = StopBetweenSteps()
     trainer = make_trainer(callbacks=[stop])
     stop.on_train_start(trainer, make_module())
     signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGTERM)  # of a batch system, in the same second
+    monkeypatch.setattr(stopping, "ONE_REQUEST", -1)
     with pytest.raises(StopAtOnce):
         signal.raise_signal(signal.SIGINT)
     stop.on_train_end(trainer, make_module())
     assert handlers() == before
+
+
+def test_a_process_of_another_command_saves_however_often_it_is_asked(
+    train: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member of an ensemble is asked by the batch system and by its command, maybe much later."""
+    asked = threading.Event()
+    asked.set()
+    monkeypatch.setattr(stopping, "KILLED_BY_ITS_COMMAND", asked)
+    monkeypatch.setattr(stopping, "ONE_REQUEST", -1)
+
+    def twice() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+
+    saving = SaveSlowly()
+    _, _, trainer = train(At(2, twice), saving, StopBetweenSteps())
+    assert trainer.interrupted
+    assert trainer.global_step == 3
+    assert saving.saved
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND
 from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
 
 # Stops all trainings of this process, also those in threads, where no signals arrive.
 STOP_ALL = threading.Event()
+ONE_REQUEST = 1.0  # seconds
 
 
 class StopAtOnce(KeyboardInterrupt):
@@ -24,10 +27,14 @@ class StopBetweenSteps(Callback):
     In the middle of a step some parameters would be updated and others not, and a resumed run
     would not continue the same training. At the last step of an epoch the validation and one
     more step come first; the last epoch ends training anyway.
+
+    A batch system asks every process of a job, and the one that started this asks it once more: so
+    requests within a second are one. A process that has been started by another one, which kills it
+    where it is to end at once, takes all for one.
     """
 
     def __init__(self) -> None:
-        self._asked = False
+        self._asked_at: float | None = None
         self._stopping = False
         self._previous: dict[int, Any] = {}
 
@@ -43,9 +50,11 @@ class StopBetweenSteps(Callback):
     def _ask(self, number: int, frame: Any) -> None:
         if self._stopping:
             return  # what is being saved now, between two steps, is to be finished
-        if self._asked:
+        now = time.monotonic()
+        if self._asked_at is None:
+            self._asked_at = now
+        elif now > self._asked_at + ONE_REQUEST and not KILLED_BY_ITS_COMMAND.is_set():
             raise StopAtOnce
-        self._asked = True
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -54,7 +63,7 @@ class StopBetweenSteps(Callback):
         step = step_in_epoch(trainer, batch_idx)
         if step is None or not inside_epoch(trainer):
             return
-        if any_process(trainer, self._asked or STOP_ALL.is_set(), step):
+        if any_process(trainer, self._asked_at is not None or STOP_ALL.is_set(), step):
             self._stopping = True
             raise KeyboardInterrupt
 
