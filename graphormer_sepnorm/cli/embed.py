@@ -7,7 +7,7 @@ import time
 
 from graphormer_sepnorm.cli.job_outcome import finished, what_is_left
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
-from graphormer_sepnorm.cli.table_options import add_computing, check_counts, limits_of
+from graphormer_sepnorm.cli.table_options import add_computing, add_table, check_counts, job_of
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.tables.formats import FORMATS
 
@@ -43,22 +43,15 @@ def embed(arguments: list[str]) -> int:
     from graphormer_sepnorm.inference.embeddings import Embedder
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.inference.stream import predict_table
-    from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+    from graphormer_sepnorm.inference.table_job import Outcome
 
-    job = TableJob(
-        source=options.input,
-        destination=options.output,
-        smiles_column=options.smiles_column,
-        input_format=options.input_format,
+    job = job_of(
+        options,
         output_format="npz" if _to_arrays(options) else options.output_format,
         jobs=options.jobs,
         resume=options.resume,
-        overwrite=options.overwrite,
-        quiet=options.quiet,
         verb="embedded",
-        **limits_of(options),
     )
-    check_places(job)  # before the model is loaded: mistakes are answered at once
     outcome = Outcome()
     try:
         embedder = Embedder(Predictor.load(options.model, options.device), options.atoms)
@@ -99,16 +92,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         help="file to write; - (default) writes CSV to standard output",
     )
     add("--atoms", action="store_true", help="the embeddings of the atoms too (.npz)")
-    add("--smiles_column", metavar="NAME", help="default: found by its name")
-    for direction, formats in (
-        ("input", FORMATS),
-        ("output", (*(format for format in FORMATS if format != "smi"), "npz")),
-    ):
-        what = f"{', '.join(formats)}; default: by the name of the file"
-        add(f"--{direction}_format", metavar="FORMAT", choices=formats, help=what)
+    formats = (*(format for format in FORMATS if format != "smi"), "npz")
+    what = f"{', '.join(formats)}; default: by the name of the file"
+    add("--output_format", metavar="FORMAT", choices=formats, help=what)
     add("--resume", action="store_true", help="continue an interrupted job (.csv .tsv .sdf)")
-    add("--overwrite", action="store_true", help="replace an output file that is there")
-    add("--quiet", action="store_true", help="no progress and no summary")
+    add_table(parser)
     add_computing(parser)
     options = parser.parse_args(arguments)
     check_counts(options)

@@ -10,12 +10,12 @@ from graphormer_sepnorm.cli.job_outcome import finished
 from graphormer_sepnorm.cli.main import OneLineParser
 from graphormer_sepnorm.cli.table_options import (
     add_computing,
+    add_table,
     check_counts,
     check_molecules,
-    limits_of,
+    job_of,
 )
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.tables.formats import FORMATS as TABLES
 
 USAGE = "predict.py explain MODEL SMILES [SMILES ...] | -i FILE  -o FILE [options]"
 
@@ -63,21 +63,9 @@ def explain(arguments: list[str]) -> int:
     from graphormer_sepnorm.inference.explanation import Explainer
     from graphormer_sepnorm.inference.explanation_file import explain_smiles, explain_table
     from graphormer_sepnorm.inference.predictor import Predictor
-    from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+    from graphormer_sepnorm.inference.table_job import Outcome
 
-    job = TableJob(
-        source=options.input or "-",
-        destination=options.output,
-        smiles_column=options.smiles_column,
-        input_format=options.input_format,
-        output_format=format,
-        jobs=options.jobs,
-        overwrite=options.overwrite,
-        quiet=options.quiet,
-        verb="explained",
-        **limits_of(options),
-    )
-    check_places(job)  # before the model is loaded: mistakes are answered at once
+    job = job_of(options, output_format=format, jobs=options.jobs, verb="explained")
     outcome = Outcome()
     predictor = Predictor.load(options.model, options.device)
     explainer = Explainer(predictor, options.target, options.method)
@@ -115,11 +103,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str]:
     )
     add("--target", metavar="NAME", help="what is explained; needed where the model has several")
     add("--method", metavar="NAME", help="how contributions are found; default: by the norm")
-    add("--smiles_column", metavar="NAME", help="default: found by its name")
-    what = f"{', '.join(TABLES)}; default: by the name of the file"
-    add("--input_format", metavar="FORMAT", choices=TABLES, help=what)
-    add("--overwrite", action="store_true", help="replace an output file that is there")
-    add("--quiet", action="store_true", help="no progress and no summary")
+    add_table(parser)
     add_computing(parser)
     options = parser.parse_intermixed_args(arguments)
     ending = Path(options.output).suffix.lower().removeprefix(".")

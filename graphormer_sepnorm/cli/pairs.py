@@ -8,8 +8,7 @@ import time
 
 from graphormer_sepnorm.cli.job_outcome import finished
 from graphormer_sepnorm.cli.main import OneLineParser
-from graphormer_sepnorm.cli.table_options import add_computing, check_counts, limits_of
-from graphormer_sepnorm.tables.formats import FORMATS
+from graphormer_sepnorm.cli.table_options import add_computing, add_table, check_counts, job_of
 
 USAGE = "predict.py pairs MODEL -i FILE -o FILE [--label COLUMN] [options]"
 
@@ -42,18 +41,9 @@ def pairs(arguments: list[str]) -> int:
     options = _parse(arguments)
     from graphormer_sepnorm.inference.pair_table import pair_table
     from graphormer_sepnorm.inference.predictor import Predictor
-    from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+    from graphormer_sepnorm.inference.table_job import Outcome
 
-    job = TableJob(
-        source=options.input,
-        destination=options.output,
-        smiles_column=options.smiles_column,
-        input_format=options.input_format,
-        overwrite=options.overwrite,
-        quiet=options.quiet,
-        **limits_of(options),
-    )
-    check_places(job)  # before the model is loaded: mistakes are answered at once
+    job = job_of(options)
     predictor, outcome = Predictor.load(options.model, options.device), Outcome()
     target = predictor.task.number_of(options.target, "compare")
     started = time.monotonic()
@@ -88,12 +78,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     add("--label", metavar="COLUMN", help="measured values, to compare with what is predicted")
     add("--target", metavar="NAME", help="what is predicted; needed where the model has several")
-    add("--smiles_column", metavar="NAME", help="default: found by its name")
-    what = f"{', '.join(FORMATS)}; default: by the name of the file"
-    add("--input_format", metavar="FORMAT", choices=FORMATS, help=what)
-    add("--overwrite", action="store_true", help="replace an output file that is there")
-    add("--quiet", action="store_true", help="no progress and no summary")
-    add_computing(parser)
+    add_table(parser)
+    add_computing(parser, "")
     options = parser.parse_args(arguments)
     check_counts(options)
     return options

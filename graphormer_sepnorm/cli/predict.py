@@ -19,6 +19,7 @@ from graphormer_sepnorm.cli.table_options import (
     add_computing,
     check_counts,
     check_molecules,
+    job_of,
     limits_of,
 )
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
@@ -342,24 +343,17 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
     from graphormer_sepnorm.inference.shard import Shard
     from graphormer_sepnorm.inference.stream import predict_table
-    from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+    from graphormer_sepnorm.inference.table_job import Outcome
 
-    job = TableJob(
-        source=options.input,
-        destination=options.output,
-        smiles_column=options.smiles_column,
-        input_format=options.input_format,
+    job = job_of(
+        options,
         output_format=options.output_format,
         jobs=options.jobs,
         evaluate=tuple(options.evaluate),
         resume=options.resume,
-        overwrite=options.overwrite,
-        quiet=options.quiet,
         asked=json.dumps(options.asked) if options.asked else "",
         shard=Shard.parse(options.shard) if options.shard else None,
-        **limits_of(options),
     )
-    check_places(job)  # before the model is loaded: mistakes are answered at once
     outcome = Outcome()
     try:
         predictor = _ready(options, options.device)

@@ -4,18 +4,55 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.tables.formats import FORMATS
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.inference.table_job import TableJob
+
+
+def add_table(parser: argparse.ArgumentParser) -> None:
+    """Add how a table is read, and what stands in the way of the output."""
+    add = parser.add_argument
+    add("--smiles_column", metavar="NAME", help="default: found by its name")
+    what = f"{', '.join(FORMATS)}; default: by the name of the file"
+    add("--input_format", metavar="FORMAT", choices=FORMATS, help=what)
+    add("--overwrite", action="store_true", help="replace an output file that is there")
+    add("--quiet", action="store_true", help="no progress and no summary")
 
 
 def add_computing(parser: argparse._ActionsContainer, what: str = "processes") -> None:
-    """Add how, and how much at once, is computed."""
+    """Add how, and how much at once, is computed; without `what` in one process."""
     add = parser.add_argument
     add("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
     add("--batch_size", type=int, metavar="N", help="molecules computed at once (128)")
     add("--max_atoms", type=int, metavar="N", help="larger molecules get an error (500)")
-    add("--jobs", type=int, metavar="N", help=f"{what} (on a CPU one per core, on a GPU 1)")
+    if what:
+        add("--jobs", type=int, metavar="N", help=f"{what} (on a CPU one per core, on a GPU 1)")
+
+
+def job_of(options: argparse.Namespace, **more: Any) -> TableJob:
+    """Return what is to be done with a table, and `more` than all verbs know of it.
+
+    Raises:
+        DataError: Something is in the way: there is no input, or the output is there already.
+    """
+    from graphormer_sepnorm.inference.table_job import TableJob, check_places
+
+    job = TableJob(
+        source=options.input or "-",
+        destination=options.output,
+        smiles_column=options.smiles_column,
+        input_format=options.input_format,
+        overwrite=options.overwrite,
+        quiet=options.quiet,
+        **limits_of(options),
+        **more,
+    )
+    check_places(job)  # before the model is loaded: mistakes are answered at once
+    return job
 
 
 def limits_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -31,7 +68,7 @@ def check_counts(options: argparse.Namespace) -> None:
         ConfigError: There is such a number.
     """
     for name in ("batch_size", "max_atoms", "jobs"):
-        value = getattr(options, name)
+        value = getattr(options, name, None)
         if value is not None and value < 1:
             raise ConfigError(f"--{name} is {value}: it must be 1 or more")
 
