@@ -72,7 +72,7 @@ class Fold:
         errors = np.abs([column[f"pred_{one}"] - column[f"label_{one}"] for one in targets])
         known = ~np.isnan(errors).all(axis=0)
         similarity, distance = column["similarity"][known], column["distance"][known]
-        outside = Domain(**confidence["domain"]).outside(similarity, distance)
+        outside = Domain.from_plain(confidence["domain"]).outside(similarity, distance)
         mean = np.nanmean(errors[:, known], axis=0)
         if f"low_{targets[0]}" not in column:
             return cls(mean, similarity, distance, outside, np.empty(0), np.nan, np.nan)
@@ -162,7 +162,10 @@ def main(argv: Sequence[str] | None = None) -> None:
                 f"{directory} has no fold with confidence.json: give what train.py crossvalidate "
                 "wrote for a table"
             )
-        named[directory.name] = [Fold.read(fold) for fold in folds]
+        try:
+            named[directory.name] = [Fold.read(fold) for fold in folds]
+        except KeyError as error:
+            sys.exit(f"{directory} has no {error} of its test molecules: it is of an older version")
     intervals = {name: folds for name, folds in named.items() if len(folds[0].levels)}
     if intervals:
         levels = [f"{100 * level:.0f} %" for level in LEVELS]

@@ -7,7 +7,6 @@ import itertools
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,8 +16,9 @@ from typing import TypeVar
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
-# Whether this process was started by a command of ours, which kills it where it is to end at once.
-KILLED_BY_ITS_COMMAND = threading.Event()
+# Set in the environment of a process that a command of ours has started, and of those that this one
+# starts for other devices: the command kills them where they are to end at once.
+KILLED_BY_ITS_COMMAND = "GRAPHORMER_KILLED_BY_ITS_COMMAND"
 
 _CALLS = 8
 _calls = itertools.count(1)

@@ -135,7 +135,8 @@ def _distances(
     kept = kept[drawn(len(kept), MOST_TOKENS)]
     folds = None if data.member_folds is None else (data.dealt()[kept], held.folds)
     seen, unseen = (tokens_of(module, data, numbers) for numbers in (kept, held.numbers))
-    return TokenDistance.fit(seen, unseen, *(folds or ()))
+    measure, distance = TokenDistance.fit(seen, unseen, *(folds or ()))
+    return measure, None if measure is None else distance
 
 
 def _places(kept: np.ndarray, held: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ def end_with_the_command() -> None:
     # Taken away, so that processes started from here (for other devices) do not read it too.
     if os.environ.pop(ENDS_WITH_STDIN, None) is None:
         return
-    KILLED_BY_ITS_COMMAND.set()
+    os.environ[KILLED_BY_ITS_COMMAND] = "1"
 
     def wait() -> None:
         while os.read(0, 1):

@@ -127,6 +127,7 @@ class Confidence:
                 targets.append(Calibration.fit(values, column[known], tried_on))
             else:
                 signals = confidence._signals(told, nearest, target, std[target])
+                known &= np.isfinite(signals).all(axis=1)
                 targets.append(
                     Intervals.fit(
                         residuals[known, target], signals[known], folds[known], std[target]
@@ -239,7 +240,7 @@ class Confidence:
         errors, tokens = plain.get("errors"), plain.get("tokens")
         return cls(
             tuple(None if one is None else made.from_plain(one) for one in plain["targets"]),
-            None if domain is None else Domain(**domain),
+            None if domain is None else Domain.from_plain(domain),
             None if neighbours is None else Neighbours.from_plain(neighbours),
             None if errors is None else errors.numpy().astype(np.float64),
             tuple(plain["uses"]),

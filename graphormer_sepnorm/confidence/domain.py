@@ -5,9 +5,9 @@ n molecules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 
@@ -65,6 +65,11 @@ class Domain:
         if furthest is not None and distance is not None:
             outside |= distance > furthest
         return cls(border, larger, int(outside.sum()), furthest, beyond)
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """Make it of what a checkpoint holds, which may know more than this version."""
+        return cls(**{one.name: plain[one.name] for one in fields(cls) if one.name in plain})
 
     @property
     def rule(self) -> str:

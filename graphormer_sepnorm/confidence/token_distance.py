@@ -17,6 +17,7 @@ from scipy.spatial import KDTree
 AXES, MOST_TOKENS = 16, 4_000
 _NEAREST = 5
 _SMALLEST = 1e-12
+_FEWEST = 2  # molecules of a cloud
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +85,7 @@ class TokenDistance:
         unseen: np.ndarray,
         own_folds: np.ndarray | None = None,
         folds: np.ndarray | None = None,
-    ) -> tuple[Self, np.ndarray]:
+    ) -> tuple[Self | None, np.ndarray]:
         """Measure it on molecules that were not trained on.
 
         Args:
@@ -95,12 +96,17 @@ class TokenDistance:
                 `own_folds`.
 
         Returns:
-            The measure, and the distances of the unseen molecules, ``[n]``.
+            The measure, and the distances of the unseen molecules, ``[n]``, nan for those whose
+            [CLS] is not finite; None where nothing can be measured.
         """
-        clouds = tuple(
-            Cloud.of(tokens if own_folds is None else tokens[own_folds != network])
+        finite = np.isfinite(trained).all(axis=(0, 2))
+        learned = [
+            tokens[finite if own_folds is None else finite & (own_folds != network)]
             for network, tokens in enumerate(trained)
-        )
+        ]
+        if min(map(len, learned)) < _FEWEST or not np.isfinite(unseen).all(axis=(0, 2)).any():
+            return None, np.full(unseen.shape[1], np.nan)
+        clouds = tuple(map(Cloud.of, learned))
         raw = cls(clouds, 1.0)
         if folds is None or own_folds is None:
             found = raw.of(unseen)
@@ -109,7 +115,7 @@ class TokenDistance:
             for network, cloud in enumerate(clouds):
                 own = folds == network
                 found[own] = cloud.distance(unseen[network, own])
-        usual = max(float(np.median(found)), _SMALLEST)
+        usual = max(float(np.nanmedian(found)), _SMALLEST)
         return cls(clouds, usual), found / usual
 
     def of(self, tokens: np.ndarray) -> np.ndarray:

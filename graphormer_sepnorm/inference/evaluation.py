@@ -12,6 +12,29 @@ from graphormer_sepnorm.metrics import METRICS, metrics_of
 from graphormer_sepnorm.tables.columns import parse_class, parse_class_name, parse_number
 
 
+def label_of(task: Task, target: int, cell: object) -> float:
+    """Return a label as it stands in a table; nan where it is missing.
+
+    Args:
+        task: What is predicted.
+        target: Number of the target.
+        cell: A number; of classes 0 or 1, or a word for them; where a molecule is of one of several
+            classes the name of its class.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if task.one_of:
+        name = parse_class_name(cell)
+        if name and name not in task.classes:
+            raise ValueError(f"{name!r} is none of the classes")
+        return float(name == task.classes[target]) if name else math.nan
+    label = (parse_class if task.kind == "binary" else parse_number)(cell)
+    if task.kind == "binary" and not math.isnan(label) and label not in (0, 1):
+        raise ValueError(f"{label:g} is not 0 or 1")
+    return label
+
+
 class Evaluation:
     """Collects labels and predictions row by row, 16 bytes each, and compares them at the end.
 
@@ -36,13 +59,8 @@ class Evaluation:
             prediction: nan where there is none.
         """
         try:
-            if self.task.one_of:
-                cell = self._is_of(target, cell)
-            label = (parse_class if self.task.kind == "binary" else parse_number)(cell)
-            usable = self.task.kind != "binary" or math.isnan(label) or label in (0, 1)
+            label = label_of(self.task, target, cell)
         except ValueError:
-            label, usable = math.nan, False
-        if not usable:
             self._example[target] = self._example[target] or " ".join(str(cell).split())[:40]
             self._unusable[target] += 1
             return
@@ -53,17 +71,6 @@ class Evaluation:
             return
         self._labels[target].append(label)
         self._predictions[target].append(prediction)
-
-    def _is_of(self, target: int, cell: object) -> float:
-        """Return whether a cell names the class of a target; nan where it is missing.
-
-        Raises:
-            ValueError: It names none of the classes.
-        """
-        name = parse_class_name(cell)
-        if name and name not in self.task.classes:
-            raise ValueError(f"{name!r} is none of the classes")
-        return float(name == self.task.classes[target]) if name else math.nan
 
     def metrics(self, target: int) -> dict[str, float]:
         """Return the metrics of one target by their names, in its unit; nan where undefined."""

@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 from graphormer_sepnorm.chem.matched_pairs import MatchedPair, matched_pairs
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
+from graphormer_sepnorm.inference.evaluation import label_of
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.stream import kind_of, rounded
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
@@ -22,7 +23,7 @@ from graphormer_sepnorm.inference.table_molecules import (
     read_chunk,
     smiles_of,
 )
-from graphormer_sepnorm.tables.columns import find_column, parse_class, parse_or_missing
+from graphormer_sepnorm.tables.columns import find_column
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.writer import create_table
@@ -82,10 +83,12 @@ class PairTable:
             return f"labels of both molecules differ in {moves.sum():,} pairs: too few to judge by"
         right = np.mean(np.sign(said[moves]) == np.sign(measured[moves]))
         error, size = (np.abs(of).mean() for of in (said - measured, measured))
+        ranked = min(np.ptp(said), np.ptp(measured)) > _NOTHING_CHANGES
+        rank = f"rank correlation {spearmanr(said, measured)[0]:.2f}; " if ranked else ""
         return (
             f"labels change in the direction that is predicted in {right:.0%} of {moves.sum():,} "
-            f"pairs; rank correlation {spearmanr(said, measured)[0]:.2f}; the change is wrong by "
-            f"{error:.3g} on average, where labels change by {size:.3g}"
+            f"pairs; {rank}the change is wrong by {error:.3g} on average, where labels change by "
+            f"{size:.3g}"
         )
 
 
@@ -93,6 +96,10 @@ def pair_table(
     predictor: Predictor, target: int, job: TableJob, label: str | None, outcome: Outcome
 ) -> PairTable:
     """Find the matched pairs of a table and write what is predicted for them, a row for each.
+
+    Of a model that reads columns beside the molecule they have the same values in both rows. A
+    molecule that stands there several times is represented by its first row, with a label if one
+    has a label.
 
     Args:
         predictor: The model.
@@ -106,7 +113,8 @@ def pair_table(
     """
     check_places(job)
     task = predictor.task
-    parse = parse_class if task.kind == "binary" else _number
+    unusable, example = 0, ""
+    groups: dict[tuple[float, ...], list[int]] = defaultdict(list)
     smiles, molecules, rows = [], [], []
     predictions, labels = [], []
     with open_table(job.source, job.input_format) as reader:
@@ -132,23 +140,28 @@ def pair_table(
                 smiles.append(given[place])
                 molecules.append(ready[place].molecule)
                 predictions.append(found.values[place, target])
+                groups[tuple(np.nan_to_num(beside[place], nan=np.inf))].append(len(rows) - 1)
+                labels.append(np.nan)
                 if measured is not None:
                     try:
-                        labels.append(parse(some[place].cells[measured]))
+                        labels[-1] = label_of(task, target, some[place].cells[measured])
                     except ValueError:
-                        labels.append(np.nan)
+                        unusable += 1
+                        example = example or " ".join(str(some[place].cells[measured]).split())[:40]
             progress.show(outcome.rows)
         progress.finish()
-    if labels and np.isnan(labels).all():
+    if unusable:
+        outcome.notes.append(f"{unusable:,} labels cannot be used, such as {example!r}")
+    if label and labels and np.isnan(labels).all():
         raise DataError(f"{job.source}: no row has a label in column {label!r}")
-    pairs = matched_pairs(molecules)
+    pairs = []
+    for group in groups.values():
+        places = sorted(group, key=lambda place: bool(np.isnan(labels[place])))  # a stable order
+        for pair in matched_pairs([molecules[place] for place in places]):
+            pairs.append(pair._replace(first=places[pair.first], second=places[pair.second]))
     table = PairTable(pairs, np.array(predictions), np.array(labels) if label else None)
     _write(table, rows, smiles, job)
     return table
-
-
-def _number(cell: object) -> float:
-    return parse_or_missing([cell], ["label"])[0]
 
 
 def _write(table: PairTable, rows: Sequence[int], smiles: Sequence[str], job: TableJob) -> None:
@@ -161,7 +174,7 @@ def _write(table: PairTable, rows: Sequence[int], smiles: Sequence[str], job: Ta
         job.destination,
         ("row_1", "row_2", *_TEXTS, *numeric),
         format=job.output_format,
-        numeric=numeric,
+        numeric=["row_1", "row_2", *numeric],
     )
     try:
         for start in range(0, len(table.pairs), CHUNK_ROWS):

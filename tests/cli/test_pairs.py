@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import torch
 from reference.checkpoints import make_checkpoint
 from tiny_run import refused
 
+from graphormer_sepnorm.chem.matched_pairs import MatchedPair
 from graphormer_sepnorm.cli.predict import main as predict
-from graphormer_sepnorm.inference.pair_table import PairTable
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.evaluation import label_of
+from graphormer_sepnorm.inference.pair_table import PairTable, pair_table
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 
 SERIES = ["CCCCCCN", "CCCCCCO", "C1CC", "CCCCCC", "NCCCCCO", ""]
 LABELS = ["1", "2.5", "9", "", "x", "1"]
@@ -84,9 +91,56 @@ def test_a_table_without_pairs_is_written_with_its_header(model: Path, tmp_path:
     assert out.read_text().startswith("row_1,row_2,smiles_1,")
 
 
-def test_exchanges_and_agreement_in_words() -> None:
-    from graphormer_sepnorm.chem.matched_pairs import MatchedPair
+def test_of_a_molecule_that_stands_there_twice_the_labelled_row_counts(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.csv").write_text("smiles,y\nCCCCCCN,\nNCCCCCC,5\nCCCCCCO,4\nCCCCCC,>3\n")
+    out = tmp_path / "pairs.parquet"
+    words = [str(model), "-i", str(tmp_path / "a.csv"), "-o", str(out), "--label", "y"]
+    assert predict(["pairs", *words]) == 0
+    assert "note: 1 labels cannot be used, such as '>3'" in capsys.readouterr().err
+    found = pyarrow.parquet.read_table(out).to_pylist()
+    ends = [(row["row_1"], row["row_2"], row["label_change"]) for row in found]
+    assert (2, 3, -1) in ends
+    assert {row["row_1"] for row in found} == {4, 2}
 
+
+class ReadsTemperature:
+    """Stands for a model that reads a column beside the molecule."""
+
+    extra_inputs = ExtraInputs((), ("T",))
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.task, self.prepared = predictor.task, predictor.prepared
+        self._predictor = predictor
+
+    def predict_molecules(self, molecules: Any, smiles: Any, *_: Any) -> Any:
+        return self._predictor.predict_molecules(molecules, smiles)
+
+
+def test_values_beside_the_molecule_are_the_same_in_both_rows(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        "smiles,T\nCCCCCCN,0\nCCCCCCN,50\nCCCCCCO,50\nCCCCCCCl,\nCCCCCCF,\n"
+    )
+    job = TableJob(str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), quiet=True)
+    reads: Any = ReadsTemperature(Predictor.load(model, "cpu"))
+    pair_table(reads, 0, job, None, Outcome())
+    # C, N and O are all that the model knows.
+    found = [(int(row["row_1"]), int(row["row_2"])) for row in rows_of(tmp_path / "b.csv")]
+    assert found == [(2, 3)]
+
+
+def test_labels_are_read_as_they_are_evaluated() -> None:
+    tiers = Task("binary", ("t_low", "t_high"), ("", ""), "auroc", one_of="t")
+    assert [label_of(tiers, 1, cell) for cell in ("high", "low")] == [1, 0]
+    assert np.isnan(label_of(tiers, 0, ""))
+    with pytest.raises(ValueError, match="'mid' is none of the classes"):
+        label_of(tiers, 0, "mid")
+    with pytest.raises(ValueError, match="2 is not 0 or 1"):
+        label_of(Task("binary", ("a",), ("",), "auroc"), 0, "2")
+
+
+def test_exchanges_and_agreement_in_words() -> None:
     pairs = [MatchedPair(n, n + 4, "c", "[H][*:1]", "F[*:1]") for n in range(4)]
     predictions = np.array([0, 0, 0, 0, 1, 2, 3, -2.0])
     labels = np.array([0, 0, 0, 0, 2, 1, 3, np.nan])
@@ -97,6 +151,8 @@ def test_exchanges_and_agreement_in_words() -> None:
         "0.50; the change is wrong by 0.667 on average, where labels change by 2"
     )
     assert PairTable(pairs[:2], predictions, None).summary() == []
+    same = PairTable(pairs, np.arange(8) % 4 + np.arange(8) // 4, np.repeat([0.0, 1.0], 4))
+    assert "100% of 4 pairs; the change is wrong by 0 on" in same.summary()[-1]
 
 
 def test_mistakes_are_one_line(

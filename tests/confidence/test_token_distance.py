@@ -68,6 +68,23 @@ def test_what_is_not_finite_is_nowhere_and_spoils_no_other(tokens) -> None:
     assert made.of(tokens[1][:, :0]).shape == (0,)
 
 
+def test_what_is_not_finite_does_not_spoil_what_is_usual(tokens) -> None:
+    seen, unseen = (one.copy() for one in tokens)
+    _, found = TokenDistance.fit(seen, unseen)
+    seen[0, 7, 3] = unseen[2, 4, 0] = np.nan
+    made, again = TokenDistance.fit(seen, unseen)
+    assert made is not None
+    assert np.isfinite(made.usual)
+    assert np.isnan(again[4])
+    # One molecule of training less, and another median.
+    np.testing.assert_allclose(np.delete(again, 4), np.delete(found, 4), rtol=0.1)
+    nothing, nowhere = TokenDistance.fit(seen, np.full_like(unseen, np.nan))
+    assert nothing is None
+    assert np.isnan(nowhere).all()
+    assert TokenDistance.fit(seen[:, :1], unseen)[0] is None
+    assert TokenDistance.fit(seen, unseen[:, :0])[0] is None
+
+
 def test_fewer_molecules_than_neighbours_or_axes_will_do() -> None:
     random = np.random.default_rng(0)
     seen, unseen = random.standard_normal((2, 1, 3, 4)).astype(np.float32)

@@ -225,6 +225,12 @@ def test_labels_in_words_are_named_with_the_rule(
     assert "set" not in message.partition("column")[2].partition("labels of")[0]
 
 
+def test_two_columns_of_one_name_are_both_told(tmp_path: Path) -> None:
+    rows = [(smiles, ("up", "down")[n % 2], ("b", "c")[n % 2]) for n, smiles in enumerate(RINGS)]
+    message = failure(write_csv(tmp_path / "a.csv", rows, "smiles,lab,lab"))
+    assert "column 'lab' holds 'up' and 'down', column 'lab' holds 'b' and 'c'" in message
+
+
 def test_three_words_are_classes_too(tmp_path: Path) -> None:
     tiers, batches = ("low", "Mid", "high"), "abcdefghijklmnop"
     rows = [(smiles, tiers[n % 3], f"x{batches[n]}") for n, smiles in enumerate(RINGS)]

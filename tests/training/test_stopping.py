@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from lightning.pytorch import Callback, Trainer
 
+from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND
 from graphormer_sepnorm.training.callbacks import stopping
 from graphormer_sepnorm.training.callbacks.stopping import StopAtOnce, StopBetweenSteps
 
@@ -98,9 +98,7 @@ def test_a_process_of_another_command_saves_however_often_it_is_asked(
     train: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A member of an ensemble is asked by the batch system and by its command, maybe much later."""
-    asked = threading.Event()
-    asked.set()
-    monkeypatch.setattr(stopping, "KILLED_BY_ITS_COMMAND", asked)
+    monkeypatch.setenv(KILLED_BY_ITS_COMMAND, "1")
     monkeypatch.setattr(stopping, "ONE_REQUEST", -1)
 
     def twice() -> None:

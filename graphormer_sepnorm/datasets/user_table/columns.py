@@ -160,7 +160,7 @@ def refuse_words(
     Raises:
         DataError: One of them holds two to eight words and no number.
     """
-    found: dict[str, str] = {}
+    found = []
     for position in positions:
         words = _words(sample, position)
         classes: dict[str, str] = {}
@@ -169,14 +169,15 @@ def refuse_words(
         several = 2 < len(classes) <= _MOST_WORDS and len(words) >= 2 * len(classes)
         if (len(classes) == 2 or several) and not classes.keys() <= SPLIT_WORDS.keys():
             *others, last = (repr(shortened(word, _SHOWN)) for word in classes.values())
-            found[columns[position]] = f"holds {', '.join(others)} and {last}"
+            holds = f"holds {', '.join(others)} and {last}"
+            found.append((columns[position], holds))
     if found:
         pairs = ", ".join(f"{zero} and {one}" for one, zero in CLASS_WORDS)
-        said = listed([f"column {name!r} {words}" for name, words in found.items()], most=3)
+        said = listed([f"column {name!r} {words}" for name, words in found], most=3)
         raise DataError(
             f"{where}: no number in what could be labels, but {said}: labels of two classes have "
             f"to be 0 and 1 (or {pairs}), so write these instead; or give --data.task multiclass "
-            f"--data.target_columns '[{next(iter(found))}]'"
+            f"--data.target_columns '[{found[0][0]}]'"
         )
 
 

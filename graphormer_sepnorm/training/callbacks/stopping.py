@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -53,7 +54,7 @@ class StopBetweenSteps(Callback):
         now = time.monotonic()
         if self._asked_at is None:
             self._asked_at = now
-        elif now > self._asked_at + ONE_REQUEST and not KILLED_BY_ITS_COMMAND.is_set():
+        elif now > self._asked_at + ONE_REQUEST and KILLED_BY_ITS_COMMAND not in os.environ:
             raise StopAtOnce
 
     def on_train_batch_end(
