@@ -108,7 +108,7 @@ def domain_row(name: str, folds: Sequence[Fold]) -> list[str]:
     errors, outside = joined(folds, "errors"), joined(folds, "outside")
     means = [errors[part].mean() for part in (~outside, outside)]
     ranks = [
-        np.mean([spearmanr(sign * getattr(fold, of), fold.errors)[0] for fold in folds])
+        np.mean(np.array([spearmanr(sign * getattr(fold, of), fold.errors)[0] for fold in folds]))
         for of, sign in (("similarity", -1), ("distance", 1))
     ]
     count = f"{outside.sum():,} of {len(outside):,}"

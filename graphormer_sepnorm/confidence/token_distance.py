@@ -61,8 +61,8 @@ class Cloud:
         found = np.full(len(tokens), np.nan)
         finite = np.isfinite(tokens).all(axis=1)
         count = min(_NEAREST, len(self.points))
-        each, _ = self._tree.query(self.seen_from(tokens[finite]), k=range(1, count + 1))
-        found[finite] = each.mean(axis=1)
+        each, _ = self._tree.query(self.seen_from(tokens[finite]), k=count)
+        found[finite] = np.reshape(each, (-1, count)).mean(axis=1)
         return found
 
 
