@@ -99,7 +99,7 @@ def test_report_comes_before_training_and_stays(table_run: TableRun) -> None:
 def test_predictions_of_the_test_molecules_are_kept(table_run: TableRun, capsys) -> None:
     with (table_run.directory / "test_predictions.csv").open(newline="") as handle:
         rows = list(csv.DictReader(handle))
-    beside = ["low_logX", "high_logX", "similarity", "new_elements"]
+    beside = ["low_logX", "high_logX", "similarity", "distance", "new_elements"]
     assert list(rows[0]) == ["number", "row", "smiles", "label_logX", "pred_logX", *beside]
     with (table_run.directory / "splits.csv").open(newline="") as handle:
         splits = [row for row in csv.DictReader(handle) if row["split"] == "test"]
@@ -247,7 +247,7 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     source = write(tmp_path / "new.csv", [["smiles"], ["CCO"], ["c1ccccc1"]])
     assert predict([str(tmp_path / "run"), "-i", str(source), "--quiet"]) == 0
     header, *rows = csv.reader(capsys.readouterr().out.splitlines())
-    beside = ["similarity", "in_domain", "warning", "error"]
+    beside = ["similarity", "distance", "in_domain", "warning", "error"]
     assert header == ["smiles", "pred_active", "pred_long", *beside]
     values = np.array([row[1:3] for row in rows if not row[4]], dtype=float)
     assert ((values > 0) & (values < 1)).all()
