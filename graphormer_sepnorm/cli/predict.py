@@ -41,8 +41,9 @@ A table comes out with as many rows as went in, in the same order, with all its 
 them pred_<target>, warning and error: the reason where there is no prediction. A model of a table
 knows its errors: low_<target> and high_<target> are the ends of an interval that holds the true
 value in 90 of 100 cases like those that it was tried on, similarity is that to the most similar
-training molecule, and in_domain is no, with the reason under warning, where errors were large. Of
-an ensemble spread_<target> says how far its members disagree; it is no error bar.
+training molecule, distance how far the model sees it from those (1 is usual), and in_domain is no,
+with the reason under warning, where errors were large. Of an ensemble spread_<target> says how far
+its members disagree; it is no error bar.
 """
 
 EXAMPLES = """\

@@ -6,7 +6,7 @@ n molecules.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -61,10 +61,8 @@ class Domain:
         if border is None:
             few = len(similarity) < FEWEST
             border = 0.0 if few else round(float(np.quantile(similarity, _UNTRIED)), 3)
-        outside = similarity < border
-        if furthest is not None and distance is not None:
-            outside |= distance > furthest
-        return cls(border, larger, int(outside.sum()), furthest, beyond)
+        found = cls(border, larger, 0, furthest, beyond)
+        return replace(found, molecules=int(found.outside(similarity, distance).sum()))
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -107,9 +105,10 @@ class Domain:
 
     def outside(self, similarity: np.ndarray, distance: np.ndarray | None) -> np.ndarray:
         """Return which molecules are outside, bool ``[n]``."""
-        pairs = zip(similarity, similarity if distance is None else distance, strict=True)
-        known = distance is not None
-        return np.array([bool(self.said(one, far if known else None)) for one, far in pairs], bool)
+        outside = similarity < self.border
+        if self.furthest is None or distance is None:
+            return outside
+        return outside | (distance > self.furthest)
 
 
 def _first_border(

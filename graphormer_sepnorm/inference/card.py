@@ -102,7 +102,7 @@ def _blend(blend: dict[str, Any] | None) -> dict[str, Any] | None:
 def _confidence(confidence: dict[str, Any] | None) -> dict[str, Any] | None:
     if confidence is None:
         return None
-    sketch = confidence.get("neighbours")
+    sketch, tokens = confidence.get("neighbours"), confidence.get("tokens")
     return {
         "labels": [
             None if one is None else int(one["labels"] if "labels" in one else sum(one["counts"]))
@@ -115,6 +115,7 @@ def _confidence(confidence: dict[str, Any] | None) -> dict[str, Any] | None:
             "molecules": len(sketch["sizes"]),
             "smiles": "smiles" in sketch,
             "labels": "labels" in sketch,
+            "graph_tokens": max(len(one["points"]) for one in tokens["clouds"]) if tokens else 0,
         },
     }
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -112,11 +114,46 @@ def pair_table(
         DataError: The table cannot be read or the output not written; there are too many pairs.
     """
     check_places(job)
-    task = predictor.task
-    unusable, example = 0, ""
-    groups: dict[tuple[float, ...], list[int]] = defaultdict(list)
-    smiles, molecules, rows = [], [], []
-    predictions, labels = [], []
+    series = _read(predictor, target, job, label, outcome)
+    labels = np.array(series.labels)
+    if label and len(labels) and np.isnan(labels).all():
+        raise DataError(f"{job.source}: no row has a label in column {label!r}")
+    pairs = []
+    for group in series.groups.values():
+        places = sorted(group, key=lambda place: bool(np.isnan(labels[place])))  # a stable order
+        for pair in matched_pairs([series.molecules[place] for place in places]):
+            pairs.append(pair._replace(first=places[pair.first], second=places[pair.second]))
+    table = PairTable(pairs, np.array(series.predictions), labels if label else None)
+    _write(table, series, job)
+    return table
+
+
+@dataclass(eq=False)
+class _Series:
+    """The rows with a prediction; m of them.
+
+    Attributes:
+        rows: Their numbers in the table.
+        smiles: As given.
+        molecules: RDKit's, in the form that the model was trained on.
+        predictions: Of the target.
+        labels: nan = missing.
+        groups: By what the model reads beside the molecule, the places of rows among the m.
+    """
+
+    rows: list[int] = field(default_factory=list)
+    smiles: list[str] = field(default_factory=list)
+    molecules: list[Any] = field(default_factory=list)
+    predictions: list[float] = field(default_factory=list)
+    labels: list[float] = field(default_factory=list)
+    groups: dict[tuple[float, ...], list[int]] = field(default_factory=lambda: defaultdict(list))
+
+
+def _read(
+    predictor: Predictor, target: int, job: TableJob, label: str | None, outcome: Outcome
+) -> _Series:
+    """Read and predict a table, see `pair_table`."""
+    series, unusable = _Series(), []
     with open_table(job.source, job.input_format) as reader:
         column = find_molecules(reader, job.smiles_column)
         names = predictor.extra_inputs.columns
@@ -136,35 +173,31 @@ def pair_table(
                 if error:
                     outcome.errors[kind_of(error)] += 1
                     continue
-                rows.append(some[place].number)
-                smiles.append(given[place])
-                molecules.append(ready[place].molecule)
-                predictions.append(found.values[place, target])
-                groups[tuple(np.nan_to_num(beside[place], nan=np.inf))].append(len(rows) - 1)
-                labels.append(np.nan)
-                if measured is not None:
-                    try:
-                        labels[-1] = label_of(task, target, some[place].cells[measured])
-                    except ValueError:
-                        unusable += 1
-                        example = example or " ".join(str(some[place].cells[measured]).split())[:40]
+                cell = None if measured is None else some[place].cells[measured]
+                try:
+                    value = label_of(predictor.task, target, cell)
+                except ValueError:
+                    value = math.nan
+                    unusable.append(cell)
+                # Missing values are the same value; nan would not be.
+                series.groups[tuple(np.nan_to_num(beside[place], nan=np.inf))].append(
+                    len(series.rows)
+                )
+                series.rows.append(some[place].number)
+                series.smiles.append(given[place])
+                series.molecules.append(ready[place].molecule)
+                series.predictions.append(found.values[place, target])
+                series.labels.append(value)
             progress.show(outcome.rows)
         progress.finish()
     if unusable:
-        outcome.notes.append(f"{unusable:,} labels cannot be used, such as {example!r}")
-    if label and labels and np.isnan(labels).all():
-        raise DataError(f"{job.source}: no row has a label in column {label!r}")
-    pairs = []
-    for group in groups.values():
-        places = sorted(group, key=lambda place: bool(np.isnan(labels[place])))  # a stable order
-        for pair in matched_pairs([molecules[place] for place in places]):
-            pairs.append(pair._replace(first=places[pair.first], second=places[pair.second]))
-    table = PairTable(pairs, np.array(predictions), np.array(labels) if label else None)
-    _write(table, rows, smiles, job)
-    return table
+        example = " ".join(str(unusable[0]).split())[:40]
+        outcome.notes.append(f"{len(unusable):,} labels cannot be used, such as {example!r}")
+    return series
 
 
-def _write(table: PairTable, rows: Sequence[int], smiles: Sequence[str], job: TableJob) -> None:
+def _write(table: PairTable, series: _Series, job: TableJob) -> None:
+    rows, smiles = series.rows, series.smiles
     values = {"pred": table.predictions}
     if table.labels is not None:
         values["label"] = table.labels

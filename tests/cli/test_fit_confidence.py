@@ -148,7 +148,10 @@ def test_the_card_of_a_model(
     assert found["model"]["networks"] == (2 if which == "folds" else 1)
     assert found["model"]["parameters"] * found["model"]["networks"] == summary["parameters"]
     assert (found["blend"] is None) == (which == "classes")
-    assert found["confidence"]["keeps"]["molecules"] == found["trained_on"]["molecules"]
+    keeps = found["confidence"]["keeps"]
+    assert keeps["molecules"] == found["trained_on"]["molecules"]
+    # Of folds each network has seen the other half.
+    assert keeps["graph_tokens"] == keeps["molecules"] // (2 if which == "folds" else 1)
     assert found["run"]["confidence"] == run.kept("confidence.json")
     name = "test_auroc" if which == "classes" else "test_mae"
     assert found["run"][name] == summary[name]
