@@ -13,6 +13,7 @@ from torch import Tensor
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
+from graphormer_sepnorm.inference.network import build_network
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 
@@ -49,11 +50,16 @@ class Backbone:
         """
         checkpoint = read_checkpoint(path)
         facts = checkpoint[KEY]
+        try:
+            # A weight that is not there would keep its random value in one's own network.
+            network = build_network(facts["model"], model_weights(checkpoint))
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from error
         return cls(
             facts["model"],
             GraphVocabulary.from_plain(facts["vocabulary"]),
             facts["feature_version"],
-            model_weights(checkpoint),
+            network.state_dict(),
             str(path),
         )
 

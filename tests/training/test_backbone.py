@@ -130,6 +130,14 @@ def test_other_features_are_refused(
         begun(backbone, data, make_trainer)
 
 
+def test_a_backbone_that_lacks_a_weight_is_refused(backbone: Path) -> None:
+    checkpoint = torch.load(backbone, weights_only=True)
+    del checkpoint["state_dict"]["model.embedding.graph_token"]
+    torch.save(checkpoint, backbone)
+    with pytest.raises(CheckpointError, match=r"backbone\.ckpt: .*embedding\.graph_token"):
+        GraphormerModule(from_pretrained=str(backbone))
+
+
 def test_a_share_of_the_labels_is_drawn(
     make_module: Callable[..., GraphormerModule], make_data: MakeData, make_trainer: MakeTrainer
 ) -> None:
