@@ -2,9 +2,10 @@
 
 python -m benchmarks.uncertainty DIR ... [-o FIGURE.png]
 
-DIR is what ``train.py crossvalidate -o`` wrote for a table. Prints two tables in Markdown: how many
-labels lie in their intervals (regression), and how large errors are outside the domain. The figure
-shows errors against similarity and distance of [CLS], in fifths of the molecules.
+DIR is what ``train.py crossvalidate -o`` wrote for a table. Prints tables in Markdown: how many
+labels lie in their intervals (regression), how good probabilities and sets of classes are, and how
+large errors are outside the domain. The figure shows errors against similarity and distance of
+[CLS], in fifths of the molecules.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import csv
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -24,7 +25,9 @@ from scipy.stats import spearmanr
 from benchmarks.markdown import table
 from graphormer_sepnorm.confidence.domain import Domain
 from graphormer_sepnorm.confidence.intervals import LEVELS
+from graphormer_sepnorm.confidence.probabilities import expected_error
 from graphormer_sepnorm.files import replacing, require_json
+from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.runs.directory import RunDirectory
 
 # Okabe and Ito's, which the colour-blind can tell apart.
@@ -46,6 +49,11 @@ class Fold:
         score: Mean interval score at 90 % (Gneiting and Raftery 2007, equation 43): the width, and
             20 times how far a label is outside. nan for classes.
         rank: Spearman's correlation of expected and actual errors; nan for classes.
+        labels: ``[n, T]`` of classes, nan where it is missing; empty for real values.
+        probabilities: ``[n, T]``, as `labels`.
+        held: ``[T, 4, 2]``, of each of `LEVELS` the shares of class 0 and class 1 whose sets hold
+            their class; nan where there are none; as `labels`.
+        classes: ``[T, 4]``, how many classes a set holds on average.
     """
 
     errors: np.ndarray
@@ -53,8 +61,12 @@ class Fold:
     distance: np.ndarray
     outside: np.ndarray
     levels: np.ndarray
-    score: float
-    rank: float
+    score: float = np.nan
+    rank: float = np.nan
+    labels: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    probabilities: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    held: np.ndarray = field(default_factory=lambda: np.empty((0, len(LEVELS), 2)))
+    classes: np.ndarray = field(default_factory=lambda: np.empty((0, len(LEVELS))))
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -75,7 +87,19 @@ class Fold:
         outside = Domain.from_plain(confidence["domain"]).outside(similarity, distance)
         mean = np.nanmean(errors[:, known], axis=0)
         if f"low_{targets[0]}" not in column:
-            return cls(mean, similarity, distance, outside, np.empty(0), np.nan, np.nan)
+            labels, said = (
+                np.stack([column[f"{kind}_{one}"] for one in targets], axis=1)
+                for kind in ("label", "pred")
+            )
+            found = [confidence["test"][one] for one in targets]
+            held = [one["held"] for one in found]
+            return cls(
+                *(mean, similarity, distance, outside, np.empty(0)),
+                labels=labels,
+                probabilities=said,
+                held=np.array(held, np.float64),  # null becomes nan
+                classes=np.array([one["classes"] for one in found]),
+            )
         found = confidence["test"].values()
         levels = np.mean([[one["inside"], one["widths"]] for one in found], axis=0)
         scores = []
@@ -101,6 +125,29 @@ def interval_row(name: str, folds: Sequence[Fold]) -> list[str]:
     shares = [f"{100 * share:.1f}" for share in inside]
     width = widths[LEVELS.index(0.9)]
     return [name, f"{sum(sizes):,}", *shares, f"{width:.2f}", f"{score:.2f}", f"{rank:.2f}"]
+
+
+def class_row(name: str, folds: Sequence[Fold]) -> list[str]:
+    """Of all folds together; means over the targets, a share of each class for itself."""
+    labels, said = joined(folds, "labels"), joined(folds, "probabilities")
+    pairs = [(p[~np.isnan(y)], y[~np.isnan(y)]) for p, y in zip(said.T, labels.T, strict=True)]
+    error = np.mean([expected_error(p, y) for p, y in pairs])
+    loss = np.mean([METRICS["log_loss"].of(y, p) for p, y in pairs])
+    # [folds, T, 1, 2]: how many molecules each share is of.
+    sizes = np.array([[[[(y == c).sum() for c in (0, 1)]] for y in f.labels.T] for f in folds])
+    held = np.nansum([f.held * size for f, size in zip(folds, sizes, strict=True)], axis=0)
+    shares = 100 * (held / sizes.sum(axis=0)).mean(axis=0)
+    classes = np.average(
+        [fold.classes.mean(axis=0) for fold in folds],
+        axis=0,
+        weights=[len(f.labels) for f in folds],
+    )
+    known = sum(len(y) for _, y in pairs)
+    return [
+        *(name, f"{known:,}", f"{error:.3f}", f"{loss:.3f}"),
+        *(f"{zeros:.1f}, {ones:.1f}" for zeros, ones in shares),
+        f"{classes[LEVELS.index(0.9)]:.2f}",
+    ]
 
 
 def domain_row(name: str, folds: Sequence[Fold]) -> list[str]:
@@ -163,7 +210,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                 "wrote for a table"
             )
         try:
-            named[directory.name] = [Fold.read(fold) for fold in folds]
+            # random/bace and scaffold/bace are two.
+            name = str(directory) if directory.name in named else directory.name
+            named[name] = [Fold.read(fold) for fold in folds]
         except KeyError as error:
             sys.exit(f"{directory} has no {error} of its test molecules: it is of an older version")
     intervals = {name: folds for name, folds in named.items() if len(folds[0].levels)}
@@ -171,6 +220,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         levels = [f"{100 * level:.0f} %" for level in LEVELS]
         header = ["data", "labels", *levels, "width at 90 %", "score at 90 %", "rank correlation"]
         print(table(header, [interval_row(*one) for one in intervals.items()]))
+        print()
+    classes = {name: folds for name, folds in named.items() if folds[0].labels.size}
+    if classes:
+        header = ["data", "labels", "calibration error", "log loss"]
+        header += [f"sets {100 * level:.0f} %" for level in LEVELS] + ["classes in a set at 90 %"]
+        print(table(header, [class_row(*one) for one in classes.items()]))
         print()
     header = ["data", "outside", "error inside", "outside", "similarity ranks", "[CLS] ranks"]
     print(table(header, [domain_row(*one) for one in named.items()]))

@@ -179,7 +179,7 @@ def _tested(
         right, said = labels[known, target], values[known, target]
         if isinstance(one, Calibration):
             before = told.values[known, target]
-            quality[name] = judge_probabilities(right, before, said, one.map.name)
+            quality[name] = judge_probabilities(right, before, said, one)
         else:
             errors = np.abs(said - right)
             widths = {level: of_all[known, target] for level, of_all in half.items()}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphormer_sepnorm.confidence.intervals import LEVELS
-from graphormer_sepnorm.confidence.probabilities import expected_error, reliability
+from graphormer_sepnorm.confidence.probabilities import Calibration, expected_error, reliability
 from graphormer_sepnorm.metrics import METRICS
 
 # Shares of the molecules that are kept where the least certain ones are left out.
@@ -51,6 +51,10 @@ class OfProbabilities:
         error: The same of the calibrated probabilities.
         bins_before: Mean probability, share of class 1 and number of molecules of each bin.
         bins: The same of the calibrated ones.
+        levels: Of sets of classes.
+        held: Of each level, of the molecules of class 0 and of those of class 1 the share whose set
+            holds their class; nan: there were none.
+        classes: Of each level how many classes a set holds, on average.
     """
 
     labels: int
@@ -59,6 +63,9 @@ class OfProbabilities:
     error: float
     bins_before: list[tuple[float, float, int]]
     bins: list[tuple[float, float, int]]
+    levels: tuple[float, ...]
+    held: tuple[tuple[float, float], ...]
+    classes: tuple[float, ...]
 
 
 def judge_intervals(
@@ -87,23 +94,27 @@ def judge_intervals(
 
 
 def judge_probabilities(
-    labels: np.ndarray, before: np.ndarray, probabilities: np.ndarray, name: str
+    labels: np.ndarray, before: np.ndarray, probabilities: np.ndarray, calibration: Calibration
 ) -> OfProbabilities:
-    """Judge probabilities.
+    """Judge probabilities, and the sets of classes that come of them.
 
     Args:
         labels: 0 and 1, ``[n]``, none missing.
         before: What network and trees say ``[n]``.
         probabilities: Calibrated ``[n]``.
-        name: Of the way in which they were calibrated.
+        calibration: How.
     """
+    sets = [calibration.sets(probabilities, level) for level in LEVELS]
     return OfProbabilities(
         len(labels),
-        name,
+        calibration.map.name,
         expected_error(before, labels),
         expected_error(probabilities, labels),
         reliability(before, labels),
         reliability(probabilities, labels),
+        LEVELS,
+        tuple((_mean(one[labels == 0, 0]), _mean(one[labels == 1, 1])) for one in sets),
+        tuple(float(one.sum(axis=1).mean()) for one in sets),
     )
 
 
@@ -123,6 +134,11 @@ def summarised(found: Iterable[OfIntervals | OfProbabilities]) -> dict[str, floa
     if classes:
         values["calibration_error"] = _mean(one.error for one in classes)
         values["calibration_error_before"] = _mean(one.error_before for one in classes)
+        for place, level in enumerate(LEVELS):
+            name = f"sets_{100 * level:g}"
+            for label in (0, 1):
+                values[f"{name}_hold_{label}"] = _mean(one.held[place][label] for one in classes)
+            values[f"{name}_classes"] = _mean(one.classes[place] for one in classes)
     return values
 
 
@@ -133,7 +149,13 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
             f"{values[name]:.3f}" for name in ("calibration_error", "calibration_error_before")
         )
         said = f"expected calibration error of the test probabilities {error}"
-        return said if error == before else f"{said}, before calibration {before}"
+        if error != before:
+            said += f", before calibration {before}"
+        if "sets_90_hold_0" not in values:  # an earlier version has written it
+            return said
+        held = (values[f"sets_90_hold_{label}"] for label in (0, 1))
+        zeros, ones = ("-" if math.isnan(share) else f"{100 * share:.0f}" for share in held)
+        return f"{said}; sets of level 90 % hold {zeros} % of class 0, {ones} % of class 1"
     levels = [f"{100 * level:g}" for level in LEVELS if f"inside_{100 * level:g}" in values]
     if not levels:
         return ""
@@ -149,6 +171,6 @@ def _percent(share: float) -> str:
     return "-" if math.isnan(share) else f"{100 * share:.0f}"
 
 
-def _mean(values: Iterable[float]) -> float:
+def _mean(values: Iterable[float] | np.ndarray) -> float:
     defined = [value for value in values if not math.isnan(value)]
     return float(np.mean(defined)) if defined else math.nan

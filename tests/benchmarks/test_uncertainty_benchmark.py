@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import log
 from pathlib import Path
 
 import pytest
@@ -46,16 +47,44 @@ def test_of_real_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert (tmp_path / "a.png").stat().st_size > 5000
 
 
-def test_of_classes_there_is_no_table_of_intervals(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = "\n".join(
-        ",".join((*line.split(",")[:3], *line.split(",")[5:])) for line in ROWS.split()
-    )
-    main([str(written(tmp_path / "toxic", rows, {}))])
+def test_of_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = """\
+smiles,label_a,pred_a,label_b,pred_b,similarity,distance
+C,1,0.5,0,0.5,0.9,0.8
+CC,0,0.5,1,0.5,0.8,1.0
+CCC,1,0.75,,0.5,0.2,1.1
+"""
+    held = [[1, 1], [0, 0.5], [0.5, 1], [1, 1]]
+    test = {"a": {"held": held, "classes": [0.5, 1, 1.5, 2]}}
+    test["b"] = {"held": [[0, 0]] * 4, "classes": [1, 1, 1, 1]}
+    main([str(written(tmp_path / "toxic", rows, test))])
     out = capsys.readouterr().out
     assert "width" not in out
-    assert [row[0] for row in cells(out, "toxic")] == ["4 of 8"]
+    classes, domain = cells(out, "toxic")
+    assert domain[0] == "2 of 6"
+    # Of a: 0.5 against 0, 0.5 against 1, 0.75 against 1, twice, in bins of one; of b only 0.5.
+    error, loss = (
+        ((0.5 + 0.5 + 0.25) / 3 + 0.5) / 2,
+        (-(2 * log(0.5) + log(0.75)) / 3 - log(0.5)) / 2,
+    )
+    assert classes[:3] == ["10", f"{error:.3f}", f"{loss:.3f}"]
+    # Means of both targets, of which the second holds nothing.
+    assert classes[3:] == ["50.0, 50.0", "0.0, 25.0", "25.0, 50.0", "50.0, 50.0", "1.25"]
+
+
+def test_folders_of_one_name_are_two_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [written(tmp_path / split / "solubility", ROWS, {"a": JUDGED}) for split in "ab"]
+    main([str(folder) for folder in folders])
+    out = capsys.readouterr().out
+    assert len(cells(out, "solubility")) == len(cells(out, str(folders[1]))) == 2
+
+
+def test_folds_of_an_older_version_are_one_line(tmp_path: Path) -> None:
+    rows = "smiles,label_a,pred_a,similarity,distance\nC,1,0.5,0.9,0.8\n"
+    with pytest.raises(SystemExit, match="has no 'held' of its test molecules: it is of an older"):
+        main([str(written(tmp_path / "toxic", rows, {"a": {"labels": 1}}))])
 
 
 def test_a_folder_without_folds_is_one_line(tmp_path: Path) -> None:
