@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -179,7 +179,9 @@ def _tested(
         right, said = labels[known, target], values[known, target]
         if isinstance(one, Calibration):
             before = told.values[known, target]
-            quality[name] = judge_probabilities(right, before, said, one)
+            judged = judge_probabilities(right, before, said, one)
+            together = confidence.temperature != 1
+            quality[name] = replace(judged, map="temperature") if together else judged
         else:
             errors = np.abs(said - right)
             widths = {level: of_all[known, target] for level, of_all in half.items()}

@@ -5,7 +5,7 @@ n molecules · m molecules of training · T targets.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from graphormer_sepnorm.confidence.domain import Domain
 from graphormer_sepnorm.confidence.intervals import Intervals
 from graphormer_sepnorm.confidence.neighbours import Nearest, Neighbours, mean_errors
-from graphormer_sepnorm.confidence.probabilities import Calibration
+from graphormer_sepnorm.confidence.probabilities import Calibration, temperature_of, tempered
 from graphormer_sepnorm.confidence.token_distance import TokenDistance
 from graphormer_sepnorm.metrics import Kind
 
@@ -63,6 +63,7 @@ class Confidence:
         uses: Which of the signals ``spread`` and ``apart`` the intervals were made with.
         tokens: How far a molecule is from those of training as the networks see it; None: it is not
             known.
+        temperature: Of classes of which a molecule is of one, see `tempered`.
     """
 
     targets: tuple[Intervals | Calibration | None, ...]
@@ -71,6 +72,7 @@ class Confidence:
     errors: np.ndarray | None = None
     uses: tuple[str, ...] = ()
     tokens: TokenDistance | None = None
+    temperature: float = 1.0
 
     @classmethod
     def fit(
@@ -99,8 +101,8 @@ class Confidence:
                 itself, of all networks but one; None: no molecule was both.
             places: int64 ``[m]``: of each the number of the same molecule among the n, -1 where it
                 is none of them; where there are `own_folds`.
-            exclusive: Whether the targets are classes of which a molecule is of one. They are not
-                calibrated, each by itself, or they would no longer add up to 1.
+            exclusive: Whether the targets are classes of which a molecule is of one. They are
+                calibrated together, or they would no longer add up to 1.
             tokens: What `told.distance` was measured with; None: it was not.
         """
         errors = nearest = domain = None
@@ -115,14 +117,16 @@ class Confidence:
             mean = np.nanmean(scaled[seen], axis=1)
             far = None if told.distance is None else told.distance[seen]
             domain = Domain.fit(nearest.similarity[seen, 0], mean, far)
-        confidence = cls((), domain, neighbours, errors, uses, tokens)
+        temperature = temperature_of(told.values, labels, folds) if exclusive else 1.0
+        confidence = cls((), domain, neighbours, errors, uses, tokens, temperature)
+        said = confidence._tempered(told.values)
         targets: list[Intervals | Calibration | None] = []
         for target, column in enumerate(labels.T):
             known = ~np.isnan(column) & np.isfinite(told.values[:, target])
             if not known.any():
                 targets.append(None)
             elif kind == "binary":
-                values = told.values[known, target]
+                values = said[known, target]
                 tried_on = np.zeros(len(values)) if exclusive else folds[known]
                 targets.append(Calibration.fit(values, column[known], tried_on))
             else:
@@ -133,7 +137,7 @@ class Confidence:
                         residuals[known, target], signals[known], folds[known], std[target]
                     )
                 )
-        return cls(tuple(targets), domain, neighbours, errors, uses, tokens)
+        return replace(confidence, targets=tuple(targets))
 
     def nearest(self, told: Told, count: int = _NEIGHBOURS) -> Nearest | None:
         """Return the molecules of training that are most like these; None: they are not kept.
@@ -167,9 +171,12 @@ class Confidence:
         """Return predictions in which probabilities are calibrated, ``[n, T]``."""
         columns = [
             one.map.of(column) if isinstance(one, Calibration) else column
-            for one, column in zip(self.targets, values.T, strict=True)
+            for one, column in zip(self.targets, self._tempered(values).T, strict=True)
         ]
         return np.stack(columns, axis=1)
+
+    def _tempered(self, values: np.ndarray) -> np.ndarray:
+        return values if self.temperature == 1 else tempered(values, self.temperature)
 
     def sets(self, values: np.ndarray, level: float) -> list[list[str]]:
         """Return for each target the classes that each molecule may be of, as text.
@@ -230,6 +237,8 @@ class Confidence:
             plain["errors"] = torch.from_numpy(self.errors.astype(np.float32))
         if self.tokens is not None:
             plain["tokens"] = self.tokens.to_plain()
+        if self.temperature != 1:
+            plain["temperature"] = self.temperature
         return plain
 
     @classmethod
@@ -245,4 +254,5 @@ class Confidence:
             None if errors is None else errors.numpy().astype(np.float64),
             tuple(plain["uses"]),
             None if tokens is None else TokenDistance.from_plain(tokens),
+            plain.get("temperature", 1.0),
         )

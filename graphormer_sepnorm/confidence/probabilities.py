@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import expit
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, softmax
 
 # Fewer of either class say nothing of probabilities; and so many labels are enough for a free form.
 FEWEST_OF_A_CLASS, ENOUGH_FOR_ISOTONIC = 10, 1000
@@ -242,6 +243,59 @@ class Calibration:
         zeros, ones = (np.array(plain[name], np.float64) for name in ("zeros", "ones"))
         negatives, positives = plain["counts"]
         return cls(Map.from_plain(plain["map"]), zeros, ones, (negatives, positives))
+
+
+def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
+    """Return probabilities of classes of which each molecule is of one, sharper or blunter.
+
+    Their logarithms are divided by the temperature (Guo et al. 2017), and made to add up to 1.
+
+    Args:
+        probabilities: Of each class ``[n, K]``; a row of nan stays one.
+        temperature: Above 0; above 1 it says less.
+    """
+    logarithms = np.log(np.maximum(probabilities, _SMALLEST))
+    return softmax(logarithms / temperature, axis=1)
+
+
+def temperature_of(probabilities: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> float:
+    """Return the temperature of classes of which each molecule is of one.
+
+    1 unless the log loss of another one on folds that it was not fitted to is lower by more than
+    its standard error.
+
+    Args:
+        probabilities: Of each class ``[n, K]``.
+        labels: 1 of its class, 0 of the others, ``[n, K]``; nan = missing.
+        folds: int64 ``[n]``.
+    """
+    known = np.isfinite(labels).all(axis=1) & np.isfinite(probabilities).all(axis=1)
+    right, said, folds = labels[known].argmax(axis=1), probabilities[known], folds[known]
+    numbers, sizes = np.unique(folds, return_counts=True)
+    enough = FEWEST_OF_A_CLASS * probabilities.shape[1]
+    if len(numbers) < 2 or len(folds) - sizes.max() < enough:
+        return 1.0
+    mapped = np.empty_like(said)
+    for fold in numbers:
+        own = folds == fold
+        mapped[own] = tempered(said[own], _best_temperature(said[~own], right[~own]))
+    gain = _loss_of_class(said, right) - _loss_of_class(mapped, right)
+    if gain.mean() <= gain.std(ddof=1) / np.sqrt(len(gain)):
+        return 1.0
+    return _best_temperature(said, right)
+
+
+def _best_temperature(probabilities: np.ndarray, right: np.ndarray) -> float:
+    def loss(logarithm: float) -> float:
+        return float(_loss_of_class(tempered(probabilities, np.exp(logarithm)), right).mean())
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x))
+
+
+def _loss_of_class(probabilities: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the log loss of each row; `right` is the number of its class."""
+    own = np.take_along_axis(probabilities, right[:, None], axis=1)[:, 0]
+    return -np.log(np.maximum(own, _SMALLEST))
 
 
 def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[tuple[float, float, int]]:

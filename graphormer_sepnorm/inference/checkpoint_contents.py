@@ -323,6 +323,7 @@ _CONFIDENCE = {
                 {"smiles": TARGETS, "labels": tensor_of("float64", 2)},
             ),
             "errors": tensor_of("float32", 2),
+            "temperature": POSITIVE,
             "tokens": record(
                 {
                     "clouds": list_of(

@@ -20,6 +20,7 @@ from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.predictor import Predictor
 
 SMILES = [f"{'C' * length}{end}" for length in range(1, 26) for end in ("O", "N", "F", "c1ccccc1")]
@@ -61,6 +62,10 @@ def test_what_is_tested_is_what_is_predicted(run: Path) -> None:
     truth = labels.argmax(axis=1)
     assert summary["test_accuracy"] == accuracy_score(truth, kept.argmax(axis=1))
     assert summary["test_log_loss"] == pytest.approx(log_loss(truth, kept), rel=1e-4)
+    judged = json.loads((run / "confidence.json").read_text())["test"]["kind_arene"]
+    temperature = read_checkpoint(run)[CONFIDENCE].get("temperature", 1)
+    assert (judged["map"], judged["error"] != judged["error_before"]) == ("temperature", True)
+    assert temperature < 1  # after so few steps the networks know more than they say
     macro = roc_auc_score(truth, kept, multi_class="ovr")
     assert summary["test_auroc"] == pytest.approx(macro, rel=1e-6)
 

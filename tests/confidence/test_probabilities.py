@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score, matthews_corrcoef
+from scipy.special import softmax
+from sklearn.metrics import f1_score, log_loss, matthews_corrcoef
 
 from graphormer_sepnorm.confidence.probabilities import (
     Calibration,
     Map,
     expected_error,
     reliability,
+    temperature_of,
+    tempered,
 )
 
 
@@ -28,6 +31,40 @@ def made(count: int, factor: float = 1.0, shift: float = 0.0, seed: int = 0) -> 
 def fitted(count: int, factor: float = 1.0, shift: float = 0.0) -> Calibration:
     probabilities, labels = made(count, factor, shift)
     return Calibration.fit(probabilities, labels, np.arange(count) % 5)
+
+
+def of_three_classes(count: int, factor: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """What a model says whose log-odds are `factor` times too large, and classes as 0 and 1."""
+    random = np.random.default_rng(seed)
+    odds = random.standard_normal((count, 3)) * 1.5
+    true = softmax(odds, axis=1)
+    labels = [random.multinomial(1, row) for row in true]
+    return softmax(factor * odds, axis=1), np.array(labels, float)
+
+
+def test_several_classes_have_one_temperature() -> None:
+    said, labels = of_three_classes(900, factor=3.0)
+    labels[7] = np.nan
+    found = temperature_of(said, labels, np.arange(900) % 5)
+    assert found == pytest.approx(3, rel=0.15)
+    new, labels = of_three_classes(20_000, factor=3.0, seed=1)
+    mapped = tempered(new, found)
+    np.testing.assert_allclose(mapped.sum(axis=1), 1)
+    assert (mapped.argmax(axis=1) == new.argmax(axis=1)).all()
+    powers = np.maximum(new, 1e-12) ** (1 / found)
+    np.testing.assert_allclose(mapped, powers / powers.sum(axis=1, keepdims=True))
+    losses = [log_loss(labels.argmax(axis=1), one) for one in (mapped, new)]
+    assert losses[0] < 0.9 * losses[1]
+    assert np.isnan(tempered(np.full((1, 3), np.nan), found)).all()
+
+
+@pytest.mark.parametrize(("count", "factor"), [(900, 1.0), (30, 3.0)])
+def test_a_model_that_is_right_or_hardly_known_keeps_its_probabilities(
+    count: int, factor: float
+) -> None:
+    said, labels = of_three_classes(count, factor)
+    assert temperature_of(said, labels, np.arange(count) % 5) == 1
+    assert temperature_of(said, labels, np.zeros(count)) == 1
 
 
 def test_a_model_that_is_too_sure_is_corrected_and_keeps_its_order() -> None:
