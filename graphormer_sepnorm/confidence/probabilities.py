@@ -289,7 +289,8 @@ def _best_temperature(probabilities: np.ndarray, right: np.ndarray) -> float:
     def loss(logarithm: float) -> float:
         return float(_loss_of_class(tempered(probabilities, np.exp(logarithm)), right).mean())
 
-    return float(np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x))
+    found: Any = minimize_scalar(loss, bounds=(-3, 3), method="bounded")
+    return float(np.exp(found.x))
 
 
 def _loss_of_class(probabilities: np.ndarray, right: np.ndarray) -> np.ndarray:
