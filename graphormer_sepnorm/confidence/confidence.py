@@ -5,7 +5,7 @@ n molecules · m molecules of training · T targets.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -133,7 +133,7 @@ class Confidence:
                         residuals[known, target], signals[known], folds[known], std[target]
                     )
                 )
-        return cls(tuple(targets), domain, neighbours, errors, uses, tokens)
+        return replace(confidence, targets=tuple(targets))
 
     def nearest(self, told: Told, count: int = _NEIGHBOURS) -> Nearest | None:
         """Return the molecules of training that are most like these; None: they are not kept.
@@ -219,11 +219,11 @@ class Confidence:
     def to_plain(self) -> dict[str, Any]:
         """Return it as a checkpoint holds it."""
         plain: dict[str, Any] = {
-            "targets": [None if one is None else one.to_plain() for one in self.targets],
+            "targets": [None if one is None else _plain(one) for one in self.targets],
             "uses": list(self.uses),
         }
         if self.domain is not None:
-            plain["domain"] = asdict(self.domain)
+            plain["domain"] = _plain(self.domain)
         if self.neighbours is not None:
             plain["neighbours"] = self.neighbours.to_plain()
         if self.errors is not None:
@@ -246,3 +246,15 @@ class Confidence:
             tuple(plain["uses"]),
             None if tokens is None else TokenDistance.from_plain(tokens),
         )
+
+
+def _plain(one: Intervals | Calibration | Domain) -> dict[str, Any]:
+    """Return dictionaries, lists and numbers."""
+
+    def lists(parts: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in parts
+        }
+
+    return asdict(one, dict_factory=lists)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphormer_sepnorm.chem.molecules import ParsedMolecule
-from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
-from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, by_size, in_chunks
-from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.inference.trained_model import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -53,30 +51,6 @@ class Embeddings:
         return ((),) * len(self.values)
 
 
-class Network(Protocol):
-    """What is asked of a `Predictor`: its network, and graphs of the molecules it understands."""
-
-    task: Task
-    device: str
-    model: Graphormer
-
-    def prepared(self, molecules: Sequence[ParsedMolecule], /) -> Sequence[ParsedMolecule]:
-        """Return them in the form that the network was trained on."""
-        ...
-
-    def featurise(self, molecules: Sequence[ParsedMolecule], max_atoms: int = ..., /) -> Any:
-        """Return graphs, their places, errors and warnings."""
-        ...
-
-    def collate(self, graphs: PackedGraphs, /) -> GraphBatch:
-        """Return a batch."""
-        ...
-
-    def atom_order(self, molecule: Any, /) -> Any:
-        """Return the place in its graph of each atom."""
-        ...
-
-
 class Embedder:
     """Gives the embeddings of molecules where a predictor gives values.
 
@@ -93,7 +67,7 @@ class Embedder:
 
     text_columns: tuple[str, ...] = ()
 
-    def __init__(self, predictor: Network, atoms: bool = False) -> None:
+    def __init__(self, predictor: TrainedModel, atoms: bool = False) -> None:
         self.task = predictor.task
         self.device = predictor.device
         self.width = predictor.model.config.width

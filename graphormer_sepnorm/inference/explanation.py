@@ -5,31 +5,25 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.fragments import fragments_of
 from graphormer_sepnorm.chem.molecules import ParsedMolecule
-from graphormer_sepnorm.confidence.confidence import Confidence
 from graphormer_sepnorm.confidence.probabilities import Calibration
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.graphs.batch import Collator
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, by_size, in_chunks
-from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.explanation_methods import (
     METHODS,
     Subject,
     attention_rollout,
     default_method,
 )
-from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.inference.trained_model import TrainedModel
 
 _NOTHING = np.empty(0)
 
@@ -91,43 +85,6 @@ class Explanations:
     molecules: tuple[Explanation, ...]
 
 
-class ExplainedPredictor(Protocol):
-    """What is asked of a `Predictor`."""
-
-    task: Task
-    device: str
-    facts: dict[str, Any]
-    networks: list[Graphormer]
-    vocabulary: GraphVocabulary
-    extra_inputs: ExtraInputs
-    blend: Blend | None
-    confidence: Confidence | None
-
-    def predict_molecules(
-        self,
-        molecules: Sequence[ParsedMolecule],
-        smiles: Sequence[str] = ...,
-        batch_size: int = ...,
-        max_atoms: int = ...,
-        columns: np.ndarray | None = ...,
-        /,
-    ) -> Any:
-        """Return values, errors and warnings."""
-        ...
-
-    def prepared(self, molecules: Sequence[ParsedMolecule], /) -> Sequence[ParsedMolecule]:
-        """Return them in the form that the network was trained on."""
-        ...
-
-    def featurise(self, molecules: Sequence[ParsedMolecule], max_atoms: int = ..., /) -> Any:
-        """Return graphs and their places."""
-        ...
-
-    def atom_order(self, molecule: Any, /) -> np.ndarray:
-        """Return the place in its graph of each atom."""
-        ...
-
-
 class Explainer:
     """Gives explanations where a predictor gives values.
 
@@ -153,7 +110,7 @@ class Explainer:
     """
 
     def __init__(
-        self, predictor: ExplainedPredictor, target: str | None = None, method: str | None = None
+        self, predictor: TrainedModel, target: str | None = None, method: str | None = None
     ) -> None:
         task = predictor.task
         config = predictor.networks[0].config
@@ -259,14 +216,12 @@ class Explainer:
         ]
         graphs, places, _, _ = self._predictor.featurise(molecules, max_atoms)
         good = [number for number, place in enumerate(places) if not predicted.errors[place]]
-        if not good:
+        if graphs is None or not good:
             return found
         graphs, places = graphs.take(good), places[good]
         understood = [molecules[place].molecule for place in places]
-        if len(self._predictor.extra_inputs):
-            descriptors = compute_descriptors(understood, self._predictor.extra_inputs.descriptors)
-            beside = graphs.extra if columns is None else np.asarray(columns, np.float32)[places]
-            graphs = replace(graphs, extra=np.hstack([descriptors, beside]))
+        own = None if columns is None else columns[places]
+        graphs = self._predictor.with_extra(graphs, understood, own)
         for numbers in by_size(graphs.num_atoms, batch_size):
             explained = self._explain(
                 graphs.take(numbers), [found[place] for place in places[numbers]], batch_size

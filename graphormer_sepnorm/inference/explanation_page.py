@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from graphormer_sepnorm.chem.contribution_drawing import ABOVE, BELOW, Scale, draw_contributions
+from graphormer_sepnorm.chem.drawing import ABOVE, BELOW, Scale, draw_contributions
 from graphormer_sepnorm.chem.fragments import fragment_smiles
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.inference.explanation import Explainer, Explanation

@@ -31,6 +31,12 @@ def refuse(value: Any, place: str, expected: str) -> CheckpointError:
     return CheckpointError(f"{place or 'the checkpoint'} is {shown}, expected {expected}")
 
 
+def require(fits: Any, said: str) -> None:
+    """Raise an error that says what does not fit, if it does not."""
+    if not fits:
+        raise CheckpointError(said)
+
+
 def simple(expected: str, fits: Callable[[Any], bool]) -> Kind:
     """A value that `fits`; `expected` says of what kind that is."""
 
@@ -132,8 +138,8 @@ def record(needed: dict[str, Kind], other: dict[str, Kind] | None = None) -> Kin
         for name, kind in kinds.items():
             if name in value:
                 kind(value[name], f"{place}.{name}" if place else name)
-            elif name in needed:
-                raise CheckpointError(f"{place}.{name} is missing".removeprefix("."))
+            else:
+                require(name not in needed, f"{place}.{name} is missing".removeprefix("."))
 
     return check
 
@@ -168,7 +174,6 @@ def pair_of(kind: Kind) -> Kind:
 
     def check(value: Any, place: str) -> None:
         list_of(kind)(value, place)
-        if len(value) != 2:
-            raise CheckpointError(f"{place} has {len(value)} numbers, expected 2")
+        require(len(value) == 2, f"{place} has {len(value)} numbers, expected 2")
 
     return check

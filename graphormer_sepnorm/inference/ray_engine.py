@@ -27,8 +27,14 @@ from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.ray_actor import Best, Predict, Task
 from graphormer_sepnorm.inference.ray_cluster import Failures, cluster, load_ray, silence
-from graphormer_sepnorm.inference.stream import Columns, find_columns, kind_of
-from graphormer_sepnorm.inference.table_job import Outcome, TableJob, made_with, require_same
+from graphormer_sepnorm.inference.stream import Columns, find_columns
+from graphormer_sepnorm.inference.table_job import (
+    Outcome,
+    TableJob,
+    kind_of,
+    made_with,
+    require_same,
+)
 from graphormer_sepnorm.process import name_and_version
 from graphormer_sepnorm.tables.columns import find_column, free_name
 from graphormer_sepnorm.tables.library import (
@@ -197,8 +203,8 @@ def _best_of(
     elif library.format == "parquet":
         tie = ROW_ID
     else:
-        assert columns.smiles is not None
-        tie = library.columns[columns.smiles]
+        assert columns.molecules.smiles is not None
+        tie = library.columns[columns.molecules.smiles]
     warning, error = columns.added[-2:]
     counts = free_name("counts", (*library.columns, *columns.added))
     return Best(asked.top, columns.numbers[by], asked.lowest, tie, (error, warning), counts)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import write_json
+from graphormer_sepnorm.files import is_full, write_json
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.inference.evaluation import Evaluation
 from graphormer_sepnorm.inference.shard import Shard
@@ -104,6 +106,20 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
     evaluation: Evaluation | None = None
 
+    def count(self, warnings: Sequence[str], errors: Sequence[str]) -> None:
+        """Count rows that are done, by what is said of each."""
+        self.rows += len(errors)
+        self.warnings += sum(map(bool, warnings))
+        self.errors.update(map(kind_of, filter(None, errors)))
+
+
+def kind_of(error: str) -> str:
+    """Return what a reason has in common with others of its kind."""
+    for kind in ("empty", "not a valid molecule", "too large", "not understood", "no atoms"):
+        if kind in error:
+            return kind
+    return "other"
+
 
 def check_places(job: TableJob) -> None:
     """Refuse to overwrite anything, and to continue what cannot be continued.
@@ -137,6 +153,24 @@ def check_places(job: TableJob) -> None:
         raise DataError(
             f"{job.partial} is there, of a job that was interrupted: {ways}--overwrite begins anew"
         )
+
+
+@contextmanager
+def writing_to(path: Path) -> Iterator[None]:
+    """Say in one line why a file cannot be written.
+
+    Raises:
+        DataError: It cannot.
+    """
+    if path.is_dir():
+        raise DataError(f"{path} is a directory: name a file")
+    try:
+        yield
+    except OSError as error:
+        advice = "make room" if is_full(error) else "choose another place"
+        raise DataError(
+            f"{path} cannot be written ({error.strerror or error}): {advice}"
+        ) from error
 
 
 def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> dict[str, Any]:
