@@ -10,19 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rdkit import Chem, rdBase
-from rdkit import __version__ as RDKIT_VERSION
 
 from graphormer_sepnorm.formatting import shortened
 
-__all__ = [
-    "RDKIT_VERSION",
-    "ParsedMolecule",
-    "canonical_smiles",
-    "count_pieces",
-    "is_smiles",
-    "parse_molblock",
-    "parse_smiles",
-]
+RDKIT_VERSION = rdBase.rdkitVersion
 
 _LOG_ROUTE = threading.Lock()
 _SPACE = re.compile(r"\s")

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rdkit import Chem, rdBase
-from rdkit import __version__ as RDKIT_VERSION
 
 from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
-from graphormer_sepnorm.chem.molecules import parse_canonical
+from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_canonical
 from graphormer_sepnorm.chem.packing import (
     CodesByRecord,
     graph_by_objects,

@@ -1,6 +1,5 @@
 """Predictions: rows stay where they are, spelling and company of a molecule do not matter."""
 
-import random
 import subprocess
 import sys
 
@@ -10,6 +9,7 @@ import torch
 from rdkit import Chem
 from reference.checkpoints import make_checkpoint
 from reference.models import EVERYTHING
+from reference.molecules import spellings
 
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import KEY
@@ -47,15 +47,9 @@ def test_values_depend_on_neither_company_nor_batch_size(predictor):
 
 @pytest.mark.parametrize("smiles", [CAFFEINE, IBUPROFEN, "C1CC2CCC1CC2", "c1ccc2ccccc2c1"])
 def test_spellings_of_one_molecule_agree(predictor, smiles):
-    molecule = Chem.MolFromSmiles(smiles)
-    random.seed(0)
-    order = list(range(molecule.GetNumAtoms()))
-    spellings = []
-    for _ in range(8):
-        random.shuffle(order)
-        spellings.append(Chem.MolToSmiles(Chem.RenumberAtoms(molecule, order), canonical=False))
-    assert len(set(spellings)) > 1
-    values = predictor.predict(spellings).values
+    given = spellings(smiles, 8)
+    assert len(set(given)) > 1
+    values = predictor.predict(given).values
     np.testing.assert_allclose(values, values[0].repeat(8)[:, None], rtol=1e-4, atol=1e-5)
 
 
