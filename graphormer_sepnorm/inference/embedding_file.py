@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,8 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
     path = Path(job.destination)
 
     def embed(molecules: Molecules) -> Embeddings:
-        return embedder.predict_molecules(
-            molecules.parsed, molecules.smiles, job.batch_size, job.max_atoms
-        )
+        found = embedder.predict_molecules(molecules.parsed, job.batch_size, job.max_atoms)
+        return replace(found, smiles=tuple(molecules.smiles))
 
     with (
         writing_to(path),

@@ -21,7 +21,7 @@ class Embeddings:
     """One row per molecule given, in the same order.
 
     Attributes:
-        smiles: As given.
+        smiles: As given; empty where molecules were given.
         values: float32 ``[n, C]``, the graph token ([CLS]) after the last norm, from which
             predictions are read; nan where there is an error.
         errors: Why there is no embedding; the empty string where there is one.
@@ -91,9 +91,7 @@ class Embedder:
         """See `Predictor.embed`."""
         given, parts = in_chunks(
             smiles,
-            lambda molecules, texts, _: self.predict_molecules(
-                molecules, texts, batch_size, max_atoms
-            ),
+            lambda molecules, *_: self.predict_molecules(molecules, batch_size, max_atoms),
         )
         counts = [np.diff(part.first_atom) for part in parts if part.first_atom is not None]
         return Embeddings(
@@ -108,7 +106,6 @@ class Embedder:
     def predict_molecules(
         self,
         molecules: Sequence[ParsedMolecule],
-        smiles: Sequence[str] = (),
         batch_size: int = BATCH_SIZE,
         max_atoms: int = MAX_ATOMS,
     ) -> Embeddings:
@@ -130,7 +127,7 @@ class Embedder:
             values[place], warnings[place], of_atoms[place] = np.nan, "", values[:0]
             errors[place] = "the model gives no finite embedding for it"
         return Embeddings(
-            tuple(smiles),
+            (),
             values,
             tuple(errors),
             tuple(warnings),

@@ -201,9 +201,7 @@ class Explainer:
     ) -> list[Explanation]:
         """Return the explanations of molecules that are parsed already; see `explain`."""
         molecules = self._predictor.prepared(molecules)
-        predicted = self._predictor.predict_molecules(
-            molecules, smiles, batch_size, max_atoms, columns
-        )
+        predicted = self._predictor.predict_molecules(molecules, batch_size, max_atoms, columns)
         found = [
             Explanation(
                 text,

@@ -162,7 +162,7 @@ def _read(
             given, ready = molecules.smiles, predictor.prepared(molecules.parsed)
             beside = molecules.beside if names else None
             found = predictor.predict_molecules(
-                molecules.parsed, given, job.batch_size, job.max_atoms, beside
+                molecules.parsed, job.batch_size, job.max_atoms, beside
             )
             outcome.count(found.warnings, found.errors)
             for place, row in enumerate(some):

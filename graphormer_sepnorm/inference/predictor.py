@@ -65,8 +65,8 @@ class Predictor(TrainedModel):
         beside = self._columns(columns or {}, len(smiles))
         given, parts = in_chunks(
             smiles,
-            lambda molecules, texts, rows: self.predict_molecules(
-                molecules, texts, batch_size, max_atoms, beside[rows]
+            lambda molecules, _, rows: self.predict_molecules(
+                molecules, batch_size, max_atoms, beside[rows]
             ),
         )
         return Predictions.joined(given, parts)

@@ -166,7 +166,7 @@ def predict_chunk(
     predictor: Predictor | Embedder, columns: Columns, job: TableJob, molecules: Molecules
 ) -> list[_Predicted]:
     """Return what is added to each row of a chunk; runs in any process."""
-    arguments: tuple[Any, ...] = molecules.parsed, (), job.batch_size, job.max_atoms
+    arguments: tuple[Any, ...] = molecules.parsed, job.batch_size, job.max_atoms
     if columns.molecules.names:
         arguments = *arguments, molecules.beside
     predictions = predictor.predict_molecules(*arguments)

@@ -179,12 +179,11 @@ class TrainedModel:
     def predict_molecules(
         self,
         molecules: Sequence[ParsedMolecule],
-        smiles: Sequence[str] = (),
         batch_size: int = BATCH_SIZE,
         max_atoms: int = MAX_ATOMS,
         columns: np.ndarray | None = None,
     ) -> Predictions:
-        """Predict the properties of molecules that are parsed already; see `predict`.
+        """Predict the properties of molecules that are parsed already; see `Predictor.predict`.
 
         `columns` are the values of ``extra_inputs.columns``, ``[n, C]``; None: there are none.
         """
@@ -219,7 +218,7 @@ class TrainedModel:
             values[place], spread[place], warnings[place] = np.nan, np.nan, ""
             errors[place] = "the model gives no finite value for it"
         shown = spread if len(self.networks) > 1 else None
-        predictions = Predictions(tuple(smiles), values, tuple(errors), tuple(warnings), shown)
+        predictions = Predictions((), values, tuple(errors), tuple(warnings), shown)
         told = Told(
             values,
             shown,
