@@ -23,11 +23,7 @@ from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places, writing_to
-from graphormer_sepnorm.inference.table_molecules import (
-    MoleculeColumns,
-    Molecules,
-    compute_molecules,
-)
+from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
 from graphormer_sepnorm.tables.opening import open_table
 
 _TEXTS = 4096  # in memory at once, each as long as the longest of the table
@@ -63,10 +59,9 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
     ):
         arrays = _Arrays(path.parent, embedder.width, embedder.atoms, files)
         columns = MoleculeColumns.find(reader, job.smiles_column)
-        work = compute_molecules(
+        with computed(
             *(reader, columns, embed, CHUNK_ROWS), device=embedder.device, job=job, outcome=outcome
-        )
-        with contextlib.closing(work):
+        ) as work:
             for _, embeddings in work:
                 arrays.add(embeddings)
                 outcome.count(embeddings.warnings, embeddings.errors)

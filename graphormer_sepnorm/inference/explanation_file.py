@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -21,11 +21,7 @@ from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.explanation import Explainer, Explanation
 from graphormer_sepnorm.inference.explanation_page import Page, caption, contribution_scale
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places, writing_to
-from graphormer_sepnorm.inference.table_molecules import (
-    MoleculeColumns,
-    Molecules,
-    compute_molecules,
-)
+from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
 from graphormer_sepnorm.tables.opening import open_table
 
 MOST_DRAWN = 60  # molecules in a picture
@@ -69,13 +65,12 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
 
     with open_table(job.source, job.input_format) as reader:
         columns = MoleculeColumns.find(reader, job.smiles_column, explainer.columns)
-        work = compute_molecules(
+        with computed(
             *(reader, columns, explain, CHUNK_ROWS),
             device=explainer.device,
             job=job,
             outcome=outcome,
-        )
-        with closing(work):
+        ) as work:
             _write(explainer, (explained for _, explained in work), job, model, outcome)
 
 

@@ -7,7 +7,6 @@ interrupted job is continued, to the identical file.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,11 +30,7 @@ from graphormer_sepnorm.inference.table_job import (
     identify,
     save_progress,
 )
-from graphormer_sepnorm.inference.table_molecules import (
-    MoleculeColumns,
-    Molecules,
-    compute_molecules,
-)
+from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
 from graphormer_sepnorm.tables.columns import find_column, free_name, parse_number
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.opening import open_table
@@ -117,17 +112,18 @@ def predict_table(
             if job.shard:
                 part = job.shard.rows(_count(job), CHUNK_ROWS)
                 rows, total = itertools.islice(rows, part.start, part.stop), len(part)
-            _skip(rows, reader, columns, job, outcome)
-            work = compute_molecules(
-                *(reader, columns.molecules, partial(predict_chunk, predictor, columns, job)),
+            _skip(rows, columns, job, outcome)
+            with computed(
+                reader,
+                columns.molecules,
+                partial(predict_chunk, predictor, columns, job),
                 CHUNK_ROWS,
                 device=predictor.device,
                 job=job,
                 outcome=outcome,
                 rows=rows,
                 total=total,
-            )
-            with contextlib.closing(work):
+            ) as work:
                 for chunk, predicted in work:
                     _write(chunk, predicted, columns, writer, outcome)
                     if identity:
@@ -252,9 +248,7 @@ def _count(job: TableJob) -> int:
         return reader.count()
 
 
-def _skip(
-    rows: Iterator[Row], reader: TableReader, columns: Columns, job: TableJob, outcome: Outcome
-) -> None:
+def _skip(rows: Iterator[Row], columns: Columns, job: TableJob, outcome: Outcome) -> None:
     """Go past the rows that an earlier run predicted, and collect those for the evaluation."""
     if not outcome.rows:
         return

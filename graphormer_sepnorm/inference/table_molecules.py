@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -125,7 +126,8 @@ class MoleculeColumns:
         return Molecules(molecules, numbers, None if in_records else [text for _, text, _ in rows])
 
 
-def compute_molecules(
+@contextmanager
+def computed(
     reader: TableReader,
     columns: MoleculeColumns,
     compute: Callable[[Molecules], Result],
@@ -136,10 +138,10 @@ def compute_molecules(
     outcome: Outcome,
     rows: Iterator[Row] | None = None,
     total: int | None = None,
-) -> Generator[tuple[list[Row], Result], None, None]:
-    """Yield some rows of a table at a time, in order, and what is computed of their molecules.
+) -> Iterator[Iterator[tuple[list[Row], Result]]]:
+    """Give some rows of a table at a time, in order, and what is computed of their molecules.
 
-    It says how far it is. Closing the generator ends the processes.
+    It says how far it is. No process is left at the end.
 
     Args:
         reader: The table.
@@ -153,20 +155,23 @@ def compute_molecules(
         total: How many these are, if that is known.
     """
 
-    def computed(unread: Sequence[Unread]) -> Result:
+    def read_and_compute(unread: Sequence[Unread]) -> Result:
         result = compute(columns.read(unread))
         trim_now_and_then()
         return result
 
-    left = iter(reader) if rows is None else rows
-    chunks = iter(lambda: list(itertools.islice(left, size)), [])
-    parts = ((chunk, [columns.unread(row) for row in chunk]) for chunk in chunks)
-    work = map_in_order(computed, parts, number_of_jobs(job.jobs, device))
-    progress = TableProgress(reader, job.verb, job.quiet, outcome.rows, total)
-    try:
+    def shown() -> Iterator[tuple[list[Row], Result]]:
         for done in work:
             yield done
             progress.show(outcome.rows)
+
+    left = iter(reader) if rows is None else rows
+    chunks = iter(lambda: list(itertools.islice(left, size)), [])
+    parts = ((chunk, [columns.unread(row) for row in chunk]) for chunk in chunks)
+    work = map_in_order(read_and_compute, parts, number_of_jobs(job.jobs, device))
+    progress = TableProgress(reader, job.verb, job.quiet, outcome.rows, total)
+    try:
+        yield shown()
     finally:
         work.close()
         progress.finish()

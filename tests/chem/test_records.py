@@ -11,12 +11,11 @@ from rdkit.Chem.EnumerateStereoisomers import (
 )
 from reference.molecules import TIE_FREE, TIED
 
-from graphormer_sepnorm.chem import molecule_features, zinc_features
+from graphormer_sepnorm.chem import molecule_features, packing, zinc_features
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.chem.records import read_records
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
 
-MODULES = {"molecule-1": molecule_features, "zinc-1": zinc_features}
 FEATURISERS = {
     "molecule-1": molecule_features.MOLECULE_1.featurise,
     "zinc-1": zinc_features.ZINC_1.featurise,
@@ -43,13 +42,13 @@ def agree(made: MolecularGraph, expected: MolecularGraph) -> bool:
     return all(np.array_equal(a, b) and a.dtype == b.dtype == np.int64 for a, b in pairs)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", FEATURISERS)
 def test_codes_are_those_of_the_single_atoms(name, sample, monkeypatch):
     featurise = FEATURISERS[name]
     for smiles in (*ODD, *NOT_READ, *TIE_FREE.values(), *TIED.values(), *sample[::15]):
         made = featurise(Chem.MolFromSmiles(smiles))
         with monkeypatch.context() as patch:
-            patch.setattr(MODULES[name], "read_records", lambda molecule: None)
+            patch.setattr(packing, "read_records", lambda molecule: None)
             assert agree(made, featurise(Chem.MolFromSmiles(smiles))), smiles
 
 

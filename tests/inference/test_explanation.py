@@ -14,7 +14,7 @@ from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explanation_methods
 from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import KEY, joined
-from graphormer_sepnorm.inference.explanation_methods import METHODS
+from graphormer_sepnorm.inference.explanation_methods import METHODS, STEPS
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
 
@@ -28,9 +28,9 @@ def predictor(request):
     return Predictor(make_checkpoint(**request.param), device="cpu")
 
 
-@pytest.fixture
-def few_steps(monkeypatch):
-    """For what holds of any quadrature."""
+@pytest.fixture(autouse=True)
+def _few_steps(monkeypatch):
+    """Enough for what holds of any quadrature."""
     monkeypatch.setattr(explanation_methods, "STEPS", 5)
 
 
@@ -38,7 +38,6 @@ def contributions_of(explanations):
     return np.concatenate([one.contributions for one in explanations.molecules])
 
 
-@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_keep_their_places_and_bad_ones_say_why(predictor, method):
     found = predictor.explain(SMILES, method=method)
@@ -53,7 +52,6 @@ def test_rows_keep_their_places_and_bad_ones_say_why(predictor, method):
     assert np.isnan(values[[2, 4, 5]]).all()
 
 
-@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("method", METHODS)
 def test_symmetric_atoms_contribute_the_same(predictor, method):
     for smiles, alike in (("c1ccccc1", [range(6)]), ("Cc1ccccc1", [(2, 6), (3, 5)])):
@@ -62,7 +60,6 @@ def test_symmetric_atoms_contribute_the_same(predictor, method):
             np.testing.assert_allclose(np.ptp(one.contributions[list(atoms)]), 0, atol=2e-4)
 
 
-@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("method", METHODS)
 def test_contributions_follow_their_atoms(predictor, method):
     molecule = Chem.MolFromSmiles("CC(=O)Nc1ccncc1O")
@@ -89,7 +86,6 @@ def test_atoms_of_zinc_are_those_of_the_smiles():
     assert np.argmin(one.contributions[:3]) == 0  # oxygen lowers logP
 
 
-@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("method", METHODS)
 def test_neither_company_nor_batches_nor_chunks_matter(predictor, method, monkeypatch):
     together = contributions_of(predictor.explain(SMILES, method=method))
@@ -100,7 +96,6 @@ def test_neither_company_nor_batches_nor_chunks_matter(predictor, method, monkey
     np.testing.assert_allclose(parts, together, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.usefixtures("few_steps")
 def test_atoms_and_fragments_have_the_same_sum(predictor):
     for method in METHODS:
         [one] = predictor.explain("CC(=O)Nc1ccncc1", method=method).molecules
@@ -109,7 +104,8 @@ def test_atoms_and_fragments_have_the_same_sum(predictor):
         assert one.fragments == ((0, 1, 2), (3,), tuple(range(4, 10)))
 
 
-def test_integrated_gradients_add_up_to_the_prediction(predictor):
+def test_integrated_gradients_add_up_to_the_prediction(predictor, monkeypatch):
+    monkeypatch.setattr(explanation_methods, "STEPS", STEPS)
     for one in predictor.explain(
         [SMILES[n] for n in GOOD], method="integrated_gradients"
     ).molecules:
@@ -128,7 +124,6 @@ def test_attention_is_shared_out(predictor):
         assert np.isnan([found.molecules[place].baseline, found.molecules[place].rest]).all()
 
 
-@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("method", CONTRIBUTIONS)
 def test_contributions_are_in_the_unit_of_the_target(method):
     checkpoint = make_checkpoint()
@@ -140,7 +135,6 @@ def test_contributions_are_in_the_unit_of_the_target(method):
     assert other.molecules[0].baseline == pytest.approx((one.molecules[0].baseline - 3) * 3 - 1)
 
 
-@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("method", CONTRIBUTIONS)
 def test_of_classes_the_log_odds_are_explained(method):
     predictor = Predictor(make_checkpoint(kind="binary", targets=("a", "b")), "cpu")
@@ -152,7 +146,6 @@ def test_of_classes_the_log_odds_are_explained(method):
     assert one.value == pytest.approx(one.baseline + one.contributions.sum() + one.rest)
 
 
-@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("method", METHODS)
 def test_an_ensemble_is_explained_by_the_mean_of_its_members(method):
     each = [make_checkpoint(norm="bn+bn") for _ in range(2)]
@@ -220,7 +213,6 @@ def test_what_cannot_be_explained_is_said():
     assert len(contributions_of(summing.explain("CCO"))) == 3
 
 
-@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize(
     ("norm", "method"),
     [("bn+bn", "integrated_gradients"), ("ln+bn", "integrated_gradients")]
