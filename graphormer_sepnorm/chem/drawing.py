@@ -34,11 +34,9 @@ _ZOOM: dict[Format, int] = {"svg": 1, "png": 2}
 
 
 def molecules_png(smiles: Sequence[str], legends: Sequence[str]) -> bytes:
-    """Draw molecules in rows, each over its legend, as PNG.
+    """Draw molecules in rows, each over its legend of one line or several, as PNG.
 
-    Args:
-        smiles: The molecules. In the place of one that cannot be read stands a note.
-        legends: Their legends, as many, of one line or several.
+    In the place of one that cannot be read stands a note.
     """
     molecules = [parse_smiles(text).molecule or _unreadable() for text in smiles]
     columns = min(_COLUMNS, len(molecules))

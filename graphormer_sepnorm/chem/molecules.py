@@ -88,10 +88,7 @@ def is_smiles(text: str) -> bool:
 
 
 def parse_molblock(text: str) -> ParsedMolecule:
-    """Read one mol block (V2000 or V3000), as an SD file holds it.
-
-    Args:
-        text: The block; data fields after ``M  END`` are ignored.
+    """Read one mol block (V2000 or V3000), as an SD file holds it; data fields are ignored.
 
     Returns:
         The molecule, sanitised, hydrogens implicit, atoms in the order of the block, or the reason

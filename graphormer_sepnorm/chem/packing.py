@@ -14,13 +14,7 @@ from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 
 
 class CodesByRecord:
-    """Remembers the codes of each kind of atom or bond, by its record.
-
-    Args:
-        part: A molecule's atom or bond of a number.
-        make: Its codes.
-        columns: How many these are.
-    """
+    """Remembers the codes, so many, that `make` gives each kind of atom or bond, by its record."""
 
     _MOST_KINDS = 10_000
 
@@ -38,9 +32,7 @@ class CodesByRecord:
     def __call__(self, molecules: Sequence[Chem.Mol], records: Sequence[list[bytes]]) -> np.ndarray:
         """Return the codes of the atoms or bonds of molecules, int64 ``[all of them, columns]``.
 
-        Args:
-            molecules: Are asked about the kinds that are new.
-            records: Of their atoms or bonds, a list per molecule.
+        By their records, a list per molecule; about kinds that are new the molecules are asked.
         """
         known = self._known
         try:

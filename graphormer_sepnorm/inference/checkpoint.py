@@ -159,8 +159,7 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
 def with_current_options(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """Return a checkpoint in which the options of network and training have their current names.
 
-    Args:
-        checkpoint: Lightning's dictionary, with `KEY`; not checked yet.
+    It is Lightning's dictionary, with `KEY`, and has not been checked yet.
     """
     facts, training = checkpoint[KEY], checkpoint.get("hyper_parameters")
     if isinstance(facts, dict) and isinstance(facts.get("model"), dict):
@@ -172,9 +171,6 @@ def with_current_options(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 def check_checkpoint(checkpoint: dict[str, Any]) -> None:
     """Check what a checkpoint says, before anything is made of it.
-
-    Args:
-        checkpoint: Lightning's dictionary, with `KEY`.
 
     Raises:
         CheckpointError: A value is of another kind than this version writes, or the sizes of the
@@ -225,10 +221,7 @@ def count_parameters_of(checkpoint: dict[str, Any]) -> int:
 
 
 def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Make one checkpoint of those of an ensemble's members, without what only training needs.
-
-    Args:
-        checkpoints: What `read_checkpoint` gives, by the names of the members.
+    """Make one checkpoint of those of members, by their names, without what only training needs.
 
     Raises:
         CheckpointError: Their networks, data, targets or scaling differ, so that a mean of their

@@ -55,11 +55,7 @@ def check_extent(checkpoint: Any, size: int) -> None:
     """Refuse a checkpoint of which more is to be read than there is in its file.
 
     A list may hold another one a thousand times, and a tensor repeat one number, at the price of a
-    few bytes.
-
-    Args:
-        checkpoint: What `torch.load` gives.
-        size: Bytes of the file.
+    few bytes. `size` are the bytes of the file.
 
     Raises:
         CheckpointError: It holds itself, or more values or bytes of tensors than the file has.
@@ -89,9 +85,6 @@ def check_extent(checkpoint: Any, size: int) -> None:
 
 def check_contents(checkpoint: dict[str, Any]) -> None:
     """Check the kind of every value that this package and Lightning read.
-
-    Args:
-        checkpoint: Lightning's dictionary, with `KEY`.
 
     Raises:
         CheckpointError: One is missing or of another kind, or two contradict each other; it names

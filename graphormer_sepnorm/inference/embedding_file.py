@@ -36,11 +36,6 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
     texts ``smiles`` (as given; of SDF records canonical), ``warning`` and ``error``, ``[n]`` each;
     and ``atoms`` and ``first_atom`` of `Embeddings`, if the embedder gives the atoms.
 
-    Args:
-        embedder: The network.
-        job: What is to be done; its destination is an .npz file.
-        outcome: Filled in while the job runs.
-
     Raises:
         DataError: The table cannot be read, or the output cannot be written or would overwrite
             something.

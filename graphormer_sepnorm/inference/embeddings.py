@@ -52,15 +52,9 @@ class Embeddings:
 
 
 class Embedder:
-    """Gives the embeddings of molecules where a predictor gives values.
-
-    Args:
-        predictor: Has the network.
-        atoms: Give the embeddings of the atoms too.
+    """Gives the embeddings of molecules, if asked for of atoms too, where a predictor gives values.
 
     Attributes:
-        task: What the network predicts.
-        device: Where it is computed.
         columns: What the channels of [CLS] are called in a table.
         text_columns: Names of what is said beside them: none.
     """

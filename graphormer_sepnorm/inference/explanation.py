@@ -94,15 +94,12 @@ class Explainer:
         method: One of `METHODS`; None: `default_method` of the network's norm.
 
     Attributes:
-        target: The name of the target.
         unit: Of the contributions.
         task_unit: Of the prediction.
-        method: The name of the method.
         coverage: See `Explanations`.
         binary: Whether the prediction is a probability, and what is explained its log-odds.
         signed: Whether contributions raise and lower the value; those of attention do not.
         columns: What the network reads from a table beside the molecule.
-        device: Where it is computed.
 
     Raises:
         ConfigError: There is no such target or method, none of several targets is named, or the

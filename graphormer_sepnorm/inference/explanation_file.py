@@ -43,13 +43,7 @@ def explain_smiles(
 
 
 def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outcome) -> None:
-    """Explain the predictions for all molecules of a table.
-
-    Args:
-        explainer: The model, the target and the method.
-        job: What is to be done.
-        model: What the model is called.
-        outcome: Filled in while the job runs.
+    """Explain the predictions for all molecules of a table; the `model` is called so.
 
     Raises:
         DataError: The table cannot be read, or the output cannot be written or would overwrite

@@ -115,11 +115,6 @@ class Page:
     """Writes explanations as rows of a table in a page of HTML, as they come.
 
     Colours mean the same on all of the page: they are chosen by the first that are not all errors.
-
-    Args:
-        explainer: What the explanations are of.
-        model: What the model is called.
-        file: Open for text.
     """
 
     def __init__(self, explainer: Explainer, model: str, file: IO[str]) -> None:

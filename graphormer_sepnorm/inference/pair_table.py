@@ -96,14 +96,7 @@ def pair_table(
 
     Of a model that reads columns beside the molecule they have the same values in both rows. A
     molecule that stands there several times is represented by its first row, with a label if one
-    has a label.
-
-    Args:
-        predictor: The model.
-        target: The number of the target.
-        job: What is to be done.
-        label: Column of measured values; None: there is none.
-        outcome: Filled in while the job runs.
+    has a label, in the column `label` of measured values.
 
     Raises:
         DataError: The table cannot be read or the output not written; there are too many pairs.

@@ -116,10 +116,7 @@ def check_places(job: TableJob) -> None:
 def predict_library(predictor: Predictor, asked: RayJob, outcome: Outcome) -> None:
     """Predict for all rows of a library.
 
-    Args:
-        predictor: The model, on this machine, by which columns are named and options checked.
-        asked: What is to be done.
-        outcome: Filled in.
+    By the predictor, which is on this machine, columns are named and options checked.
 
     Raises:
         DataError: There is nothing to read, the output cannot be written, rows are missing, or an

@@ -77,13 +77,9 @@ class _Predicted(NamedTuple):
 def predict_table(
     predictor: Predictor | Embedder, job: TableJob, checkpoint: Path, outcome: Outcome
 ) -> None:
-    """Predict for all rows of a table.
+    """Predict for all rows of a table, or give their embeddings.
 
-    Args:
-        predictor: The model, or what gives its embeddings instead of its predictions.
-        job: What is to be done.
-        checkpoint: Its file, by whose contents an interrupted job is recognised.
-        outcome: Filled in while the job runs, so that it can be read after an interruption.
+    The outcome is filled in meanwhile, so that it can be read after an interruption.
 
     Raises:
         DataError: The table cannot be read, the output cannot be written or would overwrite

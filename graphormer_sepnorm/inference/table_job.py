@@ -53,10 +53,7 @@ class Shard(NamedTuple):
     def rows(self, total: int, chunk_rows: int) -> range:
         """Return which rows of a table belong to it, from 0.
 
-        Args:
-            total: Rows of the table.
-            chunk_rows: Rows that are predicted together. There are shards without rows where there
-                are fewer chunks than shards.
+        None where there are fewer chunks, of rows that are predicted together, than shards.
         """
         chunks = -(-total // chunk_rows)
         first, last = (chunks * part // self.of for part in (self.number - 1, self.number))
@@ -216,11 +213,7 @@ def writing_to(path: Path) -> Iterator[None]:
 def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> dict[str, Any]:
     """Say what the rows of an output are made from.
 
-    Args:
-        job: What is to be done.
-        checkpoint: The model's file.
-        chunk_rows: Rows predicted together, on which the last digits depend.
-        device: Where it is computed, on which they depend too.
+    Their last digits depend on how many are predicted together, and on which device.
     """
     source = Path(job.source)
     try:

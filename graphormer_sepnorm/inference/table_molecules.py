@@ -141,7 +141,7 @@ def computed(
 ) -> Iterator[Iterator[tuple[list[Row], Result]]]:
     """Give some rows of a table at a time, in order, and what is computed of their molecules.
 
-    It says how far it is. No process is left at the end.
+    It says how far it is, by the outcome, which the caller keeps. No process is left at the end.
 
     Args:
         reader: The table.
