@@ -96,7 +96,7 @@ def parse_molblock(text: str) -> ParsedMolecule:
     """
     if not text.strip():
         return ParsedMolecule(None, "the mol block is empty")
-    if "\0" in text or (not text.isprintable() and _has_surrogates(text)):
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         return ParsedMolecule(None, "the mol block has bytes that are not text")
     with rdBase.BlockLogs():
         molecule = Chem.MolFromMolBlock(text)
@@ -108,10 +108,6 @@ def parse_molblock(text: str) -> ParsedMolecule:
     if molecule.GetNumAtoms() == 0:
         return ParsedMolecule(None, "the mol block has no atoms")
     return ParsedMolecule(molecule, "")
-
-
-def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def count_pieces(molecule: Chem.Mol) -> int:

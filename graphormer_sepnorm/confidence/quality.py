@@ -137,16 +137,13 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
     levels = [f"{100 * level:g}" for level in LEVELS if f"inside_{100 * level:g}" in values]
     if not levels:
         return ""
-    inside = [_percent(values[f"inside_{level}"]) for level in levels]
+    shares = [values[f"inside_{level}"] for level in levels]
+    inside = ["-" if math.isnan(share) else f"{100 * share:.0f}" for share in shares]
     said = f"intervals of level {', '.join(levels)} % hold {', '.join(inside)} % of the test labels"
     level = "90" if "90" in levels else levels[-1]
     if math.isfinite(width := values.get(f"width_{level}", math.nan)):
         said += f"; those of {level} % are {width:.3g}{f' {unit}' if unit else ''} wide on average"
     return said
-
-
-def _percent(share: float) -> str:
-    return "-" if math.isnan(share) else f"{100 * share:.0f}"
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -37,6 +37,7 @@ of each value (`checkpoint_contents`), the sizes of the network (`network`).
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import pickle
 import re
@@ -47,6 +48,7 @@ from typing import Any
 
 import torch
 
+from graphormer_sepnorm import __version__
 from graphormer_sepnorm.errors import CheckpointError, did_you_mean
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.inference.checkpoint_contents import (
@@ -281,16 +283,10 @@ def save_for_prediction(
 
 def package_versions() -> dict[str, str]:
     """Versions of the packages that decide how a checkpoint behaves, for the record."""
-    versions = {}
+    versions = {"graphormer-sepnorm": __version__}
     for name in _PACKAGES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    if "graphormer-sepnorm" not in versions:
-        from graphormer_sepnorm import __version__
-
-        versions["graphormer-sepnorm"] = __version__
     return versions
 
 

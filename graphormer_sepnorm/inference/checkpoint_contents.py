@@ -27,7 +27,6 @@ from graphormer_sepnorm.inference.kinds import (
     TEXT,
     WEIGHTS,
     WHOLE,
-    Kind,
     among,
     dictionary_of,
     is_text,
@@ -186,15 +185,11 @@ def _members(value: Any, place: str) -> None:
     require(len(value) < MAX_MEMBERS, said)
 
 
-def _kinds_of_options() -> dict[str, Kind]:
-    """The kind of each option of the network, as that of its default."""
-    kinds = {int: WHOLE, float: FINITE, str: TEXT, bool: FLAG, type(None): COUNT}
-    return {
-        field.name: kinds[type(field.default)] for field in dataclasses.fields(GraphormerConfig)
-    }
-
-
-_OPTIONS = _kinds_of_options()
+# The kind of each option of the network, as that of its default.
+_BY_DEFAULT = {int: WHOLE, float: FINITE, str: TEXT, bool: FLAG, type(None): COUNT}
+_OPTIONS = {
+    field.name: _BY_DEFAULT[type(field.default)] for field in dataclasses.fields(GraphormerConfig)
+}
 # Younger options than these may be missing.
 _NEEDED = ("norm", "layers", "width", "heads", "atom_rows", "bond_rows")
 _SPREAD = {name: REAL for name in ("mean", "std", "min", "max")}

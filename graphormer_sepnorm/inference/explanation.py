@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -142,31 +142,22 @@ class Explainer:
             copy.deepcopy(network).requires_grad_(False) for network in predictor.networks
         ]
         self._path_length = config.max_path_length
-        self.coverage = "; ".join(
-            filter(None, [self._of_blend(), self._of_calibration(), self._of_extra_inputs()])
-        )
+        self.coverage = "; ".join(self._left_out())
 
-    def _of_blend(self) -> str:
-        blend = self._predictor.blend
+    def _left_out(self) -> Iterator[str]:
+        """Say what of the prediction is not explained."""
+        blend, confidence = self._predictor.blend, self._predictor.confidence
         weight = 1.0 if blend is None else float(blend.weights[self._number])
-        if weight == 1:
-            return ""
-        return (
-            f"explained is what the network says, {weight:.0%} of the prediction; the other "
-            f"{1 - weight:.0%} is said by trees"
-        )
-
-    def _of_calibration(self) -> str:
-        confidence = self._predictor.confidence
+        if weight < 1:
+            yield (
+                f"explained is what the network says, {weight:.0%} of the prediction; the other "
+                f"{1 - weight:.0%} is said by trees"
+            )
         one = None if confidence is None else confidence.targets[self._number]
-        changed = isinstance(one, Calibration) and one.map.name != "none"
-        return "explained are log-odds as they are before calibration" if changed else ""
-
-    def _of_extra_inputs(self) -> str:
-        extra = self._predictor.extra_inputs
-        if not len(extra):
-            return ""
-        return f"what the network reads from {extra.in_words()} is in the baseline, not in atoms"
+        if isinstance(one, Calibration) and one.map.name != "none":
+            yield "explained are log-odds as they are before calibration"
+        if extra := self._predictor.extra_inputs.in_words():
+            yield f"what the network reads from {extra} is in the baseline, not in atoms"
 
     def explain(
         self,
@@ -182,11 +173,8 @@ class Explainer:
                 molecules, texts, batch_size, max_atoms, None if columns is None else columns[rows]
             ),
         )
-        return self.explanations(one for part in parts for one in part)
-
-    def explanations(self, molecules: Iterable[Explanation]) -> Explanations:
-        """Return explanations with what is said of all of them."""
-        return Explanations(self.target, self.unit, self.method, self.coverage, tuple(molecules))
+        molecules = tuple(one for part in parts for one in part)
+        return Explanations(self.target, self.unit, self.method, self.coverage, molecules)
 
     def explain_molecules(
         self,

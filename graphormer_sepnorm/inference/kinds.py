@@ -66,10 +66,6 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= _MAX_TEXT
 
 
-def _is_plain(value: Any) -> bool:
-    return value is None or type(value) is bool or _is_real(value) or is_text(value)
-
-
 def is_weight(value: Any) -> bool:
     """Tell whether it is a dense tensor of real numbers."""
     return (
@@ -161,7 +157,10 @@ COUNT = simple("a whole number of at least 0", lambda value: is_whole(value) and
 REAL = simple("a number", _is_real)
 FINITE = simple("a finite number", _is_finite)
 POSITIVE = simple("a positive number", lambda value: _is_finite(value) and value > 0)
-PLAIN = simple("a number or text", _is_plain)
+PLAIN = simple(
+    "a number or text",
+    lambda value: value is None or type(value) is bool or _is_real(value) or is_text(value),
+)
 CODES = simple("a list of increasing whole numbers", _is_increasing)
 NOT_NEGATIVE = simple("a number of at least 0", lambda value: _is_finite(value) and value >= 0)
 SHARE = simple("a number from 0 to 1", lambda value: _is_finite(value) and 0 <= value <= 1)

@@ -106,7 +106,8 @@ def predict_table(
                 job.progress_file.unlink(missing_ok=True)  # of a job that is not continued
             rows, total = iter(reader), None
             if job.shard:
-                part = job.shard.rows(_count(job), CHUNK_ROWS)
+                with open_table(job.source, job.input_format) as counted:
+                    part = job.shard.rows(counted.count(), CHUNK_ROWS)
                 rows, total = itertools.islice(rows, part.start, part.stop), len(part)
             _skip(rows, columns, job, outcome)
             with computed(
@@ -237,11 +238,6 @@ def find_columns(
     targets = [f"pred_{target}" for target in predictor.task.targets]
     values = tuple(predictor.columns.index(name) for name in targets if name in predictor.columns)
     return Columns(molecules, labels, tuple(added), with_smiles, numbers, values)
-
-
-def _count(job: TableJob) -> int:
-    with open_table(job.source, job.input_format) as reader:
-        return reader.count()
 
 
 def _skip(rows: Iterator[Row], columns: Columns, job: TableJob, outcome: Outcome) -> None:
