@@ -43,7 +43,7 @@ def explain_smiles(
 
 
 def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outcome) -> None:
-    """Explain the predictions for all molecules of a table; the `model` is called so.
+    """Explain the predictions for all molecules of a table; `model` is the name of the model.
 
     Raises:
         DataError: The table cannot be read, or the output cannot be written or would overwrite
