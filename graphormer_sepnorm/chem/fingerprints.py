@@ -18,11 +18,8 @@ def morgan_counts(molecules: Sequence[Chem.Mol]) -> csr_array:
 
     Without the zeros: a molecule has a few dozen environments.
 
-    Args:
-        molecules: n of them.
-
     Returns:
-        float64 ``[n, ENVIRONMENTS]``.
+        float64 ``[molecules, ENVIRONMENTS]``.
     """
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=ENVIRONMENTS)
     columns, values = [np.empty(0, np.int32)], [np.empty(0)]

@@ -47,9 +47,6 @@ def matched_pairs(molecules: Sequence[Any]) -> list[MatchedPair]:
     smallest parts is taken. Where a molecule occurs twice, the first one stands for it. Cores
     of several fragments, such as salts, are left out.
 
-    Args:
-        molecules: RDKit's.
-
     Returns:
         In the order of their parts, those of an exchange together.
 

@@ -8,20 +8,15 @@ it is read from the canonical SMILES; two spellings of a molecule then have the 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 import numpy as np
 from rdkit import Chem, rdBase
 
 from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
 from graphormer_sepnorm.chem.molecules import parse_canonical
-from graphormer_sepnorm.chem.packing import (
-    CodesByRecord,
-    graph_by_objects,
-    pack_molecules,
-    pack_records,
-)
-from graphormer_sepnorm.chem.records import Records, read_records
+from graphormer_sepnorm.chem.packing import Packer
+from graphormer_sepnorm.chem.records import Records
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 
 ATOM_TABLES = (
@@ -87,37 +82,34 @@ BOND_TABLES = (
 _CHIRALITY, _DEGREE, _IN_RING = 1, 2, 8
 
 
-def _pack(molecules: Sequence[Chem.Mol]) -> PackedGraphs:
-    return pack_molecules(molecules, _read, _by_records, _by_objects)
+class _Packer(Packer):
+    """Adds what an atom has of its bonds, and chirality as the canonical SMILES tells it."""
 
+    def read(self, molecule: Chem.Mol) -> Records | None:
+        records = super().read(molecule)
+        return None if records is None or records.ring_atoms is None else records
 
-def _read(molecule: Chem.Mol) -> Records | None:
-    records = read_records(molecule)
-    return None if records is None or records.ring_atoms is None else records
+    def by_records(self, molecules: list[Chem.Mol], records: list[Records]) -> PackedGraphs:
+        graphs = super().by_records(molecules, records)
+        atom_codes, first_atom = graphs.atom_codes, np.cumsum(graphs.num_atoms) - graphs.num_atoms
+        sources = graphs.edge_index[0] + first_atom.repeat(graphs.num_bonds)
+        degree = np.bincount(sources, minlength=len(atom_codes))
+        other = len(ATOM_TABLES[_DEGREE]) - 1
+        atom_codes[:, _DEGREE] = np.minimum(atom_codes[:, _DEGREE] + degree, other)
+        of_rings = [one.ring_atoms or b"" for one in records]
+        in_ring = np.frombuffer(b"".join(of_rings), dtype=np.uint8)
+        atom_codes[in_ring + first_atom.repeat([*map(len, of_rings)]), _IN_RING] = 1
+        centres = np.flatnonzero(atom_codes[:, _CHIRALITY])
+        for number in map(int, np.unique(np.searchsorted(first_atom, centres, side="right") - 1)):
+            first = first_atom[number]
+            own = atom_codes[first : first + graphs.num_atoms[number]]
+            _make_chirality_canonical(molecules[number], own)
+        return graphs
 
-
-def _by_records(molecules: list[Chem.Mol], records: list[Records]) -> PackedGraphs:
-    graphs = pack_records(molecules, records, _CODES_OF_ATOMS, _CODES_OF_BONDS)
-    atom_codes, first_atom = graphs.atom_codes, np.cumsum(graphs.num_atoms) - graphs.num_atoms
-    sources = graphs.edge_index[0] + first_atom.repeat(graphs.num_bonds)
-    degree = np.bincount(sources, minlength=len(atom_codes))
-    other = len(ATOM_TABLES[_DEGREE]) - 1
-    atom_codes[:, _DEGREE] = np.minimum(atom_codes[:, _DEGREE] + degree, other)
-    of_rings = [one.ring_atoms or b"" for one in records]
-    in_ring = np.frombuffer(b"".join(of_rings), dtype=np.uint8)
-    atom_codes[in_ring + first_atom.repeat([*map(len, of_rings)]), _IN_RING] = 1
-    centres = np.flatnonzero(atom_codes[:, _CHIRALITY])
-    for number in map(int, np.unique(np.searchsorted(first_atom, centres, side="right") - 1)):
-        first = first_atom[number]
-        own = atom_codes[first : first + graphs.num_atoms[number]]
-        _make_chirality_canonical(molecules[number], own)
-    return graphs
-
-
-def _by_objects(molecule: Chem.Mol) -> MolecularGraph:
-    graph = graph_by_objects(molecule, _atom_row, _bond_row, len(BOND_TABLES))
-    _make_chirality_canonical(molecule, graph.atom_codes)
-    return graph
+    def by_objects(self, molecule: Chem.Mol) -> MolecularGraph:
+        graph = super().by_objects(molecule)
+        _make_chirality_canonical(molecule, graph.atom_codes)
+        return graph
 
 
 def _atom_row(atom: Chem.Atom) -> list[int]:
@@ -147,12 +139,6 @@ def _bond_row(bond: Chem.Bond) -> list[int]:
     return [table.code(value) for table, value in zip(BOND_TABLES, values, strict=True)]
 
 
-_CODES_OF_ATOMS = CodesByRecord(
-    Chem.Mol.GetAtomWithIdx, _atom_row_without_bonds, columns=len(ATOM_TABLES)
-)
-_CODES_OF_BONDS = CodesByRecord(Chem.Mol.GetBondWithIdx, _bond_row, columns=len(BOND_TABLES))
-
-
 def _make_chirality_canonical(molecule: Chem.Mol, atom_codes: np.ndarray) -> None:
     """Replace the tags of stereo centres by those that the canonical SMILES gives them."""
     centres = np.flatnonzero(atom_codes[:, _CHIRALITY]).tolist()
@@ -177,4 +163,9 @@ def _element(number: Hashable) -> str:
     return Chem.GetPeriodicTable().GetElementSymbol(number) if isinstance(number, int) else OTHER
 
 
-MOLECULE_1 = Featuriser("molecule-1", ATOM_TABLES, BOND_TABLES, _pack, _elements, label_of=_element)
+_PACKER = _Packer(
+    _atom_row, _bond_row, (len(ATOM_TABLES), len(BOND_TABLES)), _atom_row_without_bonds
+)
+MOLECULE_1 = Featuriser(
+    "molecule-1", ATOM_TABLES, BOND_TABLES, _PACKER, _elements, label_of=_element
+)

@@ -10,19 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rdkit import Chem, rdBase
-from rdkit import __version__ as RDKIT_VERSION
 
 from graphormer_sepnorm.formatting import shortened
 
-__all__ = [
-    "RDKIT_VERSION",
-    "ParsedMolecule",
-    "canonical_smiles",
-    "count_pieces",
-    "is_smiles",
-    "parse_molblock",
-    "parse_smiles",
-]
+RDKIT_VERSION = rdBase.rdkitVersion
 
 _LOG_ROUTE = threading.Lock()
 _SPACE = re.compile(r"\s")
@@ -97,10 +88,7 @@ def is_smiles(text: str) -> bool:
 
 
 def parse_molblock(text: str) -> ParsedMolecule:
-    """Read one mol block (V2000 or V3000), as an SD file holds it.
-
-    Args:
-        text: The block; data fields after ``M  END`` are ignored.
+    """Read one mol block (V2000 or V3000), as an SD file holds it; data fields are ignored.
 
     Returns:
         The molecule, sanitised, hydrogens implicit, atoms in the order of the block, or the reason
@@ -108,7 +96,7 @@ def parse_molblock(text: str) -> ParsedMolecule:
     """
     if not text.strip():
         return ParsedMolecule(None, "the mol block is empty")
-    if "\0" in text or (not text.isprintable() and _has_surrogates(text)):
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         return ParsedMolecule(None, "the mol block has bytes that are not text")
     with rdBase.BlockLogs():
         molecule = Chem.MolFromMolBlock(text)
@@ -120,10 +108,6 @@ def parse_molblock(text: str) -> ParsedMolecule:
     if molecule.GetNumAtoms() == 0:
         return ParsedMolecule(None, "the mol block has no atoms")
     return ParsedMolecule(molecule, "")
-
-
-def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def count_pieces(molecule: Chem.Mol) -> int:

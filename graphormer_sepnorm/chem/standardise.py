@@ -37,12 +37,7 @@ STEPS = ("fragment", "neutralise", "tautomer")
 
 
 def standardised(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule:
-    """Return a molecule in one form, or the reason why that cannot be made.
-
-    Args:
-        parsed: A molecule, or why there is none: then that.
-        steps: Some of `STEPS`; without any the molecule is returned as it is.
-    """
+    """Return a molecule in one form by some of `STEPS`, or the reason why that cannot be made."""
     molecule = parsed.molecule
     if molecule is None or not steps:
         return parsed

@@ -9,22 +9,13 @@ stored atoms of all molecules that were compared and the stored bonds of 99.6 % 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rdkit import Chem, rdBase
-from rdkit import __version__ as RDKIT_VERSION
 
 from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
-from graphormer_sepnorm.chem.molecules import parse_canonical
-from graphormer_sepnorm.chem.packing import (
-    CodesByRecord,
-    graph_by_objects,
-    pack_molecules,
-    pack_records,
-)
-from graphormer_sepnorm.chem.records import Records, read_records
+from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_canonical
+from graphormer_sepnorm.chem.packing import Packer
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
 
 # Codes 0 to 27 of the data set, then everything it does not have.
 _ATOM_TYPES = (
@@ -50,28 +41,12 @@ _BY_NUMBER = {"canonical": False} if RDKIT_VERSION >= "2026.03" else {}
 _CHECKED = Chem.SanitizeFlags.SANITIZE_PROPERTIES | Chem.SanitizeFlags.SANITIZE_SYMMRINGS
 
 
-def _pack(kekulised: Sequence[Chem.Mol]) -> PackedGraphs:
-    return pack_molecules(kekulised, read_records, _by_records, _by_objects)
-
-
-def _by_records(kekulised: list[Chem.Mol], records: list[Records]) -> PackedGraphs:
-    return pack_records(kekulised, records, _CODES_OF_ATOMS, _CODES_OF_BONDS)
-
-
-def _by_objects(kekulised: Chem.Mol) -> MolecularGraph:
-    return graph_by_objects(kekulised, _atom_row, _bond_row, len(BOND_TABLES))
-
-
 def _atom_row(atom: Chem.Atom) -> list[int]:
     return [ATOM_TABLES[0].code(_atom_type(atom))]
 
 
 def _bond_row(bond: Chem.Bond) -> list[int]:
     return [BOND_TABLES[0].code(bond.GetBondType())]
-
-
-_CODES_OF_ATOMS = CodesByRecord(Chem.Mol.GetAtomWithIdx, _atom_row, columns=len(ATOM_TABLES))
-_CODES_OF_BONDS = CodesByRecord(Chem.Mol.GetBondWithIdx, _bond_row, columns=len(BOND_TABLES))
 
 
 def _kekulise(molecule: Chem.Mol) -> Chem.Mol:
@@ -164,7 +139,8 @@ def _atom_order(molecule: Chem.Mol) -> list[int]:
     return places
 
 
+_PACKER = Packer(_atom_row, _bond_row, (len(ATOM_TABLES), len(BOND_TABLES)))
 ZINC_1 = Featuriser(
-    *("zinc-1", ATOM_TABLES, BOND_TABLES, _pack, _labels, _kekulise, _remarks, _smiles_of),
+    *("zinc-1", ATOM_TABLES, BOND_TABLES, _PACKER, _labels, _kekulise, _remarks, _smiles_of),
     atom_order=_atom_order,
 )

@@ -342,9 +342,8 @@ def _aligned(header: list[str], rows: list[list[str]]) -> str:
 def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
     """Predict a file; return the exit status."""
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
-    from graphormer_sepnorm.inference.shard import Shard
     from graphormer_sepnorm.inference.stream import predict_table
-    from graphormer_sepnorm.inference.table_job import Outcome
+    from graphormer_sepnorm.inference.table_job import Outcome, Shard
 
     job = job_of(
         options,

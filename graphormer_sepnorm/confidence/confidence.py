@@ -226,11 +226,11 @@ class Confidence:
     def to_plain(self) -> dict[str, Any]:
         """Return it as a checkpoint holds it."""
         plain: dict[str, Any] = {
-            "targets": [None if one is None else one.to_plain() for one in self.targets],
+            "targets": [None if one is None else _plain(one) for one in self.targets],
             "uses": list(self.uses),
         }
         if self.domain is not None:
-            plain["domain"] = asdict(self.domain)
+            plain["domain"] = _plain(self.domain)
         if self.neighbours is not None:
             plain["neighbours"] = self.neighbours.to_plain()
         if self.errors is not None:
@@ -256,3 +256,15 @@ class Confidence:
             None if tokens is None else TokenDistance.from_plain(tokens),
             plain.get("temperature", 1.0),
         )
+
+
+def _plain(one: Intervals | Calibration | Domain) -> dict[str, Any]:
+    """Return dictionaries, lists and numbers."""
+
+    def lists(parts: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in parts
+        }
+
+    return asdict(one, dict_factory=lists)

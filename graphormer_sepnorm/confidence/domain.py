@@ -82,12 +82,7 @@ class Domain:
         return rule
 
     def said(self, similarity: float, distance: float | None = None) -> str:
-        """Return why a molecule is outside; the empty string for one inside.
-
-        Args:
-            similarity: To the most similar molecule of training.
-            distance: Of its [CLS] from those of training; None: it is not known.
-        """
+        """Return why a molecule is outside; the empty string for one inside."""
         reasons = []
         if similarity < self.border:
             text = f"similarity {similarity:.2f} to the most similar training molecule"

@@ -18,12 +18,9 @@ _MOST = 6  # targets of which lines are drawn
 
 
 def draw(path: Path, found: Mapping[str, OfIntervals | OfProbabilities], unit: str) -> None:
-    """Draw the quality of the targets, the first ones if they are many, as PNG.
+    """Draw the quality of the targets, all of one kind, the first ones if they are many, as PNG.
 
-    Args:
-        path: The file.
-        found: By the names of the targets, all of one kind.
-        unit: Of the errors; empty where it has none or they differ.
+    The unit of the errors is empty where there is none or they differ.
     """
     shown = dict(list(found.items())[:_MOST])
     intervals = {name: one for name, one in shown.items() if isinstance(one, OfIntervals)}

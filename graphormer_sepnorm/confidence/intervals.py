@@ -73,18 +73,9 @@ class Scale:
         powers = np.clip(signals, self.low, self.high) @ self.weights + self.constant
         return np.exp(np.clip(powers, -_LARGEST_POWER, _LARGEST_POWER))
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as lists and numbers."""
-        return {
-            "low": self.low.tolist(),
-            "high": self.high.tolist(),
-            "weights": self.weights.tolist(),
-            "constant": self.constant,
-        }
-
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make it from what `to_plain` gave."""
+        """Make it from what a checkpoint holds."""
         low, high, weights = (
             np.array(plain[name], np.float64) for name in ("low", "high", "weights")
         )
@@ -152,17 +143,8 @@ class Intervals:
         """Return the absolute error to be expected, ``[n]``, in the unit of the labels."""
         return self.scale.of(signals) * self.unit
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as a checkpoint holds it."""
-        return {
-            "scale": self.scale.to_plain(),
-            "scores": self.scores.tolist(),
-            "labels": self.labels,
-            "unit": self.unit,
-        }
-
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make it from what `to_plain` gave, of which the contents have been checked."""
+        """Make it from what a checkpoint holds, of which the contents have been checked."""
         scores = np.array(plain["scores"], np.float64)
         return cls(Scale.from_plain(plain["scale"]), scores, plain["labels"], plain["unit"])

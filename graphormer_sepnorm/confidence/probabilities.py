@@ -66,13 +66,9 @@ class Map:
             return np.where(np.isnan(probabilities), np.nan, mapped)
         return expit(self.a * ones - self.b * zeros + self.c)
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as lists and numbers."""
-        return {"a": self.a, "b": self.b, "c": self.c, "knots": self.knots.tolist()}
-
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make it from what `to_plain` gave."""
+        """Make it from what a checkpoint holds."""
         knots = np.array(plain["knots"], np.float64).reshape(-1, 2)
         return cls(plain["a"], plain["b"], plain["c"], knots)
 
@@ -228,18 +224,9 @@ class Calibration:
             worth = np.divide(product, root, out=np.zeros_like(root), where=root > 0)
         return float(cuts[np.argmax(worth)])
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as a checkpoint holds it."""
-        return {
-            "map": self.map.to_plain(),
-            "zeros": self.zeros.tolist(),
-            "ones": self.ones.tolist(),
-            "counts": list(self.counts),
-        }
-
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make it from what `to_plain` gave, of which the contents have been checked."""
+        """Make it from what a checkpoint holds, of which the contents have been checked."""
         zeros, ones = (np.array(plain[name], np.float64) for name in ("zeros", "ones"))
         negatives, positives = plain["counts"]
         return cls(Map.from_plain(plain["map"]), zeros, ones, (negatives, positives))

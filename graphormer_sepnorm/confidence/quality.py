@@ -153,14 +153,14 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
             said += f", before calibration {before}"
         if "sets_90_hold_0" not in values:  # an earlier version has written it
             return said
-        held = (values[f"sets_90_hold_{label}"] for label in (0, 1))
-        zeros, ones = ("-" if math.isnan(share) else f"{100 * share:.0f}" for share in held)
+        zeros, ones = (_percent(values[f"sets_90_hold_{label}"]) for label in (0, 1))
         return f"{said}; sets of level 90 % hold {zeros} % of class 0, {ones} % of class 1"
     levels = [f"{100 * level:g}" for level in LEVELS if f"inside_{100 * level:g}" in values]
     if not levels:
         return ""
-    inside = [_percent(values[f"inside_{level}"]) for level in levels]
-    said = f"intervals of level {', '.join(levels)} % hold {', '.join(inside)} % of the test labels"
+    shares = [values[f"inside_{level}"] for level in levels]
+    inside = ", ".join(map(_percent, shares))
+    said = f"intervals of level {', '.join(levels)} % hold {inside} % of the test labels"
     level = "90" if "90" in levels else levels[-1]
     if math.isfinite(width := values.get(f"width_{level}", math.nan)):
         said += f"; those of {level} % are {width:.3g}{f' {unit}' if unit else ''} wide on average"

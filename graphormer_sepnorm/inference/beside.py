@@ -93,11 +93,6 @@ class Asked:
 class Beside:
     """Adds to predictions what is asked for.
 
-    Args:
-        asked: What that is.
-        confidence: What the model knows of its errors.
-        task: What it predicts.
-
     Raises:
         ConfigError: The model cannot give it.
     """
@@ -140,10 +135,7 @@ class Beside:
     def added(self, predictions: Predictions, told: Told, molecules: Sequence[Any]) -> Predictions:
         """Return predictions with what is asked for.
 
-        Args:
-            predictions: n of them.
-            told: What the model says of the molecules, without fingerprints.
-            molecules: RDKit's; of those with an error anything.
+        `told` is without fingerprints; `molecules` are RDKit's, of those with an error anything.
         """
         confidence = self._confidence
         if confidence is None and self.asked.threshold is None and not self._one_of:

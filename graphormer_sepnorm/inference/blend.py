@@ -65,10 +65,7 @@ class Blend:
     ) -> np.ndarray:
         """Return what the trees say of molecules, ``[n, T]``; takes milliseconds for each.
 
-        Args:
-            molecules: RDKit's.
-            columns: Of a table, that the trees take: ``[n, C]``, nan = missing.
-            known: Descriptors that are computed already, see `FeatureColumns.of_molecules`.
+        See `FeatureColumns.of_molecules`.
         """
         return self.trees.predict(self.trees.columns.of_molecules(molecules, columns, known))
 

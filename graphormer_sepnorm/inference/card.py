@@ -22,10 +22,8 @@ _NOT_OF_THE_CARD = {"checkpoint", "dataset", "dataset_fingerprint", "norm", "par
 def model_card(checkpoint: dict[str, Any], file: Path) -> dict[str, Any]:
     """Return what there is to know about a model, ready for JSON.
 
-    Args:
-        checkpoint: What `read_checkpoint` gives.
-        file: Where it was read from. In the directory of a run there is more to know: the split,
-            test metrics, simple models beside it and how well intervals hold (under ``run``).
+    In the directory of a run there is more to know: the split, test metrics, simple models beside
+    it and how well intervals hold (under ``run``).
 
     Raises:
         CheckpointError: The file cannot be read again.

@@ -37,6 +37,7 @@ of each value (`checkpoint_contents`), the sizes of the network (`network`).
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import pickle
 import re
@@ -47,6 +48,7 @@ from typing import Any
 
 import torch
 
+from graphormer_sepnorm import __version__
 from graphormer_sepnorm.errors import CheckpointError, did_you_mean
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.inference.checkpoint_contents import (
@@ -159,8 +161,7 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
 def with_current_options(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """Return a checkpoint in which the options of network and training have their current names.
 
-    Args:
-        checkpoint: Lightning's dictionary, with `KEY`; not checked yet.
+    It is Lightning's dictionary, with `KEY`, and has not been checked yet.
     """
     facts, training = checkpoint[KEY], checkpoint.get("hyper_parameters")
     if isinstance(facts, dict) and isinstance(facts.get("model"), dict):
@@ -172,9 +173,6 @@ def with_current_options(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 def check_checkpoint(checkpoint: dict[str, Any]) -> None:
     """Check what a checkpoint says, before anything is made of it.
-
-    Args:
-        checkpoint: Lightning's dictionary, with `KEY`.
 
     Raises:
         CheckpointError: A value is of another kind than this version writes, or the sizes of the
@@ -225,10 +223,7 @@ def count_parameters_of(checkpoint: dict[str, Any]) -> int:
 
 
 def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Make one checkpoint of those of an ensemble's members, without what only training needs.
-
-    Args:
-        checkpoints: What `read_checkpoint` gives, by the names of the members.
+    """Make one checkpoint of those of members, by their names, without what only training needs.
 
     Raises:
         CheckpointError: Their networks, data, targets or scaling differ, so that a mean of their
@@ -288,16 +283,10 @@ def save_for_prediction(
 
 def package_versions() -> dict[str, str]:
     """Versions of the packages that decide how a checkpoint behaves, for the record."""
-    versions = {}
+    versions = {"graphormer-sepnorm": __version__}
     for name in _PACKAGES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    if "graphormer-sepnorm" not in versions:
-        from graphormer_sepnorm import __version__
-
-        versions["graphormer-sepnorm"] = __version__
     return versions
 
 

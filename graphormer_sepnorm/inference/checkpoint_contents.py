@@ -27,7 +27,6 @@ from graphormer_sepnorm.inference.kinds import (
     TEXT,
     WEIGHTS,
     WHOLE,
-    Kind,
     among,
     dictionary_of,
     is_text,
@@ -37,6 +36,7 @@ from graphormer_sepnorm.inference.kinds import (
     pair_of,
     record,
     refuse,
+    require,
     simple,
     tensor_of,
 )
@@ -54,11 +54,7 @@ def check_extent(checkpoint: Any, size: int) -> None:
     """Refuse a checkpoint of which more is to be read than there is in its file.
 
     A list may hold another one a thousand times, and a tensor repeat one number, at the price of a
-    few bytes.
-
-    Args:
-        checkpoint: What `torch.load` gives.
-        size: Bytes of the file.
+    few bytes. `size` are the bytes of the file.
 
     Raises:
         CheckpointError: It holds itself, or more values or bytes of tensors than the file has.
@@ -89,82 +85,68 @@ def check_extent(checkpoint: Any, size: int) -> None:
 def check_contents(checkpoint: dict[str, Any]) -> None:
     """Check the kind of every value that this package and Lightning read.
 
-    Args:
-        checkpoint: Lightning's dictionary, with `KEY`.
-
     Raises:
         CheckpointError: One is missing or of another kind, or two contradict each other; it names
             them.
     """
     _CHECKPOINT(checkpoint, "")
-    facts = checkpoint[KEY]
-    model, targets = facts["model"], facts["task"]["targets"]
+    facts, weights = checkpoint[KEY], checkpoint["state_dict"]
+    task, model = facts["task"], facts["model"]
+    kind, targets = task["kind"], len(task["targets"])
+    summary = facts.get("training_summary") or {}
     for name, count in (
-        ("task.units", len(facts["task"]["units"])),
+        ("task.units", len(task["units"])),
         ("target_mean", len(facts["target_mean"])),
         ("target_std", len(facts["target_std"])),
         ("model.num_targets", model.get("num_targets", 1)),
     ):
-        if count != len(targets):
-            raise CheckpointError(f"{name} is of {count} targets, task.targets of {len(targets)}")
-    task = facts["task"]
-    metrics = [metric.name for metric in metrics_of(task["kind"])]
-    if task["metric"] not in metrics:
-        raise CheckpointError(
-            f"task.metric is {task['metric']!r}, of {task['kind']} targets it is one of "
-            f"{', '.join(metrics)}"
-        )
-    exclusive = bool(task.get("one_of"))
-    if exclusive != model.get("exclusive", False) or (
-        exclusive and (task["kind"] != "binary" or len(targets) < 2)
-    ):
-        raise CheckpointError(
-            f"task.one_of is {task.get('one_of', '')!r}, which a network with model.exclusive "
-            f"{model.get('exclusive', False)} and {len(targets)} {task['kind']} targets cannot be"
-        )
-    labels = (facts.get("training_summary") or {}).get("targets")
-    if labels and len(labels) != len(targets):
-        raise CheckpointError(
-            f"training_summary.targets is of {len(labels)} targets, task.targets of {len(targets)}"
-        )
+        require(count == targets, f"{name} is of {count} targets, task.targets of {targets}")
+    labels = summary.get("targets")
+    require(
+        not labels or len(labels) == targets,
+        f"training_summary.targets is of {len(labels or ())} targets, task.targets of {targets}",
+    )
+    metrics = [metric.name for metric in metrics_of(kind)]
+    require(
+        task["metric"] in metrics,
+        f"task.metric is {task['metric']!r}, of {kind} targets it is one of {', '.join(metrics)}",
+    )
+    one_of, exclusive = task.get("one_of", ""), model.get("exclusive", False)
+    require(
+        bool(one_of) == exclusive and (not exclusive or (kind == "binary" and targets > 1)),
+        f"task.one_of is {one_of!r}, which a network with model.exclusive {exclusive} and "
+        f"{targets} {kind} targets cannot be",
+    )
     for name, part in (("atom_rows", "atoms"), ("bond_rows", "bonds")):
         needed = 1 + sum(len(column) for column in facts["vocabulary"][part])
-        if model[name] < needed:
-            raise CheckpointError(
-                f"model.{name} is {model[name]}, vocabulary.{part} needs {needed}"
-            )
+        said = f"model.{name} is {model[name]}, vocabulary.{part} needs {needed}"
+        require(model[name] >= needed, said)
     extra = facts.get("extra_inputs", {"descriptors": [], "columns": []})
-    named = len(extra["descriptors"]) + len(extra["columns"])
-    if named != model.get("extra_inputs", 0):
-        raise CheckpointError(
-            f"model.extra_inputs is {model.get('extra_inputs', 0)}, extra_inputs names {named}"
-        )
-    weights, trained = checkpoint["state_dict"], checkpoint.get("trained_weights")
-    if trained is not None and _shapes(trained) != _shapes(weights):
-        raise CheckpointError("trained_weights are not of the network of state_dict")
+    named, inputs = len(extra["descriptors"]) + len(extra["columns"]), model.get("extra_inputs", 0)
+    require(named == inputs, f"model.extra_inputs is {inputs}, extra_inputs names {named}")
+    trained = _shapes(checkpoint.get("trained_weights", weights))
+    require(trained == _shapes(weights), "trained_weights are not of the network of state_dict")
     if BLEND in checkpoint:
-        _check_blend(checkpoint[BLEND], task, extra["columns"])
+        _check_blend(checkpoint[BLEND], kind, targets, extra["columns"])
     if CONFIDENCE in checkpoint:
-        _CONFIDENCE[task["kind"]](checkpoint[CONFIDENCE], CONFIDENCE)
+        _CONFIDENCE[kind](checkpoint[CONFIDENCE], CONFIDENCE)
         width = model.get("width", GraphormerConfig.width)
-        check_confidence(checkpoint[CONFIDENCE], len(targets), width, checkpoint)
+        check_confidence(checkpoint[CONFIDENCE], targets, width, checkpoint)
     shapes = _shapes(model_weights(checkpoint))
     for number, member in enumerate(checkpoint.get("members", ())):
-        if _shapes(member) != shapes:
-            raise CheckpointError(f"members[{number}] is not of the network of state_dict")
+        said = f"members[{number}] is not of the network of state_dict"
+        require(_shapes(member) == shapes, said)
 
 
-def _check_blend(blend: dict[str, Any], task: dict[str, Any], columns: Any) -> None:
-    targets = len(task["targets"])
-    if len(blend["weights"]) != targets:
-        raise CheckpointError(
-            f"blend.weights is of {len(blend['weights'])} targets, task.targets of {targets}"
-        )
-    if blend["trees"]["logistic"] != (task["kind"] == "binary"):
-        raise CheckpointError(f"blend.trees are not for {task['kind']} targets")
-    if list(blend["trees"]["columns"].get("columns", ())) != list(columns):
-        raise CheckpointError("blend.trees take other columns of a table than the network")
-    check_trees(blend["trees"], targets, "blend.trees")
+def _check_blend(blend: dict[str, Any], kind: str, targets: int, columns: Any) -> None:
+    trees, weights = blend["trees"], len(blend["weights"])
+    require(weights == targets, f"blend.weights is of {weights} targets, task.targets of {targets}")
+    require(trees["logistic"] == (kind == "binary"), f"blend.trees are not for {kind} targets")
+    require(
+        list(trees["columns"].get("columns", ())) == list(columns),
+        "blend.trees take other columns of a table than the network",
+    )
+    check_trees(trees, targets, "blend.trees")
 
 
 def model_weights(checkpoint: dict[str, Any], prefix: str = "model.") -> dict[str, torch.Tensor]:
@@ -194,25 +176,20 @@ def _plain_or_list(value: Any, place: str) -> None:
 
 def _names(value: Any, place: str) -> None:
     TARGETS(value, place)
-    if not value:
-        raise CheckpointError(f"{place} is empty, expected a name for each target")
+    require(value, f"{place} is empty, expected a name for each target")
 
 
 def _members(value: Any, place: str) -> None:
     list_of(WEIGHTS)(value, place)
-    if len(value) >= MAX_MEMBERS:
-        raise CheckpointError(f"{place} are {len(value)}, expected at most {MAX_MEMBERS - 1}")
+    said = f"{place} are {len(value)}, expected at most {MAX_MEMBERS - 1}"
+    require(len(value) < MAX_MEMBERS, said)
 
 
-def _kinds_of_options() -> dict[str, Kind]:
-    """The kind of each option of the network, as that of its default."""
-    kinds = {int: WHOLE, float: FINITE, str: TEXT, bool: FLAG, type(None): COUNT}
-    return {
-        field.name: kinds[type(field.default)] for field in dataclasses.fields(GraphormerConfig)
-    }
-
-
-_OPTIONS = _kinds_of_options()
+# The kind of each option of the network, as that of its default.
+_BY_DEFAULT = {int: WHOLE, float: FINITE, str: TEXT, bool: FLAG, type(None): COUNT}
+_OPTIONS = {
+    field.name: _BY_DEFAULT[type(field.default)] for field in dataclasses.fields(GraphormerConfig)
+}
 # Younger options than these may be missing.
 _NEEDED = ("norm", "layers", "width", "heads", "atom_rows", "bond_rows")
 _SPREAD = {name: REAL for name in ("mean", "std", "min", "max")}

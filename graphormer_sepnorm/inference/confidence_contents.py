@@ -17,13 +17,9 @@ USES = {"spread": "members", "apart": "blend"}
 def check_confidence(
     plain: dict[str, Any], targets: int, width: int, there: dict[str, Any]
 ) -> None:
-    """Check that the parts of a `Confidence` fit together.
+    """Check that the parts of a `Confidence`, of the right kinds each, fit together.
 
-    Args:
-        plain: What `Confidence.to_plain` gave; of each entry the kind has been looked at.
-        targets: That the model has.
-        width: C, channels of its tokens.
-        there: The checkpoint.
+    And to the model: the number of its targets, the channels of its tokens, what is there beside.
 
     Raises:
         CheckpointError: They do not.

@@ -19,10 +19,7 @@ from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
 def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
     """Return a text of aligned lines: what is predicted, by what, trained on what, how well.
 
-    Args:
-        checkpoint: What `read_checkpoint` gives.
-        file: Where it was read from, for its path and size, and for the test of the run that it
-            lies in.
+    By the file there are its path and size, and the test of the run that it lies in.
     """
     facts = checkpoint[KEY]
     rows: list[tuple[str, str]] = []

@@ -13,29 +13,18 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import is_full, replacing
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
-from graphormer_sepnorm.inference.stream import kind_of
-from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
-from graphormer_sepnorm.inference.table_molecules import (
-    Unread,
-    chunks,
-    find_molecules,
-    read_chunk,
-    smiles_of,
-)
-from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
-from graphormer_sepnorm.process import trim_now_and_then
+from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places, writing_to
+from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
 from graphormer_sepnorm.tables.opening import open_table
-from graphormer_sepnorm.tables.progress import TableProgress
 
 _TEXTS = 4096  # in memory at once, each as long as the longest of the table
 
@@ -47,55 +36,32 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
     texts ``smiles`` (as given; of SDF records canonical), ``warning`` and ``error``, ``[n]`` each;
     and ``atoms`` and ``first_atom`` of `Embeddings`, if the embedder gives the atoms.
 
-    Args:
-        embedder: The network.
-        job: What is to be done; its destination is an .npz file.
-        outcome: Filled in while the job runs.
-
     Raises:
         DataError: The table cannot be read, or the output cannot be written or would overwrite
             something.
     """
     check_places(job)
     path = Path(job.destination)
-    if path.is_dir():
-        raise DataError(f"{path} is a directory: name a file")
-    try:
-        with contextlib.ExitStack() as files, open_table(job.source, job.input_format) as reader:
-            arrays = _Arrays(path.parent, embedder.width, embedder.atoms, files)
-            smiles = find_molecules(reader, job.smiles_column)
-            embed = partial(_embed_chunk, embedder, job, smiles is None)
-            jobs = number_of_jobs(job.jobs, embedder.device)
-            work = map_in_order(embed, chunks(iter(reader), smiles, CHUNK_ROWS), jobs)
-            progress = TableProgress(reader, job.verb, job.quiet)
-            try:
-                for chunk, embeddings in work:
-                    arrays.add(embeddings)
-                    outcome.rows += len(chunk)
-                    outcome.warnings += sum(map(bool, embeddings.warnings))
-                    outcome.errors.update(map(kind_of, filter(None, embeddings.errors)))
-                    progress.show(outcome.rows)
-            finally:
-                work.close()
-                progress.finish()
-            with replacing(path) as unfinished:
-                arrays.save(unfinished)
-    except OSError as error:
-        advice = "make room" if is_full(error) else "choose another place"
-        raise DataError(
-            f"{path} cannot be written ({error.strerror or error}): {advice}"
-        ) from error
 
+    def embed(molecules: Molecules) -> Embeddings:
+        found = embedder.predict_molecules(molecules.parsed, job.batch_size, job.max_atoms)
+        return replace(found, smiles=tuple(molecules.smiles))
 
-def _embed_chunk(
-    embedder: Embedder, job: TableJob, in_record: bool, texts: list[Unread]
-) -> Embeddings:
-    """Embed the molecules of a chunk of rows; runs in any process."""
-    molecules, _ = read_chunk(texts, in_record)
-    smiles = smiles_of(texts, molecules, in_record)
-    embeddings = embedder.predict_molecules(molecules, smiles, job.batch_size, job.max_atoms)
-    trim_now_and_then()
-    return embeddings
+    with (
+        writing_to(path),
+        contextlib.ExitStack() as files,
+        open_table(job.source, job.input_format) as reader,
+    ):
+        arrays = _Arrays(path.parent, embedder.width, embedder.atoms, files)
+        columns = MoleculeColumns.find(reader, job.smiles_column)
+        with computed(
+            *(reader, columns, embed, CHUNK_ROWS), device=embedder.device, job=job, outcome=outcome
+        ) as work:
+            for _, embeddings in work:
+                arrays.add(embeddings)
+                outcome.count(embeddings.warnings, embeddings.errors)
+        with replacing(path) as unfinished:
+            arrays.save(unfinished)
 
 
 class _Arrays:

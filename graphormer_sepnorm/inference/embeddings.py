@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphormer_sepnorm.chem.molecules import ParsedMolecule
-from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
-from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, by_size, in_chunks
-from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.inference.trained_model import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class Embeddings:
     """One row per molecule given, in the same order.
 
     Attributes:
-        smiles: As given.
+        smiles: As given; empty where molecules were given.
         values: float32 ``[n, C]``, the graph token ([CLS]) after the last norm, from which
             predictions are read; nan where there is an error.
         errors: Why there is no embedding; the empty string where there is one.
@@ -53,47 +51,17 @@ class Embeddings:
         return ((),) * len(self.values)
 
 
-class Network(Protocol):
-    """What is asked of a `Predictor`: its network, and graphs of the molecules it understands."""
-
-    task: Task
-    device: str
-    model: Graphormer
-
-    def prepared(self, molecules: Sequence[ParsedMolecule], /) -> Sequence[ParsedMolecule]:
-        """Return them in the form that the network was trained on."""
-        ...
-
-    def featurise(self, molecules: Sequence[ParsedMolecule], max_atoms: int = ..., /) -> Any:
-        """Return graphs, their places, errors and warnings."""
-        ...
-
-    def collate(self, graphs: PackedGraphs, /) -> GraphBatch:
-        """Return a batch."""
-        ...
-
-    def atom_order(self, molecule: Any, /) -> Any:
-        """Return the place in its graph of each atom."""
-        ...
-
-
 class Embedder:
-    """Gives the embeddings of molecules where a predictor gives values.
-
-    Args:
-        predictor: Has the network.
-        atoms: Give the embeddings of the atoms too.
+    """Gives the embeddings of molecules, if asked for of atoms too, where a predictor gives values.
 
     Attributes:
-        task: What the network predicts.
-        device: Where it is computed.
         columns: What the channels of [CLS] are called in a table.
         text_columns: Names of what is said beside them: none.
     """
 
     text_columns: tuple[str, ...] = ()
 
-    def __init__(self, predictor: Network, atoms: bool = False) -> None:
+    def __init__(self, predictor: TrainedModel, atoms: bool = False) -> None:
         self.task = predictor.task
         self.device = predictor.device
         self.width = predictor.model.config.width
@@ -117,9 +85,7 @@ class Embedder:
         """See `Predictor.embed`."""
         given, parts = in_chunks(
             smiles,
-            lambda molecules, texts, _: self.predict_molecules(
-                molecules, texts, batch_size, max_atoms
-            ),
+            lambda molecules, *_: self.predict_molecules(molecules, batch_size, max_atoms),
         )
         counts = [np.diff(part.first_atom) for part in parts if part.first_atom is not None]
         return Embeddings(
@@ -134,7 +100,6 @@ class Embedder:
     def predict_molecules(
         self,
         molecules: Sequence[ParsedMolecule],
-        smiles: Sequence[str] = (),
         batch_size: int = BATCH_SIZE,
         max_atoms: int = MAX_ATOMS,
     ) -> Embeddings:
@@ -156,7 +121,7 @@ class Embedder:
             values[place], warnings[place], of_atoms[place] = np.nan, "", values[:0]
             errors[place] = "the model gives no finite embedding for it"
         return Embeddings(
-            tuple(smiles),
+            (),
             values,
             tuple(errors),
             tuple(warnings),

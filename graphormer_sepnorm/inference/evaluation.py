@@ -36,11 +36,7 @@ def label_of(task: Task, target: int, cell: object) -> float:
 
 
 class Evaluation:
-    """Collects labels and predictions row by row, 16 bytes each, and compares them at the end.
-
-    Args:
-        task: What is predicted.
-    """
+    """Collects labels and predictions row by row, 16 bytes each, and compares them at the end."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -51,12 +47,9 @@ class Evaluation:
         self._example = [""] * len(task.targets)
 
     def add(self, target: int, cell: object, prediction: float) -> None:
-        """Add one row.
+        """Add a label as it stands in the table, and its prediction, nan if there is none.
 
-        Args:
-            target: Number of the target.
-            cell: The label as it stands in the table; missing ones are left out.
-            prediction: nan where there is none.
+        Missing labels are left out.
         """
         try:
             label = label_of(self.task, target, cell)

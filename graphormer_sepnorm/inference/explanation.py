@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.fragments import fragments_of
 from graphormer_sepnorm.chem.molecules import ParsedMolecule
-from graphormer_sepnorm.confidence.confidence import Confidence
 from graphormer_sepnorm.confidence.probabilities import Calibration
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.graphs.batch import Collator
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, by_size, in_chunks
-from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.explanation_methods import (
     METHODS,
     Subject,
     attention_rollout,
     default_method,
 )
-from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.inference.trained_model import TrainedModel
 
 _NOTHING = np.empty(0)
 
@@ -91,43 +85,6 @@ class Explanations:
     molecules: tuple[Explanation, ...]
 
 
-class ExplainedPredictor(Protocol):
-    """What is asked of a `Predictor`."""
-
-    task: Task
-    device: str
-    facts: dict[str, Any]
-    networks: list[Graphormer]
-    vocabulary: GraphVocabulary
-    extra_inputs: ExtraInputs
-    blend: Blend | None
-    confidence: Confidence | None
-
-    def predict_molecules(
-        self,
-        molecules: Sequence[ParsedMolecule],
-        smiles: Sequence[str] = ...,
-        batch_size: int = ...,
-        max_atoms: int = ...,
-        columns: np.ndarray | None = ...,
-        /,
-    ) -> Any:
-        """Return values, errors and warnings."""
-        ...
-
-    def prepared(self, molecules: Sequence[ParsedMolecule], /) -> Sequence[ParsedMolecule]:
-        """Return them in the form that the network was trained on."""
-        ...
-
-    def featurise(self, molecules: Sequence[ParsedMolecule], max_atoms: int = ..., /) -> Any:
-        """Return graphs and their places."""
-        ...
-
-    def atom_order(self, molecule: Any, /) -> np.ndarray:
-        """Return the place in its graph of each atom."""
-        ...
-
-
 class Explainer:
     """Gives explanations where a predictor gives values.
 
@@ -137,15 +94,12 @@ class Explainer:
         method: One of `METHODS`; None: `default_method` of the network's norm.
 
     Attributes:
-        target: The name of the target.
         unit: Of the contributions.
         task_unit: Of the prediction.
-        method: The name of the method.
         coverage: See `Explanations`.
         binary: Whether the prediction is a probability, and what is explained its log-odds.
         signed: Whether contributions raise and lower the value; those of attention do not.
         columns: What the network reads from a table beside the molecule.
-        device: Where it is computed.
 
     Raises:
         ConfigError: There is no such target or method, none of several targets is named, or the
@@ -153,7 +107,7 @@ class Explainer:
     """
 
     def __init__(
-        self, predictor: ExplainedPredictor, target: str | None = None, method: str | None = None
+        self, predictor: TrainedModel, target: str | None = None, method: str | None = None
     ) -> None:
         task = predictor.task
         config = predictor.networks[0].config
@@ -188,31 +142,22 @@ class Explainer:
             copy.deepcopy(network).requires_grad_(False) for network in predictor.networks
         ]
         self._path_length = config.max_path_length
-        self.coverage = "; ".join(
-            filter(None, [self._of_blend(), self._of_calibration(), self._of_extra_inputs()])
-        )
+        self.coverage = "; ".join(self._left_out())
 
-    def _of_blend(self) -> str:
-        blend = self._predictor.blend
+    def _left_out(self) -> Iterator[str]:
+        """Say what of the prediction is not explained."""
+        blend, confidence = self._predictor.blend, self._predictor.confidence
         weight = 1.0 if blend is None else float(blend.weights[self._number])
-        if weight == 1:
-            return ""
-        return (
-            f"explained is what the network says, {weight:.0%} of the prediction; the other "
-            f"{1 - weight:.0%} is said by trees"
-        )
-
-    def _of_calibration(self) -> str:
-        confidence = self._predictor.confidence
+        if weight < 1:
+            yield (
+                f"explained is what the network says, {weight:.0%} of the prediction; the other "
+                f"{1 - weight:.0%} is said by trees"
+            )
         one = None if confidence is None else confidence.targets[self._number]
-        changed = isinstance(one, Calibration) and one.map.name != "none"
-        return "explained are log-odds as they are before calibration" if changed else ""
-
-    def _of_extra_inputs(self) -> str:
-        extra = self._predictor.extra_inputs
-        if not len(extra):
-            return ""
-        return f"what the network reads from {extra.in_words()} is in the baseline, not in atoms"
+        if isinstance(one, Calibration) and one.map.name != "none":
+            yield "explained are log-odds as they are before calibration"
+        if extra := self._predictor.extra_inputs.in_words():
+            yield f"what the network reads from {extra} is in the baseline, not in atoms"
 
     def explain(
         self,
@@ -228,11 +173,8 @@ class Explainer:
                 molecules, texts, batch_size, max_atoms, None if columns is None else columns[rows]
             ),
         )
-        return self.explanations(one for part in parts for one in part)
-
-    def explanations(self, molecules: Iterable[Explanation]) -> Explanations:
-        """Return explanations with what is said of all of them."""
-        return Explanations(self.target, self.unit, self.method, self.coverage, tuple(molecules))
+        molecules = tuple(one for part in parts for one in part)
+        return Explanations(self.target, self.unit, self.method, self.coverage, molecules)
 
     def explain_molecules(
         self,
@@ -244,9 +186,7 @@ class Explainer:
     ) -> list[Explanation]:
         """Return the explanations of molecules that are parsed already; see `explain`."""
         molecules = self._predictor.prepared(molecules)
-        predicted = self._predictor.predict_molecules(
-            molecules, smiles, batch_size, max_atoms, columns
-        )
+        predicted = self._predictor.predict_molecules(molecules, batch_size, max_atoms, columns)
         found = [
             Explanation(
                 text,
@@ -259,14 +199,12 @@ class Explainer:
         ]
         graphs, places, _, _ = self._predictor.featurise(molecules, max_atoms)
         good = [number for number, place in enumerate(places) if not predicted.errors[place]]
-        if not good:
+        if graphs is None or not good:
             return found
         graphs, places = graphs.take(good), places[good]
         understood = [molecules[place].molecule for place in places]
-        if len(self._predictor.extra_inputs):
-            descriptors = compute_descriptors(understood, self._predictor.extra_inputs.descriptors)
-            beside = graphs.extra if columns is None else np.asarray(columns, np.float32)[places]
-            graphs = replace(graphs, extra=np.hstack([descriptors, beside]))
+        own = None if columns is None else columns[places]
+        graphs = self._predictor.with_extra(graphs, understood, own)
         for numbers in by_size(graphs.num_atoms, batch_size):
             explained = self._explain(
                 graphs.take(numbers), [found[place] for place in places[numbers]], batch_size

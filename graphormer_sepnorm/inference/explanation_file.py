@@ -10,47 +10,23 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, cast
 
-from graphormer_sepnorm.chem.contribution_drawing import Format, draw_contributions
+from graphormer_sepnorm.chem.drawing import Format, draw_contributions
 from graphormer_sepnorm.chem.fragments import fragment_smiles
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import is_full, replacing
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.explanation import Explainer, Explanation
 from graphormer_sepnorm.inference.explanation_page import Page, caption, contribution_scale
-from graphormer_sepnorm.inference.stream import kind_of
-from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
-from graphormer_sepnorm.inference.table_molecules import (
-    Unread,
-    chunks,
-    find_molecules,
-    read_chunk,
-    smiles_of,
-)
-from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
-from graphormer_sepnorm.process import trim_now_and_then
-from graphormer_sepnorm.tables.columns import find_column
+from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places, writing_to
+from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
 from graphormer_sepnorm.tables.opening import open_table
-from graphormer_sepnorm.tables.progress import TableProgress
 
 MOST_DRAWN = 60  # molecules in a picture
 # Rows that a process explains at a time: some seconds of work.
 CHUNK_ROWS = 64
-
-
-class _Output(Protocol):
-    """Takes explanations, in the order of the rows."""
-
-    def add(self, explanations: Sequence[Explanation]) -> None:
-        """Take some more."""
-        ...
-
-    def finish(self) -> None:
-        """Complete the file."""
-        ...
 
 
 def explain_smiles(
@@ -66,6 +42,32 @@ def explain_smiles(
     _write(explainer, [explained.molecules], job, model, outcome)
 
 
+def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outcome) -> None:
+    """Explain the predictions for all molecules of a table; `model` is the name of the model.
+
+    Raises:
+        DataError: The table cannot be read, or the output cannot be written or would overwrite
+            something.
+    """
+    check_places(job)
+
+    def explain(molecules: Molecules) -> list[Explanation]:
+        return explainer.explain_molecules(
+            *(molecules.parsed, molecules.smiles),
+            *(job.batch_size, job.max_atoms, molecules.beside),
+        )
+
+    with open_table(job.source, job.input_format) as reader:
+        columns = MoleculeColumns.find(reader, job.smiles_column, explainer.columns)
+        with computed(
+            *(reader, columns, explain, CHUNK_ROWS),
+            device=explainer.device,
+            job=job,
+            outcome=outcome,
+        ) as work:
+            _write(explainer, (explained for _, explained in work), job, model, outcome)
+
+
 def _write(
     explainer: Explainer,
     chunks: Iterable[Sequence[Explanation]],
@@ -74,27 +76,16 @@ def _write(
     outcome: Outcome,
 ) -> None:
     """Write explanations; the file has its name when it is complete."""
-    path = Path(job.destination)
-    if path.is_dir():
-        raise DataError(f"{path} is a directory: name a file")
-    largest_rest = 0.0
-    try:
-        with _output(explainer, path, model, str(job.output_format)) as output:
-            for explanations in chunks:
-                output.add(explanations)
-                for one in explanations:
-                    outcome.rows += 1
-                    outcome.warnings += bool(one.warning)
-                    if one.error:
-                        outcome.errors[kind_of(one.error)] += 1
-                    elif not math.isnan(one.rest):
-                        largest_rest = max(largest_rest, abs(one.rest))
-            output.finish()
-    except OSError as error:
-        advice = "make room" if is_full(error) else "choose another place"
-        raise DataError(
-            f"{path} cannot be written ({error.strerror or error}): {advice}"
-        ) from error
+    path, largest_rest = Path(job.destination), 0.0
+    with writing_to(path), _output(explainer, path, model, str(job.output_format)) as output:
+        for explanations in chunks:
+            output.add(explanations)
+            outcome.count(
+                [one.warning for one in explanations], [one.error for one in explanations]
+            )
+            rests = (abs(one.rest) for one in explanations if not math.isnan(one.rest))
+            largest_rest = max([largest_rest, *rests])
+        output.finish()
     if explainer.coverage:
         outcome.notes.append(explainer.coverage)
     if explainer.method == "integrated_gradients":
@@ -104,56 +95,10 @@ def _write(
         )
 
 
-def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outcome) -> None:
-    """Explain the predictions for all molecules of a table.
-
-    Args:
-        explainer: The model, the target and the method.
-        job: What is to be done.
-        model: What the model is called.
-        outcome: Filled in while the job runs.
-
-    Raises:
-        DataError: The table cannot be read, or the output cannot be written or would overwrite
-            something.
-    """
-    check_places(job)
-    with open_table(job.source, job.input_format) as reader:
-        smiles = find_molecules(reader, job.smiles_column)
-        names = explainer.columns
-        extra = [find_column(reader.columns, name, reader.name) for name in names]
-        explain = partial(_explain_chunk, explainer, job, smiles is None)
-        jobs = number_of_jobs(job.jobs, explainer.device)
-        work = map_in_order(explain, chunks(iter(reader), smiles, CHUNK_ROWS, extra), jobs)
-        progress = TableProgress(reader, job.verb, job.quiet)
-
-        def shown() -> Iterator[list[Explanation]]:
-            for _, explanations in work:
-                yield explanations
-                progress.show(outcome.rows)
-
-        try:
-            _write(explainer, shown(), job, model, outcome)
-        finally:
-            work.close()
-            progress.finish()
-
-
-def _explain_chunk(
-    explainer: Explainer, job: TableJob, in_record: bool, texts: list[Unread]
-) -> list[Explanation]:
-    """Explain the molecules of some rows; runs in any process."""
-    molecules, columns = read_chunk(texts, in_record, explainer.columns)
-    smiles = smiles_of(texts, molecules, in_record)
-    explanations = explainer.explain_molecules(
-        molecules, smiles, job.batch_size, job.max_atoms, columns
-    )
-    trim_now_and_then()
-    return explanations
-
-
 @contextmanager
-def _output(explainer: Explainer, path: Path, model: str, format: str) -> Iterator[_Output]:
+def _output(
+    explainer: Explainer, path: Path, model: str, format: str
+) -> Iterator[Page | _Numbers | _Picture]:
     """Open what takes the explanations; it has its name when all went well."""
     with replacing(path) as unfinished:
         if format in ("svg", "png"):

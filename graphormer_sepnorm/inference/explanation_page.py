@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from graphormer_sepnorm.chem.contribution_drawing import ABOVE, BELOW, Scale, draw_contributions
+from graphormer_sepnorm.chem.drawing import ABOVE, BELOW, Scale, draw_contributions
 from graphormer_sepnorm.chem.fragments import fragment_smiles
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.inference.explanation import Explainer, Explanation
@@ -115,11 +115,6 @@ class Page:
     """Writes explanations as rows of a table in a page of HTML, as they come.
 
     Colours mean the same on all of the page: they are chosen by the first that are not all errors.
-
-    Args:
-        explainer: What the explanations are of.
-        model: What the model is called.
-        file: Open for text.
     """
 
     def __init__(self, explainer: Explainer, model: str, file: IO[str]) -> None:

@@ -31,6 +31,12 @@ def refuse(value: Any, place: str, expected: str) -> CheckpointError:
     return CheckpointError(f"{place or 'the checkpoint'} is {shown}, expected {expected}")
 
 
+def require(fits: Any, said: str) -> None:
+    """Raise an error that says what does not fit, if it does not."""
+    if not fits:
+        raise CheckpointError(said)
+
+
 def simple(expected: str, fits: Callable[[Any], bool]) -> Kind:
     """A value that `fits`; `expected` says of what kind that is."""
 
@@ -58,10 +64,6 @@ def _is_finite(value: Any) -> bool:
 def is_text(value: Any) -> bool:
     """Tell whether it is text of a length that messages can bear."""
     return isinstance(value, str) and len(value) <= _MAX_TEXT
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or type(value) is bool or _is_real(value) or is_text(value)
 
 
 def is_weight(value: Any) -> bool:
@@ -132,8 +134,8 @@ def record(needed: dict[str, Kind], other: dict[str, Kind] | None = None) -> Kin
         for name, kind in kinds.items():
             if name in value:
                 kind(value[name], f"{place}.{name}" if place else name)
-            elif name in needed:
-                raise CheckpointError(f"{place}.{name} is missing".removeprefix("."))
+            else:
+                require(name not in needed, f"{place}.{name} is missing".removeprefix("."))
 
     return check
 
@@ -155,7 +157,10 @@ COUNT = simple("a whole number of at least 0", lambda value: is_whole(value) and
 REAL = simple("a number", _is_real)
 FINITE = simple("a finite number", _is_finite)
 POSITIVE = simple("a positive number", lambda value: _is_finite(value) and value > 0)
-PLAIN = simple("a number or text", _is_plain)
+PLAIN = simple(
+    "a number or text",
+    lambda value: value is None or type(value) is bool or _is_real(value) or is_text(value),
+)
 CODES = simple("a list of increasing whole numbers", _is_increasing)
 NOT_NEGATIVE = simple("a number of at least 0", lambda value: _is_finite(value) and value >= 0)
 SHARE = simple("a number from 0 to 1", lambda value: _is_finite(value) and 0 <= value <= 1)
@@ -168,7 +173,6 @@ def pair_of(kind: Kind) -> Kind:
 
     def check(value: Any, place: str) -> None:
         list_of(kind)(value, place)
-        if len(value) != 2:
-            raise CheckpointError(f"{place} has {len(value)} numbers, expected 2")
+        require(len(value) == 2, f"{place} has {len(value)} numbers, expected 2")
 
     return check

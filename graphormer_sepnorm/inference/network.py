@@ -35,11 +35,8 @@ _MESSAGE_SHAPES = {"local.bond.weight": ("bond_rows", "width")}
 def check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
     """Compare the sizes that a network is said to have with its weights.
 
-    Before it is built: a number in a file must not decide how much memory is taken.
-
-    Args:
-        options: Fields of `GraphormerConfig`, of the right types.
-        weights: State dict of the `Graphormer`.
+    Before it is built: a number in a file must not decide how much memory is taken. The options are
+    those of `GraphormerConfig`, of the right types.
 
     Raises:
         CheckpointError: They contradict each other, or this version has no such network.
@@ -66,11 +63,7 @@ def check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
 
 
 def build_network(options: dict[str, Any], weights: dict[str, Tensor]) -> Graphormer:
-    """Build a network and give it its weights.
-
-    Args:
-        options: Fields of `GraphormerConfig`; what is missing has its default.
-        weights: State dict of the `Graphormer`.
+    """Build a network and give it its weights; an option that is missing has its default.
 
     Raises:
         CheckpointError: This version has no such network.

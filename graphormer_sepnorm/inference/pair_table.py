@@ -6,8 +6,8 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -17,14 +17,9 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.evaluation import label_of
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.stream import kind_of, rounded
+from graphormer_sepnorm.inference.stream import rounded
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
-from graphormer_sepnorm.inference.table_molecules import (
-    chunks,
-    find_molecules,
-    read_chunk,
-    smiles_of,
-)
+from graphormer_sepnorm.inference.table_molecules import MoleculeColumns
 from graphormer_sepnorm.tables.columns import find_column
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
@@ -101,103 +96,93 @@ def pair_table(
 
     Of a model that reads columns beside the molecule they have the same values in both rows. A
     molecule that stands there several times is represented by its first row, with a label if one
-    has a label.
-
-    Args:
-        predictor: The model.
-        target: The number of the target.
-        job: What is to be done.
-        label: Column of measured values; None: there is none.
-        outcome: Filled in while the job runs.
+    has a label, in the column `label` of measured values.
 
     Raises:
         DataError: The table cannot be read or the output not written; there are too many pairs.
     """
     check_places(job)
-    series = _read(predictor, target, job, label, outcome)
-    labels = np.array(series.labels)
+    rows = _read(predictor, target, job, label, outcome)
+    labels = np.array([row.label for row in rows])
     if label and len(labels) and np.isnan(labels).all():
         raise DataError(f"{job.source}: no row has a label in column {label!r}")
+    groups = defaultdict(list)
+    for place, row in enumerate(rows):
+        groups[row.beside].append(place)
     pairs = []
-    for group in series.groups.values():
+    for group in groups.values():
         places = sorted(group, key=lambda place: bool(np.isnan(labels[place])))  # a stable order
-        for pair in matched_pairs([series.molecules[place] for place in places]):
+        for pair in matched_pairs([rows[place].molecule for place in places]):
             pairs.append(pair._replace(first=places[pair.first], second=places[pair.second]))
-    table = PairTable(pairs, np.array(series.predictions), labels if label else None)
-    _write(table, series, job)
+    predictions = np.array([row.prediction for row in rows])
+    table = PairTable(pairs, predictions, labels if label else None)
+    _write(table, rows, job)
     return table
 
 
-@dataclass(eq=False)
-class _Series:
-    """The rows with a prediction; m of them.
+class _Row(NamedTuple):
+    """A row with a prediction.
 
     Attributes:
-        rows: Their numbers in the table.
+        number: In the table.
         smiles: As given.
-        molecules: RDKit's, in the form that the model was trained on.
-        predictions: Of the target.
-        labels: nan = missing.
-        groups: By what the model reads beside the molecule, the places of rows among the m.
+        molecule: RDKit's, in the form that the model was trained on.
+        prediction: Of the target.
+        label: nan = missing.
+        beside: What the model reads beside the molecule, inf = missing: nan would not equal nan.
     """
 
-    rows: list[int] = field(default_factory=list)
-    smiles: list[str] = field(default_factory=list)
-    molecules: list[Any] = field(default_factory=list)
-    predictions: list[float] = field(default_factory=list)
-    labels: list[float] = field(default_factory=list)
-    groups: dict[tuple[float, ...], list[int]] = field(default_factory=lambda: defaultdict(list))
+    number: int
+    smiles: str
+    molecule: Any
+    prediction: float
+    label: float
+    beside: tuple[float, ...]
 
 
 def _read(
     predictor: Predictor, target: int, job: TableJob, label: str | None, outcome: Outcome
-) -> _Series:
+) -> list[_Row]:
     """Read and predict a table, see `pair_table`."""
-    series, unusable = _Series(), []
+    rows, unusable = [], []
     with open_table(job.source, job.input_format) as reader:
-        column = find_molecules(reader, job.smiles_column)
         names = predictor.extra_inputs.columns
-        extra = [find_column(reader.columns, name, reader.name) for name in names]
+        columns = MoleculeColumns.find(reader, job.smiles_column, names)
         measured = None if label is None else find_column(reader.columns, label, reader.name)
-        progress = TableProgress(reader, "predicted", job.quiet)
-        for some, texts in chunks(iter(reader), column, CHUNK_ROWS, extra):
-            parsed, beside = read_chunk(texts, column is None, names)
-            given = smiles_of(texts, parsed, column is None)
-            ready = predictor.prepared(parsed)
+        progress, left = TableProgress(reader, "predicted", job.quiet), iter(reader)
+        while some := list(itertools.islice(left, CHUNK_ROWS)):
+            molecules = columns.read([columns.unread(row) for row in some])
+            given, ready = molecules.smiles, predictor.prepared(molecules.parsed)
+            beside = molecules.beside if names else None
             found = predictor.predict_molecules(
-                parsed, given, job.batch_size, job.max_atoms, beside if names else None
+                molecules.parsed, job.batch_size, job.max_atoms, beside
             )
-            for place, error in enumerate(found.errors):
-                outcome.rows += 1
-                outcome.warnings += bool(found.warnings[place])
-                if error:
-                    outcome.errors[kind_of(error)] += 1
+            outcome.count(found.warnings, found.errors)
+            for place, row in enumerate(some):
+                if found.errors[place]:
                     continue
-                cell = None if measured is None else some[place].cells[measured]
+                cell = None if measured is None else row.cells[measured]
                 try:
                     value = label_of(predictor.task, target, cell)
                 except ValueError:
                     value = math.nan
                     unusable.append(cell)
-                # Missing values are the same value; nan would not be.
-                series.groups[tuple(np.nan_to_num(beside[place], nan=np.inf))].append(
-                    len(series.rows)
+                rows.append(
+                    _Row(
+                        *(row.number, given[place], ready[place].molecule),
+                        *(found.values[place, target], value),
+                        tuple(np.nan_to_num(molecules.beside[place], nan=np.inf)),
+                    )
                 )
-                series.rows.append(some[place].number)
-                series.smiles.append(given[place])
-                series.molecules.append(ready[place].molecule)
-                series.predictions.append(found.values[place, target])
-                series.labels.append(value)
             progress.show(outcome.rows)
         progress.finish()
     if unusable:
         example = " ".join(str(unusable[0]).split())[:40]
         outcome.notes.append(f"{len(unusable):,} labels cannot be used, such as {example!r}")
-    return series
+    return rows
 
 
-def _write(table: PairTable, series: _Series, job: TableJob) -> None:
-    rows, smiles = series.rows, series.smiles
+def _write(table: PairTable, rows: Sequence[_Row], job: TableJob) -> None:
     values = {"pred": table.predictions}
     if table.labels is not None:
         values["label"] = table.labels
@@ -214,8 +199,8 @@ def _write(table: PairTable, series: _Series, job: TableJob) -> None:
             some = itertools.islice(enumerate(table.pairs), start, start + CHUNK_ROWS)
             writer.write(
                 [
-                    *(rows[pair.first], rows[pair.second]),
-                    *(smiles[pair.first], smiles[pair.second], *pair[2:]),
+                    *(rows[pair.first].number, rows[pair.second].number),
+                    *(rows[pair.first].smiles, rows[pair.second].smiles, *pair[2:]),
                     *(
                         rounded(value)
                         for of, change in zip(values.values(), changes, strict=True)

@@ -15,7 +15,7 @@ class Predictions:
     """One row per molecule given, in the same order.
 
     Attributes:
-        smiles: As given.
+        smiles: As given; empty where molecules were given.
         values: float64 ``[n, targets]``: real units, or the probability of class 1; nan where
             there is an error.
         errors: Why there is no value; the empty string where there is one.

@@ -15,8 +15,9 @@ from typing import Any
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.beside import Asked
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.stream import Columns, kind_of, predict_chunk
-from graphormer_sepnorm.inference.table_job import TableJob
+from graphormer_sepnorm.inference.stream import Columns, predict_chunk
+from graphormer_sepnorm.inference.table_job import TableJob, kind_of
+from graphormer_sepnorm.process import trim_now_and_then
 
 # So often rows are tried whose actor dies of them, of too little memory say. Ray itself tries for
 # ever, or with a limit leaves dead actors in the pool, and no end if all are.
@@ -129,11 +130,11 @@ class Predict:
         import pyarrow
 
         columns = self._task.columns
-        cells = table.column(columns.smiles).to_pylist()
-        beside = zip(*(table.column(place).to_pylist() for place in columns.extra), strict=True)
-        extra = [[*row] for row in beside] if columns.extra else [[]] * len(cells)
-        texts = [("", cell, more) for cell, more in zip(cells, extra, strict=True)]
-        rows = predict_chunk(self._predictor, columns, self._task.job, texts)
+        source = columns.molecules
+        cells = (table.column(place).to_pylist() for place in (source.smiles, *source.beside))
+        texts = [("", smiles, beside) for smiles, *beside in zip(*cells, strict=True)]
+        rows = predict_chunk(self._predictor, columns, self._task.job, source.read(texts))
+        trim_now_and_then()
         numbers, others = columns.numbers, columns.added[len(columns.numbers) :]
         for place, name in enumerate(numbers):
             values = [row.numbers[place] for row in rows]

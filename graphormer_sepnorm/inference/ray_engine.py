@@ -27,8 +27,14 @@ from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.ray_actor import Best, Predict, Task
 from graphormer_sepnorm.inference.ray_cluster import Failures, cluster, load_ray, silence
-from graphormer_sepnorm.inference.stream import Columns, find_columns, kind_of
-from graphormer_sepnorm.inference.table_job import Outcome, TableJob, made_with, require_same
+from graphormer_sepnorm.inference.stream import Columns, find_columns
+from graphormer_sepnorm.inference.table_job import (
+    Outcome,
+    TableJob,
+    kind_of,
+    made_with,
+    require_same,
+)
 from graphormer_sepnorm.process import name_and_version
 from graphormer_sepnorm.tables.columns import find_column, free_name
 from graphormer_sepnorm.tables.library import (
@@ -110,10 +116,7 @@ def check_places(job: TableJob) -> None:
 def predict_library(predictor: Predictor, asked: RayJob, outcome: Outcome) -> None:
     """Predict for all rows of a library.
 
-    Args:
-        predictor: The model, on this machine, by which columns are named and options checked.
-        asked: What is to be done.
-        outcome: Filled in.
+    By the predictor, which is on this machine, columns are named and options checked.
 
     Raises:
         DataError: There is nothing to read, the output cannot be written, rows are missing, or an
@@ -197,8 +200,8 @@ def _best_of(
     elif library.format == "parquet":
         tie = ROW_ID
     else:
-        assert columns.smiles is not None
-        tie = library.columns[columns.smiles]
+        assert columns.molecules.smiles is not None
+        tie = library.columns[columns.molecules.smiles]
     warning, error = columns.added[-2:]
     counts = free_name("counts", (*library.columns, *columns.added))
     return Best(asked.top, columns.numbers[by], asked.lowest, tie, (error, warning), counts)

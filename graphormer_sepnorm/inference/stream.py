@@ -30,23 +30,10 @@ from graphormer_sepnorm.inference.table_job import (
     identify,
     save_progress,
 )
-from graphormer_sepnorm.inference.table_molecules import (
-    Unread,
-    canonical_of,
-    chunks,
-    find_molecules,
-    read_chunk,
-)
-from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
-from graphormer_sepnorm.process import trim_now_and_then
-from graphormer_sepnorm.tables.columns import (
-    find_column,
-    free_name,
-    parse_number,
-)
+from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
+from graphormer_sepnorm.tables.columns import find_column, free_name, parse_number
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.opening import open_table
-from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Row, TableReader
 from graphormer_sepnorm.tables.writer import TableWriter, create_table
 
@@ -56,22 +43,20 @@ class Columns:
     """Columns of input and output.
 
     Attributes:
-        smiles: Position of the SMILES; None: the molecules are in SDF records.
+        molecules: Where the molecules stand, and what the model reads beside them.
         labels: Positions of the labels, one per target; empty without evaluation.
         added: Names of our columns: SMILES of records, if any, predictions, warning, error.
         with_smiles: Whether the SMILES of records are added.
         numbers: Names of what is predicted: values, and what comes with them.
         values: Which of these are values, one for each target; empty for an embedding.
-        extra: Positions of the columns that the model reads beside the molecules.
     """
 
-    smiles: int | None
+    molecules: MoleculeColumns
     labels: tuple[int, ...]
     added: tuple[str, ...]
     with_smiles: bool
     numbers: tuple[str, ...]
     values: tuple[int, ...]
-    extra: tuple[int, ...] = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -92,13 +77,9 @@ class _Predicted(NamedTuple):
 def predict_table(
     predictor: Predictor | Embedder, job: TableJob, checkpoint: Path, outcome: Outcome
 ) -> None:
-    """Predict for all rows of a table.
+    """Predict for all rows of a table, or give their embeddings.
 
-    Args:
-        predictor: The model, or what gives its embeddings instead of its predictions.
-        job: What is to be done.
-        checkpoint: Its file, by whose contents an interrupted job is recognised.
-        outcome: Filled in while the job runs, so that it can be read after an interruption.
+    The outcome is filled in meanwhile, so that it can be read after an interruption.
 
     Raises:
         DataError: The table cannot be read, the output cannot be written or would overwrite
@@ -125,11 +106,26 @@ def predict_table(
                 job.progress_file.unlink(missing_ok=True)  # of a job that is not continued
             rows, total = iter(reader), None
             if job.shard:
-                part = job.shard.rows(_count(job), CHUNK_ROWS)
+                with open_table(job.source, job.input_format) as counted:
+                    part = job.shard.rows(counted.count(), CHUNK_ROWS)
                 rows, total = itertools.islice(rows, part.start, part.stop), len(part)
-            _skip(rows, reader, columns, job, outcome)
-            progress = TableProgress(reader, job.verb, job.quiet, outcome.rows, total)
-            _predict_rows(rows, progress, predictor, columns, writer, job, identity, outcome)
+            _skip(rows, columns, job, outcome)
+            with computed(
+                reader,
+                columns.molecules,
+                partial(predict_chunk, predictor, columns, job),
+                CHUNK_ROWS,
+                device=predictor.device,
+                job=job,
+                outcome=outcome,
+                rows=rows,
+                total=total,
+            ) as work:
+                for chunk, predicted in work:
+                    _write(chunk, predicted, columns, writer, outcome)
+                    if identity:
+                        save_progress(job, writer.mark(), identity, outcome)
+                        outcome.safe_rows = outcome.rows
             writer.commit()
         except BaseException:
             writer.close()
@@ -140,67 +136,44 @@ def predict_table(
         job.progress_file.unlink(missing_ok=True)
 
 
-def _predict_rows(
-    rows: Iterator[Row],
-    progress: TableProgress,
-    predictor: Predictor | Embedder,
+def _write(
+    chunk: list[Row],
+    predicted: list[_Predicted],
     columns: Columns,
     writer: TableWriter,
-    job: TableJob,
-    identity: dict[str, Any] | None,
     outcome: Outcome,
 ) -> None:
-    jobs = number_of_jobs(job.jobs, predictor.device)
-    predict = partial(predict_chunk, predictor, columns, job)
-    work = map_in_order(predict, chunks(rows, columns.smiles, CHUNK_ROWS, columns.extra), jobs)
-    try:
-        for chunk, predicted in work:
-            for row, one in zip(chunk, predicted, strict=True):
-                outcome.warnings += bool(one.warning)
-                if one.error:
-                    outcome.errors[kind_of(one.error)] += 1
-                _evaluate(outcome, columns, row, [one.numbers[place] for place in columns.values])
-            writer.write(
-                (
-                    (*row.cells, *one.smiles, *one.numbers, *one.texts, one.warning, one.error)
-                    for row, one in zip(chunk, predicted, strict=True)
-                ),
-                [row.record for row in chunk],
-            )
-            outcome.rows += len(chunk)
-            if identity:
-                save_progress(job, writer.mark(), identity, outcome)
-                outcome.safe_rows = outcome.rows
-            progress.show(outcome.rows)
-    finally:
-        work.close()
-        progress.finish()
+    for row, one in zip(chunk, predicted, strict=True):
+        _evaluate(outcome, columns, row, [one.numbers[place] for place in columns.values])
+    writer.write(
+        (
+            (*row.cells, *one.smiles, *one.numbers, *one.texts, one.warning, one.error)
+            for row, one in zip(chunk, predicted, strict=True)
+        ),
+        [row.record for row in chunk],
+    )
+    outcome.count([one.warning for one in predicted], [one.error for one in predicted])
 
 
 def predict_chunk(
-    predictor: Predictor | Embedder,
-    columns: Columns,
-    job: TableJob,
-    texts: list[Unread],
+    predictor: Predictor | Embedder, columns: Columns, job: TableJob, molecules: Molecules
 ) -> list[_Predicted]:
     """Return what is added to each row of a chunk; runs in any process."""
-    names = predictor.extra_inputs.columns if isinstance(predictor, Predictor) else ()
-    molecules, beside = read_chunk(texts, columns.smiles is None, names)
-    arguments: tuple[Any, ...] = molecules, (), job.batch_size, job.max_atoms
-    if names:
-        arguments = *arguments, beside
+    arguments: tuple[Any, ...] = molecules.parsed, job.batch_size, job.max_atoms
+    if columns.molecules.names:
+        arguments = *arguments, molecules.beside
     predictions = predictor.predict_molecules(*arguments)
-    trim_now_and_then()
     numbers = predictions.numbers
+    smiles = molecules.smiles if columns.with_smiles else ()
     return [
         _Predicted(
-            (canonical_of(molecules[number]),) if columns.with_smiles else (),
+            tuple(smiles[number : number + 1]),
             [rounded(value) for value in numbers[number]],
             predictions.texts[number] if predictions.texts else (),
             predictions.warnings[number],
             predictions.errors[number],
         )
-        for number in range(len(molecules))
+        for number in range(len(predictions.errors))
     ]
 
 
@@ -214,14 +187,6 @@ def rounded(value: Any) -> float:
     return float(f"{value:.6g}")
 
 
-def kind_of(error: str) -> str:
-    """Return what a reason has in common with others of its kind."""
-    for kind in ("empty", "not a valid molecule", "too large", "not understood", "no atoms"):
-        if kind in error:
-            return kind
-    return "other"
-
-
 def _evaluate(outcome: Outcome, columns: Columns, row: Row, values: Sequence[float]) -> None:
     if outcome.evaluation is not None:
         for target, position in enumerate(columns.labels):
@@ -232,7 +197,8 @@ def find_columns(
     reader: TableReader, predictor: Predictor | Embedder, job: TableJob, outcome: Outcome
 ) -> Columns:
     """Find the columns that are read and name those that are added."""
-    smiles = find_molecules(reader, job.smiles_column)
+    names = predictor.extra_inputs.columns if isinstance(predictor, Predictor) else ()
+    molecules = MoleculeColumns.find(reader, job.smiles_column, names)
     if job.evaluate:
         task = predictor.task
         if task.one_of and len(job.evaluate) != 1:
@@ -250,9 +216,8 @@ def find_columns(
     labels = tuple(find_column(reader.columns, name, reader.name) for name in job.evaluate)
     if predictor.task.one_of:
         labels *= len(predictor.task.targets)
-    extra = _beside(reader, predictor) if isinstance(predictor, Predictor) else ()
     to_sdf = (job.output_format or (format_of(job.destination) if job.to_file else "")) == "sdf"
-    with_smiles = smiles is None and not to_sdf
+    with_smiles = molecules.smiles is None and not to_sdf
     wanted = (
         *(("smiles",) if with_smiles else ()),
         *predictor.columns,
@@ -272,26 +237,10 @@ def find_columns(
     numbers = tuple(added[first : first + len(predictor.columns)])
     targets = [f"pred_{target}" for target in predictor.task.targets]
     values = tuple(predictor.columns.index(name) for name in targets if name in predictor.columns)
-    return Columns(smiles, labels, tuple(added), with_smiles, numbers, values, extra)
+    return Columns(molecules, labels, tuple(added), with_smiles, numbers, values)
 
 
-def _beside(reader: TableReader, predictor: Predictor) -> tuple[int, ...]:
-    """Find the columns that the model reads beside the molecules."""
-    names = predictor.extra_inputs.columns
-    try:
-        return tuple(find_column(reader.columns, name, reader.name) for name in names)
-    except DataError as error:
-        raise DataError(f"{error} (the model reads {listed(names)})") from error
-
-
-def _count(job: TableJob) -> int:
-    with open_table(job.source, job.input_format) as reader:
-        return reader.count()
-
-
-def _skip(
-    rows: Iterator[Row], reader: TableReader, columns: Columns, job: TableJob, outcome: Outcome
-) -> None:
+def _skip(rows: Iterator[Row], columns: Columns, job: TableJob, outcome: Outcome) -> None:
     """Go past the rows that an earlier run predicted, and collect those for the evaluation."""
     if not outcome.rows:
         return

@@ -4,21 +4,60 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION
-from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import write_json
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.files import is_full, write_json
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.inference.evaluation import Evaluation
-from graphormer_sepnorm.inference.shard import Shard
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.writer import Mark
 
 _ENDS_BYTES = 1 << 20
+
+
+class Shard(NamedTuple):
+    """The part `number` of `of` parts, counted from 1.
+
+    The parts are contiguous, disjoint and together the whole table. They begin where a chunk of the
+    whole table begins: the last digits of a value depend on the rows that are predicted together,
+    so these are the same, and the parts behind each other are the output of the whole table.
+    """
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read ``3/16``.
+
+        Raises:
+            ConfigError: It is something else.
+        """
+        match = re.fullmatch(r"(\d+)/(\d+)", text)
+        shard = cls(*map(int, match.groups())) if match else None
+        if shard is None or not 1 <= shard.number <= shard.of:
+            raise ConfigError(f"--shard is {text}: give K/N with K from 1 to N, such as 3/16")
+        return shard
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    def rows(self, total: int, chunk_rows: int) -> range:
+        """Return which rows of a table belong to it, from 0.
+
+        None where there are fewer chunks, of rows that are predicted together, than shards.
+        """
+        chunks = -(-total // chunk_rows)
+        first, last = (chunks * part // self.of for part in (self.number - 1, self.number))
+        return range(min(first * chunk_rows, total), min(last * chunk_rows, total))
 
 
 @dataclass(frozen=True)
@@ -104,6 +143,20 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
     evaluation: Evaluation | None = None
 
+    def count(self, warnings: Sequence[str], errors: Sequence[str]) -> None:
+        """Count rows that are done, by what is said of each."""
+        self.rows += len(errors)
+        self.warnings += sum(map(bool, warnings))
+        self.errors.update(map(kind_of, filter(None, errors)))
+
+
+def kind_of(error: str) -> str:
+    """Return what a reason has in common with others of its kind."""
+    for kind in ("empty", "not a valid molecule", "too large", "not understood", "no atoms"):
+        if kind in error:
+            return kind
+    return "other"
+
 
 def check_places(job: TableJob) -> None:
     """Refuse to overwrite anything, and to continue what cannot be continued.
@@ -139,14 +192,28 @@ def check_places(job: TableJob) -> None:
         )
 
 
+@contextmanager
+def writing_to(path: Path) -> Iterator[None]:
+    """Say in one line why a file cannot be written.
+
+    Raises:
+        DataError: It cannot.
+    """
+    if path.is_dir():
+        raise DataError(f"{path} is a directory: name a file")
+    try:
+        yield
+    except OSError as error:
+        advice = "make room" if is_full(error) else "choose another place"
+        raise DataError(
+            f"{path} cannot be written ({error.strerror or error}): {advice}"
+        ) from error
+
+
 def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> dict[str, Any]:
     """Say what the rows of an output are made from.
 
-    Args:
-        job: What is to be done.
-        checkpoint: The model's file.
-        chunk_rows: Rows predicted together, on which the last digits depend.
-        device: Where it is computed, on which they depend too.
+    Their last digits depend on how many are predicted together, and on which device.
     """
     source = Path(job.source)
     try:

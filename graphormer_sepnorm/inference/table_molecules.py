@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,14 +17,18 @@ from graphormer_sepnorm.chem.molecules import (
     parse_molblock,
     parse_smiles,
 )
-from graphormer_sepnorm.tables.columns import (
-    find_smiles_column,
-    parse_or_missing,
-)
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.inference.table_job import Outcome, TableJob
+from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
+from graphormer_sepnorm.process import trim_now_and_then
+from graphormer_sepnorm.tables.columns import find_column, find_smiles_column, parse_or_missing
+from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Row, TableReader
 
 # Of a row: what is wrong with it, what its molecule is read from, cells beside that.
 Unread = tuple[str, Any, list[Any]]
+Result = TypeVar("Result")
 
 
 def find_molecules(reader: TableReader, smiles_column: str | None) -> int | None:
@@ -40,78 +46,132 @@ def find_molecules(reader: TableReader, smiles_column: str | None) -> int | None
 
 def parse_row(row: Row, smiles: int | None) -> ParsedMolecule:
     """Return the molecule of a row, or why it has none; `smiles` as from `find_molecules`."""
-    return parse_text(*molecule_text(row, smiles), in_record=smiles is None)
+    source = MoleculeColumns(smiles)
+    return source.read([source.unread(row)]).parsed[0]
 
 
-def molecule_text(row: Row, smiles: int | None) -> tuple[str, Any]:
-    """Return what is wrong with a row, if anything, and what its molecule is read from."""
-    if row.problem:
-        return row.problem, None
-    return "", row.record if smiles is None else row.cells[smiles]
+@dataclass(frozen=True, eq=False)
+class Molecules:
+    """The molecules of some rows.
 
-
-def parse_text(problem: str, text: Any, in_record: bool) -> ParsedMolecule:
-    """Return the molecule of a row by its `molecule_text`, or why it has none."""
-    if problem:
-        return ParsedMolecule(None, problem)
-    return parse_molblock(text) if in_record else parse_smiles(text)
-
-
-def chunks(
-    rows: Iterator[Row], smiles: int | None, size: int, extra: Sequence[int] = ()
-) -> Iterator[tuple[list[Row], list[Unread]]]:
-    """Yield so many rows at a time, and the part of them that is read in any process.
-
-    Args:
-        rows: Of the table.
-        smiles: As from `find_molecules`.
-        size: How many at a time.
-        extra: Positions of the columns that the model reads beside the molecules.
+    Attributes:
+        parsed: Each, or why a row has none.
+        beside: float64 ``[rows, names]``, the numbers beside them; nan = missing.
+        texts: What they were read from; None: SDF records.
     """
-    while chunk := list(itertools.islice(rows, size)):
-        yield (
-            chunk,
-            [
-                (*molecule_text(row, smiles), [] if row.problem else [row.cells[n] for n in extra])
-                for row in chunk
-            ],
-        )
+
+    parsed: list[ParsedMolecule]
+    beside: np.ndarray
+    texts: list[Any] | None
+
+    @property
+    def smiles(self) -> list[str]:
+        """As given; of records canonical, and empty where there is no molecule."""
+        if self.texts is not None:
+            return ["" if text is None else str(text) for text in self.texts]
+        molecules = [parsed.molecule for parsed in self.parsed]
+        return ["" if one is None else canonical_smiles(one) for one in molecules]
 
 
-def read_chunk(
-    texts: Sequence[Unread], in_record: bool, names: Sequence[str] = ()
-) -> tuple[list[ParsedMolecule], np.ndarray]:
-    """Return the molecules of a chunk, or why they have none, and the numbers beside them.
+@dataclass(frozen=True)
+class MoleculeColumns:
+    """Where the molecules of a table stand, and what a model reads beside them.
 
-    Args:
-        texts: What `chunks` gives.
-        in_record: Whether the molecules are in SDF records.
-        names: Of the columns beside them.
-
-    Returns:
-        Of each row its molecule, and float64 ``[rows, len(names)]``, nan = missing.
+    Attributes:
+        smiles: Position of the SMILES; None: the molecules are in the SDF records.
+        beside: Positions of the columns that are read beside them.
+        names: Their names.
     """
-    molecules = [parse_text(problem, text, in_record) for problem, text, _ in texts]
-    numbers = np.full((len(texts), len(names)), np.nan)
-    for place, (_, _, cells) in enumerate(texts):
-        if molecules[place].molecule is None:
-            continue  # the row has its reason
+
+    smiles: int | None
+    beside: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def find(
+        cls, reader: TableReader, smiles_column: str | None, names: Sequence[str] = ()
+    ) -> MoleculeColumns:
+        """Find them in a table.
+
+        Raises:
+            DataError: There is no such column; see also `find_molecules`.
+        """
+        smiles = find_molecules(reader, smiles_column)
         try:
-            numbers[place] = parse_or_missing(cells, names)
-        except ValueError as error:
-            molecules[place] = ParsedMolecule(None, str(error))
-    return molecules, numbers
+            beside = tuple(find_column(reader.columns, name, reader.name) for name in names)
+        except DataError as error:
+            raise DataError(f"{error} (the model reads {listed(names)})") from error
+        return cls(smiles, beside, tuple(names))
+
+    def unread(self, row: Row) -> Unread:
+        """Return the part of a row that is read in any process."""
+        if row.problem:
+            return row.problem, None, []
+        text = row.record if self.smiles is None else row.cells[self.smiles]
+        return "", text, [row.cells[place] for place in self.beside]
+
+    def read(self, rows: Sequence[Unread]) -> Molecules:
+        """Return the molecules of some rows."""
+        in_records = self.smiles is None
+        parse = parse_molblock if in_records else parse_smiles
+        molecules, numbers = [], np.full((len(rows), len(self.names)), np.nan)
+        for place, (problem, text, cells) in enumerate(rows):
+            parsed = ParsedMolecule(None, problem) if problem else parse(text)
+            if parsed.readable:
+                try:
+                    numbers[place] = parse_or_missing(cells, self.names)
+                except ValueError as error:
+                    parsed = ParsedMolecule(None, str(error))
+            molecules.append(parsed)
+        return Molecules(molecules, numbers, None if in_records else [text for _, text, _ in rows])
 
 
-def smiles_of(
-    texts: Sequence[Unread], molecules: Sequence[ParsedMolecule], in_record: bool
-) -> list[str]:
-    """Return the SMILES of the rows of a chunk as given, of records the canonical ones."""
-    if in_record:
-        return [canonical_of(molecule) for molecule in molecules]
-    return ["" if text is None else str(text) for _, text, _ in texts]
+@contextmanager
+def computed(
+    reader: TableReader,
+    columns: MoleculeColumns,
+    compute: Callable[[Molecules], Result],
+    size: int,
+    *,
+    device: str,
+    job: TableJob,
+    outcome: Outcome,
+    rows: Iterator[Row] | None = None,
+    total: int | None = None,
+) -> Iterator[Iterator[tuple[list[Row], Result]]]:
+    """Give some rows of a table at a time, in order, and what is computed of their molecules.
 
+    It says how far it is, by the outcome, which the caller keeps. No process is left at the end.
 
-def canonical_of(parsed: ParsedMolecule) -> str:
-    """Return the SMILES of a record; empty where it has no molecule."""
-    return "" if parsed.molecule is None else canonical_smiles(parsed.molecule)
+    Args:
+        reader: The table.
+        columns: Where its molecules stand.
+        compute: Runs in any process.
+        size: How many rows at a time.
+        device: Where it is computed.
+        job: Says in how many processes.
+        outcome: Knows how many rows are done.
+        rows: Those that are left to do; None: all.
+        total: How many these are, if that is known.
+    """
+
+    def read_and_compute(unread: Sequence[Unread]) -> Result:
+        result = compute(columns.read(unread))
+        trim_now_and_then()
+        return result
+
+    def shown() -> Iterator[tuple[list[Row], Result]]:
+        for done in work:
+            yield done
+            progress.show(outcome.rows)
+
+    left = iter(reader) if rows is None else rows
+    chunks = iter(lambda: list(itertools.islice(left, size)), [])
+    parts = ((chunk, [columns.unread(row) for row in chunk]) for chunk in chunks)
+    work = map_in_order(read_and_compute, parts, number_of_jobs(job.jobs, device))
+    progress = TableProgress(reader, job.verb, job.quiet, outcome.rows, total)
+    try:
+        yield shown()
+    finally:
+        work.close()
+        progress.finish()

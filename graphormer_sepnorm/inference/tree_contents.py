@@ -20,12 +20,7 @@ MOST_NODES, DEEPEST = 150_000, 64
 
 
 def check_trees(plain: dict[str, Any], targets: int, place: str) -> None:
-    """Check that the arrays of `BoostedTrees` fit together.
-
-    Args:
-        plain: What `BoostedTrees.to_plain` gave; of each entry the kind has been looked at.
-        targets: That the model has.
-        place: Words for where it stands.
+    """Check that the arrays of `BoostedTrees`, of the right kinds each, fit together.
 
     Raises:
         CheckpointError: They do not.

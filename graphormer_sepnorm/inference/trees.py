@@ -54,12 +54,7 @@ class BoostedTrees:
 
     @classmethod
     def from_fitted(cls, columns: FeatureColumns, boosted: Sequence[Any], logistic: bool) -> Self:
-        """Take the trees out of scikit-learn's models.
-
-        Args:
-            columns: What the features are.
-            boosted: Of each target a `chem.baselines.Scaled` or None.
-            logistic: Whether they are classifiers.
+        """Take the trees out of scikit-learn's models, a `chem.baselines.Scaled` or None a target.
 
         Raises:
             ConfigError: They are larger than a checkpoint may hold.
@@ -100,8 +95,7 @@ class BoostedTrees:
     def predict(self, features: np.ndarray) -> np.ndarray:
         """Return values or probabilities of class 1, float64 ``[n, T]``; nan without a model.
 
-        Args:
-            features: float32 ``[n, F]``, see `FeatureColumns`.
+        Of features float32 ``[n, F]``, see `FeatureColumns`.
         """
         values = np.full((len(features), len(self.trees)), np.nan)
         ends = np.cumsum(self.trees)

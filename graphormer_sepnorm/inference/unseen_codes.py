@@ -13,12 +13,7 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 
 
 class UnseenCodes:
-    """Finds codes that did not occur in training.
-
-    Args:
-        featuriser: What made the graphs; its first atom column says the element.
-        vocabulary: The codes that occurred in training.
-    """
+    """Finds codes that did not occur in training; the first one of an atom says the element."""
 
     def __init__(self, featuriser: Featuriser, vocabulary: GraphVocabulary) -> None:
         self._featuriser = featuriser
@@ -37,11 +32,7 @@ class UnseenCodes:
         """Return why the model cannot understand a molecule, and what else is new to it.
 
         An element that did not occur in training is an error: the model would take the atom for
-        nothing at all. Other codes are a warning.
-
-        Args:
-            graph: Of the molecule; one that `find` has found.
-            molecule: For the words.
+        nothing at all. Other codes are a warning. The graph is one that `find` has found.
         """
         atoms, bonds = self._unseen(graph)
         elements = self._vocabulary.new_elements(graph.atom_codes)

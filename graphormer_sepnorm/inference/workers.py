@@ -59,12 +59,7 @@ def map_in_order(
 
     On a CPU the function has one thread to itself, whatever `jobs` is: its results depend on the
     number of threads in the last digits. If reading the items fails, what was read before is done
-    first. Closing the generator ends the processes.
-
-    Args:
-        function: Is run in other processes if `jobs` is above 1 and there are two items or more.
-        items: What stays here, and what is sent to the function.
-        jobs: Number of processes.
+    first. Closing the generator ends the processes; a single item needs none.
 
     Raises:
         DataError: A process was ended from outside.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import warnings
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -12,45 +14,55 @@ from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 
 from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.chem.baselines import Baselines, fit_baselines
-from graphormer_sepnorm.chem.tree_features import FeatureColumns, compute_features
+from graphormer_sepnorm.chem.tree_features import FeatureColumns, RawFeatures, compute_features
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.resources import sample_path
 
 SPLITS = ("train", "validation", "test")
+with gzip.open(sample_path(), "rt") as file:
+    SMILES = [row["smiles"] for row, _ in zip(csv.DictReader(file), range(100), strict=False)]
+ENDS = {"train": slice(70), "validation": slice(70, 85), "test": slice(85, 100)}
+
+
+@cache
+def computed(smiles: tuple[str, ...]) -> RawFeatures:
+    """Descriptors take longer than all trees."""
+    return compute_features(smiles)
 
 
 @pytest.fixture(autouse=True)
 def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    def remembered(smiles: list[str], done: Callable[[int], None]) -> RawFeatures:
+        done(len(smiles))
+        return computed(tuple(smiles))
+
+    monkeypatch.setattr(baselines, "compute_features", remembered)
     for kind in ("regression", "binary"):
         monkeypatch.setitem(baselines.BOOSTED, kind, 12)
         monkeypatch.setitem(baselines.FOREST, kind, 7)
 
 
-def sample(molecules: int, targets: int, binary: bool = False) -> tuple[dict, dict]:
+def made(targets: int, binary: bool = False) -> tuple[dict, dict]:
     """Molecules of the sample with made-up targets."""
-    with gzip.open(sample_path(), "rt") as file:
-        smiles = [row["smiles"] for row in csv.DictReader(file)][:molecules]
     random = np.random.default_rng(0)
-    counted = np.array([[text.count(c) for c in "cNOCl=("] for text in smiles], float)
+    counted = np.array([[text.count(c) for c in "cNOCl=("] for text in SMILES], float)
     values = counted @ random.normal(size=(counted.shape[1], targets))
     values += random.normal(size=values.shape)
     values = (values > np.median(values)).astype(float) if binary else values
-    ends = {"train": (0, 0.7), "validation": (0.7, 0.85), "test": (0.85, 1)}
-    parts = {split: slice(*(int(end * molecules) for end in both)) for split, both in ends.items()}
     return (
-        {split: smiles[part] for split, part in parts.items()},
-        {split: values[part] for split, part in parts.items()},
+        {split: SMILES[part] for split, part in ENDS.items()},
+        {split: values[part] for split, part in ENDS.items()},
     )
 
 
-def features_of(smiles: dict[str, list[str]]) -> dict[str, np.ndarray]:
-    raw = {split: compute_features(smiles[split]) for split in SPLITS}
-    columns = FeatureColumns.fit(raw["train"])
-    return {split: columns.of(raw[split]) for split in SPLITS}
+def features_of(smiles: dict[str, list[str]], fitted: str = "train") -> dict[str, np.ndarray]:
+    raw = {split: computed(tuple(some)) for split, some in smiles.items()}
+    columns = FeatureColumns.fit(raw[fitted])
+    return {split: columns.of(one) for split, one in raw.items()}
 
 
 def test_boosting_of_each_target_is_that_of_scikit_learn() -> None:
-    smiles, targets = sample(100, 2)
+    smiles, targets = made(2)
     targets["train"][::5, 1] = np.nan
     found = fit_baselines(smiles, targets, "regression")
     assert list(found.predictions) == ["mean", "forest", "boosting"]
@@ -76,7 +88,7 @@ def test_boosting_of_each_target_is_that_of_scikit_learn() -> None:
 
 @pytest.mark.parametrize("in_folds", [False, True])
 def test_bounds_are_learned_as_labels_and_judge_nothing(in_folds: bool) -> None:
-    smiles, targets = sample(100, 1)
+    smiles, targets = made(1)
     bounds = {split: np.full_like(targets[split], np.nan) for split in SPLITS}
     censored = {split: targets[split].copy() for split in SPLITS}
     for split in SPLITS:
@@ -94,7 +106,7 @@ def test_bounds_are_learned_as_labels_and_judge_nothing(in_folds: bool) -> None:
 
 
 def test_forest_of_two_classes_is_that_of_scikit_learn() -> None:
-    smiles, targets = sample(100, 1, binary=True)
+    smiles, targets = made(1, binary=True)
     found = fit_baselines(smiles, targets, "binary")
     assert list(found.predictions) == ["forest", "boosting"]
     x = features_of(smiles)
@@ -105,7 +117,7 @@ def test_forest_of_two_classes_is_that_of_scikit_learn() -> None:
 
 
 def test_with_folds_what_is_held_out_is_said_by_models_that_have_not_seen_it() -> None:
-    smiles, targets = sample(100, 1, binary=True)
+    smiles, targets = made(1, binary=True)
     targets["validation"][3] = np.nan  # has no label: neither trained on nor predicted
     folds = np.arange(85) % 3
     found = fit_baselines(smiles, targets, "binary", folds=folds)
@@ -114,9 +126,7 @@ def test_with_folds_what_is_held_out_is_said_by_models_that_have_not_seen_it() -
     y = np.concatenate([targets["train"], targets["validation"]])[labelled, 0]
     np.testing.assert_array_equal(found.labels["validation"][:, 0], y)
     pooled = [(smiles["train"] + smiles["validation"])[row] for row in labelled]
-    raw = {"pool": compute_features(pooled), "test": compute_features(smiles["test"])}
-    columns = FeatureColumns.fit(raw["pool"])
-    pool, test = (columns.of(raw[part]) for part in ("pool", "test"))
+    pool, test = features_of({"pool": pooled, "test": smiles["test"]}, "pool").values()
     forest = RandomForestClassifier(7, min_samples_leaf=2, random_state=0)
     expected = forest.fit(pool, y).predict_proba(test)[:, 1]
     np.testing.assert_allclose(found.predictions["forest"]["test"][:, 0], expected, rtol=1e-12)
@@ -130,7 +140,7 @@ def test_with_folds_what_is_held_out_is_said_by_models_that_have_not_seen_it() -
 
 def test_folds_are_held_out_until_enough_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(baselines, "ENOUGH_HELD_OUT", 40)
-    smiles, targets = sample(100, 1)
+    smiles, targets = made(1)
     folds = np.arange(85) % 5
     found = fit_baselines(smiles, targets, "regression", models=["boosting"], folds=folds)
     assert found.rows["validation"].tolist() == np.flatnonzero(folds < 3).tolist()
@@ -139,7 +149,7 @@ def test_folds_are_held_out_until_enough_is_known(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("scale", [2.0**-60, 2.0**120])  # by which nothing is rounded
 def test_the_unit_of_a_target_makes_no_difference(scale: float) -> None:
-    smiles, targets = sample(80, 1)
+    smiles, targets = made(1)
     scaled = {split: values * scale for split, values in targets.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -151,7 +161,7 @@ def test_the_unit_of_a_target_makes_no_difference(scale: float) -> None:
 
 
 def test_targets_that_trees_cannot_learn_have_no_values() -> None:
-    smiles, targets = sample(80, 3, binary=True)
+    smiles, targets = made(3, binary=True)
     targets["train"][:, 0] = 1.0
     targets["train"][9:, 1] = np.nan
     found = fit_baselines(smiles, targets, "binary")
@@ -163,23 +173,23 @@ def test_targets_that_trees_cannot_learn_have_no_values() -> None:
 
 def test_only_what_was_asked_for_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(baselines, "RandomForestRegressor", None)
-    smiles, targets = sample(60, 1)
+    smiles, targets = made(1)
     assert list(fit_baselines(smiles, targets, "regression", models=["boosting"]).predictions) == [
         "boosting"
     ]
 
 
 def test_a_smiles_that_cannot_be_read_is_named() -> None:
-    smiles, targets = sample(60, 1)
+    smiles, targets = made(1)
     smiles["train"][4] = "C1CC"
-    with pytest.raises(DataError, match=r"molecule 5 of 42: 'C1CC' is not a valid molecule"):
+    with pytest.raises(DataError, match=r"molecule 5 of 70: 'C1CC' is not a valid molecule"):
         fit_baselines(smiles, targets, "regression")
 
 
 def bounded(monkeypatch: pytest.MonkeyPatch, **limits: int) -> Baselines:
     for limit, most in limits.items():
         monkeypatch.setattr(baselines, limit, most)
-    return fit_baselines(*sample(100, 4), "regression")
+    return fit_baselines(*made(4), "regression")
 
 
 def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,15 +221,14 @@ def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_tree_is_grown_on_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     (boosted, *_) = bounded(monkeypatch, MOST_ROWS=14).boosted
-    assert boosted is not None
     assert boosted.model.subsample == 14 / 70
     assert {tree[0].tree_.n_node_samples[0] for tree in boosted.model.estimators_} == {14}
 
 
 def test_it_says_how_far_it_is() -> None:
     told: list[tuple[str, int, int]] = []
-    fit_baselines(*sample(60, 1), "regression", lambda *what: told.append(what))
+    fit_baselines(*made(1), "regression", lambda *what: told.append(what))
     assert told == [
-        *(("descriptors", number, 60) for number in (42, 51, 60)),
+        *(("descriptors", number, 100) for number in (70, 85, 100)),
         *((what, 0, 1) for what in ("mean", "random forest", "gradient boosting")),
     ]

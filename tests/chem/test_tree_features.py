@@ -1,19 +1,51 @@
-"""What trees see: environments that training knows, descriptors without gaps."""
+"""What trees see: RDKit's environments that training knows, its descriptors without gaps."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from rdkit import Chem
-from rdkit.Chem import Descriptors
+from rdkit.Chem import Descriptors, rdFingerprintGenerator
 
 from graphormer_sepnorm.chem import tree_features
-from graphormer_sepnorm.chem.descriptors import descriptor_names
-from graphormer_sepnorm.chem.fingerprints import morgan_counts
+from graphormer_sepnorm.chem.descriptors import LEFT_OUT, compute_descriptors, descriptor_names
+from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
 from graphormer_sepnorm.chem.tree_features import FeatureColumns, RawFeatures, compute_features
 from graphormer_sepnorm.errors import DataError
 
 SMILES = ["CCO", "CCN", "CCCl", "c1ccccc1O", "CC(C)C", "[Na+].[Cl-]"]
+
+
+def test_counts_are_rdkits() -> None:
+    molecules = [Chem.MolFromSmiles(text) for text in ("CCCCCCO", "c1ccccc1", "CC(=O)Nc1ccccc1")]
+    counts = morgan_counts(molecules).toarray()
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=ENVIRONMENTS)
+    expected = [list(generator.GetCountFingerprint(molecule)) for molecule in molecules]
+    np.testing.assert_array_equal(counts, expected)
+    # Benzene: six equal atoms, and their neighbourhoods of radius one and two.
+    assert sorted(counts[1][counts[1] > 0]) == [6.0, 6.0, 6.0]
+
+
+def test_no_molecule() -> None:
+    assert morgan_counts([]).shape == (0, ENVIRONMENTS)
+
+
+def test_descriptors_are_rdkits() -> None:
+    molecule = Chem.MolFromSmiles("CC(=O)Oc1ccccc1C(=O)O")
+    (values,) = compute_descriptors([molecule])
+    theirs = Descriptors.CalcMolDescriptors(molecule)
+    assert len(descriptor_names()) == len(theirs) - len(LEFT_OUT)
+    for name, value in zip(descriptor_names(), values, strict=True):
+        assert value == pytest.approx(theirs[name], rel=1e-6), name
+
+
+def test_what_is_undefined_is_nan_and_stops_nothing() -> None:
+    hydrogen_free = Chem.MolFromSmiles("[Na+].[Cl-]")
+    values = compute_descriptors([None, hydrogen_free], ["MolWt", "BCUT2D_MWHI"])
+    assert np.isnan(values[0]).all()
+    assert values[1, 0] == pytest.approx(58.44, abs=0.01)
+    assert np.isnan(values[1, 1]) or np.isfinite(values[1, 1])
+    assert values.dtype == np.float32
 
 
 def test_environments_of_three_molecules_and_all_descriptors() -> None:

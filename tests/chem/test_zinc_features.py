@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import os
 import random
 from collections import Counter
@@ -12,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rdkit import Chem, rdBase
+from reference.molecules import spellings
 
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import parse_molblock, parse_smiles
@@ -145,15 +144,7 @@ def test_a_wavy_bond_is_no_configuration():
     ],
 )
 def test_spellings_of_one_molecule_give_one_graph(smiles):
-    molecule = Chem.MolFromSmiles(smiles)
-    generator = random.Random(0)
-    names = set()
-    for _ in range(8):
-        order = list(range(molecule.GetNumAtoms()))
-        generator.shuffle(order)
-        spelling = Chem.MolToSmiles(Chem.RenumberAtoms(molecule, order), canonical=False)
-        names.add(fingerprint(graph(spelling)))
-    assert len(names) == 1
+    assert len({fingerprint(graph(text)) for text in spellings(smiles, 8)}) == 1
 
 
 def stored_graph(smiles: str) -> MolecularGraph:
@@ -178,16 +169,11 @@ def stored_graph(smiles: str) -> MolecularGraph:
     )
 
 
-def test_the_stored_graphs_of_the_data_set():
+def test_the_stored_graphs_of_the_data_set(zinc):
     """All atoms, and the whole graph of the share that was measured (996 of these 1,000)."""
-    folder = os.environ.get("GRAPHORMER_DATA")
-    if not folder:
-        pytest.skip("needs the real data: set the environment variable GRAPHORMER_DATA")
-    with gzip.open(Path(folder) / "zinc" / "test.csv.gz", "rt") as handle:
-        rows = list(csv.DictReader(handle))
-    index = [int(n) for n in (Path(folder) / "zinc" / "test.index").read_text().split(",")]
+    index = Path(os.environ["GRAPHORMER_DATA"], "zinc", "test.index").read_text().split(",")
     equal = 0
-    for row in (rows[n] for n in index):
+    for row in (zinc[int(number)] for number in index):
         made, stored = graph(row["smiles"]), stored_graph(row["graph"])
         codes, known = made.atom_codes[:, 0].tolist(), stored.atom_codes[:, 0].tolist()
         assert sorted(codes) == sorted(known), row["smiles"]
@@ -195,17 +181,12 @@ def test_the_stored_graphs_of_the_data_set():
     assert equal > 990
 
 
-def test_stored_graphs_are_the_molecules_of_the_data_set():
+def test_stored_graphs_are_the_molecules_of_the_data_set(zinc):
     """Without their stereochemistry, which the graphs do not hold."""
-    folder = os.environ.get("GRAPHORMER_DATA")
-    if not folder:
-        pytest.skip("needs the real data: set the environment variable GRAPHORMER_DATA")
-    with gzip.open(Path(folder) / "zinc" / "test.csv.gz", "rt") as handle:
-        rows = list(csv.DictReader(handle))
-    for row in rows[::5]:
+    for row in zinc[::5]:
         molecule = Chem.MolFromSmiles(row["smiles"])
         Chem.RemoveStereochemistry(molecule)
-        found = get_featuriser("zinc-1").smiles_of(stored_graph(row["graph"]))
+        found = ZINC_1.smiles_of(stored_graph(row["graph"]))
         assert Chem.CanonSmiles(found) == Chem.CanonSmiles(Chem.MolToSmiles(molecule))
 
 
@@ -213,15 +194,15 @@ def test_stored_graphs_are_the_molecules_of_the_data_set():
     "smiles", ["CC(=O)[O-]", "C[NH+]1CCCC1", "c1cc[nH]c1", "O=C1NC=CC1=S", "I"]
 )
 def test_a_graph_has_the_smiles_it_was_made_of(smiles):
-    assert get_featuriser("zinc-1").smiles_of(graph(smiles)) == Chem.CanonSmiles(smiles)
+    assert ZINC_1.smiles_of(graph(smiles)) == Chem.CanonSmiles(smiles)
 
 
 def test_a_graph_that_is_no_molecule_has_no_smiles():
     nonsense = graph("CC(C)(C)C")
     nonsense.bond_codes[:] = 3  # a carbon with four triple bonds
-    assert get_featuriser("zinc-1").smiles_of(nonsense) == ""
+    assert ZINC_1.smiles_of(nonsense) == ""
     nonsense.atom_codes[:] = 99
-    assert get_featuriser("zinc-1").smiles_of(nonsense) == ""
+    assert ZINC_1.smiles_of(nonsense) == ""
 
 
 def mutated(smiles: str, generator: random.Random) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference import table_molecules
 from graphormer_sepnorm.inference.predictor import Predictor
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -48,4 +48,6 @@ def interrupt(patch: pytest.MonkeyPatch, after: int) -> None:
         return predict(self, *arguments)  # type: ignore[arg-type]
 
     patch.setattr(Predictor, "predict_molecules", interrupted)
-    patch.setattr(stream, "number_of_jobs", lambda *wanted: 1)  # it is this process that counts
+    patch.setattr(
+        table_molecules, "number_of_jobs", lambda *wanted: 1
+    )  # it is this process that counts

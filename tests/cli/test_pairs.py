@@ -114,8 +114,8 @@ class ReadsTemperature:
         self.task, self.prepared = predictor.task, predictor.prepared
         self._predictor = predictor
 
-    def predict_molecules(self, molecules: Any, smiles: Any, *_: Any) -> Any:
-        return self._predictor.predict_molecules(molecules, smiles)
+    def predict_molecules(self, molecules: Any, *_: Any) -> Any:
+        return self._predictor.predict_molecules(molecules)
 
 
 def test_values_beside_the_molecule_are_the_same_in_both_rows(model: Path, tmp_path: Path) -> None:

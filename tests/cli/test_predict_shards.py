@@ -8,7 +8,7 @@ from rdkit import Chem
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.inference import stream
-from graphormer_sepnorm.inference.shard import Shard
+from graphormer_sepnorm.inference.table_job import Shard
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.writer import create_table
 

@@ -14,12 +14,12 @@ from reference.damage import replaced
 from reference.trees import boosted_trees
 
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
-from graphormer_sepnorm.confidence.intervals import Intervals
+from graphormer_sepnorm.confidence.neighbours import Neighbours
 from graphormer_sepnorm.confidence.probabilities import Calibration
 from graphormer_sepnorm.confidence.token_distance import TokenDistance
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.blend import Blend
-from graphormer_sepnorm.inference.checkpoint import read_checkpoint, save_for_prediction
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.description import describe
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -37,14 +37,13 @@ def test_all_goes_through_a_file(kind: Any, tmp_path: Path) -> None:
     told = Told(*random.random((3, 3, 2)), random.random(3), fingerprints(NEW[:3]))
     for asked in (
         lambda it: it.calibrated(told.values),
+        lambda it: np.array(it.sets(told.values, 0.9)) == "0/1",
         lambda it: it.scores(0.8),
         lambda it: it.expected(told, it.nearest(told)),
         lambda it: it.nearest(told).similarity,
     ):
         np.testing.assert_allclose(asked(again), asked(one), rtol=1e-6)
     assert again.domain == one.domain
-    assert again.tokens is not None
-    assert one.tokens is not None
     assert again.tokens.usual == one.tokens.usual
 
 
@@ -54,7 +53,7 @@ def test_a_target_without_labels_has_none_and_gaps_are_left_out() -> None:
     labels[:, 1], labels[10:, 2] = np.nan, np.nan
     told = Told(random.random((60, 3)))
     made = Confidence.fit("regression", labels, told, np.arange(60) % 5, np.ones(3), None)
-    assert [one and one.labels for one in made.targets] == [60, None, 10]  # type: ignore[union-attr]
+    assert [one and one.labels for one in made.targets] == [60, None, 10]
     for values in (made.expected(told, None)[0], made.scores(0.8)):
         np.testing.assert_array_equal(np.isnan(values), [False, True, False])
     # Ten labels cannot say what holds in 19 of 20 cases.
@@ -72,8 +71,6 @@ def test_errors_of_neighbours_make_an_interval_wide() -> None:
 def test_intervals_do_not_depend_on_how_many_neighbours_are_named() -> None:
     made, asked = _wrong_about_anilines()
     few, many = made.nearest(asked, 1), made.nearest(asked, 60)
-    assert few is not None
-    assert many is not None
     assert many.rows.shape[1] > few.rows.shape[1]
     np.testing.assert_array_equal(made.expected(asked, few), made.expected(asked, many))
 
@@ -96,9 +93,7 @@ def _wrong_about_anilines() -> tuple[Confidence, Told]:
     return made, Told(np.zeros((2, 1)), fingerprints=asked)
 
 
-def _sketch(smiles: list[str]) -> Any:
-    from graphormer_sepnorm.confidence.neighbours import Neighbours
-
+def _sketch(smiles: list[str]) -> Neighbours:
     return Neighbours.of(fingerprints(smiles), np.arange(len(smiles)))
 
 
@@ -107,13 +102,15 @@ def model(kind: Any = "regression", **options: Any) -> dict[str, Any]:
     return make_checkpoint(kind=kind) | {CONFIDENCE: confidence(kind, **options).to_plain()}
 
 
+def network_of(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in checkpoint.items() if name != CONFIDENCE}
+
+
 def test_real_values_come_with_intervals_similarity_and_domain() -> None:
     predictor = Predictor(model(), "cpu")
     assert predictor.columns == ("pred_property", "low_property", "high_property", "similarity")
     assert predictor.text_columns == ("in_domain",)
     found = predictor.predict(NEW)
-    assert found.low is not None
-    assert found.high is not None
     middle = (found.low + found.high) / 2
     np.testing.assert_allclose(middle[:3], found.values[:3], rtol=1e-6)
     assert (found.high > found.low)[:3].all()
@@ -122,9 +119,8 @@ def test_real_values_come_with_intervals_similarity_and_domain() -> None:
     assert found.numbers[0, 3] == 1  # it was trained on
     assert [one for (one,) in found.texts][3] == ""
     wider = predictor.ask(interval=0.95).predict(NEW)
-    assert wider.low is not None
     assert (wider.low < found.low)[:3].all()
-    without = Predictor({name: part for name, part in model().items() if name != CONFIDENCE}, "cpu")
+    without = Predictor(network_of(model()), "cpu")
     np.testing.assert_array_equal(without.predict(NEW).values, found.values)
     assert without.columns == ("pred_property",)
 
@@ -132,7 +128,7 @@ def test_real_values_come_with_intervals_similarity_and_domain() -> None:
 def test_far_molecules_have_wide_intervals_and_say_so() -> None:
     """Errors that grow with the distance of [CLS], as the networks of the model see it."""
     checkpoint = model(tokens=16)
-    network = Predictor({name: part for name, part in checkpoint.items() if name != CONFIDENCE})
+    network = Predictor(network_of(checkpoint))
     tokens = network.embed(TRAINED).values[None]
     measure, distance = TokenDistance.fit(tokens[:, 8:], tokens)
     told = Told(np.zeros((34, 1)), distance=distance, fingerprints=fingerprints(TRAINED))
@@ -148,28 +144,18 @@ def test_far_molecules_have_wide_intervals_and_say_so() -> None:
     predictor = Predictor(checkpoint | {CONFIDENCE: made.to_plain()}, "cpu")
     assert predictor.columns[-2:] == ("similarity", "distance")
     found = predictor.predict(TRAINED)
-    assert found.distance is not None
     np.testing.assert_allclose(found.distance, distance, rtol=1e-3)
     np.testing.assert_array_equal(found.numbers[:, -1], found.distance)
-    assert found.low is not None
-    assert found.high is not None
     order = np.argsort(distance)
     width = (found.high - found.low)[order, 0]
     assert width[-5:].mean() > 5 * width[:5].mean()
-    assert made.domain is not None
     furthest = made.domain.furthest
-    assert furthest is not None
     for far, warning, (inside,) in zip(found.distance, found.warnings, found.texts, strict=True):
         assert (inside == "no") == (far > furthest)
         assert ("its [CLS] is" in warning) == (far > furthest)
-    torch.manual_seed(0)
-    text = describe_confidence(made)
+    text = describe(make_checkpoint() | {CONFIDENCE: made.to_plain()})
     assert f"[CLS] beyond {furthest:g} times the usual distance" in text
     assert "[CLS] of 26, in 16 numbers each" in text
-
-
-def describe_confidence(made: Confidence) -> str:
-    return describe(make_checkpoint() | {CONFIDENCE: made.to_plain()})
 
 
 def test_company_does_not_change_an_interval() -> None:
@@ -182,7 +168,7 @@ def test_classes_are_calibrated_and_come_with_sets_and_thresholds_where_asked() 
     checkpoint = model("binary")
     calibration = checkpoint[CONFIDENCE]["targets"][0]
     calibration["map"] |= {"a": 0.5, "b": 0.5}
-    raw = Predictor({name: part for name, part in checkpoint.items() if name != CONFIDENCE}, "cpu")
+    raw = Predictor(network_of(checkpoint), "cpu")
     plain = raw.predict(NEW).values[:3]
     predictor = Predictor(checkpoint, "cpu")
     assert predictor.columns == ("pred_property", "similarity")
@@ -243,15 +229,6 @@ def test_trees_without_weight_are_asked_where_intervals_need_them() -> None:
     wide, narrow = Predictor(checkpoint, "cpu"), Predictor(model(), "cpu")
     assert "apart" in (wide.confidence.uses if wide.confidence else ())
     np.testing.assert_array_equal(wide.predict(NEW).values, narrow.predict(NEW).values)
-
-
-def test_a_file_for_prediction_keeps_it_and_says_so(tmp_path: Path) -> None:
-    torch.save(model(), tmp_path / "a.ckpt")
-    save_for_prediction(read_checkpoint(tmp_path / "a.ckpt"), tmp_path / "b.ckpt")
-    text = describe(read_checkpoint(tmp_path / "b.ckpt"))
-    assert "intervals, by the errors on up to 34 unseen molecules" in text
-    assert "fingerprints, SMILES, labels of 34 training molecules" in text
-    assert isinstance(Predictor.load(tmp_path / "b.ckpt").confidence.targets[0], Intervals)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

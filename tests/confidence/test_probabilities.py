@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -141,8 +140,8 @@ def test_sets_by_hand() -> None:
 def test_no_other_threshold_is_better_on_the_molecules_that_it_was_chosen_by(
     goal: str, metric: Any
 ) -> None:
-    probabilities, labels = made(300)
-    calibration = Calibration.fit(probabilities, labels, np.arange(300) % 5)
+    probabilities, labels = made(100)
+    calibration = Calibration.fit(probabilities, labels, np.arange(100) % 5)
     chosen = metric(labels, probabilities >= calibration.threshold(goal))
     others = [metric(labels, probabilities >= one) for one in np.unique(probabilities)]
     assert chosen == pytest.approx(max(others))
@@ -159,11 +158,7 @@ def test_the_expected_error_is_that_of_bins_with_as_many_molecules() -> None:
     assert expected_error(probabilities, labels) == pytest.approx(by_hand / 10)
 
 
-def test_all_goes_through_a_file() -> None:
+def test_of_many_probabilities_quantiles_are_kept() -> None:
     calibration = fitted(3000, factor=3.0)
-    again = Calibration.from_plain(json.loads(json.dumps(calibration.to_plain())))
-    values = np.linspace(0, 1, 50)
-    np.testing.assert_array_equal(again.map.of(values), calibration.map.of(values))
-    np.testing.assert_array_equal(again.sets(values, 0.9), calibration.sets(values, 0.9))
     assert len(calibration.zeros) == 1000
     assert sum(calibration.counts) == 3000

@@ -17,8 +17,7 @@ from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference import stream
 from graphormer_sepnorm.inference.blend import Blend, choose_weight
-from graphormer_sepnorm.inference.checkpoint import read_checkpoint, save_for_prediction
-from graphormer_sepnorm.inference.description import describe
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
 
@@ -80,25 +79,6 @@ def test_processes_and_a_file_give_the_same_values(tmp_path: Path, monkeypatch) 
     found = Blend.from_plain(read_checkpoint(model)[BLEND]).trees_of_smiles(SMILES)
     features = COLUMNS.of_molecules([Chem.MolFromSmiles(text) for text in SMILES])
     np.testing.assert_array_equal(found, boosted_trees(targets=2)[0].predict(features))
-
-
-def test_a_file_for_prediction_keeps_the_blend_and_says_so(tmp_path: Path) -> None:
-    checkpoint = blended(0.25, without=0)
-    checkpoint[BLEND]["validation"] = {"mae": 0.125}
-    torch.save(checkpoint, tmp_path / "a.ckpt")
-    save_for_prediction(read_checkpoint(tmp_path / "a.ckpt"), tmp_path / "b.ckpt")
-    text = describe(read_checkpoint(tmp_path / "b.ckpt"))
-    assert (
-        "0.25 of the network, 0.75 of gradient boosting: 4 trees on 7 Morgan environments and 2 "
-        "descriptors of RDKit"
-    ) in text
-    assert "1 of 2 targets by the network alone" in text
-    assert "validation mae 0.1250" in text
-    assert "gradient boosting" not in describe(make_checkpoint())
-    values = [
-        Predictor.load(tmp_path / f"{name}.ckpt", "cpu").predict(SMILES).values for name in "ab"
-    ]
-    np.testing.assert_array_equal(*values)
 
 
 @pytest.mark.parametrize(

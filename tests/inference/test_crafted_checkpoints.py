@@ -70,9 +70,8 @@ def whole() -> dict[str, Any]:
 
 def use(path: Path) -> str:
     """All that is done with a model for prediction; returns its description."""
-    checkpoint = read_checkpoint(path)
     Predictor.load(path, "cpu").predict(["CCO", "c1ccccc1"])
-    return describe(checkpoint, path)
+    return describe(read_checkpoint(path), path)
 
 
 def some(path: tuple) -> bool:
@@ -83,16 +82,18 @@ def some(path: tuple) -> bool:
     return path[-1].endswith(("graph_token", "layers.0.ffn.0.weight", "num_batches_tracked"))
 
 
-def refusal(call: Callable[[Path], Any], path: Path) -> str:
-    """What a call says against a checkpoint; the empty string where it takes it."""
+def refusal(path: Path) -> str:
+    """What is said against a checkpoint; the empty string where it is taken."""
     try:
-        call(path)
+        use(path)
     except CheckpointError as error:
         return str(error)
     return ""
 
 
-def test_any_wrong_value_is_one_line_or_does_no_harm(tmp_path: Path) -> None:
+def test_any_wrong_value_is_one_line_or_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "a.ckpt"
     good, wrong = whole(), list(WRONG.values())
     torch.save(good, path)
@@ -100,8 +101,12 @@ def test_any_wrong_value_is_one_line_or_does_no_harm(tmp_path: Path) -> None:
     refused = used = 0
     for number, place in enumerate(filter(some, places(good))):
         for value in wrong[number % 3 :: 3]:  # each with a third of them, in turn
-            torch.save(replaced(good, place, value), path)
-            said = refusal(read_checkpoint, path) or refusal(use, path)
+            changed = replaced(good, place, value)
+            if number < 6:  # each value twice goes through a file; torch is slow at reading
+                torch.save(changed, path)
+            else:
+                monkeypatch.setattr(torch, "load", lambda *_, _changed=changed, **__: _changed)
+            said = refusal(path)
             refused, used = refused + bool(said), used + (not said)
             if said:
                 assert str(path) in said
@@ -235,7 +240,7 @@ def test_what_is_large_by_a_number_is_refused_within_little_memory(
 
 def test_compressed_file_is_refused_within_little_memory(tmp_path: Path) -> None:
     written = io.BytesIO()
-    torch.save(whole() | {"more": torch.zeros(1 << 26)}, written)
+    torch.save(whole() | {"more": torch.zeros(1 << 25)}, written)  # twice what it may take
     with (
         zipfile.ZipFile(written) as stored,
         zipfile.ZipFile(tmp_path / "a.ckpt", "w", zipfile.ZIP_DEFLATED) as packed,

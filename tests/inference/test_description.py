@@ -7,16 +7,22 @@ import re
 import pytest
 import torch
 from reference.checkpoints import make_checkpoint
+from reference.confidence import confidence
+from reference.trees import boosted_trees
 
 from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     find_checkpoint,
+    model_weights,
     read_checkpoint,
     save_for_prediction,
 )
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.description import describe
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters
@@ -36,7 +42,7 @@ def checkpoint():
         data_options={"table": "/home/somebody/esol.csv"},
     )
     made.update(
-        epoch=4, global_step=150, optimizer_states=[{"exp_avg": torch.ones(50_000)}], callbacks={}
+        epoch=4, global_step=150, optimizer_states=[{"exp_avg": torch.ones(200_000)}], callbacks={}
     )
     return made
 
@@ -76,17 +82,47 @@ def test_description_says_how_the_model_is_not_graphormer():
     assert "beyond it" not in describe(make_checkpoint())
 
 
-def test_file_for_prediction_is_small_and_predicts_the_same(checkpoint, tmp_path):
-    torch.save(checkpoint, tmp_path / "whole.ckpt")
-    save_for_prediction(checkpoint, tmp_path / "slim.ckpt", card={"model": "a test"})
+@pytest.fixture
+def manifold(checkpoint):
+    """An ensemble that is blended with trees and knows its errors."""
+    members = [model_weights(make_checkpoint()) for _ in range(2)]
+    blend = Blend.of_trees(boosted_trees(targets=1)[0], 0.25).to_plain()
+    blend["validation"] = {"mae": 0.125}
+    parts = {"members": members, BLEND: blend, CONFIDENCE: confidence(spread=True).to_plain()}
+    return checkpoint | parts
+
+
+def test_description_of_what_stands_beside_a_network(manifold):
+    alone, text = describe(make_checkpoint()), describe(manifold)
+    for said in (
+        "ensemble      3 such networks; their mean is predicted",
+        "0.25 of the network, 0.75 of gradient boosting: 4 trees on 7 Morgan environments and 2 "
+        "descriptors of RDKit",
+        "of the blend  validation mae 0.1250",
+        "intervals, by the errors on up to 34 unseen molecules",
+        "fingerprints, SMILES, labels of 34 training molecules",
+    ):
+        assert said in text
+    assert not any(word in alone for word in ("such networks", "boosting", "interval", "keeps"))
+    blend = Blend.of_trees(boosted_trees(targets=2, without=0)[0], 0.25).to_plain()
+    text = describe(make_checkpoint(targets=("a", "b")) | {BLEND: blend})
+    assert "1 of 2 targets by the network alone" in text
+
+
+def test_file_for_prediction_is_small_and_predicts_the_same(manifold, tmp_path):
+    torch.save(manifold, tmp_path / "whole.ckpt")
+    save_for_prediction(manifold, tmp_path / "slim.ckpt", card={"model": "a test"})
     slim = read_checkpoint(tmp_path / "slim.ckpt")
     assert "optimizer_states" not in slim
     assert "somebody" not in str(slim[KEY])
     assert (tmp_path / "slim.ckpt").stat().st_size < (tmp_path / "whole.ckpt").stat().st_size / 2
     assert [path.name for path in tmp_path.glob("slim*")] == ["slim.ckpt"]
     smiles = ["CCO", "c1ccccc1O"]
-    whole = Predictor.load(tmp_path / "whole.ckpt", "cpu").predict(smiles)
-    assert whole.values.tolist() == Predictor(slim, "cpu").predict(smiles).values.tolist()
+    both = (Predictor.load(tmp_path / f"{name}.ckpt", "cpu") for name in ("whole", "slim"))
+    whole, again = (predictor.predict(smiles) for predictor in both)
+    assert whole.numbers.shape == (2, 5)
+    assert whole.numbers.tolist() == again.numbers.tolist()
+    assert whole.texts == again.texts
     assert "a test" in describe(slim).splitlines()[0]
 
 

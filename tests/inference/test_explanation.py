@@ -11,10 +11,10 @@ from reference.trees import boosted_trees
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
-from graphormer_sepnorm.inference import batching
+from graphormer_sepnorm.inference import batching, explanation_methods
 from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import KEY, joined
-from graphormer_sepnorm.inference.explanation_methods import METHODS
+from graphormer_sepnorm.inference.explanation_methods import METHODS, STEPS
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
 
@@ -26,6 +26,12 @@ CONTRIBUTIONS = [method for method in METHODS if method != "attention_rollout"]
 @pytest.fixture(scope="module", params=[{}, EVERYTHING], ids=["plain", "all"])
 def predictor(request):
     return Predictor(make_checkpoint(**request.param), device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def _few_steps(monkeypatch):
+    """Enough for what holds of any quadrature."""
+    monkeypatch.setattr(explanation_methods, "STEPS", 5)
 
 
 def contributions_of(explanations):
@@ -98,7 +104,8 @@ def test_atoms_and_fragments_have_the_same_sum(predictor):
         assert one.fragments == ((0, 1, 2), (3,), tuple(range(4, 10)))
 
 
-def test_integrated_gradients_add_up_to_the_prediction(predictor):
+def test_integrated_gradients_add_up_to_the_prediction(predictor, monkeypatch):
+    monkeypatch.setattr(explanation_methods, "STEPS", STEPS)
     for one in predictor.explain(
         [SMILES[n] for n in GOOD], method="integrated_gradients"
     ).molecules:

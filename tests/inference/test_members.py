@@ -13,13 +13,7 @@ from reference.checkpoints import make_checkpoint
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference import stream
-from graphormer_sepnorm.inference.checkpoint import (
-    KEY,
-    joined,
-    read_checkpoint,
-    save_for_prediction,
-)
-from graphormer_sepnorm.inference.description import describe
+from graphormer_sepnorm.inference.checkpoint import KEY, joined
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.table_job import save_progress
 from graphormer_sepnorm.tables.opening import open_table
@@ -50,7 +44,6 @@ def test_values_are_the_mean_of_the_members(options: dict[str, Any]) -> None:
     assert alone[0].spread is None
     assert found.errors == alone[0].errors
     values = np.stack([one.values for one in alone])
-    assert found.spread is not None
     np.testing.assert_array_equal(found.values, values.mean(axis=0))
     np.testing.assert_array_equal(found.spread, values.std(axis=0, ddof=1))
     assert np.nanmin(found.spread) > 0
@@ -62,7 +55,6 @@ def test_member_without_a_finite_value_is_an_error() -> None:
     each[1]["state_dict"]["model.readout.weight"][0] = torch.inf  # of the first target
     found = Predictor(ensemble(each), "cpu").predict(["CCO"])
     assert found.errors == ("the model gives no finite value for it",)
-    assert found.spread is not None
     assert np.isnan([found.values, found.spread]).all()
 
 
@@ -128,22 +120,6 @@ def test_molecules_on_the_command_line_have_it_too(file: Path, capsys, monkeypat
     assert predict([str(file), "CCO", "--device", "cpu"]) == 0
     names = capsys.readouterr().out.splitlines()[0]
     assert names.split() == ["smiles", "first", "[mol/L]", "spread", "second", "[mol/L]", "spread"]
-
-
-def test_description_says_how_many(file: Path) -> None:
-    assert "ensemble     3 such networks; their mean is predicted" in describe(
-        read_checkpoint(file)
-    )
-    assert "such networks" not in describe(make_checkpoint())
-
-
-def test_file_for_prediction_keeps_the_members(file: Path, tmp_path: Path) -> None:
-    slim = tmp_path / "slim.ckpt"
-    save_for_prediction(read_checkpoint(file), slim)
-    expected = Predictor.load(file, "cpu").predict("CCO")
-    np.testing.assert_array_equal(
-        Predictor.load(slim, "cpu").predict("CCO").numbers, expected.numbers
-    )
 
 
 @pytest.mark.parametrize("fact", ["target_mean", "vocabulary", "task", "model", "dataset"])

@@ -1,6 +1,5 @@
 """Predictions: rows stay where they are, spelling and company of a molecule do not matter."""
 
-import random
 import subprocess
 import sys
 
@@ -10,6 +9,7 @@ import torch
 from rdkit import Chem
 from reference.checkpoints import make_checkpoint
 from reference.models import EVERYTHING
+from reference.molecules import spellings
 
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import KEY
@@ -47,15 +47,9 @@ def test_values_depend_on_neither_company_nor_batch_size(predictor):
 
 @pytest.mark.parametrize("smiles", [CAFFEINE, IBUPROFEN, "C1CC2CCC1CC2", "c1ccc2ccccc2c1"])
 def test_spellings_of_one_molecule_agree(predictor, smiles):
-    molecule = Chem.MolFromSmiles(smiles)
-    random.seed(0)
-    order = list(range(molecule.GetNumAtoms()))
-    spellings = []
-    for _ in range(8):
-        random.shuffle(order)
-        spellings.append(Chem.MolToSmiles(Chem.RenumberAtoms(molecule, order), canonical=False))
-    assert len(set(spellings)) > 1
-    values = predictor.predict(spellings).values
+    given = spellings(smiles, 8)
+    assert len(set(given)) > 1
+    values = predictor.predict(given).values
     np.testing.assert_allclose(values, values[0].repeat(8)[:, None], rtol=1e-4, atol=1e-5)
 
 
@@ -100,28 +94,16 @@ def test_molecules_beyond_the_training_data_and_beyond_the_limit():
     assert np.isnan(predictions.values[2, 0])
 
 
-@pytest.mark.parametrize(
-    ("connected", "warnings"),
-    [
-        (
-            True,
-            [
-                "",
-                "2 pieces; molecules in training had one",
-                "3 pieces; molecules in training had one",
-            ],
-        ),
-        (False, ["", "", ""]),
-        (None, ["", "", ""]),  # a checkpoint of an earlier release does not know
-    ],
-)
-def test_pieces_where_training_had_none(connected, warnings):
+# None: a checkpoint of an earlier release does not know.
+@pytest.mark.parametrize("connected", [True, False, None])
+def test_pieces_where_training_had_none(connected):
     checkpoint = make_checkpoint()
     atoms = {"min": 1, "mean": 5, "max": 9}
     known = {} if connected is None else {"connected": connected}
     checkpoint[KEY]["training_summary"] = {"atoms": atoms, "targets": [], **known}
     predictions = Predictor(checkpoint, "cpu").predict(["CCO", "CCO.CC", "C.C.C"])
-    assert list(predictions.warnings) == warnings
+    said = [f"{pieces} pieces; molecules in training had one" for pieces in (2, 3)]
+    assert predictions.warnings == ("", *(said if connected else ["", ""]))
     assert np.isfinite(predictions.values).all()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ def fingerprints(smiles: list[str]) -> csr_array:
     return morgan_counts([Chem.MolFromSmiles(text) for text in smiles])
 
 
+@cache
 def confidence(
     kind: Literal["regression", "binary"] = "regression",
     targets: int = 1,

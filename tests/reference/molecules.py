@@ -35,6 +35,11 @@ C60 = (
 )
 
 
+def spellings(smiles: str, count: int) -> list[str]:
+    """Other SMILES of the same molecule, its atoms in any order."""
+    return [*Chem.MolToRandomSmilesVect(Chem.MolFromSmiles(smiles), count, randomSeed=1)]
+
+
 def molecule(smiles: str, y: float = 0.0) -> Data:
     """Two atom features (element, hydrogens), two bond features (Kekulé order, ring)."""
     mol = Chem.MolFromSmiles(smiles)

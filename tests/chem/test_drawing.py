@@ -11,7 +11,7 @@ import pytest
 from matplotlib.image import imread
 from rdkit import Chem
 
-from graphormer_sepnorm.chem.contribution_drawing import (
+from graphormer_sepnorm.chem.drawing import (
     ABOVE,
     BELOW,
     CELL,

@@ -1,0 +1,339 @@
+"""A trained model and molecules that are parsed: their graphs, and what it predicts for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+
+from graphormer_sepnorm.chem.descriptors import compute_descriptors
+from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.featuriser import Featuriser
+from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces
+from graphormer_sepnorm.chem.standardise import standardised
+from graphormer_sepnorm.confidence.confidence import Confidence, Told
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
+from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, by_size
+from graphormer_sepnorm.inference.beside import Asked, Beside
+from graphormer_sepnorm.inference.blend import Blend
+from graphormer_sepnorm.inference.checkpoint import KEY, networks_of
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.inference.network import build_network
+from graphormer_sepnorm.inference.predictions import Predictions
+from graphormer_sepnorm.inference.tree_contents import BLEND
+from graphormer_sepnorm.inference.unseen_codes import UnseenCodes
+
+
+class Featurised(NamedTuple):
+    """What became of some molecules.
+
+    Attributes:
+        graphs: Of those that the model understands, in their order; None: it understands none.
+        places: int64 ``[len(graphs)]``, which of the molecules these are.
+        errors: For each molecule the reason why it has no graph, or the empty string.
+        warnings: For each molecule what to know about its graph; mostly the empty string.
+    """
+
+    graphs: PackedGraphs | None
+    places: np.ndarray
+    errors: list[str]
+    warnings: list[str]
+
+
+class TrainedModel:
+    """What a checkpoint holds: a network, or an ensemble, which predicts the mean.
+
+    Args:
+        checkpoint: What `read_checkpoint` gives.
+        device: Where to compute; None: a GPU if there is one.
+        refuse_new_elements: A molecule with an element that did not occur in training gets an
+            error. Else it gets a warning, and the model takes such an atom for nothing at all.
+
+    Attributes:
+        task: What is predicted.
+        model: The network, in evaluation mode; of an ensemble the first.
+        networks: All of them: one, or the members of an ensemble.
+        vocabulary: The codes of atoms and bonds that it knows.
+        extra_inputs: What the networks read beside a molecule's graph.
+        blend: Trees whose values are mixed with those of the network; None: there are none.
+        confidence: How sure it is; None: it does not know.
+        facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
+
+    Raises:
+        CheckpointError: The model was trained on graphs that are not made from SMILES, or by
+            features or with a network that this version does not know; or it needs a descriptor
+            that this release of RDKit lacks.
+    """
+
+    def __init__(
+        self,
+        checkpoint: dict[str, Any],
+        device: str | None = None,
+        refuse_new_elements: bool = True,
+    ) -> None:
+        self.refuse_new_elements = refuse_new_elements
+        self.facts: dict[str, Any] = checkpoint[KEY]
+        if self.facts["featuriser"] is None:
+            raise CheckpointError(
+                f"this model was trained on the graphs of {self.facts['dataset']}, which are not "
+                "made from SMILES: evaluate it with train.py test"
+            )
+        self.task = Task.from_plain(self.facts["task"])
+        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            self._featuriser = get_featuriser(self.facts["featuriser"])
+        except ConfigError as error:
+            raise CheckpointError(
+                f"the model takes features that this version does not make ({error}): use the "
+                "version of graphormer_sepnorm that wrote it"
+            ) from error
+        self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
+        _compare(self.vocabulary, self._featuriser)
+        self._steps = tuple(self.facts.get("standardise", ()))
+        self._unseen = UnseenCodes(self._featuriser, self.vocabulary)
+        summary = self.facts.get("training_summary") or {}
+        self._largest_seen = summary["atoms"]["max"] if "atoms" in summary else None
+        self._only_connected = summary.get("connected", False)
+        self.extra_inputs = ExtraInputs.of_facts(self.facts)
+        try:
+            compute_descriptors([], self.extra_inputs.descriptors)
+        except DataError as error:
+            raise CheckpointError(str(error)) from error
+        self._mean = np.asarray(self.facts["target_mean"])
+        self._std = np.asarray(self.facts["target_std"])
+        self.blend = Blend.from_plain(checkpoint[BLEND]) if BLEND in checkpoint else None
+        self.confidence = (
+            Confidence.from_plain(checkpoint[CONFIDENCE], self.task.kind)
+            if CONFIDENCE in checkpoint
+            else None
+        )
+        by_default = Asked.by_default(self.confidence, self.task)
+        self._beside = Beside(by_default, self.confidence, self.task)
+        # Without weight they are asked only where intervals need them.
+        self._asks_trees = self.blend is not None and (
+            self.blend.weight < 1
+            or (self.confidence is not None and "apart" in self.confidence.uses)
+        )
+        self.networks = [
+            build_network(self.facts["model"], weights) for weights in networks_of(checkpoint)
+        ]
+        self.model = self.networks[0]
+        try:
+            for network in self.networks:
+                network.to(self.device).eval()
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(f"device {self.device!r} cannot be used ({reason})") from error
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the numbers that are predicted, as in `Predictions.numbers`."""
+        return self._beside.columns(several=len(self.networks) > 1)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Names of what is said beside the numbers, as in `Predictions.texts`."""
+        return self._beside.text_columns
+
+    @property
+    def asked(self) -> Asked:
+        """What predictions come with, see `ask`."""
+        return self._beside.asked
+
+    def ask(
+        self,
+        interval: float | None = None,
+        neighbours: int = 0,
+        threshold: float | str | None = None,
+    ) -> Self:
+        """Say what predictions shall come with from now on.
+
+        A model that knows its errors gives intervals of level 0.9 for real values without being
+        asked. For classes an interval is a set: the classes that a molecule may be of.
+
+        Args:
+            interval: Level, above 0 and below 1; None: no intervals.
+            neighbours: How many of the most similar molecules of training to name.
+            threshold: From which probability on a molecule is called class 1: a number, ``mcc`` or
+                ``f1``.
+
+        Returns:
+            Itself.
+
+        Raises:
+            ConfigError: The model cannot give it, or a value cannot be.
+        """
+        asked = Asked(interval, neighbours, threshold)
+        self._beside = Beside(asked, self.confidence, self.task)
+        return self
+
+    def predict_molecules(
+        self,
+        molecules: Sequence[ParsedMolecule],
+        batch_size: int = BATCH_SIZE,
+        max_atoms: int = MAX_ATOMS,
+        columns: np.ndarray | None = None,
+    ) -> Predictions:
+        """Predict the properties of molecules that are parsed already; see `Predictor.predict`.
+
+        `columns` are the values of ``extra_inputs.columns``, ``[n, C]``; None: there are none.
+        """
+        molecules = self.prepared(molecules)
+        values = np.full((len(molecules), len(self.task.targets)), np.nan)
+        spread, apart = values.copy(), values.copy()
+        distance = np.full(len(molecules), np.nan)
+        tokens = None if self.confidence is None else self.confidence.tokens
+        graphs, places, errors, warnings = self.featurise(molecules, max_atoms)
+        if graphs is not None:
+            understood = [molecules[place].molecule for place in places]
+            own = None if columns is None else columns[places]
+            graphs = self.with_extra(graphs, understood, own)
+            for place, row in zip(places, graphs.extra, strict=True):
+                remarks = [warnings[place], *self.extra_inputs.remarks(row)]
+                warnings[place] = "; ".join(filter(None, remarks))
+            for numbers in by_size(graphs.num_atoms, batch_size):
+                each, seen = self._values(graphs.take(numbers))
+                if tokens is not None:
+                    distance[places[numbers]] = tokens.of(seen)
+                values[places[numbers]] = each.mean(axis=0)
+                if len(each) > 1:
+                    spread[places[numbers]] = each.std(axis=0, ddof=1)
+            if self.blend is not None and self._asks_trees:
+                names = self.extra_inputs.descriptors
+                descriptors, beside = np.hsplit(graphs.extra, [len(names)])
+                trees = self.blend.trees_of_molecules(understood, beside, (names, descriptors))
+                apart[places] = self.blend.apart(values[places], trees)
+                values[places] = self.blend.combined(values[places], trees)
+                spread[places] *= self.blend.weights  # the trees are the same for all members
+        for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
+            values[place], spread[place], warnings[place] = np.nan, np.nan, ""
+            errors[place] = "the model gives no finite value for it"
+        shown = spread if len(self.networks) > 1 else None
+        predictions = Predictions((), values, tuple(errors), tuple(warnings), shown)
+        told = Told(
+            values,
+            shown,
+            None if self.blend is None else apart,
+            None if tokens is None else distance,
+        )
+        return self._beside.added(predictions, told, [one.molecule for one in molecules])
+
+    def prepared(self, molecules: Sequence[ParsedMolecule]) -> Sequence[ParsedMolecule]:
+        """Return the molecules in the form that the model was trained on, see `standardised`."""
+        return [standardised(one, self._steps) for one in molecules] if self._steps else molecules
+
+    def featurise(
+        self, molecules: Sequence[ParsedMolecule], max_atoms: int = MAX_ATOMS
+    ) -> Featurised:
+        """Return the graphs of the molecules that the model understands."""
+        errors = [parsed.reason for parsed in molecules]
+        warnings = [""] * len(molecules)
+        chosen = {}
+        for place, parsed in enumerate(molecules):
+            if parsed.molecule is None:
+                continue
+            atoms = parsed.molecule.GetNumAtoms()
+            if atoms <= max_atoms:
+                chosen[place] = parsed.molecule
+            else:
+                errors[place] = f"too large: {atoms} atoms, the limit is {max_atoms} (--max_atoms)"
+        graphs, reasons = self._featuriser.featurise_many([*chosen.values()])
+        for place, reason in zip(chosen, reasons, strict=True):
+            errors[place] = reason
+        places = [place for place in chosen if not errors[place]]
+        if graphs is None:
+            return Featurised(None, np.array(places, dtype=np.int64), errors, warnings)
+        unseen = [""] * len(graphs)
+        for number in self._unseen.find(graphs):
+            place = places[number]
+            error, new = self._unseen.describe(graphs[number], chosen[place])
+            errors[place], unseen[number] = (
+                (error, new) if self.refuse_new_elements else ("", error or new)
+            )
+        understood = [number for number, place in enumerate(places) if not errors[place]]
+        for number in understood:
+            molecule = chosen[places[number]]
+            remarks = [
+                unseen[number],
+                self._featuriser.remarks(molecule),
+                self._size(int(graphs.num_atoms[number])),
+                self._pieces(molecule),
+            ]
+            warnings[places[number]] = "; ".join(remark for remark in remarks if remark)
+        if len(understood) < len(graphs):
+            graphs = graphs.take(understood) if understood else None
+        return Featurised(graphs, np.array(places, dtype=np.int64)[understood], errors, warnings)
+
+    def with_extra(
+        self, graphs: PackedGraphs, molecules: Sequence[Any], columns: np.ndarray | None
+    ) -> PackedGraphs:
+        """Return graphs with what the network reads beside them.
+
+        Args:
+            graphs: n of them.
+            molecules: RDKit's, whose graphs these are.
+            columns: The values of ``extra_inputs.columns``, ``[n, C]``; None: there are none.
+        """
+        descriptors = compute_descriptors(molecules, self.extra_inputs.descriptors)
+        beside = graphs.extra if columns is None else np.asarray(columns, np.float32)
+        return replace(graphs, extra=np.hstack([descriptors, beside]))
+
+    def _size(self, atoms: int) -> str:
+        if self._largest_seen is None or atoms <= self._largest_seen:
+            return ""
+        return f"{atoms} atoms; the largest molecule in training had {self._largest_seen}"
+
+    def _pieces(self, molecule: Any) -> str:
+        pieces = count_pieces(molecule) if self._only_connected else 1
+        return f"{pieces} pieces; molecules in training had one" if pieces > 1 else ""
+
+    def atom_order(self, molecule: Any) -> np.ndarray:
+        """Return which atom of its graph each atom of a molecule is, int64 ``[atoms]``."""
+        if self._featuriser.atom_order is None:
+            return np.arange(molecule.GetNumAtoms())
+        return np.asarray(self._featuriser.atom_order(molecule), dtype=np.int64)
+
+    def collate(self, graphs: PackedGraphs) -> GraphBatch:
+        """Return a batch for the network, of these graphs in this order."""
+        store = GraphStore.from_graphs([graphs], self.model.config.max_path_length)
+        return Collator(store, self.vocabulary)(range(len(graphs))).to(self.device)
+
+    @torch.inference_mode()
+    def _values(self, graphs: PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
+        """What each network says, and its [CLS].
+
+        Returns:
+            float64 ``[networks, graphs, targets]``, float32 ``[networks, graphs, C]``.
+        """
+        batch = self.collate(graphs)
+        values, tokens = [], []
+        for network in self.networks:
+            token, atoms = network.encode(batch)
+            outputs = network.read_out(token, atoms, batch)
+            values.append(self.task.values_of(outputs, self._mean, self._std))
+            tokens.append(token.float().cpu().numpy())
+        return np.stack(values), np.stack(tokens)
+
+
+def _compare(vocabulary: GraphVocabulary, featuriser: Featuriser) -> None:
+    """Refuse a vocabulary of other codes than the featuriser makes."""
+    for name, part, tables in (
+        ("atoms", vocabulary.atoms, featuriser.atom_tables),
+        ("bonds", vocabulary.bonds, featuriser.bond_tables),
+    ):
+        # One code more than there are values: some have a code for "none of these".
+        if len(part.seen) != len(tables) or not all(
+            0 <= code <= len(table)
+            for seen, table in zip(part.seen, tables, strict=True)
+            for code in seen
+        ):
+            raise CheckpointError(f"vocabulary.{name} is not one of {featuriser.name}")
