@@ -115,7 +115,8 @@ def _read(predictor: Predictor, options: argparse.Namespace) -> tuple[GraphStore
     with open_table(options.input, options.input_format) as reader:
         smiles = find_molecules(reader, options.smiles_column)
         rows = itertools.islice(reader, options.molecules)
-        graphs, _, errors, _ = predictor.featurise([parse_row(row, smiles) for row in rows])
+        molecules = predictor.prepared([parse_row(row, smiles) for row in rows])
+        graphs, _, errors, _ = predictor.featurise(molecules)
     if graphs is None or len(graphs) < 2:
         reason = next((error for error in errors if error), "it has too few rows")
         raise DataError(
