@@ -41,9 +41,7 @@ _CHUNK = 500
 _CHUNKS_BETWEEN_NOTES = 20
 
 
-def load_pretraining(
-    path: Path, root: Path, processes: int | None = None, smiles_column: str | None = None
-) -> DatasetSplits:
+def load_pretraining(path: Path, root: Path, smiles_column: str | None = None) -> DatasetSplits:
     """Load molecules and compute what is to be learned of them.
 
     Descriptors and counts are computed once and kept under `root`; interrupted, that goes on where
@@ -52,7 +50,6 @@ def load_pretraining(
     Args:
         path: SMILES, one on each line, or a table with a column of them.
         root: The data root.
-        processes: Which compute descriptors; None: one for each core.
         smiles_column: Of a table; None finds it by its name.
 
     Returns:
@@ -64,7 +61,7 @@ def load_pretraining(
     smiles = _read(path, smiles_column)
     names = descriptor_names()
     digest = hashlib.sha256("\n".join([RDKIT_VERSION, *names, *smiles]).encode()).hexdigest()
-    descriptors, counts = _features(smiles, root / "pretraining" / digest[:12], processes)
+    descriptors, counts = _features(smiles, root / "pretraining" / digest[:12])
     chosen = np.flatnonzero(~np.isnan(descriptors).all(axis=1))
     if len(chosen) < _FEWEST:
         raise DataError(f"{path}: {len(chosen):,} of its {len(smiles):,} molecules can be used")
@@ -111,9 +108,7 @@ def _standardised(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(scores, -CLIPPED, CLIPPED), varying
 
 
-def _features(
-    smiles: list[str], folder: Path, processes: int | None
-) -> tuple[np.ndarray, np.ndarray]:
+def _features(smiles: list[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Return descriptors ``[n, K]`` and Morgan counts ``[n, 2048]``, kept in the folder.
 
     Descriptors of a molecule that cannot be used are nan.
@@ -122,13 +117,13 @@ def _features(
     with FileLock(folder.with_suffix(".lock")):
         if not folder.is_dir():
             partial = folder.with_suffix(".partial")
-            _compute(smiles, partial, processes or cores())
+            _compute(smiles, partial)
             os.replace(partial, folder)
     descriptors, counts = (np.load(folder / name, mmap_mode="r") for name in _FILES)
     return descriptors, counts
 
 
-def _compute(smiles: list[str], folder: Path, processes: int) -> None:
+def _compute(smiles: list[str], folder: Path) -> None:
     progress = folder / "progress.json"
     done = int((read_json(progress) or {}).get("done", 0))
     folder.mkdir(exist_ok=True)
@@ -142,7 +137,7 @@ def _compute(smiles: list[str], folder: Path, processes: int) -> None:
     chunks = (smiles[start : start + _CHUNK] for start in starts)
     line, began = StatusLine(), time.monotonic()
     try:
-        with in_processes(_of_chunk, chunks, processes) as computed:
+        with in_processes(_of_chunk, chunks, cores()) as computed:
             for number, (start, rows) in enumerate(zip(starts, computed, strict=True), start=1):
                 now = slice(start, start + _CHUNK)
                 descriptors[now], counts[now] = rows

@@ -206,15 +206,9 @@ class Collator:
 def _attention_blocks(
     groups: list[np.ndarray], sizes: np.ndarray, pairs: np.ndarray
 ) -> tuple[tuple[AttentionBlock, ...], Tensor]:
-    """Lay out the tokens and pairs of each group of graphs.
+    """Lay out the tokens of each group of graphs, whose pairs of atoms stand group after group.
 
-    Args:
-        groups: Numbers of the graphs of each block, in the batch.
-        sizes: Atoms of each graph of the batch.
-        pairs: What `AttentionBlock.pair_type` says of the pairs of atoms, group after group.
-
-    Returns:
-        The blocks, and `GraphBatch.unpad`.
+    Returns the blocks, and `GraphBatch.unpad`.
     """
     first_row = len(sizes) + np.cumsum(sizes) - sizes
     unpad = np.empty(len(sizes) + int(sizes.sum()), dtype=np.int64)

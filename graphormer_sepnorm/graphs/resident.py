@@ -244,11 +244,8 @@ class ResidentGraphs:
     ) -> AttentionBlock:
         """Pad graphs to T tokens.
 
-        Args:
-            graphs: Their numbers in the store, ``[b]``.
-            members: Their numbers in the batch, and so the packed rows of their tokens, ``[b]``.
-            first_row: Packed row of the first atom of each, ``[b]``.
-            tokens: T.
+        Of each, ``[b]``: number in the store, number in the batch, which is the packed row of its
+        token, and packed row of its first atom.
         """
         token = torch.arange(tokens, device=graphs.device)
         size = self._num_atoms[graphs][:, None]

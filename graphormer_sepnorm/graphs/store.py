@@ -147,10 +147,8 @@ class GraphStore:
             sizes.append(block.num_atoms)
             for name, values in {"atom_codes": block.atom_codes, **vars(structure)}.items():
                 parts[name].append(_narrow(values))
-            parts["targets"].append(block.targets)
-            parts["weights"].append(block.weights)
-            parts["extra"].append(block.extra)
-            parts["bounds"].append(block.bounds)
+            for name in ("targets", "weights", "extra", "bounds"):
+                parts[name].append(getattr(block, name))
         if not position:
             raise DataError("the data set holds no graphs")
         return cls(

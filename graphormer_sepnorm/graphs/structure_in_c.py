@@ -10,6 +10,7 @@ import numpy as np
 from graphormer_sepnorm.graphs import structure_block
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.structure_block import BlockStructure, ConflictingBonds
+from graphormer_sepnorm.kernels.library import integers, pointers
 
 _DONE, _NO_MEMORY = -1, -2
 
@@ -18,18 +19,10 @@ class _Block(ctypes.Structure):
     """`Block` of ``structure.c``."""
 
     _fields_ = (
-        ("num_graphs", ctypes.c_int64),
-        ("num_kinds", ctypes.c_int64),
-        ("num_atoms", ctypes.c_void_p),
-        ("num_bonds", ctypes.c_void_p),
-        ("source", ctypes.c_void_p),
-        ("target", ctypes.c_void_p),
-        ("kind", ctypes.c_void_p),
+        *integers("num_graphs", "num_kinds"),
+        *pointers("num_atoms", "num_bonds", "source", "target", "kind"),
         ("largest_count", ctypes.c_double),
-        ("in_degree", ctypes.c_void_p),
-        ("out_degree", ctypes.c_void_p),
-        ("pair_type", ctypes.c_void_p),
-        ("ring_sizes", ctypes.c_void_p),
+        *pointers("in_degree", "out_degree", "pair_type", "ring_sizes"),
     )
 
 

@@ -116,15 +116,9 @@ class TypesInNumpy:
         return BlockStructure(in_degree, out_degree, self._in_order(pair_type, known), sizes)
 
     def _numbers(self, distance: int, paths: sparse.csr_matrix, ring: np.ndarray) -> np.ndarray:
-        """Number the rows of `paths`, pairs that are `distance` apart.
+        """Number pairs that are all `distance` apart, by the shares of their paths and their ring.
 
-        Args:
-            distance: At least 1, the same for all rows.
-            paths: ``[pairs, D * kinds]`` shares of paths; column ``kind * D + hop``.
-            ring: ``[pairs]``, atoms of their ring.
-
-        Returns:
-            int64 ``[pairs]``.
+        ``paths [pairs, D * kinds]`` has column ``kind * D + hop``.
         """
         shares = np.rint(paths.data * SHARE_UNIT).astype(np.int64)
         # The key of a row is a sum of well mixed 64-bit words, so it does not depend on the order

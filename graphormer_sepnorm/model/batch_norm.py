@@ -68,13 +68,23 @@ class MaskedBatchNorm(nn.Module):
                 their variance is undefined. With a mask this is seen on a CPU only; a GPU is not
                 waited for.
         """
-        if not self.follows_batches:
-            return functional.batch_norm(
-                rows, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
-            )
-        if real is None and not several_processes():
-            return self._plain(rows)
-        return self._masked(rows, real)
+        follows = self.follows_batches
+        if follows and (real is not None or several_processes()):
+            return self._masked(rows, real)
+        if follows:
+            # Not len(): it would make a constant of the number of rows in torch.export.
+            self.require_two(rows.shape[0])
+            self.num_batches_tracked += 1
+        return functional.batch_norm(
+            rows,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            training=follows,
+            momentum=self.momentum,
+            eps=self.eps,
+        )
 
     @property
     def follows_batches(self) -> bool:
@@ -86,22 +96,6 @@ class MaskedBatchNorm(nn.Module):
         """Refuse, with a DataError, to take the variance of fewer rows."""
         if count < 2:
             raise DataError(_TOO_FEW.format(count))
-
-    def _plain(self, rows: Tensor) -> Tensor:
-        """The fused kernel, where every row counts and there is one process."""
-        # Not len(): it would make a constant of the number of rows in torch.export.
-        self.require_two(rows.shape[0])
-        self.num_batches_tracked += 1
-        return functional.batch_norm(
-            rows,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            training=True,
-            momentum=self.momentum,
-            eps=self.eps,
-        )
 
     def _masked(self, rows: Tensor, real: Tensor | None) -> Tensor:
         # Numbers near 0 add up with less rounding; the running mean is the same on every process.

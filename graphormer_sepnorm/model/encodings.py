@@ -24,6 +24,7 @@ from graphormer_sepnorm.graphs.batch import (
     AttentionBlock,
     GraphBatch,
 )
+from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, gather_bias, usable
 from graphormer_sepnorm.model.fused.cpu_walks import add_walk_bias
 
@@ -79,34 +80,22 @@ class AttentionBias(nn.Module):
     here averaged over all shortest paths. Pairs with the graph token have one learned bias.
 
     Args:
-        bond_rows: Rows of the table of bond features; row 0, unknown, is zero.
-        spatial_rows: Rows of the distance table. The last belongs to unreachable pairs, longer
-            distances share the last but one.
-        path_rows: Rows (hops) of the table of position weights W.
-        max_path_length: D, hops that count; at most `path_rows`.
-        heads: H, attention heads.
-        channels: Channels of a head; they decide whether the compiled functions can be used.
-        rings: Whether pairs in one ring have a bias for its size, see `SharedRing`.
+        config: The options of the model. Of the table of bond features row 0, unknown, is zero; of
+            the distance table the last row belongs to unreachable pairs, and longer distances share
+            the last but one.
     """
 
-    def __init__(
-        self,
-        bond_rows: int,
-        spatial_rows: int,
-        path_rows: int,
-        max_path_length: int,
-        heads: int,
-        channels: int,
-        rings: bool = False,
-    ) -> None:
+    def __init__(self, config: GraphormerConfig) -> None:
         super().__init__()
-        self.channels = channels
-        self.max_path_length = max_path_length
-        self.spatial = nn.Embedding(spatial_rows, heads)
-        self.bond = nn.Embedding(bond_rows, heads, padding_idx=0)
-        self.path_weight = nn.Parameter(torch.zeros(path_rows, heads, heads))
+        heads = config.heads
+        # Of a head: they decide whether the compiled functions can be used.
+        self.channels = config.width // heads
+        self.max_path_length = config.max_path_length
+        self.spatial = nn.Embedding(config.spatial_rows, heads)
+        self.bond = nn.Embedding(cast(int, config.bond_rows), heads, padding_idx=0)
+        self.path_weight = nn.Parameter(torch.zeros(config.path_rows, heads, heads))
         self.graph_token = nn.Parameter(torch.zeros(1, heads))
-        self.rings = SharedRing(heads) if rings else None
+        self.rings = SharedRing(heads) if config.ring_bias else None
 
     def table(self, batch: GraphBatch) -> Tensor:
         """Return the bias of each pair type, ``[2 + P, H]``; see `AttentionBlock.pair_type`.

@@ -225,15 +225,7 @@ class Graphormer(nn.Module):
         self.config = config
         pre = config.norm_position == "pre"
         self.embedding = AtomEmbedding(config.atom_rows, config.degree_rows, config.width)
-        self.bias = AttentionBias(
-            config.bond_rows,
-            config.spatial_rows,
-            config.path_rows,
-            config.max_path_length,
-            config.heads,
-            config.width // config.heads,
-            config.ring_bias,
-        )
+        self.bias = AttentionBias(config)
         self.walks = (
             RandomWalkEncoding(config.walk_steps, config.width, config.heads)
             if "rrwp" in config.encodings

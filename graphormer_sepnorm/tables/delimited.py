@@ -58,7 +58,6 @@ class _TextReader(TableReader):
     def __init__(self, text: TextSource) -> None:
         self.name = text.name
         self._text = text
-        self._done = 0  # rows
 
     @abstractmethod
     def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
@@ -76,9 +75,6 @@ class _TextReader(TableReader):
             blank.clear()
             self._done += 1
             yield Row(self._done, line, cells, problem)
-
-    def _place(self) -> str:
-        return f"after row {self._done}" if self._done else "at its beginning"
 
     def fraction(self) -> float | None:
         return self._text.fraction()

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row, TableReader
+from graphormer_sepnorm.tables.reader import Row, TableReader
 from graphormer_sepnorm.tables.text import open_binary
-from graphormer_sepnorm.tables.writer import Mark, TableWriter
+from graphormer_sepnorm.tables.writer import WholeFileWriter
 
 # A sheet has no more; and a file of some kilobytes can be packed so that it unpacks to more.
 _MOST_ROWS, _LARGEST_BYTES = 1_048_576, 2_000_000_000
@@ -42,12 +42,9 @@ class ExcelReader(TableReader):
     format = "xlsx"
 
     def __init__(self, source: str | Path) -> None:
-        if str(source) == STANDARD_INPUT:
-            raise DataError("Excel cannot be read from standard input: name the file")
         self.name = str(source)
         library = _openpyxl()
         self._raw = open_binary(Path(source))
-        self._read = 0
         try:
             with self._explained():
                 with zipfile.ZipFile(self._raw) as archive:
@@ -75,10 +72,9 @@ class ExcelReader(TableReader):
         except DataError:
             raise
         except Exception as error:  # XML that is no workbook can fail in nearly any way
-            place = f"after row {self._read}" if self._read else "at its beginning"
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
             raise DataError(
-                f"{self.name} is cut off, damaged or not a workbook {place} ({reason})"
+                f"{self.name} is cut off, damaged or not a workbook {self._place()} ({reason})"
             ) from error
 
     def __iter__(self) -> Iterator[Row]:
@@ -90,16 +86,16 @@ class ExcelReader(TableReader):
                 return
             if not any(map(_there, cells)):
                 continue
-            self._read += 1
+            self._done += 1
             known, more = cells[:width], [cell for cell in cells[width:] if _there(cell)]
             known = (*known, *repeat(None, width - len(known)))
             problem = f"{width + len(more)} cells for {width} columns" if more else ""
-            yield Row(self._read, line, known, problem)
+            yield Row(self._done, line, known, problem)
 
     def fraction(self) -> float | None:
         """Share of the rows that have been read."""
         rows = self._sheet.max_row
-        return min(1.0, (self._read + 1) / rows) if rows else None
+        return min(1.0, (self._done + 1) / rows) if rows else None
 
     def close(self) -> None:
         """Close the file."""
@@ -111,19 +107,18 @@ def _there(cell: object) -> bool:
     return cell is not None and cell != ""
 
 
-class ExcelWriter(TableWriter):
+class ExcelWriter(WholeFileWriter):
     """Writes a workbook of one sheet; text stays text, also where it looks like a formula."""
 
+    what = "an Excel file"
+
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
-        super().__init__(path)
         library = _openpyxl()
+        super().__init__(path)
         self._cell = library.cell.WriteOnlyCell
         self._book = library.Workbook(write_only=True)
         self._sheet = self._book.create_sheet("predictions")
         self._written = 0
-        assert self.partial is not None
-        with self._explained():
-            self._file = self.partial.open("wb")
         self._append(columns)
 
     def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
@@ -154,17 +149,9 @@ class ExcelWriter(TableWriter):
         cell.data_type = "s"
         return cell
 
-    def mark(self) -> Mark:
-        """Refuse: a workbook is written at its end."""
-        raise DataError("an Excel file cannot be continued: name a .csv or .tsv file")
-
     def _finish(self) -> Any:
         self._book.save(self._file)
         return self._file
 
-    def close(self) -> None:
-        """Close without finishing."""
-        with contextlib.suppress(Exception):  # the file is incomplete anyway
-            self._sheet.close()
-        with contextlib.suppress(OSError):
-            self._file.close()
+    def _stop(self) -> None:
+        self._sheet.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.delimited import DelimitedReader, SmilesReader
-from graphormer_sepnorm.tables.formats import format_of, require_format
+from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_of, require_format
 from graphormer_sepnorm.tables.reader import STANDARD_INPUT, TableReader
 from graphormer_sepnorm.tables.text import TextSource
 
@@ -29,6 +29,8 @@ def open_table(source: str | Path, format: str | None = None) -> TableReader:
         require_format(format)
     elif str(source) != STANDARD_INPUT and not str(source).lower().endswith(_ANYTHING):
         format = format_of(source)
+    if format in WHOLE_FILES and str(source) == STANDARD_INPUT:
+        raise DataError(f"{WHOLE_FILES[format]} cannot be read from standard input: name the file")
     if format == "parquet":
         from graphormer_sepnorm.tables.parquet import ParquetReader
 

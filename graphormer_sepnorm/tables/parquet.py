@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row, TableReader
+from graphormer_sepnorm.tables.reader import Row, TableReader
 from graphormer_sepnorm.tables.text import open_binary
-from graphormer_sepnorm.tables.writer import Mark, TableWriter
+from graphormer_sepnorm.tables.writer import WholeFileWriter
 
 _BATCH_ROWS = 4096
 
@@ -31,12 +31,9 @@ class ParquetReader(TableReader):
     format = "parquet"
 
     def __init__(self, source: str | Path) -> None:
-        if str(source) == STANDARD_INPUT:
-            raise DataError("Parquet cannot be read from standard input: name the file")
         self.name = str(source)
         self._arrow = _pyarrow()
         self._raw = open_binary(Path(source))
-        self._done = 0
         try:
             with self._explained():
                 self._file = self._arrow.parquet.ParquetFile(self._raw)
@@ -51,10 +48,9 @@ class ParquetReader(TableReader):
         try:
             yield
         except (self._arrow.ArrowException, OSError) as error:
-            place = f"after row {self._done}" if self._done else "at its beginning"
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise DataError(
-                f"{self.name} is cut off, damaged or not Parquet {place} ({reason})"
+                f"{self.name} is cut off, damaged or not Parquet {self._place()} ({reason})"
             ) from error
 
     def __iter__(self) -> Iterator[Row]:
@@ -84,7 +80,7 @@ class ParquetReader(TableReader):
         self._raw.close()
 
 
-class ParquetWriter(TableWriter):
+class ParquetWriter(WholeFileWriter):
     """Writes a Parquet file; each call of `write` becomes a row group.
 
     Args:
@@ -95,6 +91,8 @@ class ParquetWriter(TableWriter):
         like: A Parquet file whose columns come first and keep their types.
     """
 
+    what = "Parquet"
+
     def __init__(
         self,
         path: Path,
@@ -103,8 +101,8 @@ class ParquetWriter(TableWriter):
         numeric_type: str,
         like: TableReader | None,
     ) -> None:
-        super().__init__(path)
         self._arrow = arrow = _pyarrow()
+        super().__init__(path)
         kept = list(like.schema) if isinstance(like, ParquetReader) else []
         number = getattr(arrow, numeric_type)()
         added = [
@@ -112,15 +110,12 @@ class ParquetWriter(TableWriter):
             for name in columns[len(kept) :]
         ]
         self._schema = arrow.schema([*kept, *added])
-        assert self.partial is not None
-        with self._explained():
-            self._file = self.partial.open("wb")
-            try:
+        try:
+            with self._explained():
                 self._writer = arrow.parquet.ParquetWriter(self._file, self._schema)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    self._file.close()
-                raise
+        except BaseException:
+            self.close()
+            raise
 
     def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
         """Write a row group."""
@@ -132,20 +127,12 @@ class ParquetWriter(TableWriter):
         with self._explained():
             self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
 
-    def mark(self) -> Mark:
-        """Refuse: a row group is not a place to continue from."""
-        raise DataError("Parquet cannot be continued: name a .csv or .tsv file")
-
     def _finish(self) -> Any:
         self._writer.close()
         return self._file
 
-    def close(self) -> None:
-        """Close without finishing."""
-        with contextlib.suppress(Exception):  # the file is incomplete anyway
-            self._writer.close()
-        with contextlib.suppress(OSError):
-            self._file.close()
+    def _stop(self) -> None:
+        self._writer.close()
 
 
 def _value(cell: object, kind: Any) -> object:

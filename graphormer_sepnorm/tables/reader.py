@@ -44,6 +44,8 @@ class TableReader(ABC):
     format: str
     columns: tuple[str, ...]
     delimiter: str = ","
+    _unit = "row"
+    _done = 0  # rows that have been read
 
     @abstractmethod
     def __iter__(self) -> Iterator[Row]:
@@ -64,6 +66,10 @@ class TableReader(ABC):
             DataError: As from going through the rows.
         """
         return sum(1 for _ in self)
+
+    def _place(self) -> str:
+        """How far the table has been read, for messages."""
+        return f"after {self._unit} {self._done}" if self._done else "at its beginning"
 
     @abstractmethod
     def close(self) -> None:

@@ -55,6 +55,7 @@ class SDFReader(TableReader):
     """
 
     format = "sdf"
+    _unit = "record"
 
     def __init__(self, source: str | Path) -> None:
         self._spool: Any = None
@@ -77,15 +78,11 @@ class SDFReader(TableReader):
             raise
         title = (free_name("title", self._fields),) if titled else ()
         self.columns = (*title, *self._fields)
-        self._done = 0
 
     def _open(self) -> TextSource:
         text = TextSource(self._path)
         text.name = self.name
         return text
-
-    def _place(self) -> str:
-        return f"after record {self._done}" if self._done else "at its beginning"
 
     def _field_names(self) -> tuple[tuple[str, ...], bool]:
         names: dict[str, None] = {}
@@ -93,7 +90,6 @@ class SDFReader(TableReader):
         text = self._open()
         first = True  # line of a record
         items = _DataItems()
-        self._done = 0
         try:
             for line in text.lines(self._place):
                 if line.startswith(_END):

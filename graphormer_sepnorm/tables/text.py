@@ -232,11 +232,7 @@ def _open_pipe(path: Path) -> Any:
 
 
 def _refuse_device(descriptor: int, name: str) -> None:
-    """Refuse what is no file, pipe or terminal and might never end, as /dev/zero.
-
-    Raises:
-        DataError: It is such a device.
-    """
+    """Refuse what is no file, pipe or terminal and might never end, as /dev/zero."""
     mode = os.fstat(descriptor).st_mode
     if not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)) or os.isatty(descriptor):
         return

@@ -183,6 +183,32 @@ class TableWriter(ABC):
             ) from error
 
 
+class WholeFileWriter(TableWriter):
+    """A format that is written at its end, so that it cannot be continued."""
+
+    what: str  # in messages
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        assert self.partial is not None
+        with self._explained():
+            self._file = self.partial.open("wb")
+
+    def mark(self) -> Mark:
+        """Refuse."""
+        raise DataError(f"{self.what} cannot be continued: name a .csv or .tsv file")
+
+    @abstractmethod
+    def _stop(self) -> None: ...
+
+    def close(self) -> None:
+        """Close without finishing."""
+        with contextlib.suppress(Exception):  # the file is incomplete anyway
+            self._stop()
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+
 class _TextWriter(TableWriter):
     """CSV, TSV and SDF, gzipped if the name ends so.
 

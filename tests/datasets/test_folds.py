@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.folds import deal, without_large_groups
+from graphormer_sepnorm.datasets.folds import without_large_groups
 from graphormer_sepnorm.errors import ConfigError, DataError
 
 # Chains, and eight ring systems with three molecules each.
@@ -21,17 +21,6 @@ def table(folder: Path, smiles: list[str], **options: object) -> MoleculeDataMod
     rows = [f"{text},{number / 7}" for number, text in enumerate(smiles)]
     (folder / "a.csv").write_text("\n".join(["smiles,y", *rows]))
     return MoleculeDataModule(table=str(folder / "a.csv"), root=str(folder / "root"), **options)
-
-
-def test_groups_stay_together_and_sizes_are_even() -> None:
-    groups = [f"g{number % 9}" for number in range(90)] + ["large"] * 30
-    dealt = deal(groups, 4, 0)
-    assert np.bincount(dealt).tolist() == [30, 30, 30, 30]
-    for group in set(groups):
-        assert len({dealt[at] for at, one in enumerate(groups) if one == group}) == 1
-    order = np.random.default_rng(0).permutation(len(groups))
-    np.testing.assert_array_equal(deal([groups[at] for at in order], 4, 0), dealt[order])
-    assert (deal(groups, 4, 1) != dealt).any()
 
 
 def test_a_group_that_is_too_large_parts() -> None:

@@ -16,10 +16,21 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.resources import sample_path
 
 
+@pytest.fixture(autouse=True)
+def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretraining, "cores", lambda: 1)
+
+
 @pytest.fixture(scope="module")
 def molecules() -> list[str]:
     lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()[1:151]
     return [*(line.split(",")[0] for line in lines), "not a molecule", "C" * 101]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data root in which the descriptors of `molecules` are kept once they are computed."""
+    return tmp_path_factory.mktemp("root")
 
 
 def write(path: Path, molecules: list[str]) -> Path:
@@ -27,8 +38,10 @@ def write(path: Path, molecules: list[str]) -> Path:
     return path
 
 
-def test_targets_are_standardised_descriptors(tmp_path: Path, molecules: list[str]) -> None:
-    splits = load_pretraining(write(tmp_path / "m.smi", molecules), tmp_path, processes=1)
+def test_targets_are_standardised_descriptors(
+    tmp_path: Path, root: Path, molecules: list[str]
+) -> None:
+    splits = load_pretraining(write(tmp_path / "m.smi", molecules), root)
     # What is no molecule and what is too large are left out.
     assert sum(len(part) for part in splits.parts.values()) == 150
     texts = [text for part in splits.parts.values() for text in part.texts]
@@ -42,9 +55,10 @@ def test_targets_are_standardised_descriptors(tmp_path: Path, molecules: list[st
 
 
 def test_an_interrupted_computation_goes_on_where_it_was(
-    tmp_path: Path, molecules: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, root: Path, molecules: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "m.smi", molecules)
+    plain = load_pretraining(path, root)
     monkeypatch.setattr(pretraining, "_CHUNK", 20)
     monkeypatch.setattr(pretraining, "_CHUNKS_BETWEEN_NOTES", 2)
     calls: list[int] = []
@@ -58,26 +72,26 @@ def test_an_interrupted_computation_goes_on_where_it_was(
 
     monkeypatch.setattr(pretraining, "_of_chunk", failing)
     with pytest.raises(KeyboardInterrupt):
-        load_pretraining(path, tmp_path / "broken", processes=1)
-    resumed = load_pretraining(path, tmp_path / "broken", processes=1)
+        load_pretraining(path, tmp_path)
+    resumed = load_pretraining(path, tmp_path)
     assert len(calls) == 6 + 4  # 8 chunks, of which 4 were noted as done
-    monkeypatch.setattr(pretraining, "_of_chunk", whole)
-    plain = load_pretraining(path, tmp_path / "whole", processes=1)
     np.testing.assert_array_equal(resumed.train.y.numpy(), plain.train.y.numpy())
 
 
 def test_too_few_molecules_are_refused(tmp_path: Path, molecules: list[str]) -> None:
     with pytest.raises(DataError, match="50 of its 50 molecules can be used"):
-        load_pretraining(write(tmp_path / "m.smi", molecules[:50]), tmp_path, processes=1)
+        load_pretraining(write(tmp_path / "m.smi", molecules[:50]), tmp_path)
 
 
-def test_the_column_of_a_table_can_be_named(tmp_path: Path, molecules: list[str]) -> None:
+def test_the_column_of_a_table_can_be_named(
+    tmp_path: Path, root: Path, molecules: list[str]
+) -> None:
     path = write(
         tmp_path / "m.csv", ["id,compound", *(f"{n},{m}" for n, m in enumerate(molecules))]
     )
     with pytest.raises(DataError, match=r"name it with --data\.smiles_column"):
-        load_pretraining(path, tmp_path, processes=1)
-    options = {"dataset": "pretraining", "molecules": str(path), "root": str(tmp_path)}
+        load_pretraining(path, root)
+    options = {"dataset": "pretraining", "molecules": str(path), "root": str(root)}
     wrong = MoleculeDataModule(**options, smiles_column="id")
     with pytest.raises(DataError, match=r"0 of its 152 molecules can be used"):
         wrong.setup("fit")

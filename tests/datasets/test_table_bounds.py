@@ -6,13 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from table_files import RINGS, SPLIT, failure, load, plain_rows, report_of, write_csv
+from table_files import RINGS, SPLIT, failure, four_each, load, plain_rows, report_of, write_csv
 from torch_geometric.data import Data
 
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.tables.columns import split_bound
-
-SETS = ("train", "valid", "test")
 
 
 @pytest.mark.parametrize(
@@ -27,16 +25,11 @@ def test_what_a_bound_is(cell: object, expected: tuple[str, object]) -> None:
     assert split_bound(cell) == expected
 
 
-def bounded(tmp_path: Path, values: list[object], header: str = "smiles,value,set") -> Path:
-    rows = [(smiles, values[n], SETS[n // 4]) for n, smiles in enumerate(RINGS)]
-    return write_csv(tmp_path / "a.csv", rows, header)
-
-
 VALUES = [0.1, ">2", "<= -1.5", 0.4, *[0.2, 0.3, ">1", "<0"], *[0.5, "≥7", 0.1, "-"]]
 
 
 def test_bounds_are_no_labels_and_go_with_their_graphs(tmp_path: Path) -> None:
-    splits = load(bounded(tmp_path, VALUES), split_column="set", target_columns=("value",))
+    splits = load(four_each(tmp_path, VALUES), split_column="set", target_columns=("value",))
     assert splits.task.kind == "regression"
     nan = np.nan
     (packed,) = splits.train.packed()
@@ -69,15 +62,15 @@ def test_several_targets_have_their_own(tmp_path: Path) -> None:
 def test_a_table_of_bounds_is_another_one_than_before(tmp_path: Path) -> None:
     """Where rows with bounds were left out: its store must not be taken."""
     options = {"split_column": "set", "target_columns": ("value",)}
-    without = load(bounded(tmp_path, [0.5 * n for n in range(12)]), **options)
+    without = load(four_each(tmp_path, [0.5 * n for n in range(12)]), **options)
     assert without.train.packed().__next__().bounds.shape == (4, 0)
     assert report_of(without).bounds == {}
-    with_bounds = load(bounded(tmp_path, VALUES), **options)
+    with_bounds = load(four_each(tmp_path, VALUES), **options)
     assert with_bounds.fingerprint != without.fingerprint
 
 
 def test_zeros_and_ones_with_a_bound_are_numbers(tmp_path: Path) -> None:
-    path = bounded(tmp_path, [*[0, 1] * 5, ">1", 0])
+    path = four_each(tmp_path, [*[0, 1] * 5, ">1", 0])
     assert load(path, split_column="set").task.kind == "regression"
     splits = load(path, split_column="set", task="binary")
     assert [row.reason for row in report_of(splits).invalid] == [
@@ -103,12 +96,12 @@ def test_the_only_column_of_numbers_may_be_mostly_bounds(tmp_path: Path) -> None
     ],
 )
 def test_bounds_that_cannot_be_learned_from(tmp_path: Path, values: list, said: str) -> None:
-    path = bounded(tmp_path, values)
+    path = four_each(tmp_path, values)
     assert said in failure(path, split_column="set", target_columns=("value",))
 
 
 def test_a_bound_that_is_no_number_takes_out_its_row(tmp_path: Path) -> None:
-    path = bounded(tmp_path, [">ten", "<1e300", *[0.1, 0.2] * 5])
+    path = four_each(tmp_path, [">ten", "<1e300", *[0.1, 0.2] * 5])
     report = report_of(load(path, split_column="set", target_columns=("value",)))
     assert [row.reason for row in report.invalid] == [
         "value is 'ten': not a number, nor true or false",

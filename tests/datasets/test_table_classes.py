@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from table_files import RINGS, failure, load, report_of, write_csv
+from table_files import RINGS, failure, four_each, load, report_of, write_csv
 
-from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.tables.columns import parse_class_name
 
-SETS = ("train", "valid", "test")
+HEADER = "smiles,tier,set"
 OPTIONS = {"task": "multiclass", "target_columns": ("tier",), "split_column": "set"}
 
 
@@ -27,16 +26,11 @@ def test_what_a_class_is_called(cell: object, name: str) -> None:
     assert parse_class_name(cell) == name
 
 
-def tiers(path: Path, values: list[object]) -> Path:
-    rows = [(smiles, values[n], SETS[n // 4]) for n, smiles in enumerate(RINGS)]
-    return write_csv(path, rows, "smiles,tier,set")
-
-
 VALUES: list[object] = ["mid", "low", "high", "low", *["mid", "", "low", "high"] * 2]
 
 
 def test_each_class_is_a_target_of_0_and_1(tmp_path: Path) -> None:
-    splits = load(tiers(tmp_path / "a.csv", VALUES), **OPTIONS)
+    splits = load(four_each(tmp_path, VALUES, HEADER), **OPTIONS)
     task = splits.task
     assert (task.kind, task.one_of, task.metric) == ("binary", "tier", "auroc")
     assert task.targets == ("tier_high", "tier_low", "tier_mid")
@@ -51,7 +45,7 @@ def test_each_class_is_a_target_of_0_and_1(tmp_path: Path) -> None:
 
 def test_numbers_are_in_the_order_of_numbers(tmp_path: Path) -> None:
     values = [10, "2.0", 1, 2, *["10", 1, "02", "1.0"] * 2]
-    splits = load(tiers(tmp_path / "a.csv", values), **OPTIONS)
+    splits = load(four_each(tmp_path, values, HEADER), **OPTIONS)
     assert splits.task.classes == ("1", "2", "10")
     assert splits.train.y.argmax(dim=1).tolist() == [2, 1, 0, 1]
 
@@ -81,17 +75,4 @@ def test_files_of_their_own_have_the_same_classes(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_learned(tmp_path: Path, values: list[object], said: str) -> None:
-    assert said in failure(tiers(tmp_path / "a.csv", values), **OPTIONS)
-
-
-@pytest.mark.parametrize("named", [(), ("tier", "set")])
-def test_it_is_for_one_column(tmp_path: Path, named: tuple[str, ...]) -> None:
-    path = tiers(tmp_path / "a.csv", VALUES)
-    message = failure_of_options(path, named)
-    assert "--data.task multiclass is for one column, whose values are the classes" in message
-
-
-def failure_of_options(path: Path, named: tuple[str, ...]) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(path, task="multiclass", target_columns=named)
-    return str(caught.value)
+    assert said in failure(four_each(tmp_path, values, HEADER), **OPTIONS)

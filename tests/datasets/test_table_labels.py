@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from table_files import RINGS, SPLIT, failure, load, plain_rows, report_of, write_csv
+from table_files import RINGS, SPLIT, failure, four_each, load, plain_rows, report_of, write_csv
 
 from graphormer_sepnorm.datasets.user_table import rows as table_rows
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import ConfigError
-
-SETS = ("train", "valid", "test")
 
 
 def test_a_classification_of_numbers_blames_the_labels(tmp_path: Path) -> None:
@@ -69,7 +67,7 @@ def test_true_and_false_are_no_regression(tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", [{}, {"target_columns": ("value",)}])
 def test_classes_may_be_words(tmp_path: Path, one: object, zero: object, named: dict) -> None:
     values = [one, zero, "inconclusive", "", *[one, zero] * 4]
-    splits = load(numbered(tmp_path, values), split_column="set", **named)
+    splits = load(four_each(tmp_path, values), split_column="set", **named)
     assert splits.task.kind == "binary"
     assert splits.train.y.flatten().tolist() == [1, 0]
     assert splits.test.y.flatten().tolist() == [1, 0, 1, 0]
@@ -78,7 +76,7 @@ def test_classes_may_be_words(tmp_path: Path, one: object, zero: object, named: 
     unclear, missing = report.invalid
     assert unclear.reason == "value is 'inconclusive': not a number, nor true or false"
     assert missing.reason == "no label in value"
-    message = failure(numbered(tmp_path, values), ConfigError, task="regression", **SPLIT, **named)
+    message = failure(four_each(tmp_path, values), ConfigError, task="regression", **SPLIT, **named)
     assert "no, which is a classification" in message or "ive, which is" in message
 
 
@@ -93,7 +91,7 @@ def test_of_several_columns_of_classes_one_is_asked_for(tmp_path: Path) -> None:
 
 def test_rows_that_were_left_out_before_make_another_data_set(tmp_path: Path, monkeypatch) -> None:
     """A few words among 0 and 1 were no labels once; a store without their rows is not taken."""
-    path = numbered(tmp_path, [1, 0, "yes", "no", *[1, 0] * 4])
+    path = four_each(tmp_path, [1, 0, "yes", "no", *[1, 0] * 4])
     options = {"split_column": "set", "target_columns": ("value",)}
     now = load(path, **options)
     assert len(now.train) == 4
@@ -105,19 +103,13 @@ def test_rows_that_were_left_out_before_make_another_data_set(tmp_path: Path, mo
 
 def test_a_word_among_numbers_is_no_class(tmp_path: Path) -> None:
     values = [5.1, 6.2, "inactive", 7.3, *[4.5, 5.5] * 4]
-    splits = load(numbered(tmp_path, values), split_column="set", target_columns=("value",))
+    splits = load(four_each(tmp_path, values), split_column="set", target_columns=("value",))
     assert splits.task.kind == "regression"
     assert [row.row for row in report_of(splits).invalid] == [3]
     # A table of words beside a column of numbers has one property, as before.
     rows = [(smiles, n / 7, ["yes", "no"][n % 2]) for n, smiles in enumerate(RINGS)]
     path = write_csv(tmp_path / "b.csv", rows, "smiles,value,approved")
     assert load(path, **SPLIT).task.targets == ("value",)
-
-
-def numbered(tmp_path: Path, values: list[object]) -> Path:
-    """A table with a split column, in rows of four molecules for each split."""
-    rows = [(smiles, values[n], SETS[n // 4]) for n, smiles in enumerate(RINGS)]
-    return write_csv(tmp_path / "a.csv", rows, "smiles,value,set")
 
 
 @pytest.mark.parametrize(
@@ -130,14 +122,14 @@ def numbered(tmp_path: Path, values: list[object]) -> Path:
 def test_labels_that_standardising_makes_infinite_are_refused(
     tmp_path: Path, values: list[object], row: int
 ) -> None:
-    message = failure(numbered(tmp_path, values), split_column="set", target_columns=("value",))
+    message = failure(four_each(tmp_path, values), split_column="set", target_columns=("value",))
     assert f"a.csv, row {row}: value is {float(values[row - 1]):.6g}, too far from the" in message
     assert "mend it, or give the labels in another unit" in message
 
 
 @pytest.mark.parametrize("start", [("1e-44", "2e-44"), ("1e-50", "9e-50"), (1e9, 1e9 + 1)])
 def test_labels_that_32_bits_do_not_tell_apart_are_refused(tmp_path: Path, start: tuple) -> None:
-    path = numbered(tmp_path, [*start, *start, *start, *start, *start, *start])
+    path = four_each(tmp_path, [*start, *start, *start, *start, *start, *start])
     message = failure(path, split_column="set", target_columns=("value",))
     assert "the training labels of value, " in message
     assert "too close together for 32-bit numbers: give them in another unit" in message
@@ -147,5 +139,5 @@ def test_labels_that_32_bits_do_not_tell_apart_are_refused(tmp_path: Path, start
 def test_labels_that_can_be_standardised_are_not_refused(
     tmp_path: Path, values: list[object]
 ) -> None:
-    splits = load(numbered(tmp_path, values), split_column="set", target_columns=("value",))
+    splits = load(four_each(tmp_path, values), split_column="set", target_columns=("value",))
     assert len(splits.train) == 4

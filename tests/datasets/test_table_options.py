@@ -84,6 +84,8 @@ def test_auto_split(given: dict[str, Any], split: str) -> None:
             {"task": "regresion"},
             r"--data.task is 'regresion' \(did you mean 'regression'\?\): .*bin",
         ),
+        ({"task": "multiclass"}, "multiclass is for one column, whose values are the classes"),
+        ({"task": "multiclass", "target_columns": ("a", "b")}, "multiclass is for one column"),
         ({"split": "time"}, r"--data.split is 'time'.*: it must be one of auto, random, scaffold"),
         ({"on_invalid": "stop"}, "--data.on_invalid is 'stop'.*: it must be one of skip, error"),
         (

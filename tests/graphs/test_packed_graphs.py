@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,9 +62,9 @@ def test_packed_and_single_graphs_mixed():
 
 @pytest.mark.parametrize("name", ["zinc-subset", "ogbg-molhiv"])
 def test_real_data(name, real_data_root: Path):
-    split = load_dataset(name, real_data_root).validation
-    quick: QuickGraphs = split  # type: ignore[assignment]
-    assert_same_stores(GraphStore.from_graphs(quick.packed(), 5), GraphStore.from_graphs(split, 5))
+    quick: Any = load_dataset(name, real_data_root).validation
+    some = quick[::4]
+    assert_same_stores(GraphStore.from_graphs(some.packed(), 5), GraphStore.from_graphs(some, 5))
 
 
 @pytest.mark.parametrize("atom", [-1, 2])

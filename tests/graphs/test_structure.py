@@ -20,8 +20,6 @@ from reference.structures import (
     type_distance,
     type_shares,
 )
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import shortest_path
 from torch_geometric.data import Data
 
 from graphormer_sepnorm.graphs import structure_block
@@ -141,16 +139,6 @@ def test_distances_of_random_graphs(n, density, seed, directed):
             assert type_distance(store, types[i, j]) == truth[i].get(j, math.inf)
 
 
-def test_distances_of_zinc_molecules(zinc_graphs):
-    store = GraphStore.from_graphs(zinc_graphs, 20)
-    for index, data in enumerate(zinc_graphs):
-        n = len(data.x)
-        ones = np.ones(data.edge_index.shape[1])
-        truth = shortest_path(csr_matrix((ones, data.edge_index.numpy()), (n, n)), unweighted=True)
-        found = store.type_distance[pair_types(store, index)].astype(float)
-        assert np.array_equal(np.where(found < 0, np.inf, found), truth)
-
-
 @pytest.mark.parametrize("rescaled", [False, True])
 @pytest.mark.parametrize("name", large_systems())
 def test_large_fused_systems(name, rescaled, monkeypatch):
@@ -217,21 +205,6 @@ def test_chain_of_500_atoms():
         assert shares == {(hop, (codes[hop],)): 1 for hop in range(min(end, 20))}
 
 
-def test_one_atom_no_bonds_and_fragments():
-    graphs = [graph(1, []), graph(3, []), graph(4, [(0, 1), (2, 3)], [1, 2])]
-    store = GraphStore.from_graphs(graphs, 5)
-    assert pair_types(store, 0).tolist() == [[SAME_ATOM]]
-    assert np.array_equal(pair_types(store, 1) == SAME_ATOM, np.eye(3, dtype=bool))
-    assert (pair_types(store, 1)[~np.eye(3, dtype=bool)] == UNREACHABLE).all()
-    assert (pair_types(store, 2)[:2, 2:] == UNREACHABLE).all()
-    assert type_shares(store, pair_types(store, 2)[2, 3]) == {(0, (2,)): 1}
-    assert store.in_degree.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-
-
-def test_no_bonds_anywhere():
-    assert_as_enumerated([graph(1, []), graph(3, [])], 5)
-
-
 def test_kinds_that_appear_only_in_a_later_block(monkeypatch):
     """Graphs are worked on block by block, and the numbers of types and kinds are shared."""
     graphs = [
@@ -252,28 +225,10 @@ def test_kinds_that_appear_only_in_a_later_block(monkeypatch):
             assert type_shares(together, one) == type_shares(apart, other)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        graph(3, [(0, 1), (1, 1), (1, 2), (0, 0)], [1, 5, 2, 6]),  # bonds of an atom to itself
-        graph(3, [(0, 1), (1, 2), (0, 1), (0, 1)], [1, 2, 1, 1]),  # the same bond again
-    ],
-)
-def test_self_loops_do_not_count_and_repeated_bonds_do_once(more):
-    assert stored_summary(more) == stored_summary(graph(3, [(0, 1), (1, 2)], [1, 2]))
-
-
 def stored_summary(data: Data) -> tuple[list, list, list]:
     store = GraphStore.from_graphs([data], 5)
     shares = [type_shares(store, number) for number in pair_types(store, 0).flat]
     return store.in_degree.tolist(), store.out_degree.tolist(), shares
-
-
-def test_in_and_out_degree_differ_in_directed_graphs():
-    store = GraphStore.from_graphs([directed_graph(3, [(0, 1), (0, 2), (1, 2)])], 5)
-    assert store.out_degree.tolist() == [2, 1, 0]
-    assert store.in_degree.tolist() == [0, 1, 2]
-    assert pair_types(store, 0)[2].tolist() == [UNREACHABLE, UNREACHABLE, SAME_ATOM]
 
 
 def test_missing_bond_features_and_one_dimensional_ones():

@@ -1,8 +1,6 @@
-"""`MaskedBatchNorm` against `nn.BatchNorm1d`, with masks, large means and several processes."""
+"""`MaskedBatchNorm` against `nn.BatchNorm1d`, with masks and large means."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
@@ -113,61 +111,3 @@ def test_a_single_row_in_training_is_a_clear_error(masked):
 def test_conversion_to_sync_batch_norm_leaves_it_alone():
     model = nn.Sequential(MaskedBatchNorm(3))
     assert isinstance(nn.SyncBatchNorm.convert_sync_batchnorm(model)[0], MaskedBatchNorm)
-
-
-def _one_of_two(rank: int, folder: str) -> None:
-    """A process of a joint batch of 7 + 4 rows, of which 9 count."""
-    torch.set_num_threads(1)
-    store = torch.distributed.FileStore(f"{folder}/rendezvous", 2)
-    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
-    try:
-        data = torch.load(f"{folder}/data.pt", weights_only=True)
-        own = slice(0, 7) if rank == 0 else slice(7, 11)
-        result = {}
-        for name in ("masked", "whole"):
-            norm = MaskedBatchNorm(5).double()
-            norm.load_state_dict(data["state"])
-            rows = data["rows"][own].clone().requires_grad_()
-            out = norm(rows, data["real"][own] if name == "masked" else None)
-            (out * data["weight"][own]).sum().backward()
-            result[name] = {
-                "out": out.detach(),
-                "gradient": rows.grad,
-                "weight": norm.weight.grad,
-                "bias": norm.bias.grad,
-                "mean": norm.running_mean,
-                "var": norm.running_var,
-            }
-        torch.save(result, f"{folder}/{rank}.pt")
-    finally:
-        torch.distributed.destroy_process_group()
-
-
-@pytest.mark.slow
-def test_two_processes_normalise_their_joint_batch(tmp_path: Path):
-    theirs = pair(5)[1]
-    rows = torch.randn(11, 5, dtype=torch.float64)
-    real = torch.tensor([1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1], dtype=torch.bool)
-    weight = torch.randn(11, 5, dtype=torch.float64)
-    torch.save(
-        {"rows": rows, "real": real, "weight": weight, "state": theirs.state_dict()},
-        tmp_path / "data.pt",
-    )
-    torch.multiprocessing.spawn(_one_of_two, args=(str(tmp_path),), nprocs=2)
-    parts = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
-    for name in ("masked", "whole"):
-        joint = MaskedBatchNorm(5).double()
-        joint.load_state_dict(theirs.state_dict())
-        given = rows.clone().requires_grad_()
-        out = joint(given, real if name == "masked" else None)
-        (out * weight).sum().backward()
-        first, second = (part[name] for part in parts)
-        assert relative_error(torch.cat([first["out"], second["out"]]), out) < EXACT
-        gradient = torch.cat([first["gradient"], second["gradient"]])
-        assert relative_error(gradient, given.grad) < EXACT
-        for key, truth in (("weight", joint.weight.grad), ("bias", joint.bias.grad)):
-            # DDP averages the gradients of parameters afterwards; before that they add up.
-            assert relative_error(first[key] + second[key], truth) < EXACT
-        for part in (first, second):
-            assert relative_error(part["mean"], joint.running_mean) < EXACT
-            assert relative_error(part["var"], joint.running_var) < EXACT

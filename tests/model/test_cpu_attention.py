@@ -7,8 +7,16 @@ from dataclasses import replace
 import pytest
 import torch
 from reference.compiled import assert_threads_change_nothing
-from reference.models import ARMS, EXTENSIONS, batch_of, name_of, randomise, small_config, stored
-from reference.molecules import graph, molecule
+from reference.models import (
+    EXTENSIONS,
+    batch_of,
+    batch_of_smiles,
+    name_of,
+    randomise,
+    small_config,
+    stored,
+)
+from reference.molecules import graph
 from torch import Tensor
 
 from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
@@ -34,10 +42,9 @@ def test_where_they_are_used():
         assert not cpu_attention.usable(rows)
 
 
-def molecules() -> tuple[list, GraphBatch]:
-    graphs = [molecule(smiles) for smiles in SMILES]
-    _, vocabulary = stored(graphs)
-    return vocabulary, batch_of(graphs, vocabulary)
+@pytest.fixture(scope="module")
+def batch() -> GraphBatch:
+    return batch_of_smiles(*SMILES)[1]
 
 
 def relative_error(values: Tensor, truth: Tensor, scale: float = 1e-3) -> float:
@@ -59,13 +66,11 @@ def relative_error(values: Tensor, truth: Tensor, scale: float = 1e-3) -> float:
 )
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_outputs_and_gradients_are_those_of_the_plain_path(channels, heads, options, blocks):
-    graphs = [molecule(smiles) for smiles in SMILES]
-    _, vocabulary = stored(graphs)
-    batch = batch_of(graphs, vocabulary, attention_blocks=blocks)
+    vocabulary, batch = batch_of_smiles(*SMILES, attention_blocks=blocks)
     config = small_config(width=heads * channels, heads=heads, **options)
     model = Graphormer(config.for_vocabulary(vocabulary)).double()
     randomise(model)
-    weights = torch.randn(len(graphs), 2, dtype=torch.float64)
+    weights = torch.randn(len(SMILES), 2, dtype=torch.float64)
 
     def outputs_and_gradients() -> list[Tensor]:
         outputs = model(batch)
@@ -85,36 +90,7 @@ def test_outputs_and_gradients_are_those_of_the_plain_path(channels, heads, opti
 
 
 @needs_kernels
-@pytest.mark.parametrize("norm", ARMS)
-def test_training_goes_the_same_way(norm):
-    vocabulary, batch = molecules()
-    config = small_config(norm=norm, width=24, heads=3).for_vocabulary(vocabulary)
-    targets = torch.linspace(-1, 1, 2 * len(SMILES)).view(-1, 2)
-
-    def trained() -> tuple[list[float], Tensor]:
-        model = Graphormer(config)
-        model.initialize(3)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        losses = []
-        for _ in range(8):
-            optimizer.zero_grad()
-            loss = (model(batch) - targets).square().mean()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-        return losses, model.eval()(batch)
-
-    with switched_off():
-        plain_losses, plain = trained()
-    losses, fast = trained()
-    assert losses == pytest.approx(plain_losses, rel=1e-4)
-    assert losses[-1] < losses[0]
-    assert relative_error(fast, plain) < 1e-3
-
-
-@needs_kernels
-def test_the_number_of_threads_changes_nothing():
-    _, batch = molecules()
+def test_the_number_of_threads_changes_nothing(batch):
     projected = torch.randn(len(batch.unpad), 3 * 24, requires_grad=True)
     table = torch.randn(2 + len(batch.type_distance), 3, requires_grad=True)
 
@@ -128,9 +104,8 @@ def test_the_number_of_threads_changes_nothing():
 
 
 @needs_kernels
-def test_saved_tensors_may_be_moved():
+def test_saved_tensors_may_be_moved(batch):
     """As checkpointing and offloading do; what was there before is overwritten."""
-    _, batch = molecules()
     start = torch.randn(len(batch.unpad), 3 * 24)
     table = torch.randn(2 + len(batch.type_distance), 3)
 
@@ -161,8 +136,7 @@ def test_saved_tensors_may_be_moved():
 
 
 @needs_kernels
-def test_rows_of_no_graph_are_zero_and_ask_for_nothing():
-    _, batch = molecules()
+def test_rows_of_no_graph_are_zero_and_ask_for_nothing(batch):
     rows = len(batch.unpad)
     projected = torch.randn(rows + 5, 3 * 24, requires_grad=True)
     table = torch.randn(2 + len(batch.type_distance), 3)
@@ -175,8 +149,7 @@ def test_rows_of_no_graph_are_zero_and_ask_for_nothing():
 
 
 @needs_kernels
-def test_what_is_not_a_number_stays_it():
-    _, batch = molecules()
+def test_what_is_not_a_number_stays_it(batch):
     projected = torch.randn(len(batch.unpad), 3 * 24)
     biases = [
         cpu_attention.gather_bias(torch.zeros(2 + len(batch.type_distance), 3), block)
@@ -234,8 +207,7 @@ def test_dropped_attention_weights():
 
 @needs_kernels
 @pytest.mark.parametrize("mixed", [False, True])
-def test_the_gradient_of_a_shared_bias_is_the_sum_of_its_uses(mixed):
-    _, batch = molecules()
+def test_the_gradient_of_a_shared_bias_is_the_sum_of_its_uses(batch, mixed):
     projected = torch.randn(len(batch.unpad), 3 * 24, requires_grad=True)
     table = torch.randn(2 + len(batch.type_distance), 3, requires_grad=True)
     mixing = torch.randn(3, 3) if mixed else None

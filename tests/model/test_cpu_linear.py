@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from reference.compiled import assert_threads_change_nothing, output_and_gradients
-from reference.models import batch_of, randomise, small_config, stored
-from reference.molecules import molecule
+from reference.models import batch_of_smiles, randomise, small_config
 from torch.nn import functional
 
 from graphormer_sepnorm.kernels.library import library, switched_off
@@ -122,9 +121,7 @@ def test_large_matrices_and_other_precisions_are_for_torch(monkeypatch):
 
 def test_all_products_of_a_layer_go_this_way(monkeypatch):
     """Of which four see every row: three projections at once, what leaves them, two of the FFN."""
-    graphs = [molecule(smiles) for smiles in ("CCO", "c1ccccc1")]
-    _, vocabulary = stored(graphs)
-    batch = batch_of(graphs, vocabulary)
+    vocabulary, batch = batch_of_smiles("CCO", "c1ccccc1")
     model = Graphormer(small_config(local_mpnn="gine").for_vocabulary(vocabulary))
     randomise(model)
     calls = []

@@ -7,8 +7,7 @@ import copy
 import pytest
 import torch
 from reference.compiled import assert_threads_change_nothing, norm_of, norm_results
-from reference.models import ARMS, batch_of, randomise, relative_error, small_config, stored
-from reference.molecules import molecule
+from reference.models import ARMS, batch_of_smiles, randomise, relative_error, small_config
 from torch import nn
 
 from graphormer_sepnorm.errors import DataError
@@ -116,9 +115,7 @@ def test_other_norms_are_called_themselves(calls):
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_network_takes_it_and_stays_what_it_is(arm, calls):
-    graphs = [molecule(smiles) for smiles in ("CCO", "c1ccccc1", "CC(=O)C", "C")]
-    _, vocabulary = stored(graphs)
-    batch = batch_of(graphs, vocabulary)
+    vocabulary, batch = batch_of_smiles("CCO", "c1ccccc1", "CC(=O)C", "C")
     model = Graphormer(small_config(norm=arm).for_vocabulary(vocabulary)).train()
     randomise(model)
     truth = copy.deepcopy(model).double()(batch)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from reference.compiled import assert_threads_change_nothing, output_and_gradients
-from reference.models import batch_of, randomise, small_config, stored
-from reference.molecules import molecule
+from reference.models import batch_of_smiles, randomise, small_config
 from torch import Tensor
 
 from graphormer_sepnorm.kernels.library import library, switched_off
@@ -49,9 +48,7 @@ def test_the_number_of_threads_changes_nothing():
 @pytest.mark.parametrize("norm_position", ["pre", "post"])
 @pytest.mark.parametrize("local", ["gine", "none"])
 def test_a_network_takes_it_and_stays_what_it_is(local, norm_position, monkeypatch):
-    graphs = [molecule(smiles) for smiles in ("CCO", "c1ccccc1", "C")]
-    _, vocabulary = stored(graphs)
-    batch = batch_of(graphs, vocabulary)
+    vocabulary, batch = batch_of_smiles("CCO", "c1ccccc1", "C")
     options = {"local_mpnn": local, "norm_position": norm_position, "degree_scaler": True}
     model = Graphormer(small_config(**options).for_vocabulary(vocabulary))
     randomise(model)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from reference.models import batch_of, relative_error, small_model, stored
-from reference.molecules import molecule
+from reference.models import batch_of_smiles, relative_error, small_model
 
 from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.dropout import branch_scales, dropout, dropout_add
@@ -17,9 +16,7 @@ needs_kernels = pytest.mark.skipif(library() is None, reason="the kernels are no
 
 @pytest.fixture(scope="module")
 def molecules():
-    graphs = [molecule(smiles) for smiles in SMILES]
-    vocabulary = stored(graphs)[1]
-    return vocabulary, batch_of(graphs, vocabulary)
+    return batch_of_smiles(*SMILES)
 
 
 # In float32 the compiled functions drop, in float64 torch.

@@ -21,7 +21,6 @@ from reference.molecules import graph, molecule
 
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.model.attention import log_degrees, sum_over_atoms
-from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.encodings import RingEncoding, walk_probabilities
 from graphormer_sepnorm.model.graphormer import Graphormer
 
@@ -79,15 +78,6 @@ def test_every_parameter_has_a_gradient(molecules, smiles, norm, readout):
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
-
-
-def test_options_that_an_older_checkpoint_does_not_know_are_neutral():
-    config = GraphormerConfig()
-    assert (config.encodings, config.local_mpnn) == ("graphormer", "none")
-    assert config.readout == "graph_token"
-    assert not config.degree_scaler
-    assert not config.bias_mixing
-    assert config.drop_path == 0
 
 
 def test_sums_and_degrees_leave_out_filler_rows(molecules):

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from reference.models import ARMS, batch_of, small_config, small_model, stored
+from reference.models import ARMS, batch_of, batch_of_smiles, small_config, small_model, stored
 from reference.molecules import molecule
 from torch import nn
 
@@ -52,11 +52,11 @@ def test_values_depend_on_seed_and_name_only():
 
 
 def test_initialising_again_forgets_training():
-    _, vocabulary = stored([molecule("CCO"), molecule("CN")])
+    vocabulary, batch = batch_of_smiles("CCO", "CN")
     model = Graphormer(small_config(norm="bn+bn").for_vocabulary(vocabulary))
     model.initialize(4)
     fresh = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    model.train()(batch_of([molecule("CCO"), molecule("CN")], vocabulary))
+    model.train()(batch)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(1)

@@ -86,11 +86,10 @@ def test_bonds_that_lead_one_way_are_the_collators():
 
 
 @pytest.mark.parametrize("position", ["pre", "post"])
-@pytest.mark.parametrize("shape", [ROOMY, DIVIDED, None], ids=["padded", "two blocks", "exact"])
+@pytest.mark.parametrize("shape", [ROOMY, DIVIDED], ids=["padded", "two blocks"])
 @pytest.mark.parametrize("options", VARIANTS, ids=name_of)
 def test_model_gives_the_same(graphs, options, shape, position):
     store, vocabulary, resident = graphs
-    shape = shape or BatchShape.of(store.num_atoms(np.array(CHOSEN)))
     model = small_model(vocabulary, norm_position=position, **options).train()
     truth = run(model, Collator(store, vocabulary)(CHOSEN))
     assert_same(run(model, resident.batch(torch.tensor(CHOSEN), shape)), truth)

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import copy
-import itertools
 
 import pytest
 import torch
 from reference.models import randomise
-from torch import Tensor, nn
+from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 from torch.export import Dim
 
 from graphormer_sepnorm import SepNorm
 
-CLASSES = (nn.BatchNorm1d, nn.LayerNorm)
 D = 8
 
-PAIRS = pytest.mark.parametrize(
-    "classes",
-    list(itertools.product(CLASSES, CLASSES)),
-    ids=lambda pair: "+".join(cls.__name__ for cls in pair),
-)
+PAIRS = pytest.mark.parametrize("pair", ["bn+ln", "ln+bn", "bn+bn"])
 LAYOUTS = pytest.mark.parametrize(
     ("position", "masked"),
     [(0, False), (0, True), (2, False), (-1, True)],
@@ -47,8 +41,8 @@ def a_batch(n: int, length: int, masked: bool) -> tuple[Tensor, ...]:
 @PAIRS
 @LAYOUTS
 @TRAINING
-def test_one_graph_serves_all_lengths(classes, position, masked, training):
-    eager = SepNorm(D, *classes, cls_position=position).train(training)
+def test_one_graph_serves_all_lengths(pair, position, masked, training):
+    eager = SepNorm(D, *pair.split("+"), cls_position=position).train(training)
     randomise(eager)
     module = copy.deepcopy(eager)
     counter = CompileCounter()
@@ -63,8 +57,8 @@ def test_one_graph_serves_all_lengths(classes, position, masked, training):
 @PAIRS
 @LAYOUTS
 @TRAINING
-def test_export_keeps_batch_and_length_open(classes, position, masked, training):
-    module = SepNorm(D, *classes, cls_position=position).train(training)
+def test_export_keeps_batch_and_length_open(pair, position, masked, training):
+    module = SepNorm(D, *pair.split("+"), cls_position=position).train(training)
     randomise(module)
     # From 3 on: torch takes the size 1, here of all tokens but [CLS], for a constant.
     sizes = {0: Dim("n"), 1: Dim("length", min=3)}

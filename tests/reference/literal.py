@@ -41,22 +41,8 @@ class PlainGraph:
         return cls([tuple(row) for row in x.tolist()], bonds)
 
 
-def distances(graph: PlainGraph) -> list[list[float]]:
-    """Floyd-Warshall; math.inf where there is no path."""
-    n = len(graph.atoms)
-    distance = [[0 if i == j else math.inf for j in range(n)] for i in range(n)]
-    for i, j in graph.bonds:
-        distance[i][j] = 1
-    for k in range(n):
-        for i in range(n):
-            for j in range(n):
-                if distance[i][j] > distance[i][k] + distance[k][j]:
-                    distance[i][j] = distance[i][k] + distance[k][j]
-    return distance
-
-
-def one_path(graph: PlainGraph, start: int, end: int) -> list[int]:
-    """The shortest path that Floyd-Warshall with stored intermediates follows.
+def floyd_warshall(graph: PlainGraph) -> tuple[list[list[float]], list[list[int]]]:
+    """Distances, math.inf where there is no path, and an atom in between, -1 where there is none.
 
     As the reference implementation describes it, with "no intermediate" being -1 and not an atom.
     """
@@ -71,6 +57,17 @@ def one_path(graph: PlainGraph, start: int, end: int) -> list[int]:
                 if distance[i][j] > distance[i][k] + distance[k][j]:
                     distance[i][j] = distance[i][k] + distance[k][j]
                     between[i][j] = k
+    return distance, between
+
+
+def distances(graph: PlainGraph) -> list[list[float]]:
+    """From every atom to every atom; math.inf where there is no path."""
+    return floyd_warshall(graph)[0]
+
+
+def one_path(graph: PlainGraph, start: int, end: int) -> list[int]:
+    """The shortest path that Floyd-Warshall with stored intermediates follows."""
+    between = floyd_warshall(graph)[1]
 
     def inner(i: int, j: int) -> list[int]:
         k = between[i][j]

@@ -14,6 +14,7 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from reference.extensions import LiteralWithExtensions
+from reference.molecules import molecule
 
 ARMS = ("shared-ln", "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
 EVERYTHING: dict[str, Any] = {
@@ -73,6 +74,13 @@ def batch_of(
     """All the graphs in one batch, in this order."""
     store = GraphStore.from_graphs(graphs, max_path_length)
     return Collator(store, vocabulary, attention_blocks)(range(store.num_graphs))
+
+
+def batch_of_smiles(*smiles: str, attention_blocks: int = 1) -> tuple[GraphVocabulary, GraphBatch]:
+    """These molecules in one batch, and before it the vocabulary of all of them."""
+    graphs = [molecule(text) for text in smiles]
+    vocabulary = stored(graphs)[1]
+    return vocabulary, batch_of(graphs, vocabulary, attention_blocks=attention_blocks)
 
 
 @torch.no_grad()

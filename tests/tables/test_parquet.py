@@ -98,11 +98,6 @@ def test_many_rows_are_read_in_parts(tmp_path: Path) -> None:
     assert row.number == 10_000
 
 
-def test_an_empty_table(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.parquet", ["a", "b"], [])
-    assert read(path) == (("a", "b"), [])
-
-
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", ["a"], [(f"cell {n}",) for n in range(9_000)])
     data = path.read_bytes()

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from graphormer_sepnorm.chem.molecules import is_smiles
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
@@ -187,8 +188,7 @@ def holds_class_words(sample: Sequence[Row], position: int) -> bool:
     Other words do not count, as long as they are fewer: *inconclusive* has no class.
     """
     words, others = 0, 0
-    for row in sample:
-        cell = None if row.problem else row.cells[position]
+    for cell in _cells(sample, position):
         words += bool(class_word(cell))
         try:
             label = parse_class(cell)
@@ -200,17 +200,20 @@ def holds_class_words(sample: Sequence[Row], position: int) -> bool:
     return words > others
 
 
+def _cells(sample: Sequence[Row], position: int) -> list[Any]:
+    """Return what stands in a column, but in malformed rows."""
+    return [row.cells[position] for row in sample if not row.problem]
+
+
 def _words(sample: Sequence[Row], position: int) -> list[str]:
     """Return the words of a column; none if it holds anything else."""
     words: list[str] = []
-    for row in sample:
-        if row.problem:
-            continue
+    for cell in _cells(sample, position):
         try:
-            if not math.isnan(parse_number(row.cells[position])):
+            if not math.isnan(parse_number(cell)):
                 return []
         except ValueError:
-            word = str(row.cells[position]).strip()
+            word = str(cell).strip()
             if not word[0].isalpha():
                 return []
             words.append(word)
@@ -234,11 +237,9 @@ def _spaced(name: str) -> str:
 def _numbers(sample: Sequence[Row], position: int) -> list[float]:
     """Return the numbers of a column; none at all if most of its cells are something else."""
     values, others = [], 0
-    for row in sample:
-        if row.problem:
-            continue
+    for cell in _cells(sample, position):
         try:
-            value = parse_number(split_bound(row.cells[position])[1])
+            value = parse_number(split_bound(cell)[1])
         except ValueError:
             others += 1
         else:

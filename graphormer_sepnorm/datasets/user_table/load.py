@@ -193,11 +193,7 @@ def _descriptors(options: TableOptions) -> tuple[str, ...]:
 def _extra_inputs(
     options: TableOptions, table: TableContents, train: Sequence[ValidRow]
 ) -> ExtraInputs:
-    """Return what is read beside the graphs.
-
-    Raises:
-        DataError: A column has no value in the training split.
-    """
+    """Return what is read beside the graphs; each column must have a value in training."""
     for place, name in enumerate(table.columns.extra_names):
         if all(math.isnan(row.extra[place]) for row in train):
             raise DataError(

@@ -25,30 +25,8 @@ _TUPLES = ("target_columns", "split_fractions", "units", "standardise", "descrip
 class TableOptions:
     """A table to train on: which files, which columns, which split.
 
-    The names are those of the options on the command line and in checkpoints.
-
-    Attributes:
-        table: The training table, or the only one.
-        validation_table: The validation table where it is a file of its own.
-        test_table: The test table where it is a file of its own.
-        smiles_column: None finds it by its name.
-        target_columns: Empty takes the only column of numbers.
-        weight_column: Weights of the rows in the training loss, 0 or more; None: all the same.
-        task: ``auto`` is ``binary`` if every label is 0 or 1, else ``regression``. ``multiclass``:
-            of the only target column each different value is a class.
-        split: ``auto`` is ``files`` or ``column`` if those are given, else ``scaffold``.
-        split_column: Says train, validation or test for each row.
-        split_fractions: Shares of training, validation and test split, each above 0; they add up
-            to 1.
-        split_seed: Decides the random split, or the folds, and nothing else.
-        folds: Of a cross-validation, 2 or more; None: one split by the fractions.
-        fold: Which of them is the test split, from 0; where there are folds.
-        on_invalid: Whether rows that cannot be used are left out or are an error.
-        units: One per target, or none at all.
-        standardise: What is done to each molecule first, of `STEPS`: the largest fragment, charges
-            removed, the canonical tautomer.
-        descriptors: Numbers that are computed of each molecule and read beside its graph.
-        descriptor_columns: Columns of numbers that are read beside the graph.
+    The names are those of the options on the command line and in checkpoints, which
+    `MoleculeDataModule` explains. What takes several names is empty where none is given.
 
     Raises:
         ConfigError: A value does not exist or contradicts another one.

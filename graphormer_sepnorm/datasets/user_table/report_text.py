@@ -100,7 +100,8 @@ def _duplicates(report: DataReport) -> Iterator[str]:
     if not found.molecules:
         yield from _entry("duplicates", "none")
         return
-    text = f"{_count(found.molecules, 'molecule')} in {found.rows:,} rows"
+    plural = "" if found.molecules == 1 else "s"
+    text = f"{found.molecules:,} molecule{plural} in {found.rows:,} rows"
     if not found.conflicting:
         yield from _entry("duplicates", f"{text}, their labels agree")
         return
@@ -235,7 +236,3 @@ def _cut_middle(text: str, length: int) -> str:
         return text
     tail = (length - 3) // 2
     return f"{text[: length - 3 - tail]}...{text[-tail:]}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")

@@ -189,17 +189,9 @@ def read_rows(
 
 
 class _RowReader:
-    """Turns rows into `ValidRow`.
+    """Turns rows into `ValidRow`; by the first rows, `sample`, labels in words are known.
 
-    Args:
-        columns: Where things are.
-        sample: The first rows, by which labels in words are known.
-        kind: With ``binary``, labels other than 0 and 1 cannot be used; with ``multiclass`` a label
-            is the number of its class, in the order in which they occur.
-        steps: Of `standardised`.
-
-    Attributes:
-        words: See `TableContents`.
+    Of ``multiclass`` a label is the number of its class, in the order in which they occur.
     """
 
     def __init__(
@@ -233,11 +225,7 @@ class _RowReader:
         return tuple(self._numbers or ())
 
     def __call__(self, row: Row, scaffold: bool) -> ValidRow:
-        """Read one row, with or without the scaffold.
-
-        Raises:
-            _Unusable: It cannot be used.
-        """
+        """Read one row, with or without the scaffold; raises `_Unusable`."""
         if row.problem:
             raise _Unusable(MALFORMED, row.problem)
         columns = self._columns

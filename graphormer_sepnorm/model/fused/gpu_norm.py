@@ -126,18 +126,9 @@ def _twice(given: list[Any], norms: Sequence[Any]) -> list[Any]:
 
 
 class _Launch:
-    """Starts kernels for stretches of rows.
+    """Starts kernels for one or two stretches of rows.
 
-    Args:
-        norms: Of each stretch; one or two.
-        lengths: Their rows.
-        num_graphs: Rows before the first that a mask speaks of.
-        masked: Whether there is a mask.
-        channels: D.
-
-    Attributes:
-        kinds: Of the norms.
-        programs: Of all stretches.
+    A mask speaks of the rows from `num_graphs` on.
     """
 
     def __init__(

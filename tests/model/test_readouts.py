@@ -1,4 +1,4 @@
-"""Numbers beside a graph in the network: joined to what it reads, which stays what it was."""
+"""Numbers beside a graph, joined to what the network reads; log-odds of classes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from reference.models import batch_of, relative_error, small_config, small_model, stored
+from reference.models import batch_of, batch_of_smiles, relative_error, small_config, small_model
 from reference.molecules import molecule
 from reference.passes import EXACT
 
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.model.graphormer import Graphormer, log_odds
 from graphormer_sepnorm.model.summary import count_parameters, parameter_table
 
 SMILES = ("CCO", "c1ccccc1", "N")
@@ -25,9 +25,8 @@ SCORES = [[-1.0, 0.0, 6.0], [0.0, 0.0, -1.0], [0.5, 0.0, 2.0]]
 
 @pytest.fixture(scope="module")
 def given() -> tuple[GraphBatch, GraphVocabulary]:
-    graphs = [molecule(smiles) for smiles in SMILES]
-    vocabulary = stored(graphs)[1]
-    return replace(batch_of(graphs, vocabulary), extra=NUMBERS), vocabulary
+    vocabulary, batch = batch_of_smiles(*SMILES)
+    return replace(batch, extra=NUMBERS), vocabulary
 
 
 @pytest.mark.parametrize("readout", ["graph_token", "sum", "both"])
@@ -94,3 +93,34 @@ def test_values_do_not_depend_on_company(given: tuple[GraphBatch, GraphVocabular
             alone = batch_of([molecule(smiles)], vocabulary)
             value = model(replace(alone, extra=NUMBERS[place : place + 1]))
             assert relative_error(value, together[place : place + 1]) < EXACT
+
+
+def test_a_sigmoid_of_the_log_odds_is_the_softmax() -> None:
+    logits = 3 * torch.randn(7, 5, dtype=torch.float64)
+    expected = logits.softmax(dim=1)
+    torch.testing.assert_close(log_odds(logits).sigmoid(), expected)
+    torch.testing.assert_close(log_odds(logits), (expected / (1 - expected)).log())
+    # Two classes: the difference of the two, and its negative.
+    two = log_odds(logits[:, :2])
+    torch.testing.assert_close(two[:, 0], logits[:, 0] - logits[:, 1])
+    torch.testing.assert_close(two[:, 0], -two[:, 1])
+
+
+def test_large_logits_leave_finite_gradients() -> None:
+    logits = torch.tensor([[300.0, -300.0, 0.0], [1e4, 1e4, -1e4]], requires_grad=True)
+    values = log_odds(logits)
+    assert values.isfinite().all()
+    values.square().sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+
+
+def test_only_the_outputs_of_a_network_differ() -> None:
+    plain = Graphormer(small_config(atom_rows=20, bond_rows=5, num_targets=3))
+    exclusive = Graphormer(small_config(atom_rows=20, bond_rows=5, num_targets=3, exclusive=True))
+    exclusive.load_state_dict(plain.state_dict())
+    token, atoms = torch.randn(4, plain.config.width), torch.randn(9, plain.config.width)
+    outputs = plain.read_out(token, atoms, None)  # type: ignore[arg-type]
+    found = exclusive.read_out(token, atoms, None)  # type: ignore[arg-type]
+    torch.testing.assert_close(found, log_odds(outputs))
+    torch.testing.assert_close(found.sigmoid().sum(dim=1), torch.ones(4))
