@@ -110,7 +110,8 @@ def _start(
 ) -> tuple[SideProcess | Command, dict[str, Any]]:
     """Return a side that has warmed up, and what it says about its work."""
     environment = variables(threads, HOME if side.environment else None)
-    process = SideProcess(python, side.module, environment, log)
+    script = [str(python), "-m", f"benchmarks.sides.{side.module}"]
+    process = SideProcess(script, environment, log)
     try:
         answer = process.prepare(side.work, {**given, **side.options})
     except SideFailed:

@@ -39,23 +39,25 @@ class SideProcess:
     """A side that waits for its turns.
 
     Args:
-        python: Of its environment.
-        module: Its file in ``benchmarks/sides``.
+        command: Program and arguments.
         environment: Environment variables.
         log: File for what it prints.
+        folder: Its working directory.
     """
 
-    def __init__(self, python: Path, module: str, environment: dict[str, str], log: Path) -> None:
+    def __init__(
+        self, command: list[str], environment: dict[str, str], log: Path, folder: Path = REPOSITORY
+    ) -> None:
         self.peak = 0
         self._log = log
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [str(python), "-m", f"benchmarks.sides.{module}"],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env=environment,
-                cwd=REPOSITORY,
+                cwd=folder,
                 text=True,
             )
 
