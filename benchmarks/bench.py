@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import json
-import os
 import platform
 import shlex
 import sys
@@ -21,10 +20,11 @@ from typing import Any
 
 from benchmarks.environments import HOME, python_of
 from benchmarks.molecules import FEW, MANY, Molecules, find_molecules
-from benchmarks.processes import Command, SideFailed, SideProcess, Streamed, variables
+from benchmarks.processes import Command, SideFailed, SideProcess, variables
 from benchmarks.report import lines_of
 from benchmarks.rounds import take_turns
 from benchmarks.rows import LONG, MATRIX_PRODUCT, ROWS, SUBSETS, Row, Side
+from graphormer_sepnorm.process import cores, processor
 
 MAX_PATH_LENGTH = 5  # Hugging Face's default; the same for both sides
 BATCH_SIZE = 128
@@ -99,7 +99,7 @@ def run_row(
         print(file=sys.stderr)
         for (worker, record), measured in zip(ready, seconds, strict=True):
             record.update(seconds=measured, peak=worker.peak)
-            if isinstance(worker, Streamed):
+            if isinstance(worker, Command) and worker.marks:
                 record["marks"] = worker.marks
     records = [record for _, record in ready]
     return {"subset": row.subset, "title": row.title, "threads": threads, "sides": records}
@@ -110,7 +110,8 @@ def _start(
 ) -> tuple[SideProcess | Command, dict[str, Any]]:
     """Return a side that has warmed up, and what it says about its work."""
     environment = variables(threads, HOME if side.environment else None)
-    process = SideProcess(python, side.module, environment, log)
+    script = [str(python), "-m", f"benchmarks.sides.{side.module}"]
+    process = SideProcess(script, environment, log)
     try:
         answer = process.prepare(side.work, {**given, **side.options})
     except SideFailed:
@@ -120,9 +121,8 @@ def _start(
     if not answer["command"]:
         return process, {**facts, "memory_before": answer["memory_before"]}
     process.close()
-    if row.streamed:
-        return Streamed(answer["command"], environment, log, given["rows"]), facts
-    command = Command(answer["command"], environment, log)
+    rows = given["rows"] if row.streamed else 0
+    command = Command(answer["command"], environment, log, rows)
     if row.rounds is None:
         command.round()
     return command, facts
@@ -153,21 +153,11 @@ def _machine() -> dict[str, str]:
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "processor": _processor(),
-        "cores": str(
-            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        ),
+        "processor": processor(),
+        "cores": str(cores()),
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "packages": versions,
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if "model name" in line), "")
 
 
 def _chosen(row: Row, options: argparse.Namespace) -> Row:

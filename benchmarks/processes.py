@@ -5,6 +5,7 @@ This process stays small (no torch): the system counts a parent's peak memory as
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -38,23 +39,25 @@ class SideProcess:
     """A side that waits for its turns.
 
     Args:
-        python: Of its environment.
-        module: Its file in ``benchmarks/sides``.
+        command: Program and arguments.
         environment: Environment variables.
         log: File for what it prints.
+        folder: Its working directory.
     """
 
-    def __init__(self, python: Path, module: str, environment: dict[str, str], log: Path) -> None:
+    def __init__(
+        self, command: list[str], environment: dict[str, str], log: Path, folder: Path = REPOSITORY
+    ) -> None:
         self.peak = 0
         self._log = log
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [str(python), "-m", f"benchmarks.sides.{module}"],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env=environment,
-                cwd=REPOSITORY,
+                cwd=folder,
                 text=True,
             )
 
@@ -102,46 +105,7 @@ class Command:
         command: Program and arguments.
         environment: Environment variables.
         log: File for what it prints.
-    """
-
-    def __init__(self, command: list[str], environment: dict[str, str], log: Path) -> None:
-        self.peak = 0
-        self._command = command
-        self._environment = environment
-        self._log = log
-
-    def round(self) -> float:
-        """Run it once and return the seconds.
-
-        Raises:
-            SideFailed: It ended with an error.
-        """
-        with self._log.open("ab") as log:
-            start = time.perf_counter()
-            process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environment,
-                cwd=REPOSITORY,
-            )
-            self._wait(process)
-        return time.perf_counter() - start
-
-    def close(self) -> None:
-        """There is nothing to end."""
-
-    def _wait(self, process: subprocess.Popen) -> None:
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        self.peak = max(self.peak, rusage_bytes(usage))
-        if process.returncode:
-            raise SideFailed(f"it ended with {process.returncode}: {last_line(self._log)}")
-
-
-class Streamed(Command):
-    """A command whose output is counted while it comes.
+        rows: Of its output, if that is to be counted while it comes.
 
     Attributes:
         marks: After each tenth of the rows: seconds since the start, and memory in bytes where the
@@ -149,33 +113,46 @@ class Streamed(Command):
     """
 
     def __init__(
-        self, command: list[str], environment: dict[str, str], log: Path, rows: int
+        self, command: list[str], environment: dict[str, str], log: Path, rows: int = 0
     ) -> None:
-        super().__init__(command, environment, log)
+        self.peak = 0
         self.marks: list[tuple[float, int]] = []
+        self._command = command
+        self._environment = environment
+        self._log = log
         self._rows = rows
 
     def round(self) -> float:
-        """Run it once and return the seconds."""
+        """Run it once and return the seconds.
+
+        Raises:
+            SideFailed: It ended with an error.
+        """
         step = max(1, self._rows // STREAM_MARKS)
         with self._log.open("ab") as log:
             start = time.perf_counter()
             process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=subprocess.PIPE if self._rows else log,
                 stderr=log,
                 env=self._environment,
                 cwd=REPOSITORY,
             )
-            assert process.stdout is not None
-            with process.stdout as output:
+            with process.stdout or contextlib.nullcontext(()) as output:
                 for number, _ in enumerate(output):  # the first line is the header
                     if number and number % step == 0:
                         self.marks.append((time.perf_counter() - start, _memory(process.pid)))
-            self._wait(process)
-        self.peak = max([self.peak, *(memory for _, memory in self.marks)])
-        return time.perf_counter() - start
+            _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.peak = max(self.peak, rusage_bytes(usage), *(memory for _, memory in self.marks))
+        if process.returncode:
+            raise SideFailed(f"it ended with {process.returncode}: {last_line(self._log)}")
+        return seconds
+
+    def close(self) -> None:
+        """There is nothing to end."""
 
 
 def _memory(pid: int) -> int:

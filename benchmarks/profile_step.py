@@ -13,6 +13,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.bench import BATCH_SIZE, MAX_PATH_LENGTH
+from benchmarks.markdown import table
 from benchmarks.molecules import find_molecules
 from benchmarks.sides import ours
 
@@ -48,9 +49,8 @@ def main() -> None:
     with profile(activities=[ProfilerActivity.CPU]) as measured:
         run()
     seconds = {event.key: event.self_cpu_time_total for event in measured.key_averages()}
-    print("| operation | share |\n| --- | ---: |")
-    for name, share in shares(seconds):
-        print(f"| {name} | {share:.1%} |")
+    rows = [[name, f"{share:.1%}"] for name, share in shares(seconds)]
+    print(table(["operation", "share"], rows))
 
 
 if __name__ == "__main__":

@@ -10,64 +10,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.processes import REPOSITORY, SideFailed, last_line, variables
+from benchmarks.processes import REPOSITORY, SideFailed, SideProcess, variables
 from benchmarks.rounds import ratios, spread, take_turns
 
 _CONFIG = "configs/zinc_subset_best.yaml"
-
-
-class Training:
-    """A training that waits for its turns.
-
-    Args:
-        checkout: Whose package and configuration.
-        steps: Of a turn.
-        options: Of ``train.py fit``.
-        folder: For the run and what it prints.
-    """
-
-    def __init__(self, checkout: Path, steps: int, options: list[str], folder: Path) -> None:
-        self._log = folder / "log"
-        reading, writing = os.pipe()
-        worker = str(REPOSITORY / "benchmarks" / "sides" / "recipe.py")
-        given = [str(checkout), str(steps), str(writing), "--output", str(folder / "run"), *options]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, worker, *given],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=[writing],
-                env={**variables(1), "PYTHONPATH": ""},
-                cwd=checkout,
-                text=True,
-            )
-        os.close(writing)
-        self._answers = os.fdopen(reading)
-
-    def round(self) -> float:
-        """Take a turn; return the CPU seconds of a step.
-
-        Raises:
-            SideFailed: The training ended.
-        """
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            print(file=self._process.stdin, flush=True)
-        answer = self._answers.readline()
-        if not answer:
-            raise SideFailed(f"it ended: {last_line(self._log)}")
-        return float(answer)
-
-    def close(self) -> None:
-        """End it."""
-        self._process.communicate()
+_SIDE = REPOSITORY / "benchmarks" / "sides" / "recipe.py"
 
 
 def main() -> None:
@@ -89,7 +40,10 @@ def main() -> None:
         for name, checkout in (("here", REPOSITORY), ("there", options.checkout.resolve())):
             folder = Path(scratch, name)
             folder.mkdir()
-            side = Training(checkout, options.steps, given, folder)
+            of_run = [str(checkout), str(options.steps), "--output", str(folder / "run"), *given]
+            environment = {**variables(1), "PYTHONPATH": ""}
+            command = [sys.executable, str(_SIDE), *of_run]
+            side = SideProcess(command, environment, folder / "log", checkout)
             trainings.callback(side.close)
             side.round()  # warms up
             sides.append(side)

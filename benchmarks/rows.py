@@ -40,7 +40,7 @@ class Row:
         threads: Numbers of threads to run it with.
         options: For all sides.
         rounds: At most so many; None: as many as asked for.
-        streamed: The output is read while it comes, see `processes.Streamed`.
+        streamed: The output is read while it comes, see `processes.Command`.
     """
 
     subset: str

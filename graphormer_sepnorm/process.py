@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import platform
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -52,6 +53,16 @@ def is_first_process() -> bool:
 def cores() -> int:
     """Return how many processor cores this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def processor() -> str:
+    """Return what the processor is called."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
 
 
 @contextmanager

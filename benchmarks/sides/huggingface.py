@@ -1,8 +1,14 @@
-"""Graphormer of Hugging Face transformers 4.46.3, the last that ran; run in its own environment."""
+"""Graphormer of Hugging Face transformers 4.46.3, the last that ran; run in its own environment.
+
+python -m benchmarks.sides.huggingface IN.csv OUT.csv MAX_PATH_LENGTH
+
+is the plain loop with which one predicts with it: CSV in, CSV out.
+"""
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,6 +29,7 @@ from benchmarks.sides.simple_graphs import simple_graph
 # Its table of features has 512 rows for each column.
 ROWS_PER_COLUMN = 512
 ATOM_COLUMNS, BOND_COLUMNS = 9, 3
+BATCH_SIZE = 128  # of predictions
 
 
 def slim(options: Options, atom_rows: int, bond_rows: int) -> GraphormerForGraphClassification:
@@ -124,14 +131,34 @@ def forward(options: Options) -> Work:
 
 
 def predict(options: Options) -> Work:
-    """The loop of `huggingface_predict`: CSV in, CSV out."""
+    """The loop of `main`: CSV in, CSV out."""
     output = Path(options["scratch"]) / "huggingface.csv"
-    script = ["-m", "benchmarks.sides.huggingface_predict", options["table"], str(output)]
+    script = ["-m", "benchmarks.sides.huggingface", options["table"], str(output)]
     return Work(
         command=[sys.executable, *script, str(options["max_path_length"])],
         facts={"molecules": len(read_smiles(options))},
     )
 
 
+@torch.inference_mode()
+def main(source: str, destination: str, max_path_length: str) -> None:
+    """Predict the column ``smiles`` with an untrained slim model."""
+    rows = ROWS_PER_COLUMN * ATOM_COLUMNS, ROWS_PER_COLUMN * BOND_COLUMNS
+    model = slim({"max_path_length": int(max_path_length)}, *rows).eval()
+    with open(source, newline="", encoding="utf-8") as table:
+        smiles = [row["smiles"] for row in csv.DictReader(table)]
+    with open(destination, "w", newline="", encoding="utf-8") as output:
+        writer = csv.writer(output)
+        writer.writerow(["smiles", "prediction"])
+        for texts in in_batches(smiles, BATCH_SIZE):
+            batch = collate_smiles(texts)
+            del batch["labels"]
+            values = model(**batch).logits[:, 0].tolist()
+            writer.writerows(zip(texts, values, strict=True))
+
+
 if __name__ == "__main__":
-    serve({work.__name__: work for work in (smiles_to_batches, train, forward, predict)})
+    if len(sys.argv) > 1:
+        main(*sys.argv[1:])
+    else:
+        serve({work.__name__: work for work in (smiles_to_batches, train, forward, predict)})

@@ -49,11 +49,10 @@ class RunAnalysis(NamedTuple):
 
 
 def device_of(accelerator: str | None, devices: int | str | list[int] | None) -> str:
-    """Return where a run is analysed: on a GPU that it was told to take, or on the CPU.
+    """Return where a run is analysed: on a GPU that its trainer was told to take, or on the CPU.
 
-    Args:
-        accelerator: Of its trainer; None or ``auto`` takes a GPU if there is one.
-        devices: Of its trainer: how many, or a list of which, as ``[1]`` or ``"1,"``.
+    As the trainer reads them: ``auto`` takes a GPU if there is one, and devices are how many, or a
+    list of which, as ``[1]`` or ``"1,"``.
     """
     if accelerator not in (None, "auto", "gpu", "cuda") or not torch.cuda.is_available():
         return "cpu"
@@ -72,9 +71,11 @@ def analyse(
     What ``fit`` has written of the test split is taken if it is whole; runs of an earlier version
     have nothing.
 
+    The result is kept in the directory of the run and taken from there the next time.
+
     Args:
-        run: Its directory. The result is kept in it and taken from there the next time.
-        data: What the run was trained on.
+        run: Its directory.
+        data: What it was trained on.
         histograms: Whether histograms of the features at the output are wanted.
         device: Where the model is computed.
 

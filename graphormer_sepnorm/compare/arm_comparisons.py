@@ -17,11 +17,7 @@ import numpy as np
 from graphormer_sepnorm.compare.arms import NORM
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.results_file import ArmComparison, ArmResult, Results, RunResult
-from graphormer_sepnorm.compare.roc_statistics import (
-    AreaTests,
-    auc_standard_error,
-    delong,
-)
+from graphormer_sepnorm.compare.roc_statistics import AreaTests, auc_standard_error, delong
 from graphormer_sepnorm.compare.statistics import (
     PairedDifference,
     PairedErrors,
@@ -55,7 +51,7 @@ def compare_arms(
     targets: np.ndarray,
     task: Task,
     dataset: str,
-) -> list[ArmComparison]:
+) -> tuple[ArmComparison, ...]:
     """Compare every arm with the baseline, over the seeds that both have finished.
 
     Args:
@@ -68,7 +64,7 @@ def compare_arms(
         dataset: Its name.
 
     Returns:
-        One per arm that has a seed in common with the baseline, in the order of the arms.
+        One per arm that has a seed in common with the baseline.
     """
     baseline, found = comparison.baseline, []
     for arm in comparison.arms:
@@ -94,10 +90,10 @@ def compare_arms(
         )
     adjusted = holm([one.test.p_value if one.test else math.nan for one in found])
     smallest = holm([one.test.smallest_p if one.test else math.nan for one in found])
-    return [
+    return tuple(
         replace(one, holm_p=p, smallest_holm_p=least)
         for one, p, least in zip(found, adjusted.tolist(), smallest.tolist(), strict=True)
-    ]
+    )
 
 
 def _difference(sides: Sequence[Sequence[float]]) -> PairedDifference | None:

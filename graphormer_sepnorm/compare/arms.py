@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,14 +28,7 @@ OWN_OPTIONS = {
     "ensemble": "each run is a single network, with the seeds of --seeds",
 }
 # Beside the folders of the arms.
-_TAKEN = (
-    "figures",
-    "compare.yaml",
-    "results.json",
-    "predictions.csv",
-    "report.md",
-    "report.html",
-)
+_TAKEN = ("figures", "compare.yaml", "results.json", "predictions.csv", "report.md", "report.html")
 
 
 @dataclass(frozen=True)
@@ -97,8 +91,8 @@ def check_arms(arms: Iterable[Arm]) -> None:
     Raises:
         ConfigError: Two have the same name or the same options, or a name is no folder's.
     """
-    names: dict[str, str] = {}
-    trained: dict[tuple[tuple[str, str], ...], str] = {}
+    names: set[str] = set()
+    trained: dict[frozenset[tuple[str, str]], str] = {}
     for arm in arms:
         if not re.fullmatch(r"\w[\w.+-]*", arm.name) or arm.name.lower() in _TAKEN:
             raise ConfigError(
@@ -108,17 +102,16 @@ def check_arms(arms: Iterable[Arm]) -> None:
         # Some file systems do not tell capitals from small letters.
         if arm.name.lower() in names:
             raise ConfigError(f"arm '{arm.name}' is there twice: name it once")
-        names[arm.name.lower()] = arm.name
-        same = tuple(sorted((name, _canonical(name, arm.options[name])) for name in arm.options))
+        names.add(arm.name.lower())
+        same = frozenset(
+            (name, norm_name(value) if name == NORM else value)
+            for name, value in arm.options.items()
+        )
         if same in trained:
             raise ConfigError(
                 f"arms '{trained[same]}' and '{arm.name}' are the same: leave one of them out"
             )
         trained[same] = arm.name
-
-
-def _canonical(name: str, value: str) -> str:
-    return norm_name(value) if name == NORM else value
 
 
 def _read(path: Path) -> list[Arm]:
@@ -157,8 +150,7 @@ def _options(path: Path, arm: str, section: str, node: yaml.Node) -> list[tuple[
             found += _options(path, arm, f"{name}.", value)
         else:
             found.append((name, _typed(value)))
-    twice = {name for name, _ in found if [other for other, _ in found].count(name) > 1}
-    if twice:
+    if twice := [name for name, times in Counter(name for name, _ in found).items() if times > 1]:
         raise ConfigError(f"{where}: {min(twice)} is there twice: give it once")
     return found
 

@@ -121,7 +121,7 @@ class Comparison:
         """
         known = {arm.name: arm for arm in self.arms}
         for arm in arms:
-            if arm.name in known and arm.options != known[arm.name].options:
+            if known.get(arm.name, arm) != arm:
                 raise ConfigError(
                     f"arm '{arm.name}' is {_said(arm)} here and {_said(known[arm.name])} in "
                     f"{self.file}: give it another name, or begin in another directory"

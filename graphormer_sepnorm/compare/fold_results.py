@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing, require_json, write_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
-from graphormer_sepnorm.runs.directory import Summary
 
 FOLDS, OUT_OF_FOLD, SUMMARY = "folds.csv", "out_of_fold.csv", "summary.json"
 _FORMAT_VERSION = 1
@@ -133,12 +132,7 @@ class FoldResults:
 
 
 def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> FoldResults:
-    """Collect what the finished runs came to, and write the three files of results.
-
-    Args:
-        plan: What was asked for.
-        runs: All runs.
-        directory: Of the cross-validation.
+    """Collect what the finished ones of all runs came to; write the three files of results.
 
     Raises:
         DataError: No fold is finished under every arm, or the files of a run are damaged.
@@ -161,9 +155,9 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
         raise DataError(f"{directory}: no fold is finished under every arm, so none is compared")
     of_arms = [[found[arm.name] for found in whole] for arm in plan.arms]
     first = of_arms[0]
-    networks = {own[0].network: _columns(one.test for one in own) for own in of_arms}
+    networks = {own[0].network: _columns([one.test for one in own]) for own in of_arms}
     simple = {
-        name: _columns(one.simple.get(name, {}) for one in first)
+        name: _columns([one.simple.get(name, {}) for one in first])
         for name in dict.fromkeys(name for one in first for name in one.simple)
     }
     results = FoldResults(
@@ -192,47 +186,44 @@ def _read(run: FoldRun) -> Fold:
     summary = run.files.summary()
     if summary is None or not run.files.data_report_file.is_file():
         raise DataError(f"{run.directory} is damaged: remove it and start the same command again")
-    molecules = require_json(run.files.data_report_file)["splits"]
-    test = {name.removeprefix("test_"): value for name, value in _numbers(summary, "test_").items()}
     kind = "Graphormer blended with trees" if summary.get("network") else "Graphormer"
-    network = run.arm if run.named else f"{kind}, {summary.get('norm', '')}"
-    simple = simple_models(summary)
     rows: list[dict[str, str]] = []
     if run.files.test_predictions_file.is_file():
         with run.files.test_predictions_file.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-    confidence = _numbers(summary.get("confidence") or {})
-    return Fold(run, network, molecules, test, simple, rows, confidence)
+    return Fold(
+        run=run,
+        network=run.arm if run.named else f"{kind}, {summary.get('norm', '')}",
+        molecules=require_json(run.files.data_report_file)["splits"],
+        test=_numbers(summary, "test_"),
+        simple=simple_models(summary),
+        rows=rows,
+        confidence=_numbers(summary.get("confidence") or {}),
+    )
 
 
-def simple_models(summary: Summary | Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the test metrics of the models that a run recorded beside the one it saved.
+def simple_models(summary: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Test metrics of the models that a run recorded beside the one that it saved, by their names.
 
-    Args:
-        summary: Of the run: ``network`` where the saved model is a blend, and ``baselines``.
-
-    Returns:
-        Metrics by name, of each model by its name; what is no number is left out.
+    Where that is a blend, the network in it is one of them.
     """
-    found = {}
-    if summary.get("network"):
-        alone = _numbers(summary["network"], "test_")
-        found["network alone"] = {name.removeprefix("test_"): alone[name] for name in alone}
-    for one in summary.get("baselines") or []:
-        found[one["name"]] = _numbers(one["test"])
+    found = {"network alone": _numbers(summary.get("network") or {}, "test_")}
+    found |= {one["name"]: _numbers(one["test"]) for one in summary.get("baselines") or []}
     return {name: values for name, values in found.items() if values}
 
 
-def _numbers(values: Mapping[str, Any], start: str = "") -> dict[str, float]:
+def _numbers(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """Those of which the names begin so, by the rest of the name."""
     return {
-        name: float(value)
+        name.removeprefix(prefix): float(value)
         for name, value in values.items()
-        if name.startswith(start) and isinstance(value, int | float) and not isinstance(value, bool)
+        if name.startswith(prefix)
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
     }
 
 
-def _columns(tests: Iterable[Mapping[str, float]]) -> Columns:
-    rows = list(tests)
+def _columns(rows: Sequence[Mapping[str, float]]) -> Columns:
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: np.array([row.get(name, math.nan) for row in rows]) for name in names}
 
@@ -267,7 +258,7 @@ def _pooled(own: Sequence[Fold], plan: CrossValidation, task: Task) -> dict[str,
 
 def _confidence(folds: Sequence[Fold]) -> dict[str, float]:
     """Means over the folds by their test molecules, of what all of them know."""
-    columns = _columns(one.confidence for one in folds)
+    columns = _columns([one.confidence for one in folds])
     molecules = [one.molecules["test"] for one in folds]
     return {
         name: float(np.average(column, weights=molecules))

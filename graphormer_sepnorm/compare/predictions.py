@@ -52,7 +52,7 @@ def write_predictions(
     targets: np.ndarray,
     arms: Mapping[str, np.ndarray],
 ) -> None:
-    """Write one row per test molecule, under a temporary name first.
+    """Write one row per test molecule.
 
     Args:
         path: Of the file.
@@ -73,12 +73,9 @@ def write_predictions(
 
 
 def read_predictions(path: Path, targets: Sequence[str], arms: Sequence[str]) -> Predictions | None:
-    """Read what `write_predictions` wrote; None if it is missing or holds nothing to show.
+    """Read the first target of what `write_predictions` wrote, with the arms in this order.
 
-    Args:
-        path: Of the file.
-        targets: Names of all targets; with several the first one is read.
-        arms: Names of the arms, in the order in which they are to be shown.
+    None if the file is missing or holds nothing to show.
     """
     target = _columns(targets)[0]
     try:

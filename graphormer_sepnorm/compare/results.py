@@ -41,9 +41,7 @@ PREDICTIONS = "predictions.csv"
 def collect(directory: Path, baseline: str | None = None) -> None:
     """Read the runs of a comparison, analyse them, write the results.
 
-    Args:
-        directory: Of the comparison.
-        baseline: Arm that the others are compared with; None: the comparison's own.
+    Against its own baseline, unless another arm is named.
 
     Raises:
         DataError: No comparison was begun there, no run has finished, the data are not those
@@ -53,8 +51,7 @@ def collect(directory: Path, baseline: str | None = None) -> None:
     comparison = Comparison.read(directory)
     if comparison is None:
         raise DataError(f"{directory} holds no comparison: there is no compare.yaml in it")
-    if baseline is not None:
-        comparison = replace(comparison, baseline=baseline)
+    comparison = replace(comparison, baseline=baseline or comparison.baseline)
     earlier = Results.read(directory)
     runs = comparison.runs(directory)
     summaries = {run: found for run in runs if (found := run.files.summary()) is not None}
@@ -73,16 +70,6 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         for arm in comparison.arms
     }
     sizes = {run.arm: summary["parameters"] for run, summary in reversed(summaries.items())}
-    arms = tuple(
-        ArmResult(
-            name=arm.name,
-            options=arm.options,
-            parameters=sizes.get(arm.name, math.nan),
-            runs=tuple(of_runs[arm.name, seed] for seed in comparison.seeds),
-        )
-        for arm in comparison.arms
-    )
-    compared = compare_arms(comparison, of_runs, predictions, targets, task, data.dataset)
     write_predictions(
         directory / PREDICTIONS,
         _test_smiles(data),
@@ -109,8 +96,16 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         seeds=comparison.seeds,
         baseline=comparison.baseline,
         complete=len(summaries) == len(runs),
-        arms=arms,
-        comparisons=tuple(compared),
+        arms=tuple(
+            ArmResult(
+                name=arm.name,
+                options=arm.options,
+                parameters=sizes.get(arm.name, math.nan),
+                runs=tuple(of_runs[arm.name, seed] for seed in comparison.seeds),
+            )
+            for arm in comparison.arms
+        ),
+        comparisons=compare_arms(comparison, of_runs, predictions, targets, task, data.dataset),
         baselines=baselines,
         baselines_left_out=left_out,
         environment=environment,
@@ -242,16 +237,13 @@ def _environments(finished: Iterable[Run]) -> tuple[dict[str, Any], dict[str, An
 
     A run that was continued has several sessions; all of them, of all runs, are looked through.
     """
-    names = ("packages", "commit", "machine", "python")
-    sessions = [
-        {name: getattr(session, name) for name in names}
-        for run in finished
-        if (record := run.files.record())
-        for session in record.sessions
-    ]
-    differing = {}
-    for name in names:
-        values = sorted({json.dumps(session[name], sort_keys=True) for session in sessions})
-        if len(values) > 1:
-            differing[name] = [json.loads(value) for value in values]
-    return (sessions[0] if sessions else dict.fromkeys(names)), differing
+    records = [record for run in finished if (record := run.files.record())]
+    sessions = [session for record in records for session in record.sessions]
+    first, differing = {}, {}
+    for name in ("packages", "commit", "machine", "python"):
+        values = [getattr(session, name) for session in sessions]
+        first[name] = values[0] if values else None
+        others = sorted({json.dumps(value, sort_keys=True) for value in values})
+        if len(others) > 1:
+            differing[name] = [json.loads(value) for value in others]
+    return first, differing

@@ -90,4 +90,6 @@ def load_dataset(name: str, root: str | Path) -> DatasetSplits:
     plain = canonical_name(name)
     if plain == TABLE:
         raise ConfigError("a table is loaded by load_table, which takes its options")
+    if plain == PRETRAINING:
+        raise ConfigError("molecules without labels are for train.py pretrain")
     return DATASETS[plain](Path(root).expanduser())

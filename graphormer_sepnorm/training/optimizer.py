@@ -51,17 +51,11 @@ def decay_groups(
     linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
     first = trained if decayed == "all" else [module.weight for module in linear]
     decayed_ids = {id(parameter) for parameter in first}
+    with_decay = [parameter for parameter in trained if id(parameter) in decayed_ids]
+    without = [parameter for parameter in trained if id(parameter) not in decayed_ids]
     return [
-        {
-            "name": "decay",
-            "params": [parameter for parameter in trained if id(parameter) in decayed_ids],
-            "weight_decay": weight_decay,
-        },
-        {
-            "name": "no decay",
-            "params": [parameter for parameter in trained if id(parameter) not in decayed_ids],
-            "weight_decay": 0.0,
-        },
+        {"name": "decay", "params": with_decay, "weight_decay": weight_decay},
+        {"name": "no decay", "params": without, "weight_decay": 0.0},
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import bench, environments
 from benchmarks.molecules import Molecules, heavy_atoms
-from benchmarks.processes import REPOSITORY, Command, SideFailed, Streamed, variables
+from benchmarks.processes import REPOSITORY, Command, SideFailed, variables
 from benchmarks.report import BY_HAND, document, lines_of, main
 from benchmarks.rounds import ratios, rotated, spread, take_turns
 from benchmarks.rows import MATRIX_PRODUCT
@@ -114,7 +114,7 @@ def test_a_command_that_fails_says_its_last_line(tmp_path):
 
 def test_a_stream_is_marked_at_each_tenth(tmp_path):
     script = "print('header')\nfor row in range(20): print(row)"
-    stream = Streamed([sys.executable, "-c", script], variables(1), tmp_path / "log", rows=20)
+    stream = Command([sys.executable, "-c", script], variables(1), tmp_path / "log", rows=20)
     seconds = stream.round()
     ends = [end for end, _ in stream.marks]
     assert len(ends) == 10
@@ -135,7 +135,7 @@ print(*["header", *range(10)], sep="\\n", flush=True)
 time.sleep(2)
 child.communicate(b"\\n")
 """
-    stream = Streamed([sys.executable, "-c", script], variables(1), tmp_path / "log", rows=10)
+    stream = Command([sys.executable, "-c", script], variables(1), tmp_path / "log", rows=10)
     stream.round()
     assert len(stream.marks) == 10
     assert all(memory > 60_000_000 for _, memory in stream.marks)

@@ -61,6 +61,13 @@ def test_arms_that_come_with_the_package_go_by_name_and_are_as_good_as_a_file() 
             assert sections <= {"model", "data", "trainer"}, arm
 
 
+def assert_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_arms(text)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -76,10 +83,7 @@ def test_arms_that_come_with_the_package_go_by_name_and_are_as_good_as_a_file() 
     ],
 )
 def test_mistakes_in_names(text: str, said: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        parse_arms(text)
-    assert said in str(error.value)
-    assert "\n" not in str(error.value)
+    assert_refused(text, said)
 
 
 @pytest.mark.parametrize(
@@ -104,10 +108,7 @@ def test_mistakes_in_names(text: str, said: str) -> None:
 def test_mistakes_in_a_file(content: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "arms.yaml"
     path.write_text(content)
-    with pytest.raises(ConfigError) as error:
-        parse_arms(str(path))
-    assert said in str(error.value)
-    assert "\n" not in str(error.value)
+    assert_refused(str(path), said)
 
 
 def test_comparison_is_kept(tmp_path: Path) -> None:

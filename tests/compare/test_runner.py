@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from reference.processes import Forked
 from rich.console import Console
 
 from graphormer_sepnorm.compare.arms import parse_arms
@@ -344,7 +345,7 @@ def test_killed_command_takes_its_processes_along(workplace: Workplace) -> None:
         "place.train([place.run('a', do='hang')])\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    with subprocess.Popen([sys.executable, "-c", code], env=environment) as command:
+    with Forked([sys.executable, "-c", code], env=environment) as command:
         when((run.directory / "at work").exists, command.kill).join()
     assert command.returncode == -signal.SIGKILL
     # The process held on to the lock, so a new command waits until it is gone.

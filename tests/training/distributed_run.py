@@ -25,10 +25,16 @@ from graphormer_sepnorm.model.norm_arms import NORMS
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
 from graphormer_sepnorm.training.module import GraphormerModule
 
-# Options of the trainer, and whether the weights are averaged.
-WAYS: dict[str, tuple[dict[str, Any], bool]] = {
-    "plain": ({}, False),
-    "accumulated": ({"accumulate_grad_batches": 2, "gradient_clip_val": 0.5}, True),
+# Of each the arguments of `train`.
+TRAININGS: dict[str, dict[str, Any]] = {
+    **{f"{norm} plain": {"norm": norm} for norm in NORMS},
+    **{
+        f"{norm} accumulated": {"norm": norm, "accumulated": True}
+        for norm in ("shared-ln", "shared-bn", "bn+bn")
+    },
+    "extensions": {"norm": "bn+bn", **EVERYTHING},
+    "fixed": {"norm": "bn+bn", "accumulated": True, "frozen_bn_fraction": 0.5},
+    "binary": {"norm": "bn+ln", "binary": True},
 }
 
 
@@ -80,10 +86,15 @@ def make_splits(binary: bool) -> DatasetSplits:
     return DatasetSplits("paths", *parts, task, f"paths-{kind}", "paths")
 
 
-def train(norm: str, way: str, binary: bool, root: Path, **more: Any) -> dict[str, Any]:
-    """Train for two epochs and return all numbers; `more` are options of the model."""
+def train(
+    root: Path, norm: str, accumulated: bool = False, binary: bool = False, **more: Any
+) -> dict[str, Any]:
+    """Train for two epochs and return all numbers; `more` are options of the model.
+
+    Where gradients are accumulated, they are clipped and the weights averaged too.
+    """
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
-    options, averaged = WAYS[way]
+    options = {"accumulate_grad_batches": 2, "gradient_clip_val": 0.5} if accumulated else {}
     record = Record()
     trainer = Trainer(
         accelerator="cpu",
@@ -96,7 +107,7 @@ def train(norm: str, way: str, binary: bool, root: Path, **more: Any) -> dict[st
         enable_model_summary=False,
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
-        callbacks=[*([AveragedWeights(0.8)] if averaged else []), record],
+        callbacks=[*([AveragedWeights(0.8)] if accumulated else []), record],
         **options,
     )
     sizes = {"layers": 2, "width": 8, "heads": 2, "ffn_width": 8, "max_path_length": 3}
@@ -107,7 +118,7 @@ def train(norm: str, way: str, binary: bool, root: Path, **more: Any) -> dict[st
         warmup_steps=2,
         precise_bn_graphs=30,
         # What BatchNorm has centred has no gradient here, and Adam would follow its rounding.
-        uniformity_weight=0.1 if way == "accumulated" and "bn" not in norm else 0.0,
+        uniformity_weight=0.1 if accumulated and "bn" not in norm else 0.0,
         uniformity_on="both",
         **sizes,
         **dropouts,
@@ -132,14 +143,8 @@ def train(norm: str, way: str, binary: bool, root: Path, **more: Any) -> dict[st
 def main(folder: Path) -> None:
     """Train in all ways; each process writes a file."""
     silence_known_noise()
-    results = {}
     with tempfile.TemporaryDirectory() as root:
-        for norm in NORMS:
-            for way in WAYS:
-                results[f"{norm} {way}"] = train(norm, way, False, Path(root))
-        results["extensions"] = train("bn+bn", "plain", False, Path(root), **EVERYTHING)
-        results["fixed"] = train("bn+bn", "accumulated", False, Path(root), frozen_bn_fraction=0.5)
-        results["binary"] = train("bn+ln", "plain", True, Path(root))
+        results = {name: train(Path(root), **given) for name, given in TRAININGS.items()}
     rank = os.environ.get("RANK", "0")
     (folder / f"rank{rank}.json").write_text(json.dumps(results))
 

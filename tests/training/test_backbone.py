@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
 from tiny_graphs import path_graphs
 
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.task import Task
@@ -20,20 +18,12 @@ from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_che
 from graphormer_sepnorm.training.backbone import _places
 from graphormer_sepnorm.training.module import GraphormerModule
 
-MakeData = Callable[..., MoleculeDataModule]
-MakeTrainer = Callable[..., Trainer]
 RICH = {"encodings": "rrwp+rings", "local_mpnn": "gine", "ring_bias": True, "readout": "both"}
 
 
 @pytest.fixture
-def backbone(
-    tmp_path: Path,
-    make_module: Callable[..., GraphormerModule],
-    make_data: MakeData,
-    make_trainer: MakeTrainer,
-) -> Path:
-    trainer = make_trainer(max_epochs=1)
-    trainer.fit(make_module(**RICH), make_data())
+def backbone(tmp_path: Path, train: Callable) -> Path:
+    _, _, trainer = train(model=RICH, max_epochs=1)
     trainer.save_checkpoint(tmp_path / "backbone.ckpt")
     return tmp_path / "backbone.ckpt"
 
@@ -54,23 +44,23 @@ def other(splits: DatasetSplits) -> DatasetSplits:
     )
 
 
-def begun(
-    backbone: Path, data: MoleculeDataModule, make_trainer: MakeTrainer, **options: object
-) -> GraphormerModule:
-    """A module with its network built, before any step of training."""
-    module = GraphormerModule(from_pretrained=str(backbone), **options)
-    trainer = make_trainer(limit_val_batches=0, max_epochs=1)
-    trainer.fit(module, data)
-    return module
+@pytest.fixture
+def tune(backbone: Path, train: Callable, make_data: Callable) -> Callable:
+    """Train for an epoch on other data, from the backbone on."""
+
+    def run(data: DatasetSplits, **options: object) -> tuple:
+        model = {"from_pretrained": str(backbone), **options}
+        return train(model=model, data=make_data(data), max_epochs=1)
+
+    return run
 
 
 def test_everything_but_the_read_out_is_taken_over(
-    backbone: Path, other: DatasetSplits, make_data: MakeData, make_trainer: MakeTrainer
+    backbone: Path, other: DatasetSplits, tune: Callable
 ) -> None:
     weights = model_weights(read_checkpoint(backbone))
-    data = make_data(other)
     # A learning rate that moves nothing.
-    module = begun(backbone, data, make_trainer, learning_rate=1e-30, precise_bn_graphs=0)
+    module, _, _ = tune(other, learning_rate=1e-30, final_learning_rate=0.0, precise_bn_graphs=0)
     own = module.model.state_dict()
     old = GraphVocabulary.from_plain(read_checkpoint(backbone)[KEY]["vocabulary"])
     assert 9 in module.vocabulary.atoms.seen[0]
@@ -103,16 +93,9 @@ def test_the_architecture_is_the_backbones_and_dropout_ones_own(backbone: Path) 
 
 
 def test_a_fine_tuned_checkpoint_needs_the_backbone_no_more(
-    tmp_path: Path,
-    backbone: Path,
-    other: DatasetSplits,
-    make_data: MakeData,
-    make_trainer: MakeTrainer,
+    tmp_path: Path, backbone: Path, other: DatasetSplits, tune: Callable, make_trainer: Callable
 ) -> None:
-    module = GraphormerModule(from_pretrained=str(backbone), learning_rate=3e-3)
-    trainer = make_trainer(max_epochs=1)
-    data = make_data(other)
-    trainer.fit(module, data)
+    module, data, trainer = tune(other)
     trainer.save_checkpoint(tmp_path / "tuned.ckpt")
     backbone.unlink()
     again = GraphormerModule.load_from_checkpoint(tmp_path / "tuned.ckpt")
@@ -122,12 +105,9 @@ def test_a_fine_tuned_checkpoint_needs_the_backbone_no_more(
     assert first == second
 
 
-def test_other_features_are_refused(
-    backbone: Path, other: DatasetSplits, make_data: MakeData, make_trainer: MakeTrainer
-) -> None:
-    data = make_data(dataclasses.replace(other, feature_version="ogb"))
+def test_other_features_are_refused(other: DatasetSplits, tune: Callable) -> None:
     with pytest.raises(CheckpointError, match="knows molecules by paths, these data by ogb"):
-        begun(backbone, data, make_trainer)
+        tune(dataclasses.replace(other, feature_version="ogb"))
 
 
 def test_a_backbone_that_lacks_a_weight_is_refused(backbone: Path) -> None:
@@ -138,15 +118,9 @@ def test_a_backbone_that_lacks_a_weight_is_refused(backbone: Path) -> None:
         GraphormerModule(from_pretrained=str(backbone))
 
 
-def test_a_share_of_the_labels_is_drawn(
-    make_module: Callable[..., GraphormerModule], make_data: MakeData, make_trainer: MakeTrainer
-) -> None:
-    torch.manual_seed(0)
-    module = make_module(label_fraction=0.25)
-    targets = torch.zeros(400, 100)
-    drawn = module._drawn(targets)
+def test_a_share_of_the_labels_is_drawn(train: Callable) -> None:
+    module, _, trainer = train(model={"label_fraction": 0.25}, max_epochs=1)
+    drawn = module._drawn(torch.zeros(400, 100))
     kept = float((~drawn.isnan()).float().mean())
     assert kept == pytest.approx(0.25, abs=0.01)
-    trainer = make_trainer(max_epochs=1)
-    trainer.fit(module, make_data())
     assert torch.isfinite(trainer.callback_metrics["train_loss_epoch"])

@@ -125,30 +125,27 @@ def test_validation_graphs_leave_no_trace_in_the_statistics(
 
 
 def test_validation_without_training_takes_the_statistics_as_they_are(
-    tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable
+    tmp_path: Path, train: Callable, make_module: Callable, make_data: Callable
 ) -> None:
-    module, trainer = make_module(norm="bn+bn"), make_trainer(max_epochs=1)
-    trainer.fit(module, make_data())
+    module, _, trainer = train(model={"norm": "bn+bn"}, max_epochs=1)
     trainer.save_checkpoint(tmp_path / "a.ckpt")
     loaded, data = make_module(norm="bn+bn"), make_data(seed=7)  # would measure in another order
     options = {"ckpt_path": tmp_path / "a.ckpt", "weights_only": True, "verbose": False}
-    make_trainer().validate(loaded, data, **options)
+    trainer.validate(loaded, data, **options)
     before, after = (
         [norm.running_mean for norm in batch_norms(one.model)] for one in (module, loaded)
     )
     assert same(before, after)
 
 
-def test_layer_norms_cost_nothing(
-    make_module: Callable, make_data: Callable, make_trainer: Callable
-) -> None:
+def test_layer_norms_cost_nothing(train: Callable, make_data: Callable) -> None:
     class NoStatistics(MoleculeDataModule):
         def statistics_batches(self, graphs: int) -> Any:
             raise AssertionError("a LayerNorm has no statistics")
 
     data = make_data()
     data.__class__ = NoStatistics
-    make_trainer(max_epochs=1).fit(make_module(norm="ln+ln"), data)
+    train(model={"norm": "ln+ln"}, data=data, max_epochs=1)
 
 
 def test_validation_stays_in_evaluation_mode(train: Callable) -> None:
@@ -244,11 +241,10 @@ def test_fixed_statistics_belong_to_the_averaged_weights_too(
 
 
 def test_training_again_begins_with_statistics_of_batches(
-    make_module: Callable, make_data: Callable, make_trainer: Callable
+    train: Callable, make_trainer: Callable
 ) -> None:
-    module, data = make_module(norm="bn+bn", frozen_bn_fraction=0.4), make_data()
-    statistics = Statistics()
-    make_trainer(max_epochs=1).fit(module, data)
+    model, statistics = {"norm": "bn+bn", "frozen_bn_fraction": 0.4}, Statistics()
+    module, data, _ = train(model=model, max_epochs=1)
     make_trainer(max_epochs=2, callbacks=[statistics]).fit(module, data)
     values = statistics.values
     assert not any(same(values[step], values[step + 1]) for step in range(5))

@@ -47,6 +47,22 @@ def train(trainings: Sequence[Callable[[], Any]]) -> list[Any]:
     return results
 
 
+def seeds(fit: Fit, count: int, **options: Any) -> list[Callable[[], Any]]:
+    """Trainings in launches of four steps, with seeds from 0 on."""
+    return [lambda seed=seed: fit(f"seed{seed}", 4, seed=seed, **options) for seed in range(count)]
+
+
+def alone(fit: Fit, count: int, **options: Any) -> list[Any]:
+    """The same, one after the other."""
+    return [fit(f"alone{seed}", 4, seed=seed, **options) for seed in range(count)]
+
+
+def assert_same(found: list[Any], expected: list[Any]) -> None:
+    for (module, trainer), (other, _) in zip(found, expected, strict=True):
+        assert trainer.global_step == 20
+        assert_equal(weights(module), weights(other))
+
+
 def assert_same_runs(tmp_path: Path, one: str, other: str) -> None:
     assert_equal(checkpoint(tmp_path, one), checkpoint(tmp_path, other))
     files = [(tmp_path / folder / "metrics.csv").read_text() for folder in (one, other)]
@@ -60,17 +76,10 @@ def test_each_training_is_what_it_is_alone(
     norm: str, ema: float, fixed: float, tmp_path: Path, fit: Fit
 ) -> None:
     options: dict[str, Any] = {"norm": norm, "ema": ema, "frozen_bn_fraction": fixed}
-    alone = [fit(f"alone{seed}", 4, seed=seed, **options) for seed in range(3)]
     # Launches need not end at the same steps.
-    found = train(
-        [
-            lambda seed=seed: fit(f"seed{seed}", 4 - seed // 2, seed=seed, **options)
-            for seed in range(3)
-        ]
-    )
-    for seed, ((expected, _), (module, trainer)) in enumerate(zip(alone, found, strict=True)):
-        assert trainer.global_step == 20
-        assert_equal(weights(module), weights(expected))
+    found = train([*seeds(fit, 2, **options), lambda: fit("seed2", 3, seed=2, **options)])
+    assert_same(found, alone(fit, 3, **options))
+    for seed in range(3):
         assert_same_runs(tmp_path, f"seed{seed}", f"alone{seed}")
     assert not torch.equal(
         *(module.model.readout.weight for module, _ in found[:2])  # they are different ones
@@ -95,7 +104,6 @@ def test_trainings_end_and_fail_by_themselves(tmp_path: Path, fit: Fit) -> None:
 
 
 def test_resumed_trainings_need_not_stand_at_the_same_step(tmp_path: Path, fit: Fit) -> None:
-    whole = [fit(f"whole{seed}", 4, ema=0.9, seed=seed) for seed in (0, 1)]
     for seed, stop in ((0, 11), (1, 15)):
         fit(f"seed{seed}", 4, Turns(stop), ema=0.9, seed=seed)
     last = [tmp_path / f"seed{seed}" / "checkpoints" / "last.ckpt" for seed in (0, 1)]
@@ -105,9 +113,7 @@ def test_resumed_trainings_need_not_stand_at_the_same_step(tmp_path: Path, fit: 
             for seed in (0, 1)
         ]
     )
-    for (expected, _), (module, trainer) in zip(whole, found, strict=True):
-        assert trainer.global_step == 20
-        assert_equal(weights(module), weights(expected))
+    assert_same(found, alone(fit, 2, ema=0.9))
 
 
 class Recorded:
@@ -146,14 +152,11 @@ def test_steps_of_one_shape_are_recorded_together(
     tmp_path: Path, fit: Fit, recorded: type[Recorded]
 ) -> None:
     """An epoch is seven batches of four graphs and three of three."""
-    alone = [fit(f"alone{seed}", 4, seed=seed) for seed in (0, 1)]
-    assert (recorded.made, recorded.replayed) == ([1] * 4, [1] * 40)
-    recorded.made.clear()
-    recorded.replayed.clear()
-    found = train([lambda seed=seed: fit(f"seed{seed}", 4, seed=seed) for seed in (0, 1)])
+    found = train(seeds(fit, 2))
     assert (recorded.made, recorded.replayed) == ([2, 2], [2] * 20)
-    for seed, ((expected, _), (module, _)) in enumerate(zip(alone, found, strict=True)):
-        assert_equal(weights(module), weights(expected))
+    assert_same(found, alone(fit, 2))
+    assert (recorded.made[2:], recorded.replayed[20:]) == ([1] * 4, [1] * 40)
+    for seed in (0, 1):
         assert_same_runs(tmp_path, f"seed{seed}", f"alone{seed}")
 
 
@@ -163,16 +166,8 @@ def test_what_is_left_is_recorded_anew(fit: Fit, recorded: type[Recorded]) -> No
     train([lambda end=end: fit(f"until{id(end)}", 4, trainer=end) for end in ends])
     assert recorded.made == [3, 3, 2, 2]
     assert recorded.replayed == [3] * 10 + [2] * 10
-    recorded.made.clear()
-    train(
-        [
-            lambda seed=seed: fit(
-                f"fixed{seed}", 4, norm="bn+bn", seed=seed, frozen_bn_fraction=0.35
-            )
-            for seed in (0, 1)
-        ]
-    )
-    assert recorded.made == [2, 2, 2, 2]
+    train(seeds(fit, 2, norm="bn+bn", frozen_bn_fraction=0.35))
+    assert recorded.made[4:] == [2, 2, 2, 2]
 
 
 def test_a_batch_that_does_not_fit_parts_them_for_a_step(
@@ -180,7 +175,7 @@ def test_a_batch_that_does_not_fit_parts_them_for_a_step(
 ) -> None:
     monkeypatch.setattr(engine, "plan_shape", lambda sizes, graphs: BatchShape(22, ((graphs, 10),)))
     counters = [CapturedTraining(steps_per_launch=4, on_cpu=True) for _ in range(4)]
-    alone = [fit(f"alone{seed}", None, counters[seed], seed=seed) for seed in (0, 1)]
+    expected = [fit(f"alone{seed}", None, counters[seed], seed=seed) for seed in (0, 1)]
     recorded.replayed.clear()
     found = train(
         [
@@ -192,21 +187,17 @@ def test_a_batch_that_does_not_fit_parts_them_for_a_step(
     assert taken[:2] == taken[2:]
     assert {1, 2} == set(recorded.replayed)
     assert sum(recorded.replayed) + sum(taken[2:]) == 40
-    for (expected, _), (module, _) in zip(alone, found, strict=True):
-        assert_equal(weights(module), weights(expected))
+    assert_same(found, expected)
 
 
 def test_what_cannot_be_recorded_together_is_recorded_one_by_one(
     fit: Fit, recorded: type[Recorded], caplog: pytest.LogCaptureFixture
 ) -> None:
-    alone = [fit(f"alone{seed}", 4, seed=seed) for seed in (0, 1)]
-    recorded.made.clear()
     recorded.fails = True
-    found = train([lambda seed=seed: fit(f"seed{seed}", 4, seed=seed) for seed in (0, 1)])
+    found = train(seeds(fit, 2))
     assert recorded.made == [1] * 4
     assert caplog.text.count("the steps of 2 trainings cannot be recorded together (operation") == 1
-    for (expected, _), (module, _) in zip(alone, found, strict=True):
-        assert_equal(weights(module), weights(expected))
+    assert_same(found, alone(fit, 2))
 
 
 def test_graphs_lie_on_the_device_once(fit: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,8 +209,5 @@ def test_graphs_lie_on_the_device_once(fit: Fit, monkeypatch: pytest.MonkeyPatch
         return made[-1]
 
     monkeypatch.setattr(together, "ResidentGraphs", resident)
-    one_epoch = {"max_epochs": 1}
-    train(
-        [lambda seed=seed: fit(f"seed{seed}", 4, seed=seed, trainer=one_epoch) for seed in (0, 1)]
-    )
+    train(seeds(fit, 2, trainer={"max_epochs": 1}))
     assert len(made) == 1

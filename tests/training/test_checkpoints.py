@@ -172,33 +172,17 @@ SELDOM = {"norm": "bn+bn"}  # with validations after every second epoch, and an 
 
 
 @pytest.mark.parametrize(
-    ("stop", "checkpoint", "num_workers", "options"),
+    ("stops", "num_workers", "options"),
     [
-        (10, "last", 0, {}),  # 5 steps are one epoch
-        (10, "best", 0, {}),
-        (12, "last", 0, {}),
-        (3, "last", 0, {}),
-        (12, "last", 1, {}),
-        (10, "last", 1, {}),
-        (12, "last", 0, {"optimizer": "muon"}),
-        (10, "last", 0, FIXED),
-        (10, "best", 0, FIXED),
-        (12, "last", 0, FIXED),
-        (3, "last", 0, FIXED),
-        (7, "last", 0, SELDOM),
-        (10, "last", 0, SELDOM),
-        (12, "last", 0, SELDOM),
-        (15, "last", 0, SELDOM),
+        ("3 last, 10 last, 10 best, 12 last", 0, {}),  # 5 steps are one epoch
+        ("10 last, 12 last", 1, {}),
+        ("12 last", 0, {"optimizer": "muon"}),
+        ("3 last, 10 last, 10 best, 12 last", 0, FIXED),
+        ("7 last, 10 last, 12 last, 15 last", 0, SELDOM),
     ],
 )
 def test_resumed_run_equals_the_uninterrupted_one(
-    stop: int,
-    checkpoint: str,
-    num_workers: int,
-    options: dict,
-    tmp_path: Path,
-    train: Callable,
-    losses: Callable,
+    stops: str, num_workers: int, options: dict, tmp_path: Path, train: Callable, losses: Callable
 ) -> None:
     seldom = options is SELDOM
     every, epochs = (2, 5) if seldom else (1, 4)
@@ -220,19 +204,22 @@ def test_resumed_run_equals_the_uninterrupted_one(
         return module.model.state_dict(), (curve.history, waited), recorder.values, seen.steps
 
     straight, end, all_losses, validations = run("straight", None)
-    _, _, early, seen = run("first", None, StopAfter(stop))
-    path = tmp_path / "first" / "checkpoints" / f"{checkpoint}.ckpt"
-    resumed, same_end, late, seen_later = run("second", path)
-    assert len(early) == stop
-    start = len(all_losses) - len(late)
-    assert start == (stop if checkpoint == "last" else pytest.approx(stop, abs=stop))
-    assert late == all_losses[start:]
-    assert all(torch.equal(straight[name], resumed[name]) for name in straight)
-    if checkpoint == "last":
-        assert seen + seen_later == validations == ([10, 20, 25] if seldom else [5, 10, 15, 20])
-    if seldom:
-        assert same_end == end
-        assert (tmp_path / "second.png").stat().st_size > 10_000
+    assert validations == ([10, 20, 25] if seldom else [5, 10, 15, 20])
+    for place in stops.split(", "):
+        stop, checkpoint = int(place.split()[0]), place.split()[1]
+        _, _, early, seen = run(f"first {place}", None, StopAfter(stop))
+        path = tmp_path / f"first {place}" / "checkpoints" / f"{checkpoint}.ckpt"
+        resumed, same_end, late, seen_later = run(f"second {place}", path)
+        assert len(early) == stop
+        start = len(all_losses) - len(late)
+        assert start == (stop if checkpoint == "last" else pytest.approx(stop, abs=stop))
+        assert late == all_losses[start:]
+        assert all(torch.equal(straight[name], resumed[name]) for name in straight)
+        if checkpoint == "last":
+            assert seen + seen_later == validations
+        if seldom:
+            assert same_end == end
+            assert (tmp_path / f"second {place}.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed_run import TRAININGS
 from reference.processes import Forked
 
-from graphormer_sepnorm.model.norm_arms import NORMS
-
 SCRIPT = Path(__file__).with_name("distributed_run.py")
-WAYS = ("plain", "accumulated")
 
 
 def run(folder: Path, processes: int) -> list[dict[str, Any]]:
@@ -65,9 +63,7 @@ def several(
     return results
 
 
-@pytest.mark.parametrize(
-    "name", [*(f"{norm} {way}" for norm in NORMS for way in WAYS), "extensions", "fixed"]
-)
+@pytest.mark.parametrize("name", [name for name in TRAININGS if name != "binary"])
 def test_numbers_do_not_depend_on_the_processes(
     name: str, single: dict[str, Any], several: list[dict[str, Any]]
 ) -> None:

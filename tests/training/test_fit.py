@@ -76,7 +76,7 @@ def test_every_epoch_has_its_own_order(train: Callable) -> None:
 
 
 def test_learning_lowers_the_error(train: Callable) -> None:
-    module, data, trainer = train(model={"dropout": 0.0}, max_epochs=40)
+    module, data, trainer = train(model={"dropout": 0.0}, max_epochs=20)
     error = trainer.test(module, data, verbose=False)[0]["test_mae"]
     labels = torch.cat([graph.y for graph in data.splits.test])
     assert error < 0.5 * (labels - labels.mean()).abs().mean()
@@ -159,7 +159,7 @@ def binary(splits: DatasetSplits) -> DatasetSplits:
 def test_binary_targets_train_and_are_not_scaled(
     train: Callable, make_data: Callable, binary: DatasetSplits
 ) -> None:
-    module, data, trainer = train(data=make_data(binary), max_epochs=30)
+    module, data, trainer = train(data=make_data(binary), max_epochs=15)
     assert data.target_scaling() == ([0.0], [1.0])
     assert module.loss_name == "bce"
     assert trainer.test(module, data, verbose=False)[0]["test_auroc"] > 0.8

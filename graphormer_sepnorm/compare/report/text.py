@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -91,7 +92,10 @@ def answers(results: Results) -> list[str]:
                 f"{results.baseline}: {', '.join(one.arm for one in open_ones)}. Their "
                 "differences, and their intervals if there are several seeds, are in Table 2."
             )
-        return texts if results.complete else [f"So far: {_continued(text)}" for text in texts]
+        if results.complete:
+            return texts
+        # Behind a colon a sentence has no capital, unless a name begins it.
+        return [f"So far: {re.sub('^Not ', 'not ', text)}" for text in texts]
     tested = [arm for arm in results.arms if len(arm.values("test"))]
     if len(results.arms) > 1 or not tested:
         return ["No answer yet: no seed is finished under both the baseline and another arm."]
@@ -100,11 +104,6 @@ def answers(results: Results) -> list[str]:
         f"Nothing to compare: {tested[0].name} is the only arm. Its test {metric.name} is "
         f"{spread(values, metric.decimals)}{metric.unit} over {count(len(values), 'seed')}."
     ]
-
-
-def _continued(sentence: str) -> str:
-    """A sentence behind a colon: without its capital, unless a name begins it."""
-    return f"not{sentence[3:]}" if sentence.startswith("Not ") else sentence
 
 
 def _answer(results: Results, comparison: ArmComparison) -> str:
@@ -161,11 +160,9 @@ def beaten_by(results: Results) -> Iterator[str]:
     losing = [name for name, mean in means.items() if best and sign * mean >= sign * best.test]
     if best is None or not losing:
         return
-    metric, several = Metric.of(results), len(losing) > 1
-    if len(losing) == len(means) and several:
-        who = "No arm is"
-    else:
-        who = f"{' and '.join(losing)} {'are' if several else 'is'} not"
+    metric, who = Metric.of(results), f"{losing[0]} is not"
+    if len(losing) > 1:
+        who = "No arm is" if len(losing) == len(means) else f"{' and '.join(losing)} are not"
     values = ", ".join(f"{name} {metric.value(means[name])}" for name in losing)
     yield (
         f"{who} better than {best.name}, whose test {metric.name} is {metric.value(best.test)} on "

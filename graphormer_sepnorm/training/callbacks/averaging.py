@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.batch_statistics import batch_norms
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 
@@ -32,6 +31,9 @@ class AveragedWeights(Callback):
     Args:
         decay: d, above 0 and below 1. The average reaches back about 1 / (1 - d) steps.
 
+    Attributes:
+        pairs: The averaged parameters and the parameters, once training has started.
+
     Raises:
         ConfigError: The decay is out of range, or the model has BatchNorms whose statistics are
             not measured (``precise_bn_graphs`` 0): those that training keeps are of other weights.
@@ -46,13 +48,13 @@ class AveragedWeights(Callback):
         # constants (`_take_constants`).
         self._average: dict[str, Tensor] = {}
         self._has_statistics = False
-        self._pairs: tuple[list[Tensor], list[Tensor]] = ([], [])
+        self.pairs: tuple[list[Tensor], list[Tensor]] = ([], [])
         self._exchanged = False
         self._measured = False
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Begin with the weights as they are, unless a checkpoint gave an average."""
-        model = _network(pl_module)
+        model = pl_module.model
         if batch_norms(model) and not pl_module.hparams["precise_bn_graphs"]:
             raise ConfigError(
                 "--ema_decay needs --model.precise_bn_graphs: BatchNorm's statistics have to be "
@@ -64,17 +66,15 @@ class AveragedWeights(Callback):
         self._average = {name: value.to(pl_module.device) for name, value in self._average.items()}
         self._steps = self._steps or trainer.global_step
         parameters = dict(model.named_parameters())
-        self._pairs = [self._average[name] for name in parameters], list(parameters.values())
+        self.pairs = [self._average[name] for name in parameters], list(parameters.values())
 
     @torch.no_grad()
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Take in the weights after an optimiser step."""
         if trainer.global_step == self._steps:
             return  # gradients are being accumulated
         self.took(trainer.global_step)
-        get_ema_multi_avg_fn(self.decay_at(self._steps))(*self._pairs, self._steps)
+        get_ema_multi_avg_fn(self.decay_at(self._steps))(*self.pairs, self._steps)
 
     def decay_at(self, step: int) -> float:
         """Share of the average that is kept when the weights after `step` steps enter it."""
@@ -85,54 +85,46 @@ class AveragedWeights(Callback):
         self._steps = step
         self._measured = False
 
-    @property
-    def pairs(self) -> tuple[list[Tensor], list[Tensor]]:
-        """The averaged parameters and the parameters, once training has started."""
-        return self._pairs
-
-    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Put the average in the place of the weights."""
         if self._average and trainer.state.fn == "fit":
             self._take_constants(pl_module)
             self._exchange(pl_module)
 
-    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Put the weights back; the average keeps the statistics measured for it."""
         if self._exchanged:
             self._exchange(pl_module)
             self._measured = self._has_statistics = True
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Measure statistics for the average where no validation has done it."""
         if not self._measured:
             self._measure(pl_module)
 
-    def _measure(self, module: LightningModule) -> None:
+    def _measure(self, module: GraphormerModule) -> None:
         self._take_constants(module)
         self._exchange(module)
-        module.measure_batch_norm()  # type: ignore[operator]
+        module.measure_batch_norm()
         self._exchange(module)
         self._measured = self._has_statistics = True
 
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
         """Put the weights back if training was interrupted in a validation."""
         if self._exchanged:
             self._exchange(pl_module)
 
     @torch.no_grad()
-    def _take_constants(self, module: LightningModule) -> None:
+    def _take_constants(self, module: GraphormerModule) -> None:
         """Give the average the statistics of the weights, once they are fixed."""
-        assert isinstance(module, GraphormerModule)
         if module.statistics_fixed:
             for name, value in module.model.named_buffers():
                 self._average[name].copy_(value)
 
     @torch.no_grad()
-    def _exchange(self, module: LightningModule) -> None:
+    def _exchange(self, module: GraphormerModule) -> None:
         self._exchanged = not self._exchanged
-        model = _network(module)
+        model = module.model
         for name, value in model.state_dict().items():
             kept = value.clone()
             value.copy_(self._average[name])
@@ -148,7 +140,7 @@ class AveragedWeights(Callback):
         self._has_statistics = True  # what is saved has them
 
     def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]
     ) -> None:
         """Save the average as the weights of the model, and the weights beside it."""
         if not self._average:
@@ -163,15 +155,10 @@ class AveragedWeights(Callback):
             weights[f"model.{name}"] = value
 
     def on_load_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]
     ) -> None:
         """Go on with both, in training; a checkpoint without an average begins one."""
         if trainer.state.fn == "fit" and TRAINED_WEIGHTS in checkpoint:
-            model = _network(pl_module)
+            model = pl_module.model
             self._average = {name: value.clone() for name, value in model.state_dict().items()}
             pl_module.load_state_dict(checkpoint[TRAINED_WEIGHTS])
-
-
-def _network(module: LightningModule) -> Graphormer:
-    assert isinstance(module, GraphormerModule)
-    return module.model

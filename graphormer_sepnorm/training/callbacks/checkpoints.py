@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_only
 
@@ -157,7 +157,7 @@ class StopEarly(EarlyStopping):
         """Continue counting, with the patience of this run."""
         super().load_state_dict({**state_dict, "patience": self.patience})
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Train no further where it was stopped before."""
         if self.wait_count >= self.patience:
             trainer.should_stop = True
@@ -186,13 +186,13 @@ class LastCheckpoint(Callback):
         self._saved_at = time.monotonic()
         self._validated = False
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Start the clock."""
         self.saved_step = trainer.global_step
         self._saved_at = time.monotonic()
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Save if it is time to, at the end of an optimiser step."""
         step = step_in_epoch(trainer, batch_idx)
@@ -206,17 +206,15 @@ class LastCheckpoint(Callback):
         if any_process(trainer, time.monotonic() - self._saved_at >= enough, step):
             self._save(trainer)
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Note what the saved state does not know."""
         self._validated = True
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Save at the end, which may lie in the middle of an epoch."""
         self._save(trainer, again=self._validated)
 
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
         """Save what there is when training is interrupted."""
         if isinstance(exception, KeyboardInterrupt) and not isinstance(exception, StopAtOnce):
             self._save(trainer)
@@ -254,9 +252,7 @@ class ValidateAtTheEnd(Callback):
     def __init__(self) -> None:
         self._every: int | None = None
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Ask for the stop one moment earlier, in the way that includes a validation."""
         if trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps:
             trainer.should_stop = True
@@ -265,7 +261,7 @@ class ValidateAtTheEnd(Callback):
             self._every = self._every or trainer.check_val_every_n_epoch
             trainer.check_val_every_n_epoch = 1  # this is asked next, before the epoch ends
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Leave the trainer as it was: it may train for longer, min_epochs for one."""
         if self._every is not None:
             trainer.check_val_every_n_epoch, self._every = self._every, None

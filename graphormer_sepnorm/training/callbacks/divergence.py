@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
 from graphormer_sepnorm.errors import ConfigError
@@ -48,15 +48,14 @@ class StopWhenDiverged(Callback):
         self._last: _Step | None = None
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Note the loss of a step; look at it soon."""
         if step_in_epoch(trainer, batch_idx) is None:
             return
         rate = trainer.optimizers[0].param_groups[0]["lr"]
         # Of several steps, where they are launched together; this is the last of them.
-        own: Any = pl_module.step_loss
-        losses = outputs["losses"].unbind() if "losses" in outputs else (own,)
+        losses = outputs["losses"].unbind() if "losses" in outputs else (pl_module.step_loss,)
         for place, loss in enumerate(losses, start=1 - len(losses)):
             step = trainer.global_step + place
             self._steps.append(_Step(step, trainer.current_epoch, batch_idx + place, rate))
@@ -65,12 +64,12 @@ class StopWhenDiverged(Callback):
         if at_once or len(self._losses) >= _LOOK_EVERY * len(losses):
             self._look(trainer, pl_module)
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Look before the validation is believed."""
         self._look(trainer, pl_module)
 
     def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]
     ) -> None:
         """Look before anything is saved, at the weights too: gradients may be nan, a loss not."""
         self._look(trainer, pl_module)
@@ -78,7 +77,7 @@ class StopWhenDiverged(Callback):
         if self._last and not torch.stack(finite).all():
             raise ConfigError(self._advice(self._last, "weights are nan", trainer, pl_module))
 
-    def _look(self, trainer: Trainer, module: LightningModule) -> None:
+    def _look(self, trainer: Trainer, module: Any) -> None:
         """Look at the losses noted since the last time.
 
         Raises:
@@ -94,7 +93,7 @@ class StopWhenDiverged(Callback):
             if not math.isfinite(loss):
                 raise ConfigError(self._advice(step, f"the loss is {loss}", trainer, module))
 
-    def _advice(self, at: _Step, found: str, trainer: Trainer, module: LightningModule) -> str:
+    def _advice(self, at: _Step, found: str, trainer: Trainer, module: Any) -> str:
         what = (
             f"training diverged at step {at.step:,} (epoch {at.epoch + 1}, learning rate "
             f"{at.learning_rate:.3g}): {found}"

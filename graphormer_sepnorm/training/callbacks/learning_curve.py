@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.metrics import METRICS, monitored
@@ -29,11 +29,11 @@ class LearningCurve(Callback):
         self.history: list[dict[str, float]] = []
         self._validated = False
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Note that the validation's values are of this epoch."""
         self._validated = True
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Add a point."""
         values = trainer.callback_metrics
         point = {"epoch": float(trainer.current_epoch + 1), "step": float(trainer.global_step)}
@@ -45,15 +45,13 @@ class LearningCurve(Callback):
         self.history.append(point)
         self._validated = False
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Draw."""
-        self._draw(trainer)
-
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
+    def on_train_end(self, trainer: Trainer, *_: Any) -> None:
         """Draw what there is."""
-        self._draw(trainer)
+        if self.history and trainer.is_global_zero and trainer.state.fn == "fit":
+            monitor = f"validation_{self.monitored}"
+            draw_learning_curve(self.history, self.metric, self.path, monitor)
+
+    on_exception = on_train_end  # type: ignore[assignment]
 
     def state_dict(self) -> dict[str, Any]:
         """Keep the curve in the checkpoint, so that a resumed run continues it."""
@@ -62,12 +60,6 @@ class LearningCurve(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue the curve of a checkpoint."""
         self.history = list(state_dict["history"])
-
-    def _draw(self, trainer: Trainer) -> None:
-        if self.history and trainer.is_global_zero and trainer.state.fn == "fit":
-            draw_learning_curve(
-                self.history, self.metric, self.path, f"validation_{self.monitored}"
-            )
 
 
 def draw_learning_curve(

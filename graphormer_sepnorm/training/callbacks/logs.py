@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
@@ -126,19 +126,18 @@ class LogTraining(Callback):
     """
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Log a step, as often as the trainer's log_every_n_steps says."""
         every = trainer.log_every_n_steps  # type: ignore[attr-defined]
         accumulating = step_in_epoch(trainer, batch_idx) is None
         if accumulating or not every or trainer.global_step % every:
             return
-        own: Any = pl_module.step_loss
-        loss = trainer.strategy.reduce(own.clone(), reduce_op="sum")
+        loss: Any = trainer.strategy.reduce(pl_module.step_loss.clone(), reduce_op="sum")
         rate = trainer.optimizers[0].param_groups[0]["lr"]
         self._log(trainer, {"train_loss_step": float(loss), "learning_rate": rate})
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Log the mean loss of the epoch."""
         loss = trainer.callback_metrics.get("train_loss_epoch")
         if loss is not None:

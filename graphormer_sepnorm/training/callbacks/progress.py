@@ -7,14 +7,13 @@ import sys
 import time
 from typing import Any
 
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 
 from graphormer_sepnorm.formatting import clock
 from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.summary import parameter_table
-from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 _SECONDS_BETWEEN_LINES = 20.0
@@ -23,9 +22,9 @@ _SECONDS_BETWEEN_LINES = 20.0
 class ModelTable(Callback):
     """Prints what is trained, on what, and how many parameters each part has."""
 
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Print the table when the network is built."""
-        if not trainer.is_global_zero or not isinstance(pl_module, GraphormerModule):
+        if not trainer.is_global_zero:
             return
         splits = trainer.datamodule.splits  # type: ignore[attr-defined]
         sizes = " / ".join(f"{len(part):,}" for part in splits.parts.values())
@@ -71,7 +70,7 @@ class TrainingProgress(ProgressBar):
         """Show again."""
         self._enabled = True
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Start the clock."""
         self._started = self._last_shown = time.monotonic()
         self._first_step = trainer.global_step
@@ -83,7 +82,7 @@ class TrainingProgress(ProgressBar):
             self._best = float(best)
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Refresh the line at the end of an optimiser step."""
         self._graphs += batch.num_graphs * trainer.world_size  # all have as many, but for one
@@ -94,11 +93,10 @@ class TrainingProgress(ProgressBar):
         if time.monotonic() - self._last_shown >= pause:
             # Reading the loss waits for the device, so only when it is shown. Of several processes
             # each knows its share; to ask the others, all would have to show at the same step.
-            own: Any = pl_module.step_loss
-            self._loss = float(own) * trainer.world_size
+            self._loss = float(pl_module.step_loss) * trainer.world_size
             self._show(trainer)
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Take over the newest validation metric."""
         value = trainer.callback_metrics.get(f"validation_{self.metric}")
         if value is None or trainer.state.fn != "fit":
@@ -107,15 +105,13 @@ class TrainingProgress(ProgressBar):
         known = [number for number in (self._best, self._newest) if not math.isnan(number)]
         self._best = METRICS[self.metric].best(known, default=math.nan)
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Leave the last state standing."""
         if self._enabled:
             self._show(trainer)
             self._finish()
 
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, *_: Any) -> None:
         """Leave the line so that a message starts on a new one."""
         self._finish()
 

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.inference.checkpoint import package_versions
 from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.summary import count_parameters
-from graphormer_sepnorm.process import cores
+from graphormer_sepnorm.process import cores, processor
 from graphormer_sepnorm.runs.directory import Record, RunDirectory, Session
-from graphormer_sepnorm.training.module import GraphormerModule
 
 
 class RunRecord(Callback):
@@ -47,12 +46,11 @@ class RunRecord(Callback):
         record = self._record or self._run.record()
         return record.seconds if record else 0.0
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Begin a session."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         splits = data.splits
         earlier = self._run.record()
-        assert isinstance(pl_module, GraphormerModule)
         task = pl_module.task
         session = Session(
             started=_now(),
@@ -81,18 +79,16 @@ class RunRecord(Callback):
         self._write(trainer)
 
     def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]
     ) -> None:
         """Note how far the session has come."""
         self._write(trainer)
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Note that training is done."""
         self._end(trainer, "trained")
 
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
         """Note why the session ended."""
         interrupted = isinstance(exception, KeyboardInterrupt)
         self._end(trainer, "interrupted" if interrupted else f"failed: {exception}")
@@ -134,14 +130,14 @@ class Throughput(Callback):
         return self.graphs / self.seconds if self.seconds else math.nan
 
     def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
         """Start the clock after a pause."""
         if self._since is None:
             self._since = time.perf_counter()
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Count a batch, together with the time in which it was loaded."""
         now = time.perf_counter()
@@ -150,7 +146,7 @@ class Throughput(Callback):
         self.graphs += batch.num_graphs
         self._since = now
 
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_validation_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Stop the clock."""
         self._since = None
 
@@ -192,11 +188,11 @@ def _git(folder: Path, *arguments: str) -> str:
     ).stdout.strip()
 
 
-def _machine(trainer: Trainer, module: LightningModule) -> dict[str, Any]:
+def _machine(trainer: Trainer, module: Any) -> dict[str, Any]:
     on_gpu = module.device.type == "cuda"
     return {
         "system": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": cores(),
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(module.device) if on_gpu else module.device.type,
@@ -204,12 +200,3 @@ def _machine(trainer: Trainer, module: LightningModule) -> dict[str, Any]:
         "precision": str(trainer.precision),
         "compiled_kernels": not on_gpu and library() is not None,
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND
 from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
@@ -39,7 +39,7 @@ class StopBetweenSteps(Callback):
         self._stopping = False
         self._previous: dict[int, Any] = {}
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Take over the signals."""
         if threading.current_thread() is not threading.main_thread():  # signals do not arrive here
             return
@@ -58,7 +58,7 @@ class StopBetweenSteps(Callback):
             raise StopAtOnce
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Stop here if it was asked for."""
         step = step_in_epoch(trainer, batch_idx)
@@ -68,17 +68,10 @@ class StopBetweenSteps(Callback):
             self._stopping = True
             raise KeyboardInterrupt
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Give the signals back."""
-        self._give_back()
-
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """Give the signals back, to a notebook that goes on."""
-        self._give_back()
-
-    def _give_back(self) -> None:
+    def on_train_end(self, *_: Any) -> None:
+        """Give the signals back, after an error to a notebook that goes on."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()
+
+    on_exception = on_train_end  # type: ignore[assignment]

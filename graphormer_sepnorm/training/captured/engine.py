@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.plugins.precision import Precision
 from lightning.pytorch.utilities import GradClipAlgorithmType
 from torch import Tensor
@@ -87,15 +87,14 @@ class CapturedTraining(Callback):
         self._together = Together()
         self._step: TrainingStep | None = None
         self._average: AveragedWeights | None = None
-        self._trainer: Trainer | None = None
+        self._trainer: Any = None
         self._fixed = False
         self.steps = self.misfits = 0
 
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         """Put the loop of launches in its place, before Lightning makes loader and optimiser."""
         if stage != "fit":
             return
-        assert isinstance(pl_module, GraphormerModule)
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         self._together = Together.of_this_thread()
         reason = self._why_not(trainer, pl_module, data)
@@ -142,8 +141,7 @@ class CapturedTraining(Callback):
 
     def _launch(self, batches: Sequence[np.ndarray]) -> Launch:
         """Collate the batches of some steps: numbers of their graphs, and their shapes."""
-        assert self._trainer is not None
-        data: Any = self._trainer.datamodule  # type: ignore[attr-defined]
+        data = self._trainer.datamodule
         shapes = []
         for numbers in batches:
             if len(numbers) not in self._planned:
@@ -154,12 +152,12 @@ class CapturedTraining(Callback):
             shapes.append(planned if planned.holds(sizes) else BatchShape.of(sizes))
         return Launch(torch.from_numpy(np.concatenate(batches)), tuple(shapes))
 
-    def _make_step(self, trainer: Trainer) -> TrainingStep:
+    def _make_step(self) -> TrainingStep:
         """Bring the data set to the device; now the model, its optimiser and its average exist."""
-        module: Any = trainer.lightning_module
-        callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-        averages = [one for one in callbacks if isinstance(one, AveragedWeights)]
-        self._average = averages[0] if averages else None
+        trainer = self._trainer
+        module = trainer.lightning_module
+        averages = (one for one in trainer.callbacks if isinstance(one, AveragedWeights))
+        self._average = next(averages, None)
         how = GradClipAlgorithmType(trainer.gradient_clip_algorithm or "norm")
 
         def clip(optimizer: torch.optim.Optimizer) -> None:
@@ -170,7 +168,7 @@ class CapturedTraining(Callback):
         return TrainingStep(
             module,
             trainer.optimizers[0],
-            self._together.graphs(trainer.datamodule, module.vocabulary, module.device),  # type: ignore[attr-defined]
+            self._together.graphs(trainer.datamodule, module.vocabulary, module.device),
             clip,
             trainer.precision_plugin.forward_context,
             self._average.pairs if self._average else ([], []),
@@ -179,9 +177,8 @@ class CapturedTraining(Callback):
 
     def _train(self, launch: Launch, batch_idx: int) -> Tensor:
         """Take the steps of a launch that ends with this batch; results ``[steps, 3]``."""
-        assert self._trainer is not None
-        module: Any = self._trainer.lightning_module
-        self._step = self._step or self._make_step(self._trainer)
+        module = self._trainer.lightning_module
+        self._step = self._step or self._make_step()
         first = batch_idx - len(launch.shapes) + 1
         numbers = sent(self._numbers(first, len(launch.shapes)), launch.graphs.device)
         if module.statistics_fixed != self._fixed:
@@ -201,15 +198,9 @@ class CapturedTraining(Callback):
         return results
 
     def _numbers(self, first: int, steps: int) -> Tensor:
-        """What differs between steps besides the batch, see `TrainingStep`: ``[steps, 2 + G]``.
-
-        Args:
-            first: Number of the first batch in its epoch.
-            steps: How many.
-        """
-        assert self._trainer is not None
-        module: Any = self._trainer.lightning_module
-        schedule: Any = self._trainer.lr_scheduler_configs[0].scheduler
+        """What differs between steps, from the first batch on, besides it: ``[steps, 2 + G]``."""
+        module = self._trainer.lightning_module
+        schedule = self._trainer.lr_scheduler_configs[0].scheduler
         rows = []
         for place in range(steps):
             step = self._trainer.global_step + place + 1
@@ -223,7 +214,7 @@ class CapturedTraining(Callback):
         on_gpu = module.device.type == "cuda"
         return torch.tensor(rows, dtype=torch.float32 if on_gpu else torch.float64)
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Say how many batches did not fit."""
         if self.misfits:
             log.warning(
@@ -232,11 +223,10 @@ class CapturedTraining(Callback):
                 self.steps,
             )
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+    def teardown(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         """Free the memory of the device, and let model and data take ordinary steps again."""
         if self._trainer is None:
             return
-        assert isinstance(pl_module, GraphormerModule)
         trainer.datamodule.numbers_only = False  # type: ignore[attr-defined]
         pl_module.train_launch = None
         pl_module.capturable = False

@@ -18,7 +18,7 @@ from example_results import binary, incomplete, regression
 
 from graphormer_sepnorm.cli.compare import make_report
 from graphormer_sepnorm.compare.predictions import Predictions
-from graphormer_sepnorm.compare.report import tables
+from graphormer_sepnorm.compare.report import figures, tables
 from graphormer_sepnorm.compare.report.document import rendered, write_report
 from graphormer_sepnorm.compare.report.numbers import number, p_value, plain, signed
 from graphormer_sepnorm.compare.report.text import (
@@ -37,18 +37,28 @@ from graphormer_sepnorm.files import read_json, write_json
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 made = Results.from_plain
-KINDS = pytest.mark.parametrize("name", ["regression", "binary", "incomplete"])
+MAKE = {"regression": regression, "binary": binary, "incomplete": incomplete}
+KINDS = pytest.mark.parametrize("name", MAKE)
+COARSE = 20
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """Directories with a report: of a regression, a classification, and partial results."""
-    directories = {}
-    for name, make in (("regression", regression), ("binary", binary), ("incomplete", incomplete)):
-        directories[name] = tmp_path_factory.mktemp(name)
-        make(directories[name])
-        write_report(directories[name])
+    directories = {name: tmp_path_factory.mktemp(name) for name in MAKE}
+    for name, directory in directories.items():
+        MAKE[name](directory)
+        with pytest.MonkeyPatch.context() as patch:
+            if name == "incomplete":
+                patch.setattr(figures, "_DPI", COARSE)
+            write_report(directory)
     return directories
+
+
+@pytest.fixture
+def coarse(monkeypatch):
+    """Figures of few pixels, which are drawn quickly."""
+    monkeypatch.setattr(figures, "_DPI", COARSE)
 
 
 @pytest.fixture(scope="module")
@@ -445,6 +455,7 @@ def test_partial_results_are_marked(written):
         assert "partial" not in (written["regression"] / name).read_text().lower()
 
 
+@pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize(("arms", "seeds"), [(1, 3), (3, 1)])
 def test_one_arm_or_one_seed_is_enough(tmp_path, arms, seeds):
     regression(tmp_path, molecules=60, arms=arms, seeds=seeds)
@@ -479,6 +490,7 @@ def test_without_smiles_it_says_why_no_molecule_is_drawn(values):
     assert "holds graphs without SMILES" in rendered("markdown", made(values), predictions)
 
 
+@pytest.mark.usefixtures("coarse")
 def test_report_that_cannot_be_written_is_an_error_of_one_line(tmp_path, monkeypatch):
     regression(tmp_path, molecules=60, arms=1, seeds=1)
     (tmp_path / "report.md").write_text("the one before")
@@ -512,10 +524,12 @@ def test_markup_in_names_stays_text(values):
     assert Page(page).open == []
 
 
+@pytest.mark.usefixtures("coarse")
 def test_the_same_results_give_the_same_report(written, tmp_path):
+    first = written["incomplete"]
     for name in ("results.json", "predictions.csv"):
-        shutil.copy(written["binary"] / name, tmp_path)
+        shutil.copy(first / name, tmp_path)
     write_report(tmp_path)
     names = [path.relative_to(tmp_path) for path in tmp_path.rglob("*.*")]
     assert len(names) > 15
-    assert filecmp.cmpfiles(written["binary"], tmp_path, names, shallow=False) == (names, [], [])
+    assert filecmp.cmpfiles(first, tmp_path, names, shallow=False) == (names, [], [])
