@@ -415,8 +415,7 @@ class TrainCLI(LightningCLI):
         options, run = self.config["fit"], self.run_directory
         members = members_of(run, options, self.typed)
         foreign = names_foreign_code(options.trainer.as_dict())
-        metric = self.datamodule.splits.task.metric
-        train_members(members, options, self.datamodule, self.place, metric, foreign)
+        train_members(members, options, self.datamodule, self.place, foreign)
         with interruptible(self.trainer, self._what_is_done):
             work = (self.trainer, self.model, self.datamodule)
             tested = evaluate_ensemble(*work, members, run, self.selected_by)

@@ -128,14 +128,7 @@ def option_names(parser: LightningArgumentParser) -> list[str]:
 
 
 def require_data(arguments: Sequence[str]) -> None:
-    """Refuse to begin, and perhaps to download, the default data set without being asked to.
-
-    Args:
-        arguments: Options of ``fit``.
-
-    Raises:
-        ConfigError: None of them says which data.
-    """
+    """Raise a ConfigError if no option of ``fit`` says which data, rather than download some."""
     names = {word.partition("=")[0] for word in arguments}
     enough = {"-c", "--config", "--ckpt_path", "--data"}
     if not any(name in enough or name.startswith("--data.") for name in names):
@@ -146,26 +139,19 @@ def require_data(arguments: Sequence[str]) -> None:
 
 
 def refuse_shape(arguments: Sequence[str], module: GraphormerModule) -> None:
-    """Refuse options of the network's shape where a pre-trained network decides them.
+    """Raise a ConfigError for typed options of a shape that a pre-trained network decides.
 
     In a configuration they have no effect; who types one means it.
-
-    Args:
-        arguments: Options of ``fit``, as they were typed.
-        module: With its backbone, if it has one.
-
-    Raises:
-        ConfigError: There are some.
     """
     if module.backbone is None:
         return
     shape = {f"--model.{field.name}" for field in fields(GraphormerConfig)}
     shape -= {f"--model.{name}" for name in REGULARISATION}
-    for word in arguments:
-        if word.partition("=")[0] in shape:
+    for name in (word.partition("=")[0] for word in arguments):
+        if name in shape:
             raise ConfigError(
-                f"{word.partition('=')[0]} is decided by the pre-trained network "
-                f"{module.backbone.name}: leave it out, or --model.from_pretrained null"
+                f"{name} is decided by the pre-trained network {module.backbone.name}: leave it "
+                "out, or --model.from_pretrained null"
             )
 
 
