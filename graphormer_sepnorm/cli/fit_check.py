@@ -55,7 +55,7 @@ class FitOptions(TrainCLI):
         """Make the model and the data module of an arm; return its options and its data."""
         single = () if ensembles else SINGLE
         words, _ = resolve_in_arguments([*self._shared, *arm.arguments, *single])
-        with explain(self._subcommand_parsers, words):
+        with explain(self._subcommand_parsers["fit"]):
             config = self.parser.parse_args(words)
         with explain_classes():
             data = self.parser.instantiate_classes(config)["fit"]["data"]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Literal
 
-from lightning.pytorch.cli import ArgsType, LightningArgumentParser
+from lightning.pytorch.cli import LightningArgumentParser
 
 from graphormer_sepnorm.cli.foreign_code import OPTION
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
@@ -156,14 +156,16 @@ def refuse_shape(arguments: Sequence[str], module: GraphormerModule) -> None:
 
 
 @contextmanager
-def explain(parsers: dict[str, LightningArgumentParser], arguments: ArgsType) -> Iterator[None]:
-    """Turn jsonargparse's errors into a ConfigError of one line that suggests a close option."""
+def explain(parser: LightningArgumentParser) -> Iterator[None]:
+    """Turn jsonargparse's errors into a ConfigError of one line that suggests a close option.
+
+    Args:
+        parser: Of the verb.
+    """
     try:
         yield
     except argparse.ArgumentError as error:
-        verb = arguments[0] if isinstance(arguments, list) and arguments else "fit"
-        names = option_names(parsers[verb]) if verb in parsers else []
-        raise ConfigError(_one_line(str(error), names)) from error
+        raise ConfigError(_one_line(str(error), option_names(parser))) from error
 
 
 @contextmanager

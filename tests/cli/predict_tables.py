@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 
 import pytest
+from tiny_run import write_csv
 
 from graphormer_sepnorm.inference import stream
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -17,12 +18,6 @@ SMILES = ["CCO", "c1ccccc1", "CN", "xx", "", "CC(=O)N", "[Si]", "C#N", "c1ccncc1
 def rows_of(path: Path) -> list[list[str]]:
     with path.open(newline="", encoding="utf-8", errors="surrogateescape") as handle:
         return list(csv.reader(handle))
-
-
-def write_csv(path: Path, rows: list[list[str]]) -> Path:
-    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as handle:
-        csv.writer(handle).writerows(rows)
-    return path
 
 
 def one_line(capsys: pytest.CaptureFixture[str]) -> str:
