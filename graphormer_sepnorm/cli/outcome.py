@@ -15,7 +15,7 @@ import numpy as np
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.cli.confidence import Measured, measure, said
-from graphormer_sepnorm.cli.held_out import HeldOut, of_molecules, of_validation_split
+from graphormer_sepnorm.cli.held_out import HeldOut, labels_of, of_molecules, of_validation_split
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.simple_models import (
     SimpleModels,
@@ -395,11 +395,12 @@ def _without_new_elements(
     none.
     """
     found = new_elements(data, split, module.vocabulary)
-    count = len(data.indices(split))
+    numbers = data.indices(split)
+    count = len(numbers)
     if not found or len(predictions) != count:
         return found, ""
     known = [molecule for molecule in range(count) if molecule not in found]
-    targets = np.asarray(data.store.targets[data.indices(split)], dtype=np.float64)
+    targets = labels_of(data, numbers)
     task, main = module.task, module.task.main
     without = task.evaluate(targets[known], predictions[known], [main])[main.name]
     return found, (

@@ -30,7 +30,7 @@ from graphormer_sepnorm.inference.predictor import Predictor
 SEEDS = (3, 4)
 
 
-def member(ensemble: Fitted, seed: int) -> Path:
+def member_of(ensemble: Fitted, seed: int) -> Path:
     return ensemble.run / "members" / f"seed{seed}"
 
 
@@ -68,10 +68,10 @@ def predictions_of(run: Path) -> np.ndarray:
 def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) -> None:
     rows = [row for row in read_csv(by_folds.run / "splits.csv") if row["split"] != "test"]
     configurations = [
-        yaml.safe_load((member(by_folds, seed) / "config.yaml").read_text()) for seed in SEEDS
+        yaml.safe_load((member_of(by_folds, seed) / "config.yaml").read_text()) for seed in SEEDS
     ]
     assert [one["data"]["member_fold"] for one in configurations] == [0, 1]
-    records = [json.loads((member(by_folds, seed) / "run.json").read_text()) for seed in SEEDS]
+    records = [json.loads((member_of(by_folds, seed) / "run.json").read_text()) for seed in SEEDS]
     options = configurations[0]["data"]
     data = MoleculeDataModule(**{name: value for name, value in options.items() if name != "seed"})
     parts = [*data.splits.smiles["train"], *data.splits.smiles["validation"]]
@@ -82,7 +82,7 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
         own = np.flatnonzero(data.dealt() == fold)
         assert record["molecules"]["validation"] == len(own)
         assert record["molecules"]["train"] == len(parts) - len(own)
-        network = Predictor.load(member(by_folds, seed), "cpu")
+        network = Predictor.load(member_of(by_folds, seed), "cpu")
         expected[own] = network.predict([parts[at] for at in own]).values[:, 0]
     found = by_folds.summary
     error = np.abs(expected - labels).mean()
@@ -94,7 +94,7 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
         f"{len(parts)} molecules out of fold; MAE there {found['best_validation_mae']:.4f}" in said
     )
     assert f"MAE out of fold, each molecule by one network, {error:.4f};" in said
-    mean = np.mean([predictions_of(member(by_folds, seed)) for seed in SEEDS], axis=0)
+    mean = np.mean([predictions_of(member_of(by_folds, seed)) for seed in SEEDS], axis=0)
     trees = (predictions_of(by_folds.run) - weight * mean) / (1 - weight)
     assert np.abs(trees - mean).max() > 0.1
     assert train(["validate", "--ckpt_path", str(by_folds.run)]) == 0
@@ -113,7 +113,7 @@ def test_member_is_what_a_single_fit_trains(seeds: Fitted, table: Path, tmp_path
         assert fit(tmp_path, table, *QUIET, "--seed_everything=4") == 0
     finally:
         torch.set_num_threads(threads)
-    one, other = (read_checkpoint(run) for run in (tmp_path / "run", member(seeds, 4)))
+    one, other = (read_checkpoint(run) for run in (tmp_path / "run", member_of(seeds, 4)))
     for name, value in one["state_dict"].items():
         assert torch.equal(value, other["state_dict"][name]), name
     assert not (tmp_path / "run" / "members").exists()
@@ -126,8 +126,8 @@ def test_member_is_what_a_single_fit_trains(seeds: Fitted, table: Path, tmp_path
 
 
 def test_result_is_that_of_the_mean(seeds: Fitted, capsys) -> None:
-    found, each = seeds.summary, [summary(member(seeds, seed)) for seed in SEEDS]
-    mean = np.mean([predictions_of(member(seeds, seed)) for seed in SEEDS], axis=0)
+    found, each = seeds.summary, [summary(member_of(seeds, seed)) for seed in SEEDS]
+    mean = np.mean([predictions_of(member_of(seeds, seed)) for seed in SEEDS], axis=0)
     np.testing.assert_allclose(predictions_of(seeds.run), mean, rtol=1e-6)
     labels = [float(row["label_penalised_logp"]) for row in seeds.predictions]
     assert found["test_mae"] == pytest.approx(np.abs(mean - labels).mean(), rel=1e-5)
@@ -156,7 +156,7 @@ def test_result_is_that_of_the_mean(seeds: Fitted, capsys) -> None:
 
 def test_model_predicts_the_mean_of_its_members(seeds: Fitted, capsys) -> None:
     smiles = ["CCO", "c1ccccc1C"]
-    alone = [Predictor.load(member(seeds, seed), "cpu").predict(smiles).values for seed in SEEDS]
+    alone = [Predictor.load(member_of(seeds, seed), "cpu").predict(smiles).values for seed in SEEDS]
     found = Predictor.load(seeds.run, "cpu").predict(smiles)
     np.testing.assert_allclose(found.values, np.mean(alone, axis=0), rtol=1e-9)
     assert predict(["info", str(seeds.run)]) == 0
@@ -166,7 +166,7 @@ def test_model_predicts_the_mean_of_its_members(seeds: Fitted, capsys) -> None:
     checkpoint = read_checkpoint(seeds.run)
     assert not {"optimizer_states", "loops", "callbacks"} & checkpoint.keys()
     for mine, seed in zip([model_weights(checkpoint), *checkpoint["members"]], SEEDS, strict=True):
-        own = model_weights(read_checkpoint(member(seeds, seed)))
+        own = model_weights(read_checkpoint(member_of(seeds, seed)))
         assert all(torch.equal(mine[name], own[name]) for name in own)
 
 
@@ -231,7 +231,7 @@ def test_resumed_run_stays_what_it_is(seeds: Fitted, capsys) -> None:
     for run, option, said in (
         (seeds.run, "--trainer.max_steps=9", "an ensemble goes on with the options that"),
         (seeds.run, "--ensemble=1", "leave --ensemble out, the run has its own"),
-        (member(seeds, 3), "--ensemble=2", "leave --ensemble out, the run has its own"),
+        (member_of(seeds, 3), "--ensemble=2", "leave --ensemble out, the run has its own"),
     ):
         assert said in refused(capsys, train, "fit", "--resume", run, option)
 
