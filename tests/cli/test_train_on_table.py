@@ -33,8 +33,8 @@ from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.training import steps
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.steps import epochs_of_table
 
 
 @pytest.fixture(scope="module")
@@ -434,8 +434,9 @@ def test_rows_that_are_left_out_are_counted_beside_the_splits(tmp_path, capsys) 
     assert "molecules (train / validation / test), 15 rows left out" in out
 
 
-def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys) -> None:
+def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys, monkeypatch) -> None:
     """The shape of the network is the backbone's, the number of epochs follows from the table."""
+    monkeypatch.setattr(steps, "epochs_of_table", lambda molecules: molecules // 24)
     table = write_csv(tmp_path / "mine.csv", [["smiles", "logX"], *sample_rows(60)])
     recipe = yaml.safe_load(config_path("table").read_text())
     assert (recipe["ensemble"], recipe["ensemble_by"]) == (5, "folds")
@@ -448,7 +449,7 @@ def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys) -> None:
     facts = read_checkpoint(tmp_path / "run")[KEY]
     assert facts["from_pretrained"] == "graphormer-small"
     assert (facts["model"]["layers"], facts["model"]["width"]) == (6, 96)
-    assert summary(tmp_path / "run")["epochs"] == epochs_of_table(48) == 40
+    assert summary(tmp_path / "run")["epochs"] == 48 // 24
     assert predict([str(tmp_path / "run"), "CCO", "--device", "cpu"]) == 0
 
 
@@ -501,4 +502,4 @@ def test_a_shape_beside_a_pre_trained_network_is_refused(tmp_path, capsys) -> No
 
 @pytest.mark.parametrize(("molecules", "epochs"), [(2, 40), (600, 40), (1000, 24), (10**6, 12)])
 def test_epochs_follow_from_the_number_of_molecules(molecules: int, epochs: int) -> None:
-    assert epochs_of_table(molecules) == epochs
+    assert steps.epochs_of_table(molecules) == epochs
