@@ -128,12 +128,13 @@ def _stopped_together() -> Iterator[None]:
     without = SimpleNamespace(
         SIGINT=signal.SIGINT, SIG_IGN=signal.SIG_IGN, signal=lambda number, handler: None
     )
+    names: dict[str, Any] = call.__dict__
     with answered_by(stop):
-        lightnings, call.signal = call.signal, without  # type: ignore[assignment]
+        lightnings, names["signal"] = names["signal"], without
         try:
             yield
         finally:
-            call.signal = lightnings
+            names["signal"] = lightnings
             STOP_ALL.clear()
 
 

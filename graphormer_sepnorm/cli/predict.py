@@ -145,9 +145,8 @@ def _parser() -> OneLineParser:
     formats = f"{', '.join(FORMATS)}; default: by the name of the file"
     for direction in ("input", "output"):
         add(f"--{direction}_format", metavar="FORMAT", choices=FORMATS, help=formats)
-    values, classes = (
-        ", ".join(metric.label for metric in metrics_of(kind)) for kind in ("regression", "binary")
-    )
+    values = ", ".join(metric.label for metric in metrics_of("regression"))
+    classes = ", ".join(metric.label for metric in metrics_of("binary"))
     add(
         "--evaluate",
         metavar="COLUMN",
