@@ -61,7 +61,7 @@ def check_words_of_fit(
     """Raise a ConfigError for words that ``fit`` should not be given.
 
     Args:
-        words: Of the command line, those that the parser did not know.
+        words: Those that the parser did not know.
         verb: The verb at work.
         elsewhere: Options of ``fit`` that it decides itself, and what to use in their place.
         own_names: Its own options, which may be misspelt.

@@ -157,11 +157,7 @@ def refuse_shape(arguments: Sequence[str], module: GraphormerModule) -> None:
 
 @contextmanager
 def explain(parser: LightningArgumentParser) -> Iterator[None]:
-    """Turn jsonargparse's errors into a ConfigError of one line that suggests a close option.
-
-    Args:
-        parser: Of the verb.
-    """
+    """Turn errors of a verb's parser into a ConfigError of one line that suggests an option."""
     try:
         yield
     except argparse.ArgumentError as error:

@@ -207,11 +207,7 @@ def _keep(
     data: MoleculeDataModule,
     beside: Mapping[str, np.ndarray] | None = None,
 ) -> Tested:
-    """Write each molecule, with what stands `beside` it, and then, with which it is over, the rest.
-
-    Returns:
-        The same with its line on new elements.
-    """
+    """Write each molecule, with what stands `beside` it, then the summary: with it it is over."""
     line = ""
     if tested.predictions is not None:
         value = tested.summary[f"test_{module.task.metric}"]
@@ -272,13 +268,7 @@ def report_fit(
 ) -> None:
     """Print what came out of a run, with the simple models and the blend that are asked for.
 
-    Args:
-        tested: What came out.
-        module: With the weights of the checkpoint.
-        data: What it was trained on.
-        baselines: Whether simple models stand beside it.
-        blend: Whether it is blended with gradient boosting.
-        keep: What the checkpoint keeps of the molecules of a table, see `measure`.
+    What the checkpoint is to `keep` of the molecules of a table: see `measure`.
 
     Raises:
         Interrupted: During the baselines or before the blend; all else has been kept and printed.

@@ -76,10 +76,7 @@ def predict_by_ray(
 ) -> int:
     """Predict a library; return the exit status.
 
-    Args:
-        options: Of predict.py.
-        arguments: As they were typed.
-        load: Loads the model on a device, ready for what is asked of it.
+    `load` gives the model on a device, ready for what is asked of it.
     """
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
     from graphormer_sepnorm.inference.ray_cluster import load_ray
