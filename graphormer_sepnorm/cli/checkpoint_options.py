@@ -101,11 +101,7 @@ def _step_options(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 
 def _data_options(facts: dict[str, Any], arguments: ArgsType) -> dict[str, Any]:
-    """Return the options that load what a checkpoint was trained on.
-
-    Raises:
-        ConfigError: It was trained on a table whose place the checkpoint does not know.
-    """
+    """Return the options that load what a checkpoint was trained on."""
     table = facts.get("data_options")
     if table is not None:
         return {f"data.{name}": value for name, value in table.items()} | {"data.dataset": TABLE}

@@ -7,18 +7,15 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.main import Interrupted
+from graphormer_sepnorm.cli.main import check_least
 from graphormer_sepnorm.cli.many_runs import (
-    at_work,
-    check_least,
-    check_same_options,
+    check_all,
     check_words_of_fit,
-    continuing,
     parser_of,
-    say_failed,
+    refuse_changes,
     show,
     threads_of_runs,
-    train,
+    train_all,
 )
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.resources import arms_names
@@ -72,8 +69,7 @@ def compare(arguments: list[str]) -> int:
         from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 
         silence_known_noise()
-        make_report(directory, options.baseline)
-        print(f"report  {directory / 'report.html'}", flush=True)
+        _report(directory, options.baseline)
         return 0
     comparison = _asked(options, fit_options, kept)
     return _train(comparison, kept, directory, options)
@@ -109,11 +105,7 @@ def make_report(directory: Path, baseline: str | None = None) -> None:
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return the options of the comparison, and the words that are for ``fit``.
-
-    Raises:
-        ConfigError: Options are missing or make no sense here.
-    """
+    """Return the options of the comparison, and the words that are for ``fit``."""
     parser = parser_of(_VERB, "comparison", USAGE, DESCRIPTION, EPILOG)
     parser.add_argument(
         "--arms",
@@ -154,11 +146,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 def _asked(
     options: argparse.Namespace, fit_options: list[str], kept: Comparison | None
 ) -> Comparison:
-    """Return what is to be compared: what was kept and what is added to it.
-
-    Raises:
-        ConfigError: It makes no sense, or contradicts what was kept.
-    """
+    """Return what is to be compared: what was kept and what is added to it."""
     from graphormer_sepnorm.compare.arms import OWN_OPTIONS, parse_arms
     from graphormer_sepnorm.compare.comparison import Comparison
 
@@ -214,25 +202,17 @@ def _train(
     options: argparse.Namespace,
 ) -> int:
     """Check everything, train what is not finished, report; return the exit status."""
-    seeds_together = options.seeds_together
-    from graphormer_sepnorm.cli.fit_check import check_fit
-    from graphormer_sepnorm.cli.foreign_code import known_classes_only
-    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
     from graphormer_sepnorm.compare.runner import places, together
 
-    silence_known_noise()
-    runs = comparison.runs(directory)
-    # A compare.yaml that was lost is written again, with the fingerprint of the data.
-    prepare = kept is None or not all(run.finished for run in runs)
-    file = str(directory / comparison.file)
-    with known_classes_only(file, allowed=options.allow_code or kept is None):
-        checked = check_fit(comparison.base_options, comparison.arms, prepare)
+    checked = check_all(comparison, kept, directory, options.allow_code)
+    seeds_together = options.seeds_together
     if seeds_together > 1 and checked.configuration["engine"] == "eager":
         raise ConfigError(
             f"--seeds-together {seeds_together} needs --engine captured: steps that are not "
             "captured cannot be taken together"
         )
-    placed = places(options.jobs, checked.devices, len(together(runs, seeds_together)))
+    processes = together(comparison.runs(directory), seeds_together)
+    placed = places(options.jobs, checked.devices, len(processes))
     if kept is None:
         comparison = dataclasses.replace(
             comparison,
@@ -241,27 +221,16 @@ def _train(
             threads=threads_of_runs(placed[1]),
         )
     else:
-        check_same_options(comparison.differences(checked.configuration), directory)
-    if kept is not None and prepare and checked.fingerprint != kept.dataset_fingerprint:
-        raise ConfigError(
-            f"{directory} was begun with other data than those that are there now (or with another "
-            "split of them): put them back to continue, or begin in another directory"
-        )
-    with at_work(comparison, kept, directory, "compared") as lock:
-        how = options.allow_code, seeds_together
-        whole = train(runs, comparison, checked, placed, lock, *how)
-        unfinished = [run for run in runs if not run.finished]
-        done = f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} runs are finished"
-        if not whole and unfinished:
-            raise Interrupted(
-                f"{done}; continue with: {continuing(_VERB, directory)} (with --report-only: a "
-                "report on those that are)"
-            )
-        if len(unfinished) < len(runs):
-            try:
-                make_report(directory)
-            except KeyboardInterrupt:
-                again = f"{continuing(_VERB, directory)} --report-only"
-                raise Interrupted(f"{done}; for the report on them: {again}") from None
-            print(f"report  {directory / 'report.html'}", flush=True)
-    return say_failed(unfinished, len(runs), _VERB, directory)
+        differences = comparison.differences(checked.configuration)
+        other = "other data than those that are there now (or with another split of them): put"
+        refuse_changes(kept, checked, differences, directory, f"{other} them back")
+    return train_all(
+        *(_VERB, comparison, kept, checked, placed, directory, options.allow_code),
+        lambda: _report(directory),
+        seeds_together,
+    )
+
+
+def _report(directory: Path, baseline: str | None = None) -> None:
+    make_report(directory, baseline)
+    print(f"report  {directory / 'report.html'}", flush=True)

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.cli.held_out import HeldOut, tokens_of
+from graphormer_sepnorm.cli.held_out import HeldOut, labels_of, tokens_of
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.confidence.figure import draw
 from graphormer_sepnorm.confidence.intervals import LEVELS
@@ -92,7 +92,7 @@ def measure(
     told = Told(
         *(held.values, held.spread, held.apart, distance, _fingerprints(data, held.numbers))
     )
-    labels, exclusive = _labels(data, held.numbers), bool(task.one_of)
+    labels, exclusive = labels_of(data, held.numbers), bool(task.one_of)
     confidence = Confidence.fit(
         *(task.kind, labels, told, held.folds, std, neighbours, own, places, exclusive, tokens)
     )
@@ -103,7 +103,7 @@ def measure(
         fingerprints=_fingerprints(data, numbers),
         distance=None if tokens is None else tokens.of(tokens_of(module, data, numbers)),
     )
-    measured = _tested(confidence, task, tested, _labels(data, numbers), len(held.numbers))
+    measured = _tested(confidence, task, tested, labels_of(data, numbers), len(held.numbers))
     _keep(measured, task, run)
     return measured
 
@@ -118,7 +118,7 @@ def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbours
         _fingerprints(data, numbers),
         rows[numbers],
         _smiles(data, numbers) if keep in ("smiles", "labels") else (),
-        _labels(data, numbers) if keep == "labels" else None,
+        labels_of(data, numbers) if keep == "labels" else None,
     )
     return numbers, sketch
 
@@ -155,10 +155,6 @@ def _smiles(data: MoleculeDataModule, numbers: np.ndarray) -> Sequence[str]:
 def _fingerprints(data: MoleculeDataModule, numbers: np.ndarray) -> csr_array:
     parsed = (parse_smiles(text).molecule for text in _smiles(data, numbers))
     return morgan_counts([molecule for molecule in parsed if molecule is not None])
-
-
-def _labels(data: MoleculeDataModule, numbers: np.ndarray) -> np.ndarray:
-    return np.asarray(data.store.targets[numbers], np.float64)
 
 
 def _tested(

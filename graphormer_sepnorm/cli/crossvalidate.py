@@ -7,26 +7,20 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.main import Interrupted
+from graphormer_sepnorm.cli.main import check_least
 from graphormer_sepnorm.cli.many_runs import (
-    at_work,
-    check_least,
-    check_same_options,
+    check_all,
     check_words_of_fit,
-    continuing,
     parser_of,
-    say_failed,
+    refuse_changes,
     show,
     threads_of_runs,
-    train,
+    train_all,
 )
 from graphormer_sepnorm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from graphormer_sepnorm.cli.fit_check import CheckedFit
-    from graphormer_sepnorm.compare.crossvalidation import CrossValidation, FoldRun
+    from graphormer_sepnorm.compare.crossvalidation import CrossValidation
 
 USAGE = (
     "train.py crossvalidate -c CONFIG.yaml --data.table FILE [--folds K] [--repeats R] -o DIR "
@@ -79,23 +73,15 @@ def crossvalidate(arguments: list[str]) -> int:
     """
     options, fit_options = _parse(arguments)
     directory = Path(options.output).expanduser()
-    from graphormer_sepnorm.cli.fit_check import check_fit
-    from graphormer_sepnorm.cli.foreign_code import known_classes_only
-    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
     from graphormer_sepnorm.compare.crossvalidation import CrossValidation
     from graphormer_sepnorm.compare.runner import places
 
-    silence_known_noise()
     kept = CrossValidation.read(directory)
-    plan = _asked(options, fit_options, kept)
     # Without a seed of its own yet, it is only known how many runs there are.
-    runs = plan.runs(directory)
-    prepare = kept is None or not all(run.finished for run in runs)
-    file = str(directory / CrossValidation.file)
-    with known_classes_only(file, allowed=options.allow_code or kept is None):
-        base = (*plan.base_options, f"--data.folds={plan.folds}", "--data.fold=0")
-        checked = check_fit(base, plan.arms, prepare, ensembles=True)
-    placed = places(options.jobs, checked.devices, len(runs))
+    plan = _asked(options, fit_options, kept)
+    folds = (f"--data.folds={plan.folds}", "--data.fold=0")
+    checked = check_all(plan, kept, directory, options.allow_code, folds, ensembles=True)
+    placed = places(options.jobs, checked.devices, len(plan.runs(directory)))
     if kept is None:
         plan = dataclasses.replace(
             plan,
@@ -105,28 +91,22 @@ def crossvalidate(arguments: list[str]) -> int:
             dataset_fingerprint=checked.fingerprint,
             threads=threads_of_runs(placed[1]),
         )
-        runs = plan.runs(directory)
     else:
-        _refuse_changes(kept, checked, prepare, directory)
-    with at_work(plan, kept, directory, "trained") as lock:
-        whole = train(runs, plan, checked, placed, lock, options.allow_code)
-        unfinished = [run for run in runs if not run.finished]
-        if not whole and unfinished:
-            raise Interrupted(
-                f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} folds are finished; "
-                f"continue with: {continuing(_VERB, directory)}"
+        differences = kept.differences(checked.configuration)
+        if checked.seed != kept.seeds[0]:
+            differences.append(
+                f"--seed_everything is {checked.seed} here and {kept.seeds[0]} in {kept.file}"
             )
-        if len(unfinished) < len(runs):
-            _report(plan, runs, directory)
-    return say_failed(unfinished, len(runs), _VERB, directory)
+        other = "another table than the one that is there now: put it back"
+        refuse_changes(kept, checked, differences, directory, other)
+    return train_all(
+        *(_VERB, plan, kept, checked, placed, directory, options.allow_code),
+        lambda: _report(plan, directory),
+    )
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return the options of the cross-validation, and the words that are for ``fit``.
-
-    Raises:
-        ConfigError: Options are missing or make no sense here.
-    """
+    """Return the options of the cross-validation, and the words that are for ``fit``."""
     parser = parser_of(_VERB, _NOUN, USAGE, DESCRIPTION, EPILOG)
     parser.add_argument("--folds", metavar="K", type=int, help=f"default: {FOLDS}")
     parser.add_argument(
@@ -158,9 +138,6 @@ def _asked(
 
     The seeds of one that is new are counted from 0; the given ones are known when its options are
     checked.
-
-    Raises:
-        ConfigError: It makes no sense, or contradicts what was kept.
     """
     from graphormer_sepnorm.compare.arms import parse_arms
     from graphormer_sepnorm.compare.crossvalidation import (
@@ -197,28 +174,11 @@ def _asked(
     return dataclasses.replace(kept.with_more(arms, seeds), base_options=base)
 
 
-def _refuse_changes(
-    kept: CrossValidation, checked: CheckedFit, prepared: bool, directory: Path
-) -> None:
-    """Raise a ConfigError if options or data are not those that it was begun with."""
-    differences = kept.differences(checked.configuration)
-    if checked.seed != kept.seeds[0]:
-        differences.append(
-            f"--seed_everything is {checked.seed} here and {kept.seeds[0]} in {kept.file}"
-        )
-    check_same_options(differences, directory)
-    if prepared and checked.fingerprint != kept.dataset_fingerprint:
-        raise ConfigError(
-            f"{directory} was begun with another table than the one that is there now: put it back "
-            "to continue, or begin in another directory"
-        )
-
-
-def _report(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> None:
+def _report(plan: CrossValidation, directory: Path) -> None:
     from graphormer_sepnorm.compare.fold_results import FOLDS as FOLDS_FILE
     from graphormer_sepnorm.compare.fold_results import OUT_OF_FOLD, SUMMARY, collect
     from graphormer_sepnorm.compare.fold_text import results_text
 
-    show(f"\n{results_text(collect(plan, runs, directory))}\n")
+    show(f"\n{results_text(collect(plan, plan.runs(directory), directory))}\n")
     for name in (FOLDS_FILE, OUT_OF_FOLD, SUMMARY):
         print(f"results  {directory / name}", flush=True)

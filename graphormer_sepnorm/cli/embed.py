@@ -5,9 +5,15 @@ from __future__ import annotations
 import argparse
 import time
 
-from graphormer_sepnorm.cli.job_outcome import finished, what_is_left
-from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
-from graphormer_sepnorm.cli.table_options import add_computing, add_table, check_counts, job_of
+from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, check_least
+from graphormer_sepnorm.cli.table_verbs import (
+    COUNTS,
+    add_computing,
+    add_table,
+    finished,
+    job_of,
+    what_is_left,
+)
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.tables.formats import FORMATS
 
@@ -26,13 +32,7 @@ which a model reads its predictions. As many rows come out as went in, in the sa
 
 
 def embed(arguments: list[str]) -> int:
-    """Run ``predict.py embed``.
-
-    Args:
-        arguments: The words after the verb.
-
-    Returns:
-        The exit status.
+    """Run ``predict.py embed`` with the words after the verb; return the exit status.
 
     Raises:
         GraphormerError: A user's mistake.
@@ -75,31 +75,17 @@ def _to_arrays(options: argparse.Namespace) -> bool:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = OneLineParser(
-        prog="predict.py embed",
-        usage=USAGE,
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = OneLineParser(prog="predict.py embed", usage=USAGE, description=DESCRIPTION)
+    add_table(parser, "file to write; - (default) writes CSV to standard output", default="-")
     add = parser.add_argument
-    add("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
-    add("-i", "--input", metavar="FILE", required=True, help="table of molecules; - reads stdin")
-    add(
-        *("-o", "--output"),
-        metavar="FILE",
-        default="-",
-        help="file to write; - (default) writes CSV to standard output",
-    )
     add("--atoms", action="store_true", help="the embeddings of the atoms too (.npz)")
     formats = (*(format for format in FORMATS if format != "smi"), "npz")
     what = f"{', '.join(formats)}; default: by the name of the file"
     add("--output_format", metavar="FORMAT", choices=formats, help=what)
     add("--resume", action="store_true", help="continue an interrupted job (.csv .tsv .sdf)")
-    add_table(parser)
     add_computing(parser)
     options = parser.parse_args(arguments)
-    check_counts(options)
+    check_least(options, COUNTS)
     if options.output == "-" and options.output_format == "npz":
         raise ConfigError("arrays cannot be written to standard output: name a file with -o")
     if options.atoms and not _to_arrays(options):

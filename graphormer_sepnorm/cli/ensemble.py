@@ -21,7 +21,7 @@ import torch
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.cli.foreign_code import OPTION
-from graphormer_sepnorm.cli.held_out import out_of_fold
+from graphormer_sepnorm.cli.held_out import labels_of, out_of_fold
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.outcome import Tested, keep_result
 from graphormer_sepnorm.cli.resume import resuming
@@ -60,14 +60,7 @@ _SUMS = ("steps", "parameters", "seconds", "training_seconds")
 
 
 def check_ensemble(options: Any) -> None:
-    """Refuse what an ensemble cannot be.
-
-    Args:
-        options: Those of ``fit``, parsed.
-
-    Raises:
-        ConfigError: The number of members is none, or another option contradicts it.
-    """
+    """Raise a ConfigError if the options of ``fit`` ask for what an ensemble cannot be."""
     members = options.ensemble
     if not 1 <= members <= MAX_MEMBERS:
         raise ConfigError(f"--ensemble is {members}: it must be from 1 to {MAX_MEMBERS}")
@@ -90,38 +83,18 @@ def check_ensemble(options: Any) -> None:
 
 
 def members_of(run: RunDirectory, options: Any, typed: Sequence[str]) -> list[Run]:
-    """Return the runs of an ensemble, by their seeds.
-
-    Args:
-        run: Of the ensemble.
-        options: Those of ``fit``, parsed.
-        typed: As they were typed.
-    """
+    """Return the runs of an ensemble, by their seeds; `typed` are its options, as typed."""
     seed, number = options.seed_everything, options.ensemble
-
-    def fold(one: int) -> tuple[str, ...]:
-        if options.ensemble_by == "seeds":
-            return ()
-        return f"--data.member_folds={number}", f"--data.member_fold={one - seed}"
-
-    return [
-        Run(
-            _MEMBER,
-            one,
-            place := run.members / f"seed{one}",
-            (
-                *typed,
-                "--ensemble=1",
-                "--baselines=false",  # once, beside the result of all
-                "--blend=false",
-                "--keep=none",
-                f"--seed_everything={one}",
-                f"--output={place}",
-                *fold(one),
-            ),
-        )
-        for one in range(seed, seed + number)
-    ]
+    runs = []
+    for fold in range(number):
+        place = run.members / f"seed{seed + fold}"
+        own = [f"--seed_everything={seed + fold}", f"--output={place}", "--ensemble=1"]
+        # Once, beside the result of all.
+        own += ["--baselines=false", "--blend=false", "--keep=none"]
+        if options.ensemble_by == "folds":
+            own += [f"--data.member_folds={number}", f"--data.member_fold={fold}"]
+        runs.append(Run(_MEMBER, seed + fold, place, (*typed, *own)))
+    return runs
 
 
 def train_members(
@@ -129,7 +102,6 @@ def train_members(
     options: Any,
     data: MoleculeDataModule,
     place: RunPlace,
-    metric: str,
     any_code: bool,
 ) -> None:
     """Train the members that are not finished, each in a process with one thread.
@@ -139,7 +111,6 @@ def train_members(
         options: Those of ``fit``, parsed.
         data: Prepared.
         place: The directory of the ensemble, which is kept as soon as something is in it.
-        metric: Shown while they train.
         any_code: Whether their configurations may name any class.
 
     Raises:
@@ -163,7 +134,7 @@ def train_members(
         Runner(
             unfinished,
             environments(jobs, max(1, int(threads) // jobs) if threads.isdigit() else 1, gpus),
-            choose_display(members, metric, steps),
+            choose_display(members, data.splits.task.metric, steps),
             lock,
             (*FIT, OPTION) if any_code else FIT,
         ).run()
@@ -182,19 +153,6 @@ def train_members(
     if not place.worth_keeping:
         raise Interrupted("interrupted before the first step; nothing was saved")
     raise Interrupted(f"interrupted, {done}; continue with: {again}")
-
-
-def join_members(members: Sequence[Run], run: RunDirectory) -> dict[str, Any]:
-    """Write the checkpoint of an ensemble; return it.
-
-    Raises:
-        CheckpointError: A member has no checkpoint, or they do not belong together.
-    """
-    _check_same_options(members)
-    checkpoint = joined({one.name: read_checkpoint(one.directory) for one in members})
-    run.checkpoints.mkdir(exist_ok=True)
-    _write(checkpoint, run.best)
-    return checkpoint
 
 
 def _check_same_options(members: Sequence[Run]) -> None:
@@ -221,17 +179,11 @@ def evaluate_ensemble(
     run: RunDirectory,
     selected: Metric,
 ) -> Tested:
-    """Join the members, evaluate the mean of their values, and keep what came out.
-
-    Args:
-        trainer: Evaluates.
-        module: Takes the networks.
-        data: Their data.
-        members: Finished.
-        run: Of the ensemble.
-        selected: What decided on the checkpoint of each.
-    """
-    checkpoint = join_members(members, run)
+    """Join the members, evaluate the mean of their values, and keep what came out, see `Tested`."""
+    _check_same_options(members)
+    checkpoint = joined({one.name: read_checkpoint(one.directory) for one in members})
+    run.checkpoints.mkdir(exist_ok=True)
+    _write(checkpoint, run.best)
     path = str(run.best)
     options: dict[str, Any] = {"datamodule": data, "verbose": False, "weights_only": True}
     tested = trainer.test(module, ckpt_path=path, **options)[0]
@@ -240,11 +192,8 @@ def evaluate_ensemble(
         validated = trainer.validate(module, ckpt_path=path, **options)[0]
     else:
         held = out_of_fold(module, data)
-        labels = np.asarray(data.store.targets[data.described()], np.float64)
-        validated = {
-            f"validation_{name}": value
-            for name, value in module.task.evaluate(labels, held.values).items()
-        }
+        found = module.task.evaluate(labels_of(data, data.described()), held.values)
+        validated = {f"validation_{name}": value for name, value in found.items()}
     validation = {name: float(value) for name, value in validated.items()}
     checkpoint[KEY] |= {"validation": validation, "member_folds": data.member_folds or 0}
     _write(checkpoint, run.best)

@@ -6,13 +6,13 @@ import argparse
 import time
 from pathlib import Path
 
-from graphormer_sepnorm.cli.job_outcome import finished
-from graphormer_sepnorm.cli.main import OneLineParser
-from graphormer_sepnorm.cli.table_options import (
+from graphormer_sepnorm.cli.main import OneLineParser, check_least
+from graphormer_sepnorm.cli.table_verbs import (
+    COUNTS,
     add_computing,
     add_table,
-    check_counts,
     check_molecules,
+    finished,
     job_of,
 )
 from graphormer_sepnorm.errors import ConfigError
@@ -48,13 +48,7 @@ FORMATS = ("html", "svg", "png", "json")
 
 
 def explain(arguments: list[str]) -> int:
-    """Run ``predict.py explain``.
-
-    Args:
-        arguments: The words after the verb.
-
-    Returns:
-        The exit status.
+    """Run ``predict.py explain`` with the words after the verb; return the exit status.
 
     Raises:
         GraphormerError: A user's mistake.
@@ -78,32 +72,15 @@ def explain(arguments: list[str]) -> int:
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str]:
-    """Return the options and the format of the output.
-
-    Raises:
-        ConfigError: Options are unknown or contradict each other.
-    """
+    """Return the options and the format of the output."""
     parser = OneLineParser(
-        prog="predict.py explain",
-        usage=USAGE,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        prog="predict.py explain", usage=USAGE, description=DESCRIPTION, epilog=EPILOG
     )
+    formats = ", ".join(f".{format}" for format in FORMATS)
+    add_table(parser, f"file to write: {formats}", molecules=True)
     add = parser.add_argument
-    add("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
-    add("smiles", metavar="SMILES", nargs="*", help="molecules, one argument each")
-    add("-i", "--input", metavar="FILE", help="table of molecules; - reads standard input")
-    add(
-        *("-o", "--output"),
-        metavar="FILE",
-        required=True,
-        help=f"file to write: {', '.join(f'.{format}' for format in FORMATS)}",
-    )
     add("--target", metavar="NAME", help="what is explained; needed where the model has several")
     add("--method", metavar="NAME", help="how contributions are found; default: by the norm")
-    add_table(parser)
     add_computing(parser)
     options = parser.parse_intermixed_args(arguments)
     ending = Path(options.output).suffix.lower().removeprefix(".")
@@ -112,5 +89,5 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str]:
             f"{options.output}: what format is this? name a file .html, .svg, .png or .json"
         )
     check_molecules(options, "explain", ("smiles_column", "input_format", "jobs"))
-    check_counts(options)
+    check_least(options, COUNTS)
     return options, ending

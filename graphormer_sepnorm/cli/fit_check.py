@@ -52,18 +52,10 @@ class FitOptions(TrainCLI):
         }
 
     def check(self, arm: Arm, ensembles: bool) -> tuple[Any, MoleculeDataModule]:
-        """Make the model and the data module of an arm; return its options and its data.
-
-        Args:
-            arm: With its own options.
-            ensembles: Whether a run may be one.
-
-        Raises:
-            ConfigError: An option is unknown or has no fitting value, or none says which data.
-        """
+        """Make the model and the data module of an arm; return its options and its data."""
         single = () if ensembles else SINGLE
         words, _ = resolve_in_arguments([*self._shared, *arm.arguments, *single])
-        with explain(self._subcommand_parsers, words):
+        with explain(self._subcommand_parsers["fit"]):
             config = self.parser.parse_args(words)
         with explain_classes():
             data = self.parser.instantiate_classes(config)["fit"]["data"]
@@ -98,7 +90,7 @@ class CheckedFit:
 def check_fit(
     base: Sequence[str], arms: Sequence[Arm], prepare: bool, ensembles: bool = False
 ) -> CheckedFit:
-    """Check what is to be trained, and prepare the data for all processes.
+    """Check what is to be trained, and prepare the data for all processes if they are needed.
 
     Args:
         base: Options that all arms share.
@@ -107,8 +99,7 @@ def check_fit(
         ensembles: Whether a run may be one.
 
     Raises:
-        ConfigError: Something in the options cannot work, or arms have different data.
-        DataError: The data are not there or cannot be used.
+        GraphormerError: Something in the options or the data cannot work.
     """
     options = FitOptions(base)
     checked = _check_arms(options, arms, ensembles)

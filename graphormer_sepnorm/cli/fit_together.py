@@ -23,7 +23,7 @@ from typing import Any, TextIO
 from graphormer_sepnorm.cli import train
 from graphormer_sepnorm.cli.foreign_code import OPTION, without_option
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-from graphormer_sepnorm.cli.main import EXIT_INTERRUPTED
+from graphormer_sepnorm.cli.main import EXIT_INTERRUPTED, answered_by
 from graphormer_sepnorm.compare.process_lifetime import end_with_the_command
 
 _EXIT_DEFECT = 1
@@ -124,23 +124,18 @@ def _stopped_together() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         STOP_ALL.set()
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number, handler in before.items():
-        if handler != signal.SIG_IGN:  # what is ignored stays so
-            signal.signal(number, stop)
     # Lightning would ignore further signals while it ends, which only the main thread may ask for.
-    names: dict[str, Any] = call.__dict__
-    lightnings = names["signal"]
-    names["signal"] = SimpleNamespace(
+    without = SimpleNamespace(
         SIGINT=signal.SIGINT, SIG_IGN=signal.SIG_IGN, signal=lambda number, handler: None
     )
-    try:
-        yield
-    finally:
-        names["signal"] = lightnings
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        STOP_ALL.clear()
+    names: dict[str, Any] = call.__dict__
+    with answered_by(stop):
+        lightnings, names["signal"] = names["signal"], without
+        try:
+            yield
+        finally:
+            names["signal"] = lightnings
+            STOP_ALL.clear()
 
 
 if __name__ == "__main__":

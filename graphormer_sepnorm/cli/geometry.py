@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.main import OneLineParser
+from graphormer_sepnorm.cli.main import OneLineParser, check_least
 from graphormer_sepnorm.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -70,33 +70,18 @@ def geometry(arguments: list[str]) -> None:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = OneLineParser(
-        prog="predict.py geometry",
-        usage=USAGE,
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
-    parser.add_argument(
-        "-i", "--input", metavar="FILE", required=True, help="table of molecules; - reads stdin"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="JSON file for all numbers, spectra and histograms"
-    )
-    parser.add_argument("--smiles_column", metavar="NAME", help="default: found by its name")
-    parser.add_argument("--input_format", metavar="FORMAT", help="default: by the name of the file")
-    parser.add_argument(
-        "--molecules",
-        metavar="N",
-        type=int,
-        default=_MOLECULES,
-        help=f"so many from the top of the table ({_MOLECULES:,})",
-    )
-    parser.add_argument("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
+    parser = OneLineParser(prog="predict.py geometry", usage=USAGE, description=DESCRIPTION)
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
+    add("-i", "--input", metavar="FILE", required=True, help="table of molecules; - reads stdin")
+    add("-o", "--output", metavar="FILE", help="JSON file for all numbers, spectra and histograms")
+    add("--smiles_column", metavar="NAME", help="default: found by its name")
+    add("--input_format", metavar="FORMAT", help="default: by the name of the file")
+    many = f"so many from the top of the table ({_MOLECULES:,})"
+    add("--molecules", metavar="N", type=int, default=_MOLECULES, help=many)
+    add("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
     options = parser.parse_args(arguments)
-    if options.molecules < 2:
-        raise ConfigError(f"--molecules is {options.molecules}: it must be 2 or more")
+    check_least(options, {"molecules": 2})
     if options.output is not None:
         output = Path(options.output)
         if output.exists():

@@ -162,28 +162,28 @@ class TrainCLI(LightningCLI):
         self._first_step = 0  # optimiser steps of the checkpoint that training begins with
         # Errors are raised, and printed by cli/main.py; abbreviations would hide a mistyped option.
         parsing = {"exit_on_error": False, "allow_abbrev": False}
-        verbs = {verb: {**parsing, "verb": verb} for verb in self.subcommands()}
+        verb = arguments[0]
         super().__init__(
             GraphormerModule,
             MoleculeDataModule,
             save_config_callback=None,
             trainer_defaults=TRAINER_DEFAULTS,
             seed_everything_default=0,
-            parser_kwargs={**parsing, **verbs},
+            parser_kwargs={**parsing, verb: {**parsing, "verb": verb}},
             parser_class=VerbParser,
             args=arguments,
             auto_configure_optimizers=False,
         )
 
-    @staticmethod
-    def subcommands() -> dict[str, set[str]]:
-        """The verbs, and the arguments of the trainer's methods that are not options."""
+    def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
+        """The verb, and the arguments of the trainer's method that are not options.
+
+        Not all verbs: their parsers would take a fifth of a second each.
+        """
         skipped = {"model", "datamodule", "weights_only"}
-        return {
-            "fit": skipped | {"train_dataloaders", "val_dataloaders"},
-            "validate": skipped | {"dataloaders", "verbose"},
-            "test": skipped | {"dataloaders", "verbose"},
-        }
+        loaders = {"train_dataloaders", "val_dataloaders"}
+        verb = self.arguments[0]
+        return {verb: skipped | (loaders if verb == "fit" else {"dataloaders", "verbose"})}
 
     def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options that belong to neither trainer nor model nor data."""
@@ -203,9 +203,9 @@ class TrainCLI(LightningCLI):
             ConfigError: An option is unknown or has no fitting value, or a value that was given
                 contradicts the checkpoint, or training is to go on from one without its state.
         """
-        with explain(self._subcommand_parsers, args):
+        verb = self.arguments[0]
+        with explain(self._subcommand_parsers[verb]):
             self.config = parser.parse_args(args)  # type: ignore[arg-type]
-        verb = self.config.subcommand
         options = self.config[verb]
         if verb == "fit":
             check_ensemble(options)
@@ -223,7 +223,7 @@ class TrainCLI(LightningCLI):
                 f"{file} is for prediction alone: training cannot go on from it, the state of its "
                 "optimiser is not there"
             )
-        with explain(self._subcommand_parsers, args):
+        with explain(self._subcommand_parsers[verb]):
             self.config = adopt_checkpoint(
                 parser,
                 self._subcommand_parsers[verb],
@@ -415,8 +415,7 @@ class TrainCLI(LightningCLI):
         options, run = self.config["fit"], self.run_directory
         members = members_of(run, options, self.typed)
         foreign = names_foreign_code(options.trainer.as_dict())
-        metric = self.datamodule.splits.task.metric
-        train_members(members, options, self.datamodule, self.place, metric, foreign)
+        train_members(members, options, self.datamodule, self.place, foreign)
         with interruptible(self.trainer, self._what_is_done):
             work = (self.trainer, self.model, self.datamodule)
             tested = evaluate_ensemble(*work, members, run, self.selected_by)

@@ -7,10 +7,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.process import is_first_process
@@ -24,7 +24,14 @@ class Interrupted(Exception):
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser that raises instead of printing its usage; `run` makes one line of it."""
+    """A parser that raises instead of printing its usage; `run` makes one line of it.
+
+    Options are given by their whole names, and texts keep their lines.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        shape = argparse.RawDescriptionHelpFormatter
+        super().__init__(formatter_class=shape, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         """Refuse the arguments.
@@ -33,6 +40,14 @@ class OneLineParser(argparse.ArgumentParser):
             ConfigError: Always.
         """
         raise ConfigError(f"{message}; see {self.prog} --help")
+
+
+def check_least(options: argparse.Namespace, least: Mapping[str, int]) -> None:
+    """Raise a ConfigError if a number that was given is smaller than it may be."""
+    for name, bound in least.items():
+        value = getattr(options, name.replace("-", "_"), None)
+        if value is not None and value < bound:
+            raise ConfigError(f"--{name} is {value}: it must be {bound} or more")
 
 
 # What is to be said of an interruption that ends the process at once; the last one counts.
@@ -95,7 +110,7 @@ def _signals(name: str) -> Iterator[None]:
     """Answer SIGTERM (of a batch system, say) like Ctrl-C, and both at once during an import.
 
     KeyboardInterrupt in the middle of an import may be caught there: numpy's, tried again, ends in
-    a traceback about something else. What is ignored stays so: SIGINT in the background.
+    a traceback about something else.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -110,15 +125,22 @@ def _signals(name: str) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # signals do not arrive here
         yield
         return
+    with answered_by(interrupt):
+        yield
+
+
+@contextmanager
+def answered_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Answer SIGINT and SIGTERM; what is ignored stays so: SIGINT in the background."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number, handler in before.items():
-        if handler != signal.SIG_IGN:
-            signal.signal(number, interrupt)
+    for number, known in before.items():
+        if known != signal.SIG_IGN:
+            signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, known in before.items():
+            signal.signal(number, known)
 
 
 def _importing(frame: FrameType | None) -> bool:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import os
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.main import OneLineParser
+from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.process import command, cores
 
@@ -22,44 +21,38 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.compare.runner import Run
 
 EXIT_FAILED = 1
+# Verb -> what happens to runs, what they are called, what may be added to the command of one that
+# was interrupted, what to the command that only reports.
+_WORDS = {
+    "compare": (
+        *("compared", "runs", " (with --report-only: a report on those that are)"),
+        " --report-only",
+    ),
+    "crossvalidate": ("trained", "folds", "", ""),
+}
 
 
 def parser_of(verb: str, noun: str, usage: str, description: str, epilog: str) -> OneLineParser:
     """Return a parser with the options that both have; `noun` is what the directory is of."""
     parser = OneLineParser(
-        prog=f"train.py {verb}",
-        usage=usage,
-        description=description,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        prog=f"train.py {verb}", usage=usage, description=description, epilog=epilog
     )
-    parser.add_argument(
-        "-o", "--output", metavar="DIR", help=f"directory of the {noun}, with all its runs"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("-o", "--output", metavar="DIR", help=f"directory of the {noun}, with all its runs")
+    add(
         "--jobs",
         metavar="N",
         type=int,
         help="processes side by side; default: one on each GPU, or on each core if there is none. "
         "The cores are shared equally, unless OMP_NUM_THREADS is set",
     )
-    parser.add_argument(
-        "--allow-code",
-        "--allow_code",
+    add(
+        *("--allow-code", "--allow_code"),
         action="store_true",
         help="let what lies in DIR name classes that are neither Lightning's nor of this package: "
         "it is code that is run, and DIR may come from elsewhere",
     )
     return parser
-
-
-def check_least(options: argparse.Namespace, least: Mapping[str, int]) -> None:
-    """Raise a ConfigError if a number that was given is smaller than it may be."""
-    for name, bound in least.items():
-        value = getattr(options, name.replace("-", "_"))
-        if value is not None and value < bound:
-            raise ConfigError(f"--{name} is {value}: it must be {bound} or more")
 
 
 def check_words_of_fit(
@@ -68,7 +61,7 @@ def check_words_of_fit(
     """Raise a ConfigError for words that ``fit`` should not be given.
 
     Args:
-        words: Of the command line, those that the parser did not know.
+        words: Those that the parser did not know.
         verb: The verb at work.
         elsewhere: Options of ``fit`` that it decides itself, and what to use in their place.
         own_names: Its own options, which may be misspelt.
@@ -84,31 +77,107 @@ def check_words_of_fit(
             raise ConfigError(f"unknown option --{name} (did you mean '--{close[0]}'?)")
 
 
-def check_same_options(differences: Sequence[str], directory: Path) -> None:
-    """Raise a ConfigError if options differ from those that were kept in a directory."""
+def check_all(
+    plan: Comparison,
+    kept: Comparison | None,
+    directory: Path,
+    any_code: bool,
+    more: Sequence[str] = (),
+    ensembles: bool = False,
+) -> CheckedFit:
+    """Check what is to be trained, with `more` options of all runs, which may be ensembles or not.
+
+    See `train_all`.
+
+    Raises:
+        GraphormerError: Something in it cannot work.
+    """
+    from graphormer_sepnorm.cli.fit_check import check_fit
+    from graphormer_sepnorm.cli.foreign_code import known_classes_only
+    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
+
+    silence_known_noise()
+    # A file of the plan that was lost is written again, with the fingerprint of the data.
+    prepare = kept is None or not all(run.finished for run in plan.runs(directory))
+    with known_classes_only(str(directory / plan.file), allowed=any_code or kept is None):
+        return check_fit((*plan.base_options, *more), plan.arms, prepare, ensembles)
+
+
+def refuse_changes(
+    kept: Comparison, checked: CheckedFit, differences: Sequence[str], directory: Path, data: str
+) -> None:
+    """Raise a ConfigError if options or data differ from those that a directory was begun with."""
     if differences:
         raise ConfigError(
             f"{directory} was begun with other options: {'; '.join(differences)}; leave them out "
             "to continue, or begin in another directory"
         )
+    if checked.fingerprint not in ("", kept.dataset_fingerprint):
+        raise ConfigError(
+            f"{directory} was begun with {data} to continue, or begin in another directory"
+        )
+
+
+def train_all(
+    verb: str,
+    plan: Comparison,
+    kept: Comparison | None,
+    checked: CheckedFit,
+    placed: tuple[Sequence[str], int],
+    directory: Path,
+    any_code: bool,
+    report: Callable[[], None],
+    seeds_together: int = 1,
+) -> int:
+    """Train what is not finished, while no other command is at work there, and report.
+
+    Args:
+        verb: The verb at work.
+        plan: What is to be trained.
+        kept: What was read from the directory before.
+        checked: What the options say of the runs.
+        placed: GPUs for the processes, and how many processes there may be side by side.
+        directory: With all runs.
+        any_code: Whether configurations may name any class.
+        report: Says what has come of those that are finished.
+        seeds_together: Most runs of a process.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ConfigError: The directory cannot be made, or another command is or was at work there.
+        Interrupted: With what is finished.
+    """
+    what, noun, without, only = _WORDS[verb]
+    runs = plan.runs(directory)
+    with _at_work(plan, kept, directory, what) as lock:
+        whole = train(runs, plan, checked, placed, lock, any_code, seeds_together)
+        unfinished = [run for run in runs if not run.finished]
+        done = f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} {noun} are finished"
+        again = f"{command('train')} {verb} -o {shlex.quote(str(directory))}"
+        if not whole and unfinished:
+            raise Interrupted(f"{done}; continue with: {again}{without}")
+        if len(unfinished) < len(runs):
+            try:
+                report()
+            except KeyboardInterrupt:
+                raise Interrupted(f"{done}; for the report on them: {again}{only}") from None
+    if not unfinished:
+        return 0
+    print(
+        f"train.py: {len(unfinished)} of {len(runs)} runs have failed: "
+        f"{', '.join(run.name for run in unfinished)}; to try them again: {again}",
+        file=sys.stderr,
+    )
+    return EXIT_FAILED
 
 
 @contextmanager
-def at_work(plan: Comparison, kept: Comparison | None, directory: Path, what: str) -> Iterator[int]:
-    """Make a directory, keep other commands out of it, and write there what is to be trained.
-
-    Args:
-        plan: What that is.
-        kept: What was read from the directory before.
-        directory: With all runs.
-        what: What happens there: ``trained`` or ``compared``.
-
-    Yields:
-        The file descriptor of the lock.
-
-    Raises:
-        ConfigError: It cannot be made, or another command is or was at work there.
-    """
+def _at_work(
+    plan: Comparison, kept: Comparison | None, directory: Path, what: str
+) -> Iterator[int]:
+    """Make a directory, keep other commands out, write the plan there, and yield the lock."""
     from graphormer_sepnorm.compare.process_lifetime import locked
 
     try:
@@ -132,19 +201,9 @@ def train(
     placed: tuple[Sequence[str], int],
     lock: int,
     any_code: bool,
-    seeds_together: int = 1,
+    seeds_together: int,
 ) -> bool:
-    """Train what is not finished; return False if that was interrupted.
-
-    Args:
-        runs: All runs of the plan.
-        plan: Has their number of threads.
-        checked: What the options say of them.
-        placed: GPUs for the processes, and how many processes there may be side by side.
-        lock: File descriptor of the lock.
-        any_code: Whether configurations may name any class.
-        seeds_together: Most runs of a process.
-    """
+    """Train what is not finished, see `train_all`; return False if that was interrupted."""
     from graphormer_sepnorm.cli.foreign_code import OPTION
     from graphormer_sepnorm.compare.progress import choose_display
     from graphormer_sepnorm.compare.runner import (
@@ -174,27 +233,9 @@ def threads_of_runs(jobs: int) -> int:
     return int(wanted) if wanted.isdigit() and int(wanted) else max(1, cores() // jobs)
 
 
-def continuing(verb: str, directory: Path) -> str:
-    """Return the command that goes on in a directory."""
-    return f"{command('train')} {verb} -o {shlex.quote(str(directory))}"
-
-
 def show(text: str) -> None:
     """Print, with nothing but ASCII where the terminal cannot show more."""
     from graphormer_sepnorm.compare.report.numbers import plain
 
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     print(text if unicode else plain(text), flush=True)
-
-
-def say_failed(failed: Sequence[Run], runs: int, verb: str, directory: Path) -> int:
-    """Say which runs have failed and how to go on; return the exit status."""
-    if not failed:
-        return 0
-    print(
-        f"train.py: {len(failed)} of {runs} runs have failed: "
-        f"{', '.join(run.name for run in failed)}; to try them again: "
-        f"{continuing(verb, directory)}",
-        file=sys.stderr,
-    )
-    return EXIT_FAILED

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Literal
 
-from lightning.pytorch.cli import ArgsType, LightningArgumentParser
+from lightning.pytorch.cli import LightningArgumentParser
 
 from graphormer_sepnorm.cli.foreign_code import OPTION
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
@@ -128,14 +128,7 @@ def option_names(parser: LightningArgumentParser) -> list[str]:
 
 
 def require_data(arguments: Sequence[str]) -> None:
-    """Refuse to begin, and perhaps to download, the default data set without being asked to.
-
-    Args:
-        arguments: Options of ``fit``.
-
-    Raises:
-        ConfigError: None of them says which data.
-    """
+    """Raise a ConfigError if no option of ``fit`` says which data, rather than download some."""
     names = {word.partition("=")[0] for word in arguments}
     enough = {"-c", "--config", "--ckpt_path", "--data"}
     if not any(name in enough or name.startswith("--data.") for name in names):
@@ -146,38 +139,29 @@ def require_data(arguments: Sequence[str]) -> None:
 
 
 def refuse_shape(arguments: Sequence[str], module: GraphormerModule) -> None:
-    """Refuse options of the network's shape where a pre-trained network decides them.
+    """Raise a ConfigError for typed options of a shape that a pre-trained network decides.
 
     In a configuration they have no effect; who types one means it.
-
-    Args:
-        arguments: Options of ``fit``, as they were typed.
-        module: With its backbone, if it has one.
-
-    Raises:
-        ConfigError: There are some.
     """
     if module.backbone is None:
         return
     shape = {f"--model.{field.name}" for field in fields(GraphormerConfig)}
     shape -= {f"--model.{name}" for name in REGULARISATION}
-    for word in arguments:
-        if word.partition("=")[0] in shape:
+    for name in (word.partition("=")[0] for word in arguments):
+        if name in shape:
             raise ConfigError(
-                f"{word.partition('=')[0]} is decided by the pre-trained network "
-                f"{module.backbone.name}: leave it out, or --model.from_pretrained null"
+                f"{name} is decided by the pre-trained network {module.backbone.name}: leave it "
+                "out, or --model.from_pretrained null"
             )
 
 
 @contextmanager
-def explain(parsers: dict[str, LightningArgumentParser], arguments: ArgsType) -> Iterator[None]:
-    """Turn jsonargparse's errors into a ConfigError of one line that suggests a close option."""
+def explain(parser: LightningArgumentParser) -> Iterator[None]:
+    """Turn errors of a verb's parser into a ConfigError of one line that suggests an option."""
     try:
         yield
     except argparse.ArgumentError as error:
-        verb = arguments[0] if isinstance(arguments, list) and arguments else "fit"
-        names = option_names(parsers[verb]) if verb in parsers else []
-        raise ConfigError(_one_line(str(error), names)) from error
+        raise ConfigError(_one_line(str(error), option_names(parser))) from error
 
 
 @contextmanager

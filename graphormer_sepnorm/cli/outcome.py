@@ -15,7 +15,7 @@ import numpy as np
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.cli.confidence import Measured, measure, said
-from graphormer_sepnorm.cli.held_out import HeldOut, of_molecules, of_validation_split
+from graphormer_sepnorm.cli.held_out import HeldOut, labels_of, of_molecules, of_validation_split
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.simple_models import (
     SimpleModels,
@@ -116,7 +116,8 @@ class Tested:
         validation: Metrics and loss of the checkpoint's validation.
         selected: What decided on it.
         new_elements: A line on molecules with elements that training lacks; empty without any.
-        predictions: float64 ``[n, T]`` of the test split; None where only a part was tested.
+        predictions: float64 ``[n, T]`` of the test split, by all that the checkpoint holds; None
+            where only a part was tested.
         held: Of an ensemble of folds, see `held_out.out_of_fold`.
     """
 
@@ -193,27 +194,27 @@ def keep_result(
     selected: Metric,
     held: HeldOut | None = None,
 ) -> Tested:
-    """Write what has just been tested: each molecule, and then, with which it is over, the summary.
-
-    Args:
-        module: That was tested.
-        data: On these.
-        run: Whose result it is.
-        summary: As ``summary.json`` keeps it.
-        validation: Metrics and loss.
-        selected: What decided on the checkpoint.
-        held: See `Tested`.
-    """
+    """Keep what the test of a module, which has just ended, came to; see `Tested`."""
     predictions = module.evaluated("test")
-    value = summary[f"test_{module.task.metric}"]
-    found, line = _without_new_elements(module, data, "test", predictions, value)
     # Of a part of the split (--trainer.limit_test_batches) there is no table.
-    whole = len(predictions) == len(data.indices("test"))
-    if whole:
-        write_test_predictions(run, data, predictions, found)
-    run.write_summary(summary)
-    tested = predictions if whole else None
-    return Tested(run, summary, validation, selected, line, tested, held)
+    whole = predictions if len(predictions) == len(data.indices("test")) else None
+    return _keep(Tested(run, summary, validation, selected, "", whole, held), module, data)
+
+
+def _keep(
+    tested: Tested,
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    beside: Mapping[str, np.ndarray] | None = None,
+) -> Tested:
+    """Write each molecule, with what stands `beside` it, then the summary: with it it is over."""
+    line = ""
+    if tested.predictions is not None:
+        value = tested.summary[f"test_{module.task.metric}"]
+        found, line = _without_new_elements(module, data, "test", tested.predictions, value)
+        write_test_predictions(tested.run, data, tested.predictions, found, beside)
+    tested.run.write_summary(tested.summary)
+    return dataclasses.replace(tested, new_elements=line)
 
 
 def _with_simple_models(
@@ -222,18 +223,13 @@ def _with_simple_models(
     """Keep what simple models came to, and what the blend predicts in place of the network."""
     if not simple.baselines and simple.blended is None:
         return tested
-    summary, line = tested.summary, tested.new_elements
+    summary, predictions = tested.summary, tested.predictions
     if simple.blended is not None:
-        summary = simple.blended.in_summary(summary)
-        predictions = simple.blended.predictions
-        if predictions is not None:
-            value = summary[f"test_{module.task.metric}"]
-            found, line = _without_new_elements(module, data, "test", predictions, value)
-            write_test_predictions(tested.run, data, predictions, found)
+        summary, predictions = simple.blended.in_summary(summary), simple.blended.predictions
     if simple.baselines:
         summary = {**summary, "baselines": [one.to_plain() for one in simple.baselines]}
-    tested.run.write_summary(summary)
-    return dataclasses.replace(tested, summary=summary, new_elements=line)
+    result = dataclasses.replace(tested, summary=summary, predictions=predictions)
+    return _keep(result, module, data)
 
 
 def _with_confidence(
@@ -242,26 +238,23 @@ def _with_confidence(
     held: HeldOut,
     module: GraphormerModule,
     data: MoleculeDataModule,
-    file: Path,
     keep: str,
 ) -> tuple[Tested, Measured]:
     """Measure how wrong the model is, and keep what it predicts with that."""
-    blended, predictions = simple.blended, tested.predictions
-    assert predictions is not None
-    told = Told(predictions)
+    assert tested.predictions is not None
+    told = Told(tested.predictions)
     if held.spread is not None:
         told = told._replace(spread=of_molecules(module, data, data.indices("test"))[1])
-    if blended is not None:
-        held, told = blended.held, blended.told(told)
+    if simple.blended is not None:
+        held, told = simple.blended.held, simple.blended.told(told)
+    file = Path(tested.summary["checkpoint"])
     measured = measure(module, data, tested.run, file, held, told, keep)
     summary = {**tested.summary, "confidence": summarised(measured.quality.values())}
     if module.task.kind == "binary":  # calibrated now
         values = evaluate(data, module.task, "test", measured.predictions)
         summary |= {f"test_{name}": value for name, value in values.items()}
-    found = new_elements(data, "test", module.vocabulary)
-    write_test_predictions(tested.run, data, measured.predictions, found, measured.columns)
-    tested.run.write_summary(summary)
-    return dataclasses.replace(tested, summary=summary), measured
+    result = dataclasses.replace(tested, summary=summary, predictions=measured.predictions)
+    return _keep(result, module, data, measured.columns), measured
 
 
 def report_fit(
@@ -275,13 +268,7 @@ def report_fit(
 ) -> None:
     """Print what came out of a run, with the simple models and the blend that are asked for.
 
-    Args:
-        tested: What came out.
-        module: With the weights of the checkpoint.
-        data: What it was trained on.
-        baselines: Whether simple models stand beside it.
-        blend: Whether it is blended with gradient boosting.
-        keep: What the checkpoint keeps of the molecules of a table, see `measure`.
+    What the checkpoint is to `keep` of the molecules of a table: see `measure`.
 
     Raises:
         Interrupted: During the baselines or before the blend; all else has been kept and printed.
@@ -299,7 +286,7 @@ def report_fit(
     stopped = "baselines"
     if sure and held is not None and not simple.interrupted:
         try:
-            tested, measured = _with_confidence(tested, simple, held, module, data, file, keep)
+            tested, measured = _with_confidence(tested, simple, held, module, data, keep)
         except KeyboardInterrupt:
             simple.interrupted, stopped = True, "the measuring of its errors"
     summary, unit = tested.summary, task.unit_of(main)
@@ -398,11 +385,12 @@ def _without_new_elements(
     none.
     """
     found = new_elements(data, split, module.vocabulary)
-    count = len(data.indices(split))
+    numbers = data.indices(split)
+    count = len(numbers)
     if not found or len(predictions) != count:
         return found, ""
     known = [molecule for molecule in range(count) if molecule not in found]
-    targets = np.asarray(data.store.targets[data.indices(split)], dtype=np.float64)
+    targets = labels_of(data, numbers)
     task, main = module.task, module.task.main
     without = task.evaluate(targets[known], predictions[known], [main])[main.name]
     return found, (

@@ -6,9 +6,14 @@ import argparse
 import sys
 import time
 
-from graphormer_sepnorm.cli.job_outcome import finished
-from graphormer_sepnorm.cli.main import OneLineParser
-from graphormer_sepnorm.cli.table_options import add_computing, add_table, check_counts, job_of
+from graphormer_sepnorm.cli.main import OneLineParser, check_least
+from graphormer_sepnorm.cli.table_verbs import (
+    COUNTS,
+    add_computing,
+    add_table,
+    finished,
+    job_of,
+)
 
 USAGE = "predict.py pairs MODEL -i FILE -o FILE [--label COLUMN] [options]"
 
@@ -27,13 +32,7 @@ example:
 
 
 def pairs(arguments: list[str]) -> int:
-    """Run ``predict.py pairs``.
-
-    Args:
-        arguments: The words after the verb.
-
-    Returns:
-        The exit status.
+    """Run ``predict.py pairs`` with the words after the verb; return the exit status.
 
     Raises:
         GraphormerError: A user's mistake.
@@ -58,28 +57,13 @@ def pairs(arguments: list[str]) -> int:
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = OneLineParser(
-        prog="predict.py pairs",
-        usage=USAGE,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        prog="predict.py pairs", usage=USAGE, description=DESCRIPTION, epilog=EPILOG
     )
+    add_table(parser, "table to write; - is standard output")
     add = parser.add_argument
-    add("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
-    add(
-        *("-i", "--input"),
-        metavar="FILE",
-        required=True,
-        help="table of molecules; - reads standard input",
-    )
-    add(
-        "-o", "--output", metavar="FILE", required=True, help="table to write; - is standard output"
-    )
     add("--label", metavar="COLUMN", help="measured values, to compare with what is predicted")
     add("--target", metavar="NAME", help="what is predicted; needed where the model has several")
-    add_table(parser)
     add_computing(parser, "")
     options = parser.parse_args(arguments)
-    check_counts(options)
+    check_least(options, COUNTS)
     return options

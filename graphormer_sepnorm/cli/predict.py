@@ -12,18 +12,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.cli import embed, explain, geometry, pairs
-from graphormer_sepnorm.cli.job_outcome import EXIT_NOTHING_PREDICTED, finished, what_is_left
-from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, run
+from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, check_least, run
 from graphormer_sepnorm.cli.ray_options import add_ray, check_ray, predict_by_ray
-from graphormer_sepnorm.cli.table_options import (
+from graphormer_sepnorm.cli.table_verbs import (
+    COUNTS,
+    EXIT_NOTHING_PREDICTED,
     add_computing,
-    check_counts,
     check_molecules,
+    finished,
     job_of,
     limits_of,
+    what_is_left,
 )
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
-from graphormer_sepnorm.metrics import Kind, metrics_of
+from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.process import name_and_version
 from graphormer_sepnorm.tables.formats import FORMATS
 
@@ -120,57 +122,42 @@ def _parser() -> OneLineParser:
         usage=USAGE,
         description=DESCRIPTION.format(models=", ".join(model_names()) or "none"),
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=name_and_version())
     parser.add_argument("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
     parser.add_argument("smiles", metavar="SMILES", nargs="*", help="molecules, one argument each")
     table = parser.add_argument_group("tables")
-    table.add_argument(
-        "-i",
-        "--input",
+    add = table.add_argument
+    add(
+        *("-i", "--input"),
         metavar="FILE",
         help="table of molecules: .csv .tsv .smi .sdf (also .gz) .parquet .xlsx; - reads "
         "standard input",
     )
-    table.add_argument(
-        "-o",
-        "--output",
+    add(
+        *("-o", "--output"),
         metavar="FILE",
         default="-",
         help="table to write: .csv .tsv (also .gz) .parquet .xlsx, .sdf from .sdf; - (default) "
         "writes CSV to standard output",
     )
-    table.add_argument(
-        "--smiles_column", metavar="NAME", help="column of the SMILES; default: found by its name"
-    )
+    add("--smiles_column", metavar="NAME", help="column of the SMILES; default: found by its name")
+    formats = f"{', '.join(FORMATS)}; default: by the name of the file"
     for direction in ("input", "output"):
-        table.add_argument(
-            f"--{direction}_format",
-            metavar="FORMAT",
-            choices=FORMATS,
-            help=f"{', '.join(FORMATS)}; default: by the name of the file",
-        )
-
-    def labels(kind: Kind) -> str:
-        return ", ".join(metric.label for metric in metrics_of(kind))
-
-    table.add_argument(
+        add(f"--{direction}_format", metavar="FORMAT", choices=FORMATS, help=formats)
+    values = ", ".join(metric.label for metric in metrics_of("regression"))
+    classes = ", ".join(metric.label for metric in metrics_of("binary"))
+    add(
         "--evaluate",
         metavar="COLUMN",
         action="append",
         default=[],
-        help=f"compare with the labels in this column: {labels('regression')}, or "
-        f"{labels('binary')}; once for each target of the model, in its order",
+        help=f"compare with the labels in this column: {values}, or {classes}; once for each "
+        "target of the model, in its order",
     )
-    table.add_argument(
-        "--resume", action="store_true", help="continue an interrupted job, to the identical file"
-    )
-    table.add_argument(
-        "--overwrite", action="store_true", help="replace an output file that is there"
-    )
-    table.add_argument("--quiet", action="store_true", help="no progress and no summary")
+    add("--resume", action="store_true", help="continue an interrupted job, to the identical file")
+    add("--overwrite", action="store_true", help="replace an output file that is there")
+    add("--quiet", action="store_true", help="no progress and no summary")
     sure = parser.add_argument_group("how sure (models that train.py fit made of a table)")
     sure.add_argument(
         "--interval",
@@ -178,20 +165,15 @@ def _parser() -> OneLineParser:
         help="of the intervals low_<target> to high_<target>, above 0 and below 1 (0.9), or none; "
         "for classes it adds set_<target>, the classes that a molecule may be of",
     )
-    sure.add_argument(
-        "--neighbours",
-        type=int,
-        metavar="K",
-        help="name the K most similar molecules of training",
-    )
+    near = "name the K most similar molecules of training"
+    sure.add_argument("--neighbours", type=int, metavar="K", help=near)
     sure.add_argument(
         "--threshold",
         metavar="P|mcc|f1",
         help="add class_<target>: 1 from this probability on, or from the one that is best by "
         "Matthews' correlation or F1 on molecules that were not trained on",
     )
-    many = parser.add_argument_group("many machines (docs/clusters.md)")
-    add_ray(many)
+    add_ray(parser.add_argument_group("many machines (docs/clusters.md)"))
     computing = parser.add_argument_group("computing")
     add_computing(computing, "processes that predict a table")
     computing.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -199,11 +181,7 @@ def _parser() -> OneLineParser:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    """Parse and check.
-
-    Raises:
-        ConfigError: Options are unknown or contradict each other.
-    """
+    """Parse, and raise a ConfigError for options that are unknown or contradict each other."""
     parser = _parser()
     # Intermixed: molecules may stand before and after options.
     options, rest = parser.parse_known_intermixed_args(arguments)
@@ -217,16 +195,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if options.shard and options.evaluate:
         raise ConfigError("--evaluate compares whole tables: leave it out with --shard")
     options.asked = _asked(options)
-    check_counts(options)
+    check_least(options, COUNTS)
     return options
 
 
 def _asked(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of `Predictor.ask`; nothing where nothing is asked for.
-
-    Raises:
-        ConfigError: A number is expected.
-    """
+    """Return the arguments of `Predictor.ask`; nothing where nothing is asked for."""
 
     def number(name: str, words: tuple[str, ...]) -> float | str | None:
         text = getattr(options, name)
@@ -239,13 +213,12 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
                 f"--{name} is {text}: give a number or {' or '.join(words)}"
             ) from None
 
-    if options.interval is options.neighbours is options.threshold is None:
-        return {}
-    level = number("interval", ("none",))
-    asked: dict[str, Any] = {} if level is None else {"interval": level}
-    asked |= {} if options.neighbours is None else {"neighbours": options.neighbours}
-    asked |= {} if options.threshold is None else {"threshold": number("threshold", ("mcc", "f1"))}
-    return asked
+    asked = {
+        "interval": number("interval", ("none",)),
+        "neighbours": options.neighbours,
+        "threshold": number("threshold", ("mcc", "f1")),
+    }
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _say(text: str) -> None:

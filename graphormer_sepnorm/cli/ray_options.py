@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.job_outcome import finished
-from graphormer_sepnorm.cli.main import Interrupted
-from graphormer_sepnorm.cli.table_options import limits_of
+from graphormer_sepnorm.cli.main import Interrupted, check_least
+from graphormer_sepnorm.cli.table_verbs import (
+    finished,
+    limits_of,
+)
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.process import command
 
@@ -51,11 +53,7 @@ def add_ray(parser: argparse._ActionsContainer) -> None:
 
 
 def check_ray(options: argparse.Namespace) -> None:
-    """Refuse options of the other engine.
-
-    Raises:
-        ConfigError: There are some, or some are missing.
-    """
+    """Raise a ConfigError for options of the other engine, and for those that are missing."""
     if options.engine != "ray":
         for name, default in _OF_RAY.items():
             if getattr(options, name) != default:
@@ -66,10 +64,7 @@ def check_ray(options: argparse.Namespace) -> None:
     for name in _NOT_OF_RAY:
         if getattr(options, name):
             raise ConfigError(f"--{name} is not for --engine ray: leave it out")
-    for name in ("num_actors", "top"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ConfigError(f"--{name} is {value}: it must be 1 or more")
+    check_least(options, {"num_actors": 1, "top": 1})
     if options.top is None and (options.by or options.lowest):
         raise ConfigError("--by and --lowest say which rows --top N keeps: give that too")
     if options.top is not None and options.resume:
@@ -81,14 +76,7 @@ def predict_by_ray(
 ) -> int:
     """Predict a library; return the exit status.
 
-    Args:
-        options: Of predict.py.
-        arguments: As they were typed.
-        load: Loads the model on a device, ready for what is asked of it.
-
-    Raises:
-        GraphormerError: A user's mistake, or what failed on the cluster.
-        Interrupted: By Ctrl-C or SIGTERM.
+    `load` gives the model on a device, ready for what is asked of it.
     """
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
     from graphormer_sepnorm.inference.ray_cluster import load_ray

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +28,11 @@ def results(arguments: list[str]) -> int:
         GraphormerError: There is no run, or one is damaged or of another version; nothing has been
             written.
     """
-    parser = OneLineParser(
-        prog="train.py results",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "directories",
-        metavar="DIR",
-        nargs="*",
-        help="of a run, of a comparison, or of several: all runs in it are taken",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FOLDER",
-        default="results",
-        help="folder of the records; default: results, with the table results.md beside it",
-    )
+    parser = OneLineParser(prog="train.py results", description=DESCRIPTION)
+    what = "of a run, of a comparison, or of several: all runs in it are taken"
+    parser.add_argument("directories", metavar="DIR", nargs="*", help=what)
+    what = "folder of the records; default: results, with the table results.md beside it"
+    parser.add_argument("-o", "--output", metavar="FOLDER", default="results", help=what)
     options = parser.parse_args(arguments)
     from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 

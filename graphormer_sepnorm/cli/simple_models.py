@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from graphormer_sepnorm.cli.held_out import HeldOut
+from graphormer_sepnorm.cli.held_out import HeldOut, labels_of
 from graphormer_sepnorm.confidence.confidence import Told
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
@@ -66,11 +66,7 @@ class BlendedRun:
         return Told(self.predictions, spread, self.apart)
 
     def in_summary(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Return what came out: of the blend, and of the network under ``network``.
-
-        Args:
-            result: What came out of the network.
-        """
+        """Return what came out: of the blend, and of the network, as given, under ``network``."""
         result = {**result, "blend": {"network_weight": self.blend.weight}}
         if self.predictions is None:
             return result
@@ -100,9 +96,7 @@ class SimpleModels:
     def said(self, metric: Metric, reached: float) -> str:
         """Return sentences: how the blend was weighed, and if a simple model is better.
 
-        Args:
-            metric: The main one.
-            reached: Its test value, of what the checkpoint predicts.
+        `reached` is the test value of the main metric by what the checkpoint predicts.
         """
         said, advice = [], "use it, or --blend true"
         if self.blended is not None:
@@ -121,11 +115,7 @@ class SimpleModels:
 
 
 def require_smiles(data: MoleculeDataModule) -> None:
-    """Refuse to train for a blend that cannot be made.
-
-    Raises:
-        ConfigError: Trees take SMILES, and the data set has none, or its model takes none.
-    """
+    """Raise a ConfigError for a blend that cannot be made: trees take SMILES."""
     if data.splits.smiles is None or data.splits.featuriser is None:
         raise ConfigError(
             f"--blend true: {data.splits.name} is made of graphs, and trees take SMILES: leave it "
@@ -181,13 +171,7 @@ def simple_models(
 def final_predictions(
     data: MoleculeDataModule, split: str, file: str, predictions: np.ndarray
 ) -> tuple[np.ndarray | None, str]:
-    """Return what a checkpoint says of an evaluated split, beyond its network.
-
-    Args:
-        data: The data set.
-        split: ``validation`` or ``test``.
-        file: Checkpoint.
-        predictions: Of its network, ``[n, T]``.
+    """Return what a checkpoint says of an evaluated split, beyond its network's ``[n, T]``.
 
     Returns:
         The values with what it is blended with, and calibrated; None if that changes nothing, or
@@ -211,15 +195,8 @@ def final_predictions(
 def evaluate(
     data: MoleculeDataModule, task: Task, split: str, predictions: np.ndarray
 ) -> dict[str, float]:
-    """Return the metrics of a split, those of a benchmark by its own evaluator.
-
-    Args:
-        data: The data set.
-        task: What is predicted.
-        split: ``validation`` or ``test``.
-        predictions: ``[n, T]`` of all its molecules.
-    """
-    targets = np.asarray(data.store.targets[data.indices(split)], np.float64)
+    """Return the metrics of predictions ``[n, T]``, those of a benchmark by its own evaluator."""
+    targets = labels_of(data, data.indices(split))
     values = task.evaluate(targets, predictions)
     for name, evaluator in data.splits.evaluators.items():
         if not math.isnan(values[name]):

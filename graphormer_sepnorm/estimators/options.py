@@ -105,11 +105,7 @@ def _check(given: Mapping[str, Any]) -> None:
 
 
 def _read(name: str) -> dict[str, Any]:
-    """Return what is taken of a configuration.
-
-    Raises:
-        ConfigError: It does not exist or cannot be read.
-    """
+    """Return what is taken of a configuration."""
     path = Path(name).expanduser()
     path = path if path.is_file() else config_path(name)
     try:

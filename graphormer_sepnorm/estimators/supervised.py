@@ -122,6 +122,11 @@ class Trained(Checkpointed):
         self.n_outputs_ = 1 if one_of else len(names)
         self._keep(checkpoint)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def _validation(self, molecules: int) -> np.ndarray:
         """Return which of the molecules are validated on, bool ``[molecules]``."""
         size = round(self.validation_fraction * molecules)
@@ -200,12 +205,8 @@ class GraphormerRegressor(RegressorMixin, Trained):
         Raises:
             InputError: A SMILES cannot be read.
         """
-        return _flat(self._ask(self._predictor().predict, X))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
+        values = self._ask(self._predictor().predict, X)
+        return values[:, 0] if values.shape[1] == 1 else values
 
 
 class GraphormerClassifier(ClassifierMixin, Trained):
@@ -276,7 +277,7 @@ class GraphormerClassifier(ClassifierMixin, Trained):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_label = True
         return tags
 
 
@@ -291,7 +292,3 @@ def _features(backbone: str | None) -> tuple[str, str]:
             "another"
         )
     return facts["featuriser"], facts["feature_version"]
-
-
-def _flat(values: np.ndarray) -> np.ndarray:
-    return values[:, 0] if values.shape[1] == 1 else values

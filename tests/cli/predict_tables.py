@@ -6,12 +6,17 @@ import csv
 from pathlib import Path
 
 import pytest
+from rdkit import Chem
+from tiny_run import write_csv
 
 from graphormer_sepnorm.inference import table_molecules
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.tables.writer import create_table
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SMILES = ["CCO", "c1ccccc1", "CN", "xx", "", "CC(=O)N", "[Si]", "C#N", "c1ccncc1", "C1CC", "OCC"]
+
+# In chunks of four rows: 13 chunks, the last of them with three.
+MANY = [*SMILES, *("C" * (1 + n % 9) + "O" * (n % 2) for n in range(40))]
 
 
 def rows_of(path: Path) -> list[list[str]]:
@@ -19,17 +24,19 @@ def rows_of(path: Path) -> list[list[str]]:
         return list(csv.reader(handle))
 
 
-def write_csv(path: Path, rows: list[list[str]]) -> Path:
-    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as handle:
-        csv.writer(handle).writerows(rows)
+def table_of_many(format: str, folder: Path) -> Path:
+    """A table with readable and unreadable molecules, many more than a chunk."""
+    path = folder / f"in.{format}"
+    if format == "sdf":
+        blocks = [Chem.MolToMolBlock(mol) for mol in map(Chem.MolFromSmiles, MANY) if mol]
+        path.write_text("".join(f"{block}$$$$\n" for block in (*blocks, "\n\n\nnonsense\n")))
+    elif format == "smi":
+        path.write_text("\n".join(MANY) + "\n")
+    else:
+        writer = create_table(path, ["smiles", "y"])
+        writer.write([[text, str(len(text))] for text in MANY])
+        writer.commit()
     return path
-
-
-def one_line(capsys: pytest.CaptureFixture[str]) -> str:
-    error = capsys.readouterr().err
-    assert error.startswith("predict.py: ")
-    assert error.count("\n") == 1, error
-    return error
 
 
 def table(folder: Path, smiles: list[str] | None = None) -> Path:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import gzip
 import io
 import json
 import os
@@ -14,16 +12,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
-from reference.processes import FORKING, REPOSITORY, Forked
+from reference.processes import REPOSITORY, Forked
 from sklearn.metrics import roc_auc_score
-from tiny_run import TINY
+from tiny_run import TINY, read_csv, refused, sample_rows, sample_table, summary, write_csv
 
 from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli import compare as command
@@ -36,17 +33,8 @@ from graphormer_sepnorm.compare.report.numbers import plain
 from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.resources import sample_path
 
 STEPS = 24
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _runs_are_forked() -> Iterator[None]:
-    """Runs are processes that need not import torch again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "subprocess", FORKING)
-        yield
 
 
 @pytest.fixture
@@ -63,10 +51,7 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()
-    path = tmp_path_factory.mktemp("compare") / "mine.csv"
-    path.write_text("\n".join(lines[:101]))
-    return path
+    return sample_table(tmp_path_factory.mktemp("compare") / "mine.csv", 100)
 
 
 def options(table: Path) -> list[str]:
@@ -199,11 +184,11 @@ def test_results_are_those_of_the_runs(straight: Compared, table: Path) -> None:
     for arm in results["arms"]:
         for run in arm["runs"]:
             directory = straight.directory / run["directory"]
-            summary = json.loads((directory / "summary.json").read_text())
+            came_to = summary(directory)
             assert run["status"] == "finished"
-            assert run["test"] == summary["test_mae"]
-            assert run["validation"] == summary["best_validation_mae"]
-            assert arm["parameters"] == summary["parameters"]
+            assert run["test"] == came_to["test_mae"]
+            assert run["validation"] == came_to["best_validation_mae"]
+            assert arm["parameters"] == came_to["parameters"]
             assert run["steps"] == STEPS == run["curve"][-1]["step"]
             # The best validation is one of the curve.
             assert run["validation"] in [point.get("validation") for point in run["curve"]]
@@ -213,8 +198,7 @@ def test_results_are_those_of_the_runs(straight: Compared, table: Path) -> None:
 
 @pytest.mark.slow
 def test_predictions_are_the_mean_over_seeds_of_predict(straight: Compared, table: Path) -> None:
-    with (straight.directory / "predictions.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(straight.directory / "predictions.csv")
     assert [row["number"] for row in rows] == [str(n) for n in range(10)]
     smiles = [row["smiles"] for row in rows]
     targets = np.array([float(row["target"]) for row in rows])
@@ -250,18 +234,16 @@ def test_geometry_is_that_of_the_best_checkpoints(straight: Compared) -> None:
 
 
 @pytest.fixture(scope="module")
-def binary(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Compared:
+def binary(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     """Two binary targets, of which some labels are missing, with one seed; the second arm is the
     baseline."""
     directory = tmp_path_factory.mktemp("binary")
-    with table.open(newline="") as file:
-        rows = [(row["smiles"], float(row["penalised_logp"])) for row in csv.DictReader(file)]
-    lines = [
-        f"{smiles},{'' if n % 7 == 3 else int(value > 0)},{int(value > 1)}"
-        for n, (smiles, value) in enumerate(rows)
+    values = [(smiles, float(value)) for smiles, value in sample_rows(100)]
+    rows = [
+        (smiles, "" if n % 7 == 3 else int(value > 0), int(value > 1))
+        for n, (smiles, value) in enumerate(values)
     ]
-    path = directory / "hits.csv"
-    path.write_text("\n".join(["smiles,active,toxic", *lines]))
+    path = write_csv(directory / "hits.csv", [("smiles", "active", "toxic"), *rows])
     left_out = ("-c", "table_regression", "--data.units=[furlong]")
     given = [option for option in options(path) if option not in left_out]
     return compare(
@@ -283,8 +265,7 @@ def test_binary_targets_with_one_seed(binary: Compared) -> None:
     assert (comparison["arm"], comparison["seeds"]) == ("sharenorm", [3])
     test = comparison["test"]
     assert (test["low"], test["high"], test["p_value"], test["resolved"]) == (None, None, 1, False)
-    with (binary.directory / "predictions.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(binary.directory / "predictions.csv")
     assert len(rows) == 30
     known = [row for row in rows if row["target:active"]]
     assert 20 < len(known) < 30
@@ -337,7 +318,7 @@ def test_seeds_are_trained_together(table: Path, tmp_path: Path) -> None:
     for arm in ("sharenorm", "sepnorm"):
         for seed in (0, 1):
             run = tmp_path / arm / f"seed{seed}"
-            assert json.loads((run / "summary.json").read_text())["seed"] == seed
+            assert summary(run)["seed"] == seed
             log = run.with_name(f"seed{seed}.log").read_text()
             assert "--engine is not for a CPU, only for a CUDA GPU" in log
             assert f"{arm}/seed{seed}/checkpoints/best.ckpt" in log
@@ -452,15 +433,11 @@ def test_compare_yaml_is_written_again_if_it_was_lost(table: Path, tmp_path: Pat
 
 @pytest.mark.slow
 def test_report_is_made_again_without_the_runs(straight: Compared, tmp_path: Path) -> None:
-    place = tmp_path / "kept"
-    place.mkdir()
     for name in ("compare.yaml", "results.json", "predictions.csv"):
-        (place / name).write_bytes((straight.directory / name).read_bytes())
-    assert main(["compare", "--report-only", "-o", str(place)]) == 0
-    assert (place / "report.md").read_bytes() == (straight.directory / "report.md").read_bytes()
-    assert (place / "results.json").read_bytes() == (
-        straight.directory / "results.json"
-    ).read_bytes()
+        shutil.copy(straight.directory / name, tmp_path)
+    assert main(["compare", "--report-only", "-o", str(tmp_path)]) == 0
+    for name in ("report.md", "results.json"):
+        assert (tmp_path / name).read_bytes() == (straight.directory / name).read_bytes()
 
 
 @pytest.mark.slow
@@ -534,7 +511,9 @@ def test_comparison_of_another_version_is_refused(
 ) -> None:
     content = "format_version: 2\narms: {}\n"
     (tmp_path / "compare.yaml").write_text(content)
-    assert "compare.yaml is of format 2" in refused(capsys, *words.split(), "-o", str(tmp_path))
+    assert "compare.yaml is of format 2" in refused(
+        capsys, main, "compare", *words.split(), "-o", str(tmp_path)
+    )
     assert (tmp_path / "compare.yaml").read_text() == content
 
 
@@ -547,9 +526,9 @@ def test_other_data_are_refused(
     table.write_text(before + "\nCCCCO,1.0")
     try:
         seed = ["--seeds", "7", "-o", str(straight.directory)]
-        assert "was begun with other data" in refused(capsys, *seed)
+        assert "was begun with other data" in refused(capsys, main, "compare", *seed)
         analysed = ["--report-only", "-o", str(straight.directory)]
-        assert "was trained on other data" in refused(capsys, *analysed)
+        assert "was trained on other data" in refused(capsys, main, "compare", *analysed)
     finally:
         table.write_text(before)
 
@@ -562,15 +541,6 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(runner.subprocess, "Popen", started)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert main(["compare", *words]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("train.py: ")
-    assert captured.err.count("\n") == 1, captured.err
-    return captured.err
 
 
 @pytest.mark.slow
@@ -590,7 +560,7 @@ def test_other_options_in_the_same_directory(
 ) -> None:
     before = (straight.directory / "compare.yaml").read_text()
     given = [*options(table), *words.split(), "-o", str(straight.directory)]
-    assert said in refused(capsys, *given)
+    assert said in refused(capsys, main, "compare", *given)
     assert (straight.directory / "compare.yaml").read_text() == before
 
 
@@ -643,12 +613,12 @@ def test_mistakes_are_one_line_and_nothing_is_started(
     output = tmp_path / "out"
     bare = "report-only" in words or words == BOTH
     root = [] if bare else ["--data.root", str(table.parent / "root")]
-    assert said in refused(capsys, *words.split(), *root, "-o", str(output))
+    assert said in refused(capsys, main, "compare", *words.split(), *root, "-o", str(output))
     assert not output.exists()
 
 
 def test_directory_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "compare needs -o DIR" in refused(capsys, *BOTH.split())
+    assert "compare needs -o DIR" in refused(capsys, main, "compare", *BOTH.split())
 
 
 @pytest.fixture(scope="module")

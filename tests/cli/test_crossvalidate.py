@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import shutil
@@ -16,16 +15,16 @@ import numpy as np
 import pytest
 import yaml
 from scipy import stats
-from tiny_run import TINY, refused, sample_table, summary
+from tiny_run import TINY, read_csv, refused, sample_table, summary
 
-from graphormer_sepnorm.cli import crossvalidate as command
+from graphormer_sepnorm.cli import many_runs
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare import runner
 from graphormer_sepnorm.compare.crossvalidation import CrossValidation, FoldRun
 from graphormer_sepnorm.compare.fold_results import simple_models
 
 ROWS = 60
-REAL_TRAIN: Callable[..., bool] = command.train
+REAL_TRAIN: Callable[..., bool] = many_runs.train
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +56,7 @@ def trained() -> Iterator[list[str]]:
         return True
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "train", train)
+        patch.setattr(many_runs, "train", train)
         yield names
 
 
@@ -81,28 +80,23 @@ def crossvalidate(directory: Path, *words: str) -> int:
     return main(["crossvalidate", *words, "-o", str(directory), "--jobs", "1"])
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def test_each_fold_is_a_run_and_every_row_is_predicted_once(whole: Path) -> None:
-    rows = rows_of(whole / "out_of_fold.csv")
+    rows = read_csv(whole / "out_of_fold.csv")
     target = "penalised_logp"
     own_columns = ["row", "smiles", *(f"{of}_{target}" for of in ("label", "pred", "low", "high"))]
     assert list(rows[0]) == [*own_columns, "repeat", "fold"]
     assert [int(row["row"]) for row in rows] == list(range(1, ROWS + 1))
     for fold in range(3):
         run = whole / "repeat0" / f"fold{fold}"
-        own = rows_of(run / "test_predictions.csv")
+        own = read_csv(run / "test_predictions.csv")
         assert [row for row in rows if row["fold"] == str(fold)] == [
             {name: row[name] for name in own_columns} | {"repeat": "0", "fold": str(fold)}
             for row in own
         ]
-        splits = Counter(row["split"] for row in rows_of(run / "splits.csv"))
+        splits = Counter(row["split"] for row in read_csv(run / "splits.csv"))
         assert splits == {"train": 36, "validation": 4, "test": 20}
 
-    folds = rows_of(whole / "folds.csv")
+    folds = read_csv(whole / "folds.csv")
     assert [(row["repeat"], row["fold"]) for row in folds] == [("0", "0"), ("0", "1"), ("0", "2")]
     assert {row["train_molecules"] for row in folds} == {"36"}
     for row in folds:
@@ -153,7 +147,7 @@ def test_only_what_is_missing_is_trained(copied: Path, trained: list[str], capsy
 
 def test_folds_may_be_ensembles(table: Path, copied: Path, tmp_path: Path, monkeypatch) -> None:
     planned: list[FoldRun] = []
-    monkeypatch.setattr(command, "train", lambda runs, *_: planned.extend(runs))
+    monkeypatch.setattr(many_runs, "train", lambda runs, *_: planned.extend(runs))
     words = [*options(table), "--ensemble=2", "--ensemble_by=folds", "--folds=2"]
     assert crossvalidate(tmp_path / "ensembles", *words) == 130
     assert [words[-3] in run.arguments for run in planned] == [True, True]
@@ -168,7 +162,7 @@ def test_folds_may_be_ensembles(table: Path, copied: Path, tmp_path: Path, monke
 def test_repeats_are_added_with_other_folds_and_seeds(copied: Path, trained: list[str]) -> None:
     assert crossvalidate(copied, "--repeats", "2") == 0
     assert trained == [f"repeat 1 fold {fold}" for fold in range(3)]
-    rows = rows_of(copied / "out_of_fold.csv")
+    rows = read_csv(copied / "out_of_fold.csv")
     places = [{row["row"]: row["fold"] for row in rows if row["repeat"] == n} for n in "01"]
     assert [len(place) for place in places] == [ROWS, ROWS]
     assert len(rows) == 2 * ROWS
@@ -210,7 +204,7 @@ def test_simple_models_beside_it(
     assert words in capsys.readouterr().out
     kept = summary(copied)
     assert [one["name"] for one in kept["baselines"]] == ["forest"]
-    assert "forest: test_mae" in rows_of(copied / "folds.csv")[0]
+    assert "forest: test_mae" in read_csv(copied / "folds.csv")[0]
     (difference,) = kept["differences"]
     found = difference["metrics"]["mae"]
     assert found["mean"] == pytest.approx(np.mean(better_by))
@@ -231,7 +225,7 @@ def test_arms_have_the_same_folds(
     assert trained == [f"{arm} repeat 0 fold {n}" for n in (0, 1) for arm in ("sharenorm", "bn+bn")]
     said = capsys.readouterr().out
     assert "bn+bn against sharenorm" in said or "than sharenorm" in said
-    rows = rows_of(tmp_path / "out" / "out_of_fold.csv")
+    rows = read_csv(tmp_path / "out" / "out_of_fold.csv")
     assert [row["arm"] for row in rows] == ["bn+bn"] * ROWS + ["sharenorm"] * ROWS
     places = [(row["row"], row["fold"]) for row in rows]
     assert places[:ROWS] == places[ROWS:]
@@ -262,7 +256,7 @@ def test_folds_are_processes_and_one_that_fails_leaves_the_others(
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     monkeypatch.setattr(runner, "FIT", (sys.executable, str(program)))
-    monkeypatch.setattr(command, "train", REAL_TRAIN)
+    monkeypatch.setattr(many_runs, "train", REAL_TRAIN)
     shutil.move(copied / "repeat0" / "fold1", tmp_path / "aside")
     words = [*options(table), "--data.split=random", f"--trainer.default_root_dir={copied}"]
     directory = tmp_path / "again"
@@ -273,13 +267,13 @@ def test_folds_are_processes_and_one_that_fails_leaves_the_others(
     assert f"crossvalidate -o {directory}" in error
     assert "3 folds (random), 1 repeat; 2 of 3 are finished" in out
     assert "out of fold" not in out  # not all molecules are
-    assert len(rows_of(directory / "out_of_fold.csv")) == 40
+    assert len(read_csv(directory / "out_of_fold.csv")) == 40
     shutil.move(tmp_path / "aside", copied / "repeat0" / "fold1")
     assert crossvalidate(directory) == 0
     out, error = capsys.readouterr()
     assert "2 of 3 runs are finished already" in error
     assert error.count("started") == 1
-    assert len(rows_of(directory / "out_of_fold.csv")) == ROWS
+    assert len(read_csv(directory / "out_of_fold.csv")) == ROWS
 
 
 def test_a_directory_goes_on_as_it_was_begun(copied: Path, table: Path, trained, capsys) -> None:

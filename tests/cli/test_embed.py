@@ -6,9 +6,10 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from predict_tables import SMILES, one_line, rows_of, table
+from predict_tables import SMILES, rows_of, table
 from rdkit import Chem
 from reference.checkpoints import make_checkpoint
+from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.inference import embedding_file, stream
@@ -105,8 +106,8 @@ def test_an_interrupted_job_goes_on_as_what_it_was(
     said = capsys.readouterr().err
     assert f"predict.py embed {model} -i {source} -o {output} --jobs 1 --resume" in said
     # Predictions are not to be written behind embeddings.
-    assert main([str(model), "-i", str(source), "-o", str(output), "--resume"]) == 2
-    assert "was begun with another options" in one_line(capsys)
+    words = (model, "-i", source, "-o", output, "--resume")
+    assert "was begun with another options" in refused(capsys, main, *words)
     assert embed(model, source, output, "--quiet", "--resume") == 0
     assert output.read_bytes() == whole.read_bytes()
 
@@ -142,8 +143,7 @@ def test_mistakes_are_one_line(model, tmp_path, capsys, monkeypatch, arguments, 
     (tmp_path / "there.npz").touch()
     (tmp_path / "folder.npz").mkdir()
     before = sorted(tmp_path.rglob("*"))
-    assert main(["embed", str(model), "-i", "in.csv", *arguments]) == 2
-    assert said in one_line(capsys)
+    assert said in refused(capsys, main, "embed", str(model), "-i", "in.csv", *arguments)
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import io
 import json
 import shutil
 import statistics
+import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import yaml
-from tiny_run import TINY, refused, sample_table, summary
+from tiny_run import Fitted, fit, fitted, read_csv, refused, sample_table, summary
 
-from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli import ensemble
 from graphormer_sepnorm.cli.fit_check import FitOptions
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.compare import runner
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.runner import Run
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -33,67 +30,48 @@ from graphormer_sepnorm.inference.predictor import Predictor
 SEEDS = (3, 4)
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """An ensemble of two on a small table, how it was asked for and what was printed."""
-
-    options: list[str]
-    directory: Path
-    out: str
-    err: str
-
-    def member(self, seed: int) -> Path:
-        return self.directory / "members" / f"seed{seed}"
+def member_of(ensemble: Fitted, seed: int) -> Path:
+    return ensemble.run / "members" / f"seed{seed}"
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
-    folder = tmp_path_factory.mktemp("ensemble")
-    table = sample_table(folder / "mine.csv", 80)
-    options = ["-c", "table_regression", *TINY, "--data.table", str(table)]
-    options += ["--data.root", str(folder / "root"), "--trainer.logger=false"]
-    options += ["--trainer.enable_progress_bar=false"]
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        place = ["--output", str(folder / "run"), f"--seed_everything={SEEDS[0]}"]
-        status = train(["fit", *options, *place, "--ensemble", "2"])
-    assert status == 0, err.getvalue()
-    return Fitted(options, folder / "run", out.getvalue(), err.getvalue())
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sample_table(tmp_path_factory.mktemp("ensemble") / "mine.csv", 80)
 
 
-def copied(fitted: Fitted, tmp_path: Path) -> Path:
-    return shutil.copytree(fitted.directory, tmp_path / "run")
+QUIET = ("--trainer.logger=false", "--trainer.enable_progress_bar=false")
+TWO = (*QUIET, f"--seed_everything={SEEDS[0]}", "--ensemble=2")
+
+
+@pytest.fixture(scope="module")
+def seeds(table: Path) -> Fitted:
+    """An ensemble of two."""
+    return fitted(table.parent / "seeds", table, *TWO)
+
+
+@pytest.fixture(scope="module")
+def by_folds(table: Path) -> Fitted:
+    """The same, but each on a fold of its own, and blended with trees."""
+    return fitted(table.parent / "folds", table, *TWO, "--ensemble_by=folds", "--blend=true")
+
+
+@pytest.fixture
+def copied(seeds: Fitted, tmp_path: Path) -> Path:
+    return shutil.copytree(seeds.run, tmp_path / "run")
 
 
 def predictions_of(run: Path) -> np.ndarray:
-    with (run / "test_predictions.csv").open(newline="") as file:
-        return np.array([float(row["pred_penalised_logp"]) for row in csv.DictReader(file)])
-
-
-@pytest.fixture(scope="module")
-def by_folds(fitted: Fitted) -> Fitted:
-    """The same, but each on a fold of its own, and blended with trees."""
-    out, err = io.StringIO(), io.StringIO()
-    folder = fitted.directory.with_name("folds")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(baselines.BOOSTED, "regression", 10)
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            more = ["--output", str(folder), "--seed_everything=3", "--blend=true"]
-            status = train(
-                ["fit", *fitted.options, *more, "--ensemble=2", "--ensemble_by", "folds"]
-            )
-    assert status == 0, err.getvalue()
-    return Fitted(fitted.options, folder, out.getvalue(), err.getvalue())
+    rows = read_csv(run / "test_predictions.csv")
+    return np.array([float(row["pred_penalised_logp"]) for row in rows])
 
 
 def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) -> None:
-    with (by_folds.directory / "splits.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["split"] != "test"]
+    rows = [row for row in read_csv(by_folds.run / "splits.csv") if row["split"] != "test"]
     configurations = [
-        yaml.safe_load((by_folds.member(seed) / "config.yaml").read_text()) for seed in SEEDS
+        yaml.safe_load((member_of(by_folds, seed) / "config.yaml").read_text()) for seed in SEEDS
     ]
     assert [one["data"]["member_fold"] for one in configurations] == [0, 1]
-    records = [json.loads((by_folds.member(seed) / "run.json").read_text()) for seed in SEEDS]
+    records = [json.loads((member_of(by_folds, seed) / "run.json").read_text()) for seed in SEEDS]
     options = configurations[0]["data"]
     data = MoleculeDataModule(**{name: value for name, value in options.items() if name != "seed"})
     parts = [*data.splits.smiles["train"], *data.splits.smiles["validation"]]
@@ -104,9 +82,9 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
         own = np.flatnonzero(data.dealt() == fold)
         assert record["molecules"]["validation"] == len(own)
         assert record["molecules"]["train"] == len(parts) - len(own)
-        network = Predictor.load(by_folds.member(seed), "cpu")
+        network = Predictor.load(member_of(by_folds, seed), "cpu")
         expected[own] = network.predict([parts[at] for at in own]).values[:, 0]
-    found = summary(by_folds.directory)
+    found = by_folds.summary
     error = np.abs(expected - labels).mean()
     assert found["network"]["best_validation_mae"] == pytest.approx(error, rel=1e-4)
     weight = found["blend"]["network_weight"]
@@ -116,10 +94,10 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
         f"{len(parts)} molecules out of fold; MAE there {found['best_validation_mae']:.4f}" in said
     )
     assert f"MAE out of fold, each molecule by one network, {error:.4f};" in said
-    mean = np.mean([predictions_of(by_folds.member(seed)) for seed in SEEDS], axis=0)
-    trees = (predictions_of(by_folds.directory) - weight * mean) / (1 - weight)
+    mean = np.mean([predictions_of(member_of(by_folds, seed)) for seed in SEEDS], axis=0)
+    trees = (predictions_of(by_folds.run) - weight * mean) / (1 - weight)
     assert np.abs(trees - mean).max() > 0.1
-    assert train(["validate", "--ckpt_path", str(by_folds.directory)]) == 0
+    assert train(["validate", "--ckpt_path", str(by_folds.run)]) == 0
     assert "Of the networks each was trained on most of these molecules" in capsys.readouterr().out
 
 
@@ -128,15 +106,14 @@ def test_folds_are_for_tables(capsys) -> None:
     assert "sample has its own validation split: give --ensemble_by seeds" in said
 
 
-def test_member_is_what_a_single_fit_trains(fitted: Fitted, tmp_path: Path) -> None:
+def test_member_is_what_a_single_fit_trains(seeds: Fitted, table: Path, tmp_path: Path) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        single = ["--seed_everything", "4", "--output", str(tmp_path / "run")]
-        assert train(["fit", *fitted.options, *single]) == 0
+        assert fit(tmp_path, table, *QUIET, "--seed_everything=4") == 0
     finally:
         torch.set_num_threads(threads)
-    one, other = (read_checkpoint(run) for run in (tmp_path / "run", fitted.member(4)))
+    one, other = (read_checkpoint(run) for run in (tmp_path / "run", member_of(seeds, 4)))
     for name, value in one["state_dict"].items():
         assert torch.equal(value, other["state_dict"][name]), name
     assert not (tmp_path / "run" / "members").exists()
@@ -144,16 +121,15 @@ def test_member_is_what_a_single_fit_trains(fitted: Fitted, tmp_path: Path) -> N
     assert "members" not in summary(tmp_path / "run")
     # But for the members it says the same as that of an ensemble, in the same order.
     names = [*summary(tmp_path / "run")]
-    assert [*names[:-1], "members", names[-1]] == [*summary(fitted.directory)]
+    assert [*names[:-1], "members", names[-1]] == [*seeds.summary]
     assert names[-1] == "confidence"
 
 
-def test_result_is_that_of_the_mean(fitted: Fitted, capsys) -> None:
-    found, each = summary(fitted.directory), [summary(fitted.member(seed)) for seed in SEEDS]
-    mean = np.mean([predictions_of(fitted.member(seed)) for seed in SEEDS], axis=0)
-    np.testing.assert_allclose(predictions_of(fitted.directory), mean, rtol=1e-6)
-    with (fitted.directory / "test_predictions.csv").open(newline="") as file:
-        labels = [float(row["label_penalised_logp"]) for row in csv.DictReader(file)]
+def test_result_is_that_of_the_mean(seeds: Fitted, capsys) -> None:
+    found, each = seeds.summary, [summary(member_of(seeds, seed)) for seed in SEEDS]
+    mean = np.mean([predictions_of(member_of(seeds, seed)) for seed in SEEDS], axis=0)
+    np.testing.assert_allclose(predictions_of(seeds.run), mean, rtol=1e-6)
+    labels = [float(row["label_penalised_logp"]) for row in seeds.predictions]
     assert found["test_mae"] == pytest.approx(np.abs(mean - labels).mean(), rel=1e-5)
     assert [one["seed"] for one in found["members"]] == [*SEEDS]
     for member, own in zip(found["members"], each, strict=True):
@@ -161,7 +137,7 @@ def test_result_is_that_of_the_mean(fitted: Fitted, capsys) -> None:
         assert member["best_validation_mae"] == own["best_validation_mae"]
     assert found["steps"] == 8
     assert found["parameters"] == each[0]["parameters"] * 2
-    said = " ".join(fitted.out.split())
+    said = " ".join(seeds.out.split())
     values = [own["test_mae"] for own in each]
     for seed, value in zip(SEEDS, values, strict=True):
         assert f"seed {seed} {value:.4f}" in said
@@ -169,33 +145,33 @@ def test_result_is_that_of_the_mean(fitted: Fitted, capsys) -> None:
     assert f"one network of the 2 {spread} Graphormer, bn+ln, mean of the 2" in said
     assert said.count("rows can be used") == 1
     for seed in SEEDS:  # which of them ends first is not known
-        assert f"member seed {seed}: finished (" in fitted.err
-    assert fitted.err.count("finished (2 of 2)") == 1
-    assert "rows can be used" in (fitted.directory / "members" / "seed4.log").read_text()
+        assert f"member seed {seed}: finished (" in seeds.err
+    assert seeds.err.count("finished (2 of 2)") == 1
+    assert "rows can be used" in (seeds.run / "members" / "seed4.log").read_text()
     for verb, name in (("test", "test_mae"), ("validate", "best_validation_mae")):
-        assert train([verb, "--ckpt_path", str(fitted.directory)]) == 0
+        assert train([verb, "--ckpt_path", str(seeds.run)]) == 0
         shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
         assert float(shown[name.removeprefix("best_")]) == pytest.approx(found[name], rel=1e-4)
 
 
-def test_model_predicts_the_mean_of_its_members(fitted: Fitted, capsys) -> None:
+def test_model_predicts_the_mean_of_its_members(seeds: Fitted, capsys) -> None:
     smiles = ["CCO", "c1ccccc1C"]
-    alone = [Predictor.load(fitted.member(seed), "cpu").predict(smiles).values for seed in SEEDS]
-    found = Predictor.load(fitted.directory, "cpu").predict(smiles)
+    alone = [Predictor.load(member_of(seeds, seed), "cpu").predict(smiles).values for seed in SEEDS]
+    found = Predictor.load(seeds.run, "cpu").predict(smiles)
     np.testing.assert_allclose(found.values, np.mean(alone, axis=0), rtol=1e-9)
-    assert predict(["info", str(fitted.directory)]) == 0
+    assert predict(["info", str(seeds.run)]) == 0
     out = capsys.readouterr().out
     assert "2 such networks" in out
-    assert f"mae {summary(fitted.directory)['best_validation_mae']:.4f}" in out
-    checkpoint = read_checkpoint(fitted.directory)
+    assert f"mae {seeds.summary['best_validation_mae']:.4f}" in out
+    checkpoint = read_checkpoint(seeds.run)
     assert not {"optimizer_states", "loops", "callbacks"} & checkpoint.keys()
     for mine, seed in zip([model_weights(checkpoint), *checkpoint["members"]], SEEDS, strict=True):
-        own = model_weights(read_checkpoint(fitted.member(seed)))
+        own = model_weights(read_checkpoint(member_of(seeds, seed)))
         assert all(torch.equal(mine[name], own[name]) for name in own)
 
 
-def test_half_done_ensemble_trains_what_is_missing(fitted: Fitted, tmp_path: Path, capsys) -> None:
-    run = copied(fitted, tmp_path)
+def test_half_done_ensemble_trains_what_is_missing(seeds: Fitted, copied: Path, capsys) -> None:
+    run = copied
     shutil.rmtree(run / "members" / "seed4")
     for name in ("summary.json", "test_predictions.csv", "checkpoints/best.ckpt"):
         (run / name).unlink()
@@ -206,21 +182,21 @@ def test_half_done_ensemble_trains_what_is_missing(fitted: Fitted, tmp_path: Pat
     assert "1 of 2 runs are finished already\nmember seed 4: started\n" in err
     assert "seed 3:" not in err
     assert (run / "members" / "seed3" / "run.json").stat().st_mtime_ns == before
-    whole, again = summary(fitted.directory), summary(run)
+    whole, again = seeds.summary, summary(run)
     assert [again[name] for name in ("test_mae", "best_validation_mae")] == [
         whole[name] for name in ("test_mae", "best_validation_mae")
     ]
-    np.testing.assert_array_equal(predictions_of(run), predictions_of(fitted.directory))
+    np.testing.assert_array_equal(predictions_of(run), predictions_of(seeds.run))
 
 
-def test_a_fold_that_is_an_ensemble_goes_on_with_its_members(fitted: Fitted, tmp_path) -> None:
+def test_a_fold_that_is_an_ensemble_goes_on_with_its_members(seeds: Fitted, tmp_path) -> None:
     """A cross-validation begins a run again that has nothing to go on from."""
-    assert Run("fold", 0, fitted.directory, ()).begun
+    assert Run("fold", 0, seeds.run, ()).begun
     assert not Run("fold", 0, tmp_path, ()).begun
 
 
-def test_members_with_other_options_are_not_joined(fitted: Fitted, tmp_path: Path, capsys) -> None:
-    run = copied(fitted, tmp_path)
+def test_members_with_other_options_are_not_joined(copied: Path, capsys) -> None:
+    run = copied
     config = run / "members" / "seed4" / "config.yaml"
     config.write_text(config.read_text().replace("dropout: 0.1", "dropout: 0.3", 1))
     said = refused(capsys, train, "fit", "--resume", run)
@@ -228,9 +204,9 @@ def test_members_with_other_options_are_not_joined(fitted: Fitted, tmp_path: Pat
     assert "dropout 0.1, member seed 4 with 0.3: take " in said
 
 
-@pytest.mark.parametrize("ensembles", ["fitted", "by_folds"])
+@pytest.mark.parametrize("ensembles", ["seeds", "by_folds"])
 def test_results_take_the_members_as_seeds(ensembles: str, tmp_path: Path, capsys, request) -> None:
-    directory = request.getfixturevalue(ensembles).directory
+    directory = request.getfixturevalue(ensembles).run
     assert train(["results", str(directory), "-o", str(tmp_path / "results")]) == 0
     assert "1 experiment, 2 runs" in capsys.readouterr().out
     assert "| 3, 4 |" in (tmp_path / "results.md").read_text()
@@ -251,11 +227,11 @@ def test_mistakes_are_one_line(words: list[str], said: str, capsys) -> None:
     assert said in refused(capsys, train, "fit", "-c", "quickstart", *words)
 
 
-def test_resumed_run_stays_what_it_is(fitted: Fitted, capsys) -> None:
+def test_resumed_run_stays_what_it_is(seeds: Fitted, capsys) -> None:
     for run, option, said in (
-        (fitted.directory, "--trainer.max_steps=9", "an ensemble goes on with the options that"),
-        (fitted.directory, "--ensemble=1", "leave --ensemble out, the run has its own"),
-        (fitted.member(3), "--ensemble=2", "leave --ensemble out, the run has its own"),
+        (seeds.run, "--trainer.max_steps=9", "an ensemble goes on with the options that"),
+        (seeds.run, "--ensemble=1", "leave --ensemble out, the run has its own"),
+        (member_of(seeds, 3), "--ensemble=2", "leave --ensemble out, the run has its own"),
     ):
         assert said in refused(capsys, train, "fit", "--resume", run, option)
 
@@ -267,24 +243,31 @@ def test_comparison_of_ensembles_is_refused(tmp_path: Path, capsys) -> None:
 
 
 def test_comparison_takes_single_networks_of_a_configuration_with_ensembles(
-    fitted: Fitted, tmp_path: Path
+    table: Path, tmp_path: Path
 ) -> None:
-    table = fitted.options[fitted.options.index("--data.table") + 1]
-    base = ["-c", "table", "--data.table", table, "--data.root", str(tmp_path)]
+    base = ["-c", "table", "--data.table", str(table), "--data.root", str(tmp_path)]
     for allowed, members, folds in ((False, 1, None), (True, 5, 5)):
         options, data = FitOptions(base).check(Arm("a", {}), allowed)
         assert (options.ensemble, data.member_folds) == (members, folds)
 
 
-def start_with(fitted: Fitted, tmp_path: Path, program: str, monkeypatch: Any) -> list[str]:
-    """Let members be this Python code; return the words that start an ensemble."""
-    monkeypatch.setattr(ensemble, "FIT", (sys.executable, "-c", program))
-    return ["fit", *fitted.options, "--output", str(tmp_path / "run"), "--ensemble=2"]
+@pytest.fixture
+def members_are(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets members be some Python code, in a process that this one has started itself."""
+
+    def be(program: str) -> None:
+        monkeypatch.setattr(ensemble, "FIT", (sys.executable, "-c", program))
+        monkeypatch.setattr(runner, "subprocess", subprocess)
+
+    return be
 
 
-def test_member_that_fails_is_one_line(fitted: Fitted, tmp_path: Path, capsys, monkeypatch) -> None:
-    words = start_with(fitted, tmp_path, "raise SystemExit('no memory left')", monkeypatch)
-    assert train(words) == 2
+INTERRUPT = "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(60)"
+
+
+def test_member_that_fails_is_one_line(table: Path, tmp_path: Path, capsys, members_are) -> None:
+    members_are("raise SystemExit('no memory left')")
+    assert fit(tmp_path, table, "--ensemble=2") == 2
     said = capsys.readouterr().err.splitlines()[-1]
     log = tmp_path / "run" / "members" / "seed0.log"
     assert f"member seed 0 has failed, 0 of 2 members are finished: no memory left ({log}" in said
@@ -293,23 +276,19 @@ def test_member_that_fails_is_one_line(fitted: Fitted, tmp_path: Path, capsys, m
 
 
 def test_interruption_before_a_step_leaves_nothing(
-    fitted: Fitted, tmp_path: Path, capsys, monkeypatch
+    table: Path, tmp_path: Path, capsys, members_are
 ) -> None:
-    program = "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(60)"
-    assert train(start_with(fitted, tmp_path, program, monkeypatch)) == 130
+    members_are(INTERRUPT)
+    assert fit(tmp_path, table, "--ensemble=2") == 130
     assert "interrupted before the first step; nothing was saved" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
-def test_interruption_says_how_to_go_on(
-    fitted: Fitted, tmp_path: Path, capsys, monkeypatch
-) -> None:
-    run = copied(fitted, tmp_path)
-    (run / "members" / "seed4" / "summary.json").unlink()
-    program = "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(60)"
-    start_with(fitted, tmp_path, program, monkeypatch)
-    assert train(["fit", "--resume", str(run)]) == 130
+def test_interruption_says_how_to_go_on(copied: Path, capsys, members_are) -> None:
+    (copied / "members" / "seed4" / "summary.json").unlink()
+    members_are(INTERRUPT)
+    assert train(["fit", "--resume", str(copied)]) == 130
     said = capsys.readouterr().err.splitlines()[-1]
     assert "interrupted, 1 of 2 members are finished; continue with: " in said
-    assert said.endswith(f"fit --resume {run}")
-    assert json.loads((run / "members" / "seed3" / "summary.json").read_text())
+    assert said.endswith(f"fit --resume {copied}")
+    assert summary(copied / "members" / "seed3")

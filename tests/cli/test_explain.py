@@ -11,10 +11,11 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import torch
-from predict_tables import SMILES, one_line, table, write_csv
+from predict_tables import SMILES, table, write_csv
 from rdkit import Chem
 from reference.checkpoints import make_checkpoint
 from reference.trees import boosted_trees
+from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.inference import explanation_file
@@ -184,8 +185,8 @@ def test_a_column_beside_the_molecules_is_read(tmp_path, capsys):
     assert abs(four["baseline"] - seven["baseline"]) > 0.01
     assert "pH" in bad["error"]
     assert "what the network reads from pH is in the baseline" in capsys.readouterr().err
-    assert explain(tmp_path / "a.ckpt", tmp_path / "other.json", "CCO") == 2
-    assert "reads pH beside the molecule" in one_line(capsys)
+    words = ("explain", tmp_path / "a.ckpt", "CCO", "-o", tmp_path / "other.json")
+    assert "reads pH beside the molecule" in refused(capsys, main, *words)
 
 
 def test_records_of_sdf_get_their_smiles(model, tmp_path):
@@ -207,8 +208,8 @@ def test_tables_without_rows_have_pages_and_no_pictures(model, tmp_path, capsys)
     assert numbers_of(tmp_path / "why.json")["molecules"] == []
     assert explain(model, tmp_path / "why.html", "-i", source, "--quiet") == 0
     assert Page((tmp_path / "why.html").read_text(encoding="utf-8")).open == []
-    assert explain(model, tmp_path / "why.png", "-i", source, "--quiet") == 2
-    assert "there is no molecule to draw" in one_line(capsys)
+    words = ("explain", model, "-i", source, "-o", tmp_path / "why.png", "--quiet")
+    assert "there is no molecule to draw" in refused(capsys, main, *words)
 
 
 def test_status_is_1_where_nothing_could_be_explained(model, tmp_path):
@@ -249,8 +250,7 @@ def test_mistakes_are_one_line(model, tmp_path, capsys, monkeypatch, arguments, 
     (tmp_path / "there.html").touch()
     (tmp_path / "folder.svg").mkdir()
     before = sorted(tmp_path.rglob("*"))
-    assert main(["explain", str(model), *arguments]) == 2
-    assert said in one_line(capsys)
+    assert said in refused(capsys, main, "explain", str(model), *arguments)
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import dataclasses
-import io
-import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tiny_run import TINY
+from tiny_run import Fitted, fit, fitted, summary
 
 from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli.predict import main as predict
@@ -32,13 +27,7 @@ from graphormer_sepnorm.metrics import METRICS
 
 BOOSTING = "gradient boosting on Morgan fingerprints and descriptors"
 PARTS = ["train"] * 40 + ["validation"] * 15 + ["test"] * 15
-
-
-@pytest.fixture(autouse=True)
-def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in ("regression", "binary"):
-        monkeypatch.setitem(baselines.BOOSTED, kind, 20)
-        monkeypatch.setitem(baselines.FOREST, kind, 5)
+SPLIT = ("--data.split_column=set", "--data.target_columns=[a,b]")
 
 
 def table(path: Path, binary: bool = False) -> Path:
@@ -53,51 +42,26 @@ def table(path: Path, binary: bool = False) -> Path:
     return path
 
 
-def fit(folder: Path, configuration: str = "table_regression", *more: str) -> int:
-    options = [f"--data.table={table(folder / 'a.csv', 'class' in configuration)}"]
-    options += [f"--data.root={folder / 'root'}", "--data.split_column=set"]
-    options += ["--data.target_columns=[a,b]", f"--output={folder / 'run'}", *more]
-    return train(["fit", "-c", configuration, *TINY, *options])
-
-
-def summary(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "run" / "summary.json").read_text())
-
-
-def kept_predictions(folder: Path) -> tuple[list[str], np.ndarray]:
-    with (folder / "run" / "test_predictions.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [row["smiles"] for row in rows], np.array(
-        [[float(row["pred_a"]), float(row["pred_b"])] for row in rows]
-    )
-
-
-@dataclass(frozen=True)
-class Blended:
-    """A run with a blend, and what it printed."""
-
-    folder: Path
-    out: str
-    summary: dict[str, Any]
+def fit_here(folder: Path, *more: str) -> int:
+    """Train on that table."""
+    return fit(folder, table(folder / "a.csv"), *SPLIT, *more)
 
 
 @pytest.fixture(scope="module", params=["table_regression", "table_classification"])
-def blended(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Blended:
-    folder, out = tmp_path_factory.mktemp("blended"), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
-        patch.setitem(baselines.BOOSTED, "regression", 20)
-        patch.setitem(baselines.BOOSTED, "binary", 20)
+def blended(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    folder, config = tmp_path_factory.mktemp("blended"), request.param
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blending, "EVEN_LABELS", 0)
         patch.setattr(blending, "WEIGHTS", (0.3,))
-        assert fit(folder, request.param, "--blend=true") == 0
-    return Blended(folder, out.getvalue(), summary(folder))
+        source = table(folder / "a.csv", "class" in config)
+        return fitted(folder, source, *SPLIT, "--blend=true", config=config)
 
 
-def main_metric(run: Blended) -> str:
+def main_metric(run: Fitted) -> str:
     return "test_mae" if "test_mae" in run.summary else "test_auroc"
 
 
-def test_network_trees_and_blend_stand_side_by_side(blended: Blended) -> None:
+def test_network_trees_and_blend_stand_side_by_side(blended: Fitted) -> None:
     metric, result = main_metric(blended), blended.summary
     (trees,) = result["baselines"]
     assert trees["name"] == BOOSTING
@@ -118,24 +82,25 @@ def test_network_trees_and_blend_stand_side_by_side(blended: Blended) -> None:
     assert "--blend true" not in blended.out
 
 
-def test_what_is_kept_is_what_the_checkpoint_predicts(blended: Blended) -> None:
-    smiles, kept = kept_predictions(blended.folder)
-    predictor = Predictor.load(blended.folder / "run", "cpu")
-    values = predictor.predict(smiles).values
-    np.testing.assert_allclose(values, kept, rtol=1e-4)
-    with (blended.folder / "run" / "test_predictions.csv").open(newline="") as file:
-        cells = [[row["label_a"], row["label_b"]] for row in csv.DictReader(file)]
-    labels = np.array([[float(cell or "nan") for cell in row] for row in cells])
+def test_what_is_kept_is_what_the_checkpoint_predicts(blended: Fitted) -> None:
+    rows = blended.predictions
+    smiles = [row["smiles"] for row in rows]
+    kept, labels = (
+        np.array([[float(row[f"{of}_{name}"] or "nan") for name in "ab"] for row in rows])
+        for of in ("pred", "label")
+    )
+    predictor = Predictor.load(blended.run, "cpu")
+    np.testing.assert_allclose(predictor.predict(smiles).values, kept, rtol=1e-4)
     for name, value in predictor.task.evaluate(labels, kept).items():
         assert blended.summary[f"test_{name}"] == pytest.approx(value, rel=1e-5)
-    checkpoint = read_checkpoint(blended.folder / "run")
+    checkpoint = read_checkpoint(blended.run)
     alone = {name: part for name, part in checkpoint.items() if name not in (BLEND, CONFIDENCE)}
     assert np.abs(Predictor(alone, "cpu").predict(smiles).values - kept).max() > 0.01
 
 
-def test_evaluating_the_checkpoint_gives_the_same(blended: Blended, capsys) -> None:
+def test_evaluating_the_checkpoint_gives_the_same(blended: Fitted, capsys) -> None:
     metric, result = main_metric(blended), blended.summary
-    arguments = ["--ckpt_path", str(blended.folder / "run"), "--trainer.accelerator=cpu"]
+    arguments = ["--ckpt_path", str(blended.run), "--trainer.accelerator=cpu"]
     for verb, split, name in (
         ("test", "test", metric),
         ("validate", "validation", metric.replace("test_", "best_validation_")),
@@ -153,16 +118,16 @@ def test_evaluating_the_checkpoint_gives_the_same(blended: Blended, capsys) -> N
         assert re.search(rf"^{split}_loss +[\d.]+$", out, re.MULTILINE)
 
 
-def test_info_says_what_it_is(blended: Blended, capsys) -> None:
-    assert predict(["info", str(blended.folder / "run")]) == 0
+def test_info_says_what_it_is(blended: Fitted, capsys) -> None:
+    assert predict(["info", str(blended.run)]) == 0
     said = r"^blend +0\.3 of the network, 0\.7 of gradient boosting: 40 trees on"
     assert re.search(said, capsys.readouterr().out, re.MULTILINE)
 
 
-def test_what_is_trained_on_has_no_blend(blended: Blended) -> None:
+def test_what_is_trained_on_has_no_blend(blended: Fitted) -> None:
     """Trees belong to the weights beside which they were weighed."""
-    assert BLEND in read_checkpoint(blended.folder / "run")
-    assert BLEND not in read_checkpoint(blended.folder / "run" / "checkpoints" / "last.ckpt")
+    assert BLEND in read_checkpoint(blended.run)
+    assert BLEND not in read_checkpoint(blended.run / "checkpoints" / "last.ckpt")
 
 
 def test_of_a_part_of_the_test_split_the_network_alone_is_tested(
@@ -172,37 +137,37 @@ def test_of_a_part_of_the_test_split_the_network_alone_is_tested(
     # Not 1: whether that is a batch or the whole depends on which of float | int and int | float
     # some library has named first in this process, since typing keeps the first.
     part = ["--trainer.limit_test_batches=0.3", "--data.eval_batch_size=4"]
-    assert fit(tmp_path, "table_regression", "--blend=true", *part) == 0
+    assert fit_here(tmp_path, "--blend=true", *part) == 0
     out = capsys.readouterr().out
     assert "The network has the weight 0.5 in the blend" in out
     assert "blend, 0.5 Graphormer" not in out
-    assert summary(tmp_path)["blend"] == {"network_weight": 0.5}
-    assert "network" not in summary(tmp_path)
+    assert summary(tmp_path / "run")["blend"] == {"network_weight": 0.5}
+    assert "network" not in summary(tmp_path / "run")
     assert not (tmp_path / "run" / "test_predictions.csv").exists()
     assert read_checkpoint(tmp_path / "run")[BLEND]["weights"] == [0.5, 0.5]
 
 
 @pytest.mark.parametrize("blended", ["table_regression"], indirect=True)
-def test_no_test_label_is_looked_at(blended: Blended, tmp_path: Path, monkeypatch) -> None:
+def test_no_test_label_is_looked_at(blended: Fitted, tmp_path: Path, monkeypatch) -> None:
     """Other labels there, the same checkpoint."""
     monkeypatch.setattr(blending, "EVEN_LABELS", 0)
     monkeypatch.setattr(blending, "WEIGHTS", (0.3,))
     text = table(tmp_path / "a.csv").read_text()
     changed = re.sub(r"^(\w+),\d+,\d*,test$", r"\1,50,60,test", text, flags=re.MULTILINE)
     assert changed != text
-    monkeypatch.setitem(globals(), "table", lambda path, binary: path)
+    monkeypatch.setitem(globals(), "table", lambda path: path)
     (tmp_path / "a.csv").write_text(changed)
-    assert fit(tmp_path, "table_regression", "--blend=true") == 0
+    assert fit_here(tmp_path, "--blend=true") == 0
     ours, theirs = (read_checkpoint(folder / "run")[BLEND] for folder in (tmp_path, blended.folder))
     assert ours["validation"] == theirs["validation"]
     for name in ("value", "threshold"):
         assert ours["trees"][name].equal(theirs["trees"][name])
-    assert summary(tmp_path)["test_mae"] > 2 * blended.summary["test_mae"]
+    assert summary(tmp_path / "run")["test_mae"] > 2 * blended.summary["test_mae"]
 
 
 def test_baselines_are_all_of_them_and_kept_with_every_metric(tmp_path: Path, capsys) -> None:
-    assert fit(tmp_path, "table_regression", "--baselines=true") == 0
-    out, result = capsys.readouterr().out, summary(tmp_path)
+    assert fit_here(tmp_path, "--baselines=true") == 0
+    out, result = capsys.readouterr().out, summary(tmp_path / "run")
     assert [one["name"].split(" on ")[0] for one in result["baselines"]] == [
         "mean of the training labels",
         "random forest",
@@ -230,15 +195,31 @@ def test_who_is_better_is_said_by_the_main_metric() -> None:
     assert said("mae", 0.5, comparable=False) == said("mae", float("nan")) == ""
 
 
-def test_a_blend_that_fails_costs_nothing_else(tmp_path, capsys, caplog, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "option", "status"),
+    [
+        (DataError("'X' has no fingerprint"), "blend", 0),
+        (DataError("'X' has no fingerprint"), "baselines", 0),
+        (KeyboardInterrupt(), "baselines", 130),
+    ],
+)
+def test_what_fails_or_is_interrupted_costs_nothing_else(
+    error: BaseException, option: str, status: int, tmp_path: Path, capsys, caplog, monkeypatch
+) -> None:
     def fail(*arguments: object) -> None:
-        raise DataError("'X' has no fingerprint")
+        raise error
 
     monkeypatch.setattr("graphormer_sepnorm.chem.baselines.fit_baselines", fail)
-    assert fit(tmp_path, "table_regression", "--blend=true") == 0
-    assert "no blend: 'X' has no fingerprint" in caplog.text
-    assert "Graphormer, bn+ln" in capsys.readouterr().out
-    assert "test_mae" in summary(tmp_path)
+    assert fit_here(tmp_path, f"--{option}=true") == status
+    captured = capsys.readouterr()
+    assert "Graphormer, bn+ln" in captured.out
+    assert "boosting" not in captured.out
+    assert "test_mae" in summary(tmp_path / "run")
+    if status:
+        said = f"train.py: baselines interrupted; the run is whole: {tmp_path / 'run'}"
+        assert captured.err.splitlines()[-1] == said
+    else:
+        assert f"no {option}: 'X' has no fingerprint" in caplog.text
 
 
 def test_interrupted_before_it_is_written_the_run_is_the_networks(
@@ -248,16 +229,16 @@ def test_interrupted_before_it_is_written_the_run_is_the_networks(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("graphormer_sepnorm.cli.simple_models.replacing", interrupt)
-    assert fit(tmp_path, "table_regression", "--blend=true") == 130
+    assert fit_here(tmp_path, "--blend=true") == 130
     captured = capsys.readouterr()
     assert "Graphormer + " not in captured.out
     assert f"baselines interrupted; the run is whole: {tmp_path / 'run'}" in captured.err
-    assert "blend" not in summary(tmp_path)
+    assert "blend" not in summary(tmp_path / "run")
     assert BLEND not in read_checkpoint(tmp_path / "run")
 
 
 def test_graphs_without_smiles_cannot_be_blended(
-    tmp_path, capsys, monkeypatch, blended: Blended
+    tmp_path, capsys, monkeypatch, blended: Fitted
 ) -> None:
     """Nor can a checkpoint with a blend be evaluated on them, but for its network."""
 
@@ -265,10 +246,10 @@ def test_graphs_without_smiles_cannot_be_blended(
         return dataclasses.replace(load_table(*arguments), smiles=None)
 
     monkeypatch.setattr("graphormer_sepnorm.datasets.user_table.load.load_table", load_graphs)
-    assert fit(tmp_path, "table_regression", "--blend=true") == 2
+    assert fit_here(tmp_path, "--blend=true") == 2
     assert "--blend true: a is made of graphs, and trees take SMILES" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-    assert train(["test", "--ckpt_path", str(blended.folder / "run")]) == 0
+    assert train(["test", "--ckpt_path", str(blended.run)]) == 0
     out = capsys.readouterr().out
     assert "these are of the network alone: a blend takes SMILES of the whole split" in out
     metric = main_metric(blended)
@@ -285,9 +266,9 @@ def test_networks_are_compared_without_blends(tmp_path, capsys) -> None:
 
 def test_without_trees_there_is_no_blend(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(baselines, "FEWEST_LABELS", 1000)
-    assert fit(tmp_path, "table_regression", "--blend=true") == 0
+    assert fit_here(tmp_path, "--blend=true") == 0
     assert "No gradient boosting on Morgan fingerprints and descriptors: no target has enough" in (
         " ".join(capsys.readouterr().out.split())
     )
-    assert "blend" not in summary(tmp_path)
+    assert "blend" not in summary(tmp_path / "run")
     assert BLEND not in read_checkpoint(tmp_path / "run")

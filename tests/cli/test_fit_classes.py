@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from pathlib import Path
@@ -13,9 +12,8 @@ import pytest
 import torch
 from reference.damage import replaced
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
-from tiny_run import TINY, refused
+from tiny_run import TINY, fitted, read_csv, refused, summary, write_csv
 
-from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.errors import CheckpointError
@@ -28,26 +26,21 @@ CLASSES = ["polar", "polar", "halogen", "arene"] * 25
 ORDER = ["arene", "halogen", "polar"]
 
 
+ROWS = [("smiles", "kind"), *zip(SMILES, CLASSES, strict=True)]
+OPTIONS = ("--data.target_columns=[kind]", "--data.task=multiclass", "--data.split=random")
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two networks by folds, blended with trees."""
     folder = tmp_path_factory.mktemp("classes")
-    rows = [f"{smiles},{name}" for smiles, name in zip(SMILES, CLASSES, strict=True)]
-    (folder / "a.csv").write_text("\n".join(["smiles,kind", *rows]))
-    options = [f"--data.table={folder / 'a.csv'}", f"--data.root={folder / 'root'}"]
-    options += ["--data.target_columns=[kind]", "--data.task=multiclass", "--data.split=random"]
-    options += ["--ensemble=2", "--ensemble_by=folds", "--blend=true", "--baselines=false"]
-    with pytest.MonkeyPatch.context() as patch:
-        for trees in (baselines.BOOSTED, baselines.FOREST):
-            patch.setitem(trees, "binary", 5)
-        arguments = [*TINY, *options, f"--output={folder / 'run'}"]
-        assert train(["fit", "-c", "table_classification", *arguments]) == 0
-    return folder / "run"
+    more = ("--ensemble=2", "--ensemble_by=folds", "--blend=true")
+    table = write_csv(folder / "a.csv", ROWS)
+    return fitted(folder, table, *OPTIONS, *more, config="table_classification").run
 
 
 def test_what_is_tested_is_what_is_predicted(run: Path) -> None:
-    with (run / "test_predictions.csv").open() as handle:
-        rows = list(csv.DictReader(handle))
+    rows = read_csv(run / "test_predictions.csv")
     kept = np.array([[float(row[f"pred_kind_{name}"]) for name in ORDER] for row in rows])
     labels = np.array([[float(row[f"label_kind_{name}"]) for name in ORDER] for row in rows])
     np.testing.assert_allclose(kept.sum(axis=1), 1, rtol=1e-5)
@@ -58,29 +51,26 @@ def test_what_is_tested_is_what_is_predicted(run: Path) -> None:
     np.testing.assert_allclose(found.values, kept, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(found.values.sum(axis=1), 1, rtol=1e-6)
     assert [row[0] for row in found.texts] == [ORDER[n] for n in kept.argmax(axis=1)]
-    summary = json.loads((run / "summary.json").read_text())
+    result = summary(run)
     truth = labels.argmax(axis=1)
-    assert summary["test_accuracy"] == accuracy_score(truth, kept.argmax(axis=1))
-    assert summary["test_log_loss"] == pytest.approx(log_loss(truth, kept), rel=1e-4)
+    assert result["test_accuracy"] == accuracy_score(truth, kept.argmax(axis=1))
+    assert result["test_log_loss"] == pytest.approx(log_loss(truth, kept), rel=1e-4)
     judged = json.loads((run / "confidence.json").read_text())["test"]["kind_arene"]
     temperature = read_checkpoint(run)[CONFIDENCE].get("temperature", 1)
     assert (judged["map"], judged["error"] != judged["error_before"]) == ("temperature", True)
     assert temperature < 1  # after so few steps the networks know more than they say
     macro = roc_auc_score(truth, kept, multi_class="ovr")
-    assert summary["test_auroc"] == pytest.approx(macro, rel=1e-6)
+    assert result["test_auroc"] == pytest.approx(macro, rel=1e-6)
 
 
 def test_a_table_is_predicted_and_evaluated(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = list(zip(SMILES[:30], CLASSES[:30], strict=True))
-    rows += [("CCO", ""), ("CCO", "metal"), ("C1CC", "polar")]
-    source, output = tmp_path / "a.csv", tmp_path / "b.csv"
-    source.write_text("\n".join(["smiles,kind", *map(",".join, rows)]))
+    rows = [*ROWS[:31], ("CCO", ""), ("CCO", "metal"), ("C1CC", "polar")]
+    source, output = write_csv(tmp_path / "a.csv", rows), tmp_path / "b.csv"
     arguments = [str(run), "-i", str(source), "-o", str(output), "--evaluate", "kind", "--quiet"]
     assert predict(arguments) == 0
-    with output.open() as handle:
-        written = list(csv.DictReader(handle))
+    written = read_csv(output)
     assert written[-1]["class_kind"] == ""
     values = np.array([[float(row[f"pred_kind_{name}"]) for name in ORDER] for row in written[:30]])
     called = [ORDER[place] for place in values.argmax(axis=1)]
@@ -103,10 +93,9 @@ def test_what_cannot_be_asked(run: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_train_py_test_says_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(["test", f"--ckpt_path={run}"]) == 0
-    summary = json.loads((run / "summary.json").read_text())
     said = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines())
     for name in ("test_auroc", "test_accuracy", "test_log_loss"):
-        assert float(said[name]) == pytest.approx(summary[name], rel=1e-4)
+        assert float(said[name]) == pytest.approx(summary(run)[name], rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -123,12 +112,10 @@ def test_a_damaged_checkpoint_is_refused(
 
 
 def test_folds_know_the_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [f"{smiles},{name}" for smiles, name in zip(SMILES, CLASSES, strict=True)]
-    (tmp_path / "a.csv").write_text("\n".join(["smiles,kind", *rows]))
-    options = [f"--data.table={tmp_path / 'a.csv'}", f"--data.root={tmp_path / 'root'}"]
-    options += ["--data.target_columns=[kind]", "--data.task=multiclass", "--data.split=random"]
+    table = write_csv(tmp_path / "a.csv", ROWS)
+    options = [f"--data.table={table}", f"--data.root={tmp_path / 'root'}", *OPTIONS]
     arguments = ["-c", "table_classification", *TINY, *options, "--folds=2", "--jobs=1"]
     assert train(["crossvalidate", *arguments, f"-o={tmp_path / 'cv'}"]) == 0
     assert "accuracy" in capsys.readouterr().out
-    summary = json.loads((tmp_path / "cv" / "summary.json").read_text())
-    assert not math.isnan(summary["networks"][0]["metrics"]["accuracy"]["mean"])
+    (network,) = summary(tmp_path / "cv")["networks"]
+    assert not math.isnan(network["metrics"]["accuracy"]["mean"])

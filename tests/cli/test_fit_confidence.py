@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import hashlib
-import io
 import json
 import re
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tiny_run import TINY, refused
+from tiny_run import Fitted, fit, fitted, read_csv, refused
 
-from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.confidence import probabilities
@@ -30,81 +25,64 @@ from graphormer_sepnorm.runs.directory import RunDirectory
 PARTS = ["train"] * 80 + ["validation"] * 40 + ["test"] * 30
 
 
-def table(path: Path, binary: bool, parts: Sequence[str] = PARTS) -> Path:
+def table(folder: Path, config: str, parts: Sequence[str] = PARTS) -> Path:
     """Chains with and without oxygen, and how long they are."""
-    rows = []
+    rows, binary = [], config == "table_classification"
     for number, part in enumerate(parts):
         length = 3 + number * 7 % 20
         label = int(length + 3 * (number % 3) > 14) if binary else length + 0.2 * (number % 5)
         rows.append(f"{'C' * length}{'O' * (number % 2)},{label},{part}")
-    path.write_text("\n".join(["smiles,a,set", *rows]))
-    return path
+    (folder / "a.csv").write_text("\n".join(["smiles,a,set", *rows]))
+    return folder / "a.csv"
 
 
-def fit(folder: Path, configuration: str, *more: str, parts: Sequence[str] = PARTS) -> int:
-    options = [f"--data.table={table(folder / 'a.csv', 'class' in configuration, parts)}"]
-    options += [f"--data.root={folder / 'root'}", "--data.split_column=set"]
-    options += ["--data.target_columns=[a]", f"--output={folder / 'run'}", *more]
-    return train(["fit", "-c", configuration, *TINY, *options])
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A run, and what it printed."""
-
-    folder: Path
-    out: str
-
-    @property
-    def model(self) -> Path:
-        return self.folder / "run"
-
-    def kept(self, name: str) -> Any:
-        return json.loads((self.model / name).read_text())
-
-    def predictions(self) -> list[dict[str, str]]:
-        with (self.model / "test_predictions.csv").open(newline="") as file:
-            return list(csv.DictReader(file))
-
-
-def fitted(tmp_path_factory: pytest.TempPathFactory, configuration: str, *more: str) -> Fitted:
-    folder, out = tmp_path_factory.mktemp("sure"), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
-        patch.setitem(baselines.BOOSTED, "regression", 20)
-        patch.setitem(baselines.BOOSTED, "binary", 20)
-        assert fit(folder, configuration, *more) == 0
-    return Fitted(folder, out.getvalue())
+SPLIT = ("--data.split_column=set", "--data.target_columns=[a]")
 
 
 @pytest.fixture(scope="module")
-def blend(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
-    return fitted(tmp_path_factory, "table_regression", "--blend=true", "--keep=labels")
+def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Fitted]:
+    """Trains in a folder of its own."""
+
+    def train_with(*more: str, config: str = "table_regression") -> Fitted:
+        folder = tmp_path_factory.mktemp("sure")
+        return fitted(folder, table(folder, config), *SPLIT, *more, config=config)
+
+    return train_with
 
 
 @pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+def blend(run_of: Callable[..., Fitted]) -> Fitted:
+    return run_of("--blend=true", "--keep=labels")
+
+
+@pytest.fixture(scope="module")
+def classes(run_of: Callable[..., Fitted]) -> Fitted:
     with pytest.MonkeyPatch.context() as patch:
         # Otherwise so little a model is right to say one probability of all.
         patch.setattr(probabilities, "_nothing", probabilities._beta)
-        return fitted(tmp_path_factory, "table_classification")
+        return run_of(config="table_classification")
 
 
 @pytest.fixture(scope="module")
-def folds(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
-    by_folds = ("--ensemble=2", "--ensemble_by=folds", "--blend=true")
-    return fitted(tmp_path_factory, "table_regression", *by_folds)
+def folds(run_of: Callable[..., Fitted]) -> Fitted:
+    return run_of("--ensemble=2", "--ensemble_by=folds", "--blend=true")
 
 
 @pytest.fixture(scope="module")
-def seeds(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
-    return fitted(tmp_path_factory, "table_regression", "--ensemble=2", "--blend=true")
+def seeds(run_of: Callable[..., Fitted]) -> Fitted:
+    return run_of("--ensemble=2", "--blend=true")
+
+
+def kept(run: Fitted) -> dict[str, Any]:
+    """What is kept of its errors."""
+    return json.loads((run.run / "confidence.json").read_text())
 
 
 @pytest.mark.parametrize("which", ["blend", "folds", "seeds"])
 def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
     run: Fitted = request.getfixturevalue(which)
-    rows = run.predictions()
-    predictor = Predictor.load(run.model, "cpu")
+    rows = run.predictions
+    predictor = Predictor.load(run.run, "cpu")
     found = predictor.predict([row["smiles"] for row in rows])
     assert found.low is not None
     assert found.high is not None
@@ -115,18 +93,18 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
         ("similarity", found.similarity),
         ("distance", found.distance),
     ):
-        kept = [float(row[name]) for row in rows]
-        np.testing.assert_allclose(kept, values, rtol=2e-4, atol=1e-5)
+        written = [float(row[name]) for row in rows]
+        np.testing.assert_allclose(written, values, rtol=2e-4, atol=1e-5)
     labels = np.array([float(row["label_a"]) for row in rows])
     inside = (labels >= found.low[:, 0]) & (labels <= found.high[:, 0])
-    confidence = run.kept("summary.json")["confidence"]
+    confidence = run.summary["confidence"]
     # Some molecules stand in two splits: one may lie on the very end of its interval.
     assert confidence["inside_90"] == pytest.approx(inside.mean(), abs=1.1 / len(rows))
     assert confidence["width_90"] == pytest.approx((found.high - found.low).mean(), rel=1e-4)
-    quality = run.kept("confidence.json")["test"]["a"]
+    quality = kept(run)["test"]["a"]
     assert quality["inside"][2] == confidence["inside_90"]
     assert quality["mae_of_surest"][0] == pytest.approx(np.abs(labels - found.values[:, 0]).mean())
-    assert (run.model / "confidence.png").stat().st_size > 5000
+    assert (run.run / "confidence.png").stat().st_size > 5000
     assert f"{100 * quality['inside'][3]:.0f} % of the test labels" in run.out
 
 
@@ -135,14 +113,14 @@ def test_the_card_of_a_model(
     which: str, request: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run: Fitted = request.getfixturevalue(which)
-    files = RunDirectory(run.model)
+    files = RunDirectory(run.run)
 
     def card(model: Path) -> dict[str, Any]:
         capsys.readouterr()
         assert predict(["info", "--json", str(model)]) == 0
         return json.loads(capsys.readouterr().out)
 
-    found, summary = card(run.model), run.kept("summary.json")
+    found, summary = card(run.run), run.summary
     assert found["file"]["sha256"] == hashlib.sha256(files.best.read_bytes()).hexdigest()
     assert [one["target"] for one in found["predicts"]] == ["a"]
     assert found["model"]["networks"] == (2 if which == "folds" else 1)
@@ -152,10 +130,10 @@ def test_the_card_of_a_model(
     assert keeps["molecules"] == found["trained_on"]["molecules"]
     # Of folds each network has seen the other half.
     assert keeps["graph_tokens"] == keeps["molecules"] // (2 if which == "folds" else 1)
-    assert found["run"]["confidence"] == run.kept("confidence.json")
+    assert found["run"]["confidence"] == kept(run)
     name = "test_auroc" if which == "classes" else "test_mae"
     assert found["run"][name] == summary[name]
-    assert predict(["info", str(run.model)]) == 0
+    assert predict(["info", str(run.run)]) == 0
     text = capsys.readouterr().out
     assert re.search(f"^test +{name[5:]} {summary[name]:.4f}", text, re.MULTILINE)
     assert re.search(r"^split +", text, re.MULTILINE)
@@ -171,66 +149,59 @@ def test_the_card_of_a_model(
 def test_with_folds_it_is_measured_on_all_but_the_test_split(
     blend: Fitted, folds: Fitted, seeds: Fitted
 ) -> None:
-    assert blend.kept("confidence.json")["molecules_held_out"] == 40
-    assert folds.kept("confidence.json")["molecules_held_out"] == 120
-    parts = [read_checkpoint(run.model)[CONFIDENCE] for run in (blend, folds)]
+    assert kept(blend)["molecules_held_out"] == 40
+    assert kept(folds)["molecules_held_out"] == 120
+    parts = [read_checkpoint(run.run)[CONFIDENCE] for run in (blend, folds)]
     assert [part["targets"][0]["labels"] for part in parts] == [40, 120]
     # Errors of neighbours are known where each molecule was held out once.
     assert ["errors" in part for part in parts] == [False, True]
     assert [part["uses"] for part in parts] == [["apart"], ["apart"]]
-    assert read_checkpoint(seeds.model)[CONFIDENCE]["uses"] == ["spread", "apart"]
+    assert read_checkpoint(seeds.run)[CONFIDENCE]["uses"] == ["spread", "apart"]
     assert [len(part["neighbours"]["sizes"]) for part in parts] == [80, 120]
-    members = [folds.model / "members" / f"seed{seed}" for seed in (0, 1)]
+    members = [folds.run / "members" / f"seed{seed}" for seed in (0, 1)]
     assert not any(CONFIDENCE in read_checkpoint(one) for one in members)
 
 
 def test_rows_and_labels_of_neighbours_are_those_of_the_table(blend: Fitted) -> None:
-    sketch = read_checkpoint(blend.model)[CONFIDENCE]["neighbours"]
-    table = (blend.folder / "a.csv").read_text().splitlines()[1:]
+    sketch = read_checkpoint(blend.run)[CONFIDENCE]["neighbours"]
+    table = read_csv(blend.folder / "a.csv")
     for row, smiles, label in zip(
         sketch["numbers"].tolist(), sketch["smiles"], sketch["labels"][:, 0].tolist(), strict=True
     ):
-        cells = table[row - 1].split(",")
-        assert (smiles, "train") == (cells[0], cells[2])
-        assert label == pytest.approx(float(cells[1]))
+        assert (smiles, "train") == (table[row - 1]["smiles"], table[row - 1]["set"])
+        assert label == pytest.approx(float(table[row - 1]["a"]))
 
 
 def test_probabilities_are_calibrated_in_all_that_is_said(classes: Fitted, capsys: Any) -> None:
-    confidence = read_checkpoint(classes.model)[CONFIDENCE]
+    confidence = read_checkpoint(classes.run)[CONFIDENCE]
+    table = read_csv(classes.folder / "a.csv")
     assert confidence["targets"][0]["counts"] == [
-        sum(row.split(",")[1:] == [label, "validation"] for row in _rows(classes)) for label in "01"
+        sum((row["a"], row["set"]) == (label, "validation") for row in table) for label in "01"
     ]
-    rows = classes.predictions()
+    rows = classes.predictions
     values = np.array([float(row["pred_a"]) for row in rows])
     labels = np.array([float(row["label_a"]) for row in rows])
-    found = Predictor.load(classes.model, "cpu").predict([row["smiles"] for row in rows]).values
+    found = Predictor.load(classes.run, "cpu").predict([row["smiles"] for row in rows]).values
     np.testing.assert_allclose(values, found[:, 0], rtol=1e-4)
-    summary = classes.kept("summary.json")
+    summary = classes.summary
     assert summary["test_brier"] == pytest.approx(np.mean((values - labels) ** 2))
     assert "expected calibration error of the test probabilities" in classes.out
     capsys.readouterr()
-    assert train(["test", f"--ckpt_path={classes.model}"]) == 0
+    assert train(["test", f"--ckpt_path={classes.run}"]) == 0
     assert f"test_brier              {summary['test_brier']:.6g}" in capsys.readouterr().out
-
-
-def _rows(run: Fitted) -> list[str]:
-    return (run.folder / "a.csv").read_text().splitlines()[1:]
 
 
 def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     options = ["--interval", "0.8", "--neighbours", "1", "--evaluate", "a", "--jobs", "1"]
-    assert (
-        predict([str(blend.model), "-i", str(blend.folder / "a.csv"), "-o", str(out), *options])
-        == 0
-    )
-    with out.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    source = str(blend.folder / "a.csv")
+    assert predict([str(blend.run), "-i", source, "-o", str(out), *options]) == 0
+    rows = read_csv(out)
     assert list(rows[0])[3:] == [
         *("pred_a", "low_a", "high_a", "similarity", "distance", "in_domain"),
         *("nearest_1", "similarity_1", "nearest_a_1", "warning", "error"),
     ]
-    expected = Predictor.load(blend.model, "cpu").ask(interval=0.8, neighbours=1)
+    expected = Predictor.load(blend.run, "cpu").ask(interval=0.8, neighbours=1)
     found = expected.predict([row["smiles"] for row in rows])
     written = [[float(row[name]) for name in ("pred_a", "low_a", "high_a")] for row in rows]
     np.testing.assert_allclose(written, found.numbers[:, :3], rtol=1e-4)
@@ -244,7 +215,7 @@ def test_an_interrupted_job_goes_on_only_with_the_same_questions(
     from graphormer_sepnorm.inference import stream
 
     monkeypatch.setattr(stream, "CHUNK_ROWS", 40)
-    job = [str(blend.model), "-i", str(blend.folder / "a.csv"), "-o", str(tmp_path / "b.csv")]
+    job = [str(blend.run), "-i", str(blend.folder / "a.csv"), "-o", str(tmp_path / "b.csv")]
     job += ["--jobs", "1", "--quiet"]
     whole = [*job[:4], str(tmp_path / "a.csv"), *job[5:], "--interval", "0.5"]
     assert predict(whole) == 0
@@ -268,7 +239,7 @@ def test_an_interrupted_job_goes_on_only_with_the_same_questions(
 def test_what_leaves_the_house_is_what_was_asked_for(
     keep: str, tmp_path: Path, capsys: Any
 ) -> None:
-    assert fit(tmp_path, "table_regression", f"--keep={keep}") == 0
+    assert fit(tmp_path, table(tmp_path, ""), *SPLIT, f"--keep={keep}") == 0
     checkpoint = read_checkpoint(tmp_path / "run")
     if keep == "none":
         assert CONFIDENCE not in checkpoint
@@ -284,7 +255,8 @@ def test_two_molecules_to_measure_by_say_little_and_spoil_nothing(
     configuration: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parts = ["train"] * 8 + ["validation"] * 2 + ["test"] * 3
-    assert fit(tmp_path, configuration, parts=parts) == 0
+    source = table(tmp_path, configuration, parts)
+    assert fit(tmp_path, source, *SPLIT, config=configuration) == 0
     said, model = capsys.readouterr().out, str(tmp_path / "run")
     assert predict([model, "CCCO", "--device", "cpu"]) == 0
     header = capsys.readouterr().out.splitlines()[0]
@@ -295,7 +267,7 @@ def test_two_molecules_to_measure_by_say_little_and_spoil_nothing(
 
 
 def test_wrong_words_are_one_line(blend: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
-    model = str(blend.model)
+    model = str(blend.run)
     for words, said in (
         (["--interval", "much"], "--interval is much: give a number or none"),
         (["--interval", "90"], "--interval is 90: it must be between 0 and 1, as 0.9"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_run import TINY, refused
+from tiny_run import fit, refused
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
@@ -26,14 +26,9 @@ def table(path: Path, smiles: list[str]) -> Path:
     return path
 
 
-def fit(folder: Path, smiles: list[str], *more: str) -> int:
-    options = [f"--data.table={table(folder / 'a.csv', smiles)}", f"--data.root={folder / 'root'}"]
-    options += ["--data.split=random", f"--output={folder / 'run'}", *more]
-    return train(["fit", "-c", "table_regression", *TINY, *options])
-
-
 def test_salt_and_acid_are_one_molecule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert fit(tmp_path, SALTS, STEPS, "--blend=true") == 0
+    source = table(tmp_path / "a.csv", SALTS)
+    assert fit(tmp_path, source, "--data.split=random", STEPS, "--blend=true") == 0
     predictor = Predictor.load(tmp_path / "run", "cpu")
     salts, acids = predictor.predict(SALTS), predictor.predict(ACIDS)
     np.testing.assert_array_equal(salts.numbers, acids.numbers)

@@ -7,27 +7,10 @@ import re
 import pytest
 
 from graphormer_sepnorm.cli.help import SHOWN
-from graphormer_sepnorm.cli.lightning_cli import TrainCLI
 from graphormer_sepnorm.cli.options import option_names
 from graphormer_sepnorm.cli.train import main
 
 VERBS = ("fit", "validate", "test")
-
-
-@pytest.fixture(scope="module")
-def parsers() -> dict:
-    class Unparsed(TrainCLI):
-        def parse_arguments(self, parser, args) -> None:
-            raise InterruptedError
-
-        def setup_parser(self, *arguments, **options) -> None:
-            super().setup_parser(*arguments, **options)
-            made.update(self._subcommand_parsers)
-
-    made: dict = {}
-    with pytest.raises(InterruptedError):
-        Unparsed(["fit"], None)
-    return made
 
 
 def help_of(verb: str, option: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -132,21 +132,15 @@ class Parsed(TrainCLI):
 
 
 @pytest.mark.parametrize("verb", ["fit", "validate", "test"])
-def test_list_of_options_is_frozen(verb: str) -> None:
-    parser = Parsed(["fit"], None)._subcommand_parsers[verb]
-    own = {
-        name
-        for name in option_names(parser)
-        # The trainer's options are Lightning's.
-        if not name.startswith("trainer.")
-    }
-    assert own == OPTIONS
+def test_list_of_options_is_frozen(verb: str, parsers: dict) -> None:
+    names = option_names(parsers[verb])
+    # The trainer's options are Lightning's.
+    assert {name for name in names if not name.startswith("trainer.")} == OPTIONS
 
 
-def test_options_of_the_network_stand_once() -> None:
+def test_options_of_the_network_stand_once(parsers: dict) -> None:
     """Names, types, defaults and help are those of `GraphormerConfig`."""
-    parser = Parsed(["fit"], None)._subcommand_parsers["fit"]
-    known = {action.dest: action for action in parser._actions}
+    known = {action.dest: action for action in parsers["fit"]._actions}
     said = " ".join((GraphormerConfig.__doc__ or "").split())
     for field in dataclasses.fields(GraphormerConfig):
         option = known.get(f"model.{field.name}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tiny_run import TINY, refused, sample_table
+from tiny_run import TINY, read_csv, refused, sample_table
 
 from graphormer_sepnorm.cli.foreign_code import known_classes_only
 from graphormer_sepnorm.cli.train import main
@@ -60,10 +59,8 @@ def rows(path: Path) -> list[dict]:
 
 
 def test_beside_a_logger_of_the_users_own_ours_stay(logged: Path) -> None:
-    with (logged / "run" / "metrics.csv").open(newline="") as file:
-        ours = [
-            float(row["train_loss_step"]) for row in csv.DictReader(file) if row["train_loss_step"]
-        ]
+    metrics = read_csv(logged / "run" / "metrics.csv")
+    ours = [float(row["train_loss_step"]) for row in metrics if row["train_loss_step"]]
     theirs = [
         row["train_loss_step"] for row in rows(logged / "own.jsonl") if "train_loss_step" in row
     ]
@@ -92,8 +89,7 @@ def test_a_run_with_a_logger_of_its_own_is_resumed(
     before = len(rows(logged / "own.jsonl"))
     assert main([*words, "--allow-code"]) == 0
     assert any(row.get("step") == 5 for row in rows(logged / "own.jsonl")[before:])
-    with (run / "metrics.csv").open(newline="") as file:
-        steps = [int(row["step"]) for row in csv.DictReader(file) if row["train_loss_step"]]
+    steps = [int(row["step"]) for row in read_csv(run / "metrics.csv") if row["train_loss_step"]]
     assert steps == [0, 1, 2, 3, 4, 5]
     assert "allow" not in (run / "config.yaml").read_text()  # or it would allow itself
 

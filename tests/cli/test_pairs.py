@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet
 import pytest
-import torch
-from reference.checkpoints import make_checkpoint
-from tiny_run import refused
+from tiny_run import read_csv, refused, write_csv
 
 from graphormer_sepnorm.chem.matched_pairs import MatchedPair
 from graphormer_sepnorm.cli.predict import main as predict
@@ -27,23 +24,9 @@ LABELS = ["1", "2.5", "9", "", "x", "1"]
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
-    torch.manual_seed(0)
-    torch.save(make_checkpoint(), tmp_path / "model.ckpt")
-    return tmp_path / "model.ckpt"
-
-
-@pytest.fixture
 def series(tmp_path: Path) -> Path:
-    path = tmp_path / "series.csv"
-    rows = zip(SERIES, LABELS, strict=True)
-    path.write_text("\n".join(["smiles,logD", *(",".join(row) for row in rows)]))
-    return path
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    rows = [("smiles", "logD"), *zip(SERIES, LABELS, strict=True)]
+    return write_csv(tmp_path / "series.csv", rows)
 
 
 def test_rows_predictions_and_labels_of_each_pair(
@@ -55,7 +38,7 @@ def test_rows_predictions_and_labels_of_each_pair(
     said = capsys.readouterr().err
     assert "6 rows, 4 predicted, 2 without a prediction" in said
     assert "labels of both molecules differ in 1 pairs: too few to judge by" in said
-    found = rows_of(out)
+    found = read_csv(out)
     assert f"{len(found)} pairs, " in said
     predictor = Predictor.load(model, "cpu")
     values = dict(zip(SERIES, predictor.predict(SERIES).values[:, 0].tolist(), strict=True))
@@ -87,7 +70,7 @@ def test_a_table_without_pairs_is_written_with_its_header(model: Path, tmp_path:
     (tmp_path / "a.smi").write_text("CCO\nC1CCCCC1\n")
     out = tmp_path / "pairs.csv"
     assert predict(["pairs", str(model), "-i", str(tmp_path / "a.smi"), "-o", str(out)]) == 0
-    assert rows_of(out) == []
+    assert read_csv(out) == []
     assert out.read_text().startswith("row_1,row_2,smiles_1,")
 
 
@@ -126,7 +109,7 @@ def test_values_beside_the_molecule_are_the_same_in_both_rows(model: Path, tmp_p
     reads: Any = ReadsTemperature(Predictor.load(model, "cpu"))
     pair_table(reads, 0, job, None, Outcome())
     # C, N and O are all that the model knows.
-    found = [(int(row["row_1"]), int(row["row_2"])) for row in rows_of(tmp_path / "b.csv")]
+    found = [(int(row["row_1"]), int(row["row_2"])) for row in read_csv(tmp_path / "b.csv")]
     assert found == [(2, 3)]
 
 

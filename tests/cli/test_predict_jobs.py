@@ -11,31 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
-from predict_tables import SMILES, one_line, table, write_csv
-from rdkit import Chem
+from predict_tables import table_of_many
 from reference.processes import REPOSITORY, Forked, run_python
+from tiny_run import write_csv
 
 from graphormer_sepnorm.cli.predict import main
-from graphormer_sepnorm.tables.writer import create_table
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
-
-
-def source_of(suffix: str, folder: Path) -> Path:
-    """A table with readable and unreadable molecules, many more than a chunk."""
-    smiles = [*SMILES, *("C" * (1 + n % 9) + "O" * (n % 2) for n in range(40))]
-    path = folder / f"in.{suffix}"
-    if suffix == "sdf":
-        blocks = [Chem.MolToMolBlock(mol) for mol in map(Chem.MolFromSmiles, smiles) if mol]
-        path.write_text("".join(f"{block}$$$$\n" for block in (*blocks, "\n\n\nnonsense\n")))
-        return path
-    rows = [[text, str(len(text))] for text in smiles]
-    if suffix == "parquet":
-        writer = create_table(path, ["smiles", "y"])
-        writer.write(rows)
-        writer.commit()
-        return path
-    return write_csv(path, [["smiles", "y"], *rows])
 
 
 @pytest.mark.parametrize(
@@ -43,7 +25,7 @@ def source_of(suffix: str, folder: Path) -> Path:
     [("csv", "csv"), ("csv", "csv.gz"), ("parquet", "tsv"), ("sdf", "sdf"), ("sdf", "csv")],
 )
 def test_files_are_identical(model, tmp_path, capsys, small_chunks, source, output):
-    table = source_of(source, tmp_path)
+    table = table_of_many(source, tmp_path)
     files, said = [], []
     labels = [] if source == "sdf" else ["--evaluate", "y"]
     for jobs in ("1", "2", "5"):
@@ -71,13 +53,6 @@ def test_standard_input_and_output(model, tmp_path):
     assert outputs[0].stdout == outputs[1].stdout
     assert outputs[0].stdout.count("\n") == 2501
     assert [(done.returncode, done.stderr) for done in outputs] == [(0, ""), (0, "")]
-
-
-def test_jobs_are_for_tables(model, tmp_path, capsys):
-    assert main([str(model), "CCO", "--jobs", "2"]) == 2
-    assert "--jobs is for tables" in one_line(capsys)
-    assert main([str(model), "-i", str(table(tmp_path)), "--jobs", "0"]) == 2
-    assert "--jobs is 0: it must be 1 or more" in one_line(capsys)
 
 
 def start(

@@ -18,9 +18,9 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
-from predict_tables import REPOSITORY, one_line
 from pyarrow import compute, csv, parquet
-from tiny_run import sample_rows
+from reference.processes import REPOSITORY
+from tiny_run import refused, sample_rows
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.errors import ConfigError, DataError
@@ -308,8 +308,7 @@ def test_the_best_are_chosen_by_value_then_by_the_other_column(lowest, kept):
 def test_without_ray_there_is_one_line(model, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     words = ["-i", str(tmp_path), "-o", str(tmp_path / "out"), "--engine", "ray"]
-    assert main([str(model), *words]) == 2
-    said = one_line(capsys)
+    said = refused(capsys, main, str(model), *words)
     assert "needs Ray 2.60 or newer: pip install 'graphormer-sepnorm[ray]'" in said
 
 
@@ -338,27 +337,7 @@ def test_a_cluster_that_does_not_answer_is_said(address, asked, monkeypatch):
     assert knocked == [asked]
 
 
-MISTAKES = {
-    "--top is for --engine ray": "-i {folder} --top 5",
-    "--address is for --engine ray": "CCO --address auto",
-    "give -i DIR -o DIR": "-i {folder} --engine ray",
-    "--shard is not for --engine ray": "-i {folder} -o out --engine ray --shard 1/2",
-    "--evaluate is not for --engine ray": "-i {folder} -o out --engine ray --evaluate y",
-    "--num_actors is 0": "-i {folder} -o out --engine ray --num_actors 0",
-    "say which rows --top N keeps": "-i {folder} -o out --engine ray --by pred_property",
-    "leave --resume out": "-i {folder} -o out --engine ray --top 5 --resume",
-}
-
-
-@pytest.mark.parametrize("said", MISTAKES)
-def test_mistakes_are_one_line(said, model, tmp_path, capsys):
-    words = MISTAKES[said].format(folder=tmp_path).split()
-    assert main([str(model), *words]) == 2
-    assert said in one_line(capsys)
-    assert not list(tmp_path.iterdir())
-
-
-def refused(source: Path | str) -> str:
+def no_library(source: Path | str) -> str:
     with pytest.raises(DataError) as caught:
         find_library(str(source))
     return str(caught.value)
@@ -385,9 +364,9 @@ def test_a_library_is_its_files_of_one_format_and_the_same_columns(tmp_path):
     assert find_library(f"{source}/part-*.parquet").rows == (10, 10, 10)
     assert find_library(str(source / "part-001.parquet")).rows == (10,)
     csv.write_csv(molecules(0, 5), source / "more.csv")
-    assert "is csv, parquet: a library is of Parquet or CSV files, of one" in refused(source)
-    assert "there is no Parquet or CSV file" in refused(tmp_path / "absent")
-    assert "has no rows" in refused(source / "nothing.parquet")
+    assert "is csv, parquet: a library is of Parquet or CSV files, of one" in no_library(source)
+    assert "there is no Parquet or CSV file" in no_library(tmp_path / "absent")
+    assert "has no rows" in no_library(source / "nothing.parquet")
 
 
 def test_damaged_files_are_told_from_others(tmp_path):
@@ -398,10 +377,10 @@ def test_damaged_files_are_told_from_others(tmp_path):
     assert find_library(str(source)).rows == (300,)  # of Parquet only the end is looked at
     assert damage(str(source))
     source.write_bytes(whole[:-100])
-    assert "no file can be read" in refused(source)
+    assert "no file can be read" in no_library(source)
     ragged = tmp_path / "ragged.csv"
     ragged.write_text("smiles,id\nCCO,1\nCN\n")
-    assert "Expected 2 columns" in refused(ragged)
+    assert "Expected 2 columns" in no_library(ragged)
 
 
 def test_cells_of_csv_are_text_and_separated_as_the_name_says(tmp_path):
@@ -410,9 +389,9 @@ def test_cells_of_csv_are_text_and_separated_as_the_name_says(tmp_path):
     assert find_library(str(table)).rows == (2,)
     table = tmp_path / "in.csv"
     table.write_text("smiles;id\nCCO;1\n")
-    assert "separated by commas" in refused(table)
+    assert "separated by commas" in no_library(table)
     table.write_text("smiles,smiles\nCCO,1\n")
-    assert "several columns are called 'smiles'" in refused(table)
+    assert "several columns are called 'smiles'" in no_library(table)
 
 
 def test_what_stands_in_the_parts_is_counted(tmp_path):
@@ -429,14 +408,13 @@ def test_an_output_of_others_is_not_overwritten(model, tmp_path, capsys, monkeyp
     words = [str(model), "-i", str(source), "-o", str(output), "--engine", "ray"]
     output.mkdir()
     (output / "thesis.tex").write_text("mine")
-    assert main([*words, "--overwrite"]) == 2
-    assert "is there already, and it is no output of predict.py" in one_line(capsys)
+    said = refused(capsys, main, *words, "--overwrite")
+    assert "is there already, and it is no output of predict.py" in said
     (output / "_manifest.json").write_text("{}")
-    assert main(words) == 2
-    assert "is there already: give another name, or --overwrite" in one_line(capsys)
+    assert "is there already: give another name, or --overwrite" in refused(capsys, main, *words)
     (tmp_path / "out.partial").mkdir()
-    assert main([*words[:4], str(output), *words[5:], "--overwrite", "--id_column", "x"]) == 2
-    assert "there is no column 'x'" in one_line(capsys)
+    said = refused(capsys, main, *words, "--overwrite", "--id_column", "x")
+    assert "there is no column 'x'" in said
 
 
 def test_another_job_is_not_continued(model, tmp_path, capsys, monkeypatch):
@@ -450,27 +428,21 @@ def test_another_job_is_not_continued(model, tmp_path, capsys, monkeypatch):
         monkeypatch.setattr(module, "load_ray", lambda: None)
     monkeypatch.setattr(ray_engine, "cluster", broken)
     source, output = write_library(tmp_path / "library", 30, 3), tmp_path / "out"
-    words = ["-i", str(source), "-o", str(output), "--engine", "ray"]
-    assert main([str(model), *words]) == 2
-    assert "the cluster is gone" in one_line(capsys)
-    assert main([str(model), *words]) == 2
-    assert "--resume continues it, --overwrite begins anew" in one_line(capsys)
+    words = [str(model), "-i", str(source), "-o", str(output), "--engine", "ray"]
+    assert "the cluster is gone" in refused(capsys, main, *words)
+    assert "--resume continues it, --overwrite begins anew" in refused(capsys, main, *words)
     for more, said in (
         (["--max_atoms", "7"], "begun with another options"),
         (["--id_column", "id"], "begun with another --id_column"),
         ([], "the cluster is gone"),
     ):
-        assert main([str(model), *words, "--resume", *more]) == 2
-        assert said in one_line(capsys)
+        assert said in refused(capsys, main, *words, "--resume", *more)
     (source / "part-002.parquet").unlink()
-    assert main([str(model), *words, "--resume"]) == 2
-    assert "begun with another input" in one_line(capsys)
+    assert "begun with another input" in refused(capsys, main, *words, "--resume")
     csv.write_csv(molecules(0, 9), tmp_path / "in.csv")
-    words[1] = str(tmp_path / "in.csv")
-    assert main([str(model), *words, "--resume"]) == 2
-    assert "--resume of CSV needs --id_column" in one_line(capsys)
-    assert main([str(model), *words, "--overwrite"]) == 2
-    assert "the cluster is gone" in one_line(capsys)
+    words[2] = str(tmp_path / "in.csv")
+    assert "--resume of CSV needs --id_column" in refused(capsys, main, *words, "--resume")
+    assert "the cluster is gone" in refused(capsys, main, *words, "--overwrite")
     assert [*(tmp_path / "out.partial" / "rows").iterdir()]
 
 
@@ -480,6 +452,5 @@ def test_a_column_that_ray_would_write_over_is_refused(model, tmp_path, capsys, 
     source = tmp_path / "in.parquet"
     parquet.write_table(pa.table({"smiles": ["C"], "row_hash": [1]}), source)
     words = [str(model), "-i", str(source), "-o", str(tmp_path / "out"), "--engine", "ray"]
-    assert main(words) == 2
-    assert "a column 'row_hash', which Ray would write over" in one_line(capsys)
+    assert "a column 'row_hash', which Ray would write over" in refused(capsys, main, *words)
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tiny_run import TINY, sample_table
+from reference.processes import REPOSITORY
+from tiny_run import TINY, read_csv, sample_table
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TWO = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 DDP = ["--trainer.devices=2", "--trainer.strategy=ddp"]
 
@@ -32,8 +31,8 @@ def fit(folder: Path, *options: str) -> str:
 
 
 def steps(directory: Path) -> list[int]:
-    with (directory / "metrics.csv").open(newline="") as file:
-        return [int(row["step"]) + 1 for row in csv.DictReader(file) if row["train_loss_step"]]
+    rows = read_csv(directory / "metrics.csv")
+    return [int(row["step"]) + 1 for row in rows if row["train_loss_step"]]
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import os
@@ -19,7 +18,7 @@ import pytest
 import torch
 import yaml
 from reference.processes import REPOSITORY, Forked
-from tiny_run import TINY, refused, sample_table, summary
+from tiny_run import TINY, read_csv, refused, sample_table, summary
 
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
@@ -103,9 +102,8 @@ def assert_same_run(straight: Path, killed: Path) -> None:
             assert equal(ours[part], theirs[part]), (name, part)
         curve = next(key for key in ours["callbacks"] if "LearningCurve" in key)
         assert ours["callbacks"][curve] == theirs["callbacks"][curve]
-    logs = [(run / "metrics.csv").read_text() for run in (straight, killed)]
-    assert logs[0] == logs[1]
-    assert len(list(csv.DictReader(logs[0].splitlines()))) > STEPS
+    assert (straight / "metrics.csv").read_text() == (killed / "metrics.csv").read_text()
+    assert len(read_csv(killed / "metrics.csv")) > STEPS
     first, second = summary(straight), summary(killed)
     assert first["test_mae"] == second["test_mae"]
     assert first["steps"] == second["steps"] == STEPS
@@ -226,7 +224,7 @@ def test_learning_rate_can_be_lowered_from_here_on(run: Path) -> None:
     lower = ["--model.learning_rate", "1e-9", "--model.final_learning_rate", "1e-9"]
     assert main(["fit", "--resume", str(run), *lower]) == 0
     assert yaml.safe_load((run / "config.yaml").read_text())["model"]["learning_rate"] == 1e-9
-    rows = csv.DictReader((run / "metrics.csv").read_text().splitlines())
+    rows = read_csv(run / "metrics.csv")
     rates = {int(row["step"]): float(row["learning_rate"]) for row in rows if row["learning_rate"]}
     assert all(rate > 1e-6 for step, rate in rates.items() if 0 < step < before)
     assert all(rate < 1.1e-9 for step, rate in rates.items() if step >= before)
@@ -289,36 +287,22 @@ def test_full_disk_keeps_the_old_checkpoint(
     assert not list((run / "checkpoints").glob(".*partial"))
 
 
-def test_full_disk_of_the_logs_is_one_line(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+@pytest.mark.parametrize(
+    "what", ["training.callbacks.logs.MetricsFile.log_metrics", "runs.directory.write_json"]
+)
+def test_full_disk_of_logs_or_result_is_one_line(
+    what: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    from graphormer_sepnorm.training.callbacks.logs import MetricsFile
-
-    run = tmp_path / "my run"
-    shutil.copytree(finished, run)
+    run = shutil.copytree(finished, tmp_path / "my run")
     (run / "checkpoints" / "last.ckpt").unlink()
 
     def full(*arguments: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(MetricsFile, "log_metrics", full)
-    error = refused(capsys, main, "fit", "--resume", run)
-    assert "there is no room on the disk" in error
-    assert f"python train.py fit --resume '{run}'" in error
-
-
-def test_full_disk_of_the_result_is_one_line(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    from graphormer_sepnorm.runs import directory
-
-    def full(*arguments: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(directory, "write_json", full)
+    monkeypatch.setattr(f"graphormer_sepnorm.{what}", full)
     assert refused(capsys, main, "fit", "--resume", run) == (
         f"train.py: there is no room on the disk of {run}: make room and continue with: "
-        f"python train.py fit --resume {run}\n"
+        f"python train.py fit --resume '{run}'\n"
     )
 
 

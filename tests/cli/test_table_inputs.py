@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import io
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +12,7 @@ import torch
 from rdkit import Chem
 from rdkit.Chem import Descriptors
 from reference.checkpoints import make_checkpoint
-from tiny_run import TINY, refused, sample_rows
+from tiny_run import TINY, Fitted, fit, fitted, read_csv, refused, sample_rows, summary, write_csv
 
 from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.chem.descriptors import descriptor_names
@@ -47,47 +43,14 @@ def table_rows() -> list[list[str]]:
     return rows
 
 
-def write(path: Path, rows: list[list[str]], header: list[str] = HEADER) -> Path:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
-    return path
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A run, its table and what was printed."""
-
-    folder: Path
-    table: Path
-    out: str
-
-    @property
-    def run(self) -> Path:
-        """Its directory."""
-        return self.folder / "run"
-
-    @property
-    def places(self) -> list[str]:
-        """Options for the data."""
-        return ["--data.table", str(self.table), "--data.root", str(self.folder / "root")]
-
-
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    folder, out = tmp_path_factory.mktemp("extra"), io.StringIO()
-    run = Trained(folder, write(folder / "t.csv", table_rows()), "")
-    with contextlib.redirect_stdout(out):
-        options = ["--output", str(run.run), *OPTIONS, "--data.target_columns", "y"]
-        assert train(["fit", "-c", "table_regression", *TINY, *run.places, *options]) == 0
-    return Trained(folder, run.table, out.getvalue())
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    folder = tmp_path_factory.mktemp("extra")
+    table = write_csv(folder / "t.csv", [HEADER, *table_rows()])
+    return fitted(folder, table, *OPTIONS, "--data.target_columns=y")
 
 
-def test_scaling_is_that_of_the_training_molecules(trained: Trained) -> None:
+def test_scaling_is_that_of_the_training_molecules(trained: Fitted) -> None:
     checkpoint = read_checkpoint(trained.run)
     inputs = checkpoint[KEY]["extra_inputs"]
     assert inputs == {"descriptors": list(descriptor_names()), "columns": ["T", "pH"]}
@@ -108,7 +71,7 @@ def test_scaling_is_that_of_the_training_molecules(trained: Trained) -> None:
     assert factor[inputs["descriptors"].index("NumRadicalElectrons")] == 0  # always none
 
 
-def test_what_is_missing_is_said_before_training(trained: Trained) -> None:
+def test_what_is_missing_is_said_before_training(trained: Fitted) -> None:
     said = " ".join(trained.out.split())
     assert "missing, the training mean stands for it: T of 2, pH of 1 molecules" in said
     warnings = json.loads((trained.run / "data_report.json").read_text())["warnings"]
@@ -117,17 +80,17 @@ def test_what_is_missing_is_said_before_training(trained: Trained) -> None:
 
 
 def test_predictions_are_those_of_the_test(
-    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with the rows and columns in another order, and in several processes."""
     monkeypatch.setattr(stream, "CHUNK_ROWS", 25)
-    tested = {int(row["row"]): row for row in read(trained.run / "test_predictions.csv")}
+    tested = {int(row["row"]): row for row in trained.predictions}
     order = np.random.default_rng(0).permutation(60)
     rows = [[row[3], row[0], row[1]] for row in (table_rows()[place] for place in order)]
-    given = write(tmp_path / "given.csv", rows, ["PH", "smiles", "T"])
+    given = write_csv(tmp_path / "given.csv", [["PH", "smiles", "T"], *rows])
     made = tmp_path / "made.csv"
     assert predict([str(trained.run), "-i", str(given), "-o", str(made), "--jobs", "2"]) == 0
-    for place, row in zip(order.tolist(), read(made), strict=True):
+    for place, row in zip(order.tolist(), read_csv(made), strict=True):
         if place >= 50:
             wanted = float(tested[place + 1]["pred_y"])
             assert float(row["pred_y"]) == pytest.approx(wanted, rel=1e-4, abs=1e-5)
@@ -139,7 +102,7 @@ def test_predictions_are_those_of_the_test(
             assert "training means" not in said
 
 
-def test_numbers_matter_and_missing_ones_are_the_mean(trained: Trained) -> None:
+def test_numbers_matter_and_missing_ones_are_the_mean(trained: Fitted) -> None:
     predictor = Predictor.load(trained.run, "cpu")
     mean = predictor.model.state_dict()["extra_readout.training_mean"][-2:].tolist()
     columns = {"T": [mean[0], math.nan, math.inf, 1e39, 330.0], "pH": [mean[1]] * 5}
@@ -156,29 +119,26 @@ def test_numbers_matter_and_missing_ones_are_the_mean(trained: Trained) -> None:
 
 
 def test_cells_that_are_no_numbers(
-    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = table_rows()
     rows[1][1] = "warm"
-    table, made = write(tmp_path / "a.csv", rows[:3]), tmp_path / "made.csv"
+    table, made = write_csv(tmp_path / "a.csv", [HEADER, *rows[:3]]), tmp_path / "made.csv"
     assert predict([str(trained.run), "-i", str(table), "-o", str(made)]) == 0
-    errors = [row["error"] for row in read(made)]
+    errors = [row["error"] for row in read_csv(made)]
     assert errors == ["", "T is 'warm': not a number, nor true or false", ""]
     capsys.readouterr()
-    assert train([
-        *("fit", "-c", "table_regression", *TINY, *OPTIONS, "--data.target_columns=y"),
-        *("--data.table", str(write(tmp_path / "b.csv", rows)), "--data.root", str(tmp_path)),
-        *("--output", str(tmp_path / "run")),
-    ]) == 0  # fmt: skip
+    source = write_csv(tmp_path / "b.csv", [HEADER, *rows])
+    assert fit(tmp_path, source, *OPTIONS, "--data.target_columns=y") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "1 unusable descriptor; the first: row 2, line 3: T is 'warm': not a number" in said
 
 
 def test_mistakes_are_one_line(
-    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "reads T, pH beside the molecule" in refused(capsys, predict, trained.run, "CCO")
-    without = write(tmp_path / "a.csv", [["CCO", "7"]], ["smiles", "pH"])
+    without = write_csv(tmp_path / "a.csv", [["smiles", "pH"], ["CCO", "7"]])
     said = refused(capsys, predict, trained.run, "-i", without)
     assert "no column 'T'" in said
     assert "the model reads T, pH" in said
@@ -189,42 +149,42 @@ def test_mistakes_are_one_line(
     assert "--data.task is for a table of your own, and this is sample" in said
     table = (*fit, "table_regression", *TINY, "--data.root", tmp_path)
     rows = [[*row[:1], "" if row[4] == "train" else "1", *row[2:]] for row in table_rows()]
-    empty = ["--data.table", write(tmp_path / "b.csv", rows), "--data.target_columns=y", *OPTIONS]
+    bare = write_csv(tmp_path / "b.csv", [HEADER, *rows])
+    empty = ["--data.table", bare, "--data.target_columns=y", *OPTIONS]
     assert "T has no value in the training split" in refused(*table, *empty)
+    known = ["--data.table", trained.folder / "t.csv"]
     for options, expected in (
         (["--data.descriptor_columns", "y"], "'y' is named for two purposes"),
         (["--data.descriptor_columns", "[T,T]"], "names 'T' twice"),
         (["--data.descriptor_columns", "P"], "no column 'P'"),
         (["--data.descriptors", "mordred"], "--data.descriptors is 'mordred': it must be one of"),
     ):
-        given = [*trained.places, "--data.target_columns=y", *options]
-        assert expected in refused(*table, *given)
+        assert expected in refused(*table, *known, "--data.target_columns=y", *options)
 
 
 def test_evaluation_takes_up_the_inputs(
-    trained: Trained, capsys: pytest.CaptureFixture[str]
+    trained: Fitted, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["test", "--ckpt_path", str(trained.run), "--data.root", str(trained.folder / "root")]
     assert train(words) == 0
-    summary = json.loads((trained.run / "summary.json").read_text())
-    assert f"{summary['test_mae']:.6g}" in capsys.readouterr().out
+    assert f"{trained.summary['test_mae']:.6g}" in capsys.readouterr().out
     said = refused(capsys, train, *words, "--data.descriptors", "null")
     assert "descriptors of RDKit beside a molecule, the data have T, pH" in said
 
 
-def test_training_goes_on(trained: Trained, tmp_path: Path) -> None:
+def test_training_goes_on(trained: Fitted, tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ["fit", "--ckpt_path", str(trained.run), "--data.root", str(trained.folder / "root")]
     words += ["--trainer.max_steps=6", "--trainer.max_epochs=-1", "--output", str(run)]
     assert train([*words, "--trainer.accelerator=cpu"]) == 0
-    assert json.loads((run / "summary.json").read_text())["steps"] == 6
+    assert summary(run)["steps"] == 6
     before, after = (read_checkpoint(one)["state_dict"] for one in (trained.run, run))
     scaling, learned = (f"model.extra_readout.{name}" for name in ("training_mean", "read.weight"))
     assert torch.equal(before[scaling], after[scaling])
     assert not torch.equal(before[learned], after[learned])
 
 
-def test_members_of_an_ensemble(trained: Trained, tmp_path: Path) -> None:
+def test_members_of_an_ensemble(trained: Fitted, tmp_path: Path) -> None:
     """Two networks, each with its own read-out of the same numbers."""
     first, second = (read_checkpoint(trained.run) for _ in range(2))
     for name, value in second["state_dict"].items():
@@ -240,12 +200,13 @@ def test_members_of_an_ensemble(trained: Trained, tmp_path: Path) -> None:
     assert both.spread > 1e-4
 
 
-def test_backbones_with_and_without(trained: Trained, tmp_path: Path) -> None:
+def test_backbones_with_and_without(trained: Fitted, tmp_path: Path) -> None:
     """A backbone's own numbers are not its molecules': fine-tuning begins without them, or anew."""
     plain = make_checkpoint()
     torch.save(plain, tmp_path / "plain.ckpt")
     tuned = tmp_path / "tuned"
-    words = ["fit", "-c", "table_regression", *trained.places, "--data.target_columns=y"]
+    places = [f"--data.table={trained.folder / 't.csv'}", f"--data.root={trained.folder / 'root'}"]
+    words = ["fit", "-c", "table_regression", *places, "--data.target_columns=y"]
     words += ["--trainer.max_steps=2", "--trainer.max_epochs=-1", "--trainer.accelerator=cpu"]
     words += ["--baselines=false", "--data.split_column=set"]
     begun = ["--model.from_pretrained", str(tmp_path / "plain.ckpt"), *OPTIONS[2:]]
@@ -275,7 +236,7 @@ def test_checkpoints_of_earlier_versions_read_nothing_more() -> None:
     assert len(joined({"earlier": checkpoint, "now": make_checkpoint()})["members"]) == 1
 
 
-def test_stores_of_tables_without_are_as_they_were(trained: Trained) -> None:
+def test_stores_of_tables_without_are_as_they_were(trained: Fitted) -> None:
     """On disk numbers are there only where there are some."""
     stores = [*(trained.folder / "root" / "store").iterdir()]
     found = {(store / "extra.npy").is_file(): store for store in stores}
@@ -289,37 +250,30 @@ def test_trees_take_the_columns_too(
 ) -> None:
     """As baselines and in a blend, which learn what only the temperature decides."""
     monkeypatch.setitem(baselines.BOOSTED, "regression", 100)
-    monkeypatch.setitem(baselines.FOREST, "regression", 5)
     monkeypatch.setattr(blend, "WEIGHTS", (0.3,))
     hot = np.random.default_rng(0).permutation(60) % 2
     molecules = zip(sample_rows(60), hot.tolist(), PARTS, strict=True)
     rows = [
         [smiles, str(300 + 9 * one), str(5 * one), part] for (smiles, _), one, part in molecules
     ]
-    table = write(tmp_path / "t.csv", rows, ["smiles", "T", "y", "set"])
-    run = tmp_path / "run"
-    words = ["fit", "-c", "table_regression", *TINY, "--data.table", str(table), "--blend=true"]
-    words += ["--data.root", str(tmp_path / "root"), "--output", str(run), "--baselines=true"]
-    words += ["--data.split_column=set", "--data.descriptor_columns=T"]
-    assert train(words) == 0
-    reached = {
-        one["name"].partition(" on ")[0]: one["test"]["mae"]
-        for one in json.loads((run / "summary.json").read_text())["baselines"]
-    }
+    table = write_csv(tmp_path / "t.csv", [["smiles", "T", "y", "set"], *rows])
+    words = ["--blend=true", "--baselines=true", "--data.split_column=set"]
+    assert fit(tmp_path, table, *words, "--data.descriptor_columns=T") == 0
+    run, result = tmp_path / "run", summary(tmp_path / "run")
+    reached = {one["name"].partition(" on ")[0]: one["test"]["mae"] for one in result["baselines"]}
     assert reached["gradient boosting"] < reached["mean of the training labels"]
     assert (
         "gradient boosting on Morgan fingerprints and descriptors, with T"
         in capsys.readouterr().out
     )
-    tested = read(run / "test_predictions.csv")
+    tested = read_csv(run / "test_predictions.csv")
     columns = {"T": [float(rows[int(row["row"]) - 1][1]) for row in tested]}
     made = Predictor.load(run, "cpu").predict([row["smiles"] for row in tested], columns=columns)
     written = [float(row["pred_y"]) for row in tested]
     assert made.values[:, 0] == pytest.approx(written, rel=1e-4, abs=1e-5)
     capsys.readouterr()
     assert train(["test", "--ckpt_path", str(run), "--data.root", str(tmp_path / "root")]) == 0
-    summary = json.loads((run / "summary.json").read_text())
-    assert f"{summary['test_mae']:.6g}  (network alone" in capsys.readouterr().out
+    assert f"{result['test_mae']:.6g}  (network alone" in capsys.readouterr().out
     assert predict(["info", str(run)]) == 0
     assert "with T of a table" in capsys.readouterr().out
     checkpoint = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,19 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from tiny_run import TINY, refused, sample_rows, summary
+from lightning.pytorch import Trainer
+from tiny_run import (
+    TINY,
+    Fitted,
+    fit,
+    fitted,
+    read_csv,
+    refused,
+    sample_rows,
+    summary,
+    write_csv,
+)
 
-from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
@@ -25,84 +33,42 @@ from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.training import steps
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.steps import epochs_of_table
-
-
-@pytest.fixture(autouse=True)
-def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in ("regression", "binary"):
-        monkeypatch.setitem(baselines.BOOSTED, kind, 10)
-        monkeypatch.setitem(baselines.FOREST, kind, 5)
-
-
-def write(path: Path, rows: list[list[str]]) -> Path:
-    with path.open("w", newline="") as handle:
-        csv.writer(handle).writerows(rows)
-    return path
-
-
-def fit(tmp_path: Path, table: Path, configuration: str, *more: str) -> int:
-    """Train on a table; the run is in ``run``."""
-    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
-    options += ["--output", str(tmp_path / "run"), *more]
-    return train(["fit", "-c", configuration, *TINY, *options])
-
-
-@dataclass(frozen=True)
-class TableRun:
-    """A short run on a table: where things are and what was printed."""
-
-    table: Path
-    root: Path
-    directory: Path
-    out: str
 
 
 @pytest.fixture(scope="module")
-def table_run(tmp_path_factory: pytest.TempPathFactory) -> TableRun:
+def table_run(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     folder = tmp_path_factory.mktemp("table")
     rows = [[smiles, value, "2"] for smiles, value in sample_rows(120)]
     rows[7][0] = "not a molecule"
     rows[9][1] = "~4"
-    table = write(folder / "mine.csv", [["SMILES", "logX", "weight"], *rows])
-    options = ["--data.table", str(table), "--data.root", str(folder / "root")]
-    options += ["--data.weight_column", "weight", "--data.units", "furlong"]
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        status = train(
-            ["fit", "-c", "table_regression", *TINY, *options, "--output", str(folder / "run")]
-        )
-    assert status == 0
-    return TableRun(table, folder / "root", folder / "run", out.getvalue())
+    table = write_csv(folder / "mine.csv", [["SMILES", "logX", "weight"], *rows])
+    return fitted(folder, table, "--data.weight_column=weight", "--data.units=furlong")
 
 
-def test_report_comes_before_training_and_stays(table_run: TableRun) -> None:
+def test_report_comes_before_training_and_stays(table_run: Fitted) -> None:
     said = table_run.out
     assert "118 of 120 rows can be used" in said
     assert said.index("118 of 120") < said.index("read-out")
     assert "invalid_rows.csv" in said
-    with (table_run.directory / "invalid_rows.csv").open(newline="") as handle:
-        invalid = list(csv.DictReader(handle))
+    invalid = read_csv(table_run.run / "invalid_rows.csv")
     assert [row["row"] for row in invalid] == ["8", "10"]
     assert "not a molecule" in invalid[0]["reason"] or "space" in invalid[0]["reason"]
     assert "~4" in invalid[1]["reason"]
-    report = json.loads((table_run.directory / "data_report.json").read_text())
+    report = json.loads((table_run.run / "data_report.json").read_text())
     assert report["rows"] == 120
-    with (table_run.directory / "splits.csv").open(newline="") as handle:
-        splits = [row["split"] for row in csv.DictReader(handle)]
+    splits = [row["split"] for row in read_csv(table_run.run / "splits.csv")]
     assert len(splits) == 118
     assert set(splits) == {"train", "validation", "test"}
     assert "furlong" in said
 
 
-def test_predictions_of_the_test_molecules_are_kept(table_run: TableRun, capsys) -> None:
-    with (table_run.directory / "test_predictions.csv").open(newline="") as handle:
-        rows = list(csv.DictReader(handle))
+def test_predictions_of_the_test_molecules_are_kept(table_run: Fitted, capsys) -> None:
+    rows = read_csv(table_run.run / "test_predictions.csv")
     beside = ["low_logX", "high_logX", "similarity", "distance", "new_elements"]
     assert list(rows[0]) == ["number", "row", "smiles", "label_logX", "pred_logX", *beside]
-    with (table_run.directory / "splits.csv").open(newline="") as handle:
-        splits = [row for row in csv.DictReader(handle) if row["split"] == "test"]
+    splits = [row for row in read_csv(table_run.run / "splits.csv") if row["split"] == "test"]
     assert sorted((row["row"], row["smiles"]) for row in rows) == sorted(
         (row["row"], row["smiles"]) for row in splits
     )
@@ -110,25 +76,20 @@ def test_predictions_of_the_test_molecules_are_kept(table_run: TableRun, capsys)
     labels, predicted = (
         np.array([float(row[name]) for row in rows]) for name in ("label_logX", "pred_logX")
     )
-    error = summary(table_run.directory)["test_mae"]
+    error = table_run.summary["test_mae"]
     assert np.abs(labels - predicted).mean() == pytest.approx(error, rel=1e-6)
     # Row 1 is the first of the table, behind its header.
-    table = [float(value) if value != "~4" else None for _, value, _ in table_rows(table_run)]
-    assert [table[int(row["row"]) - 1] for row in rows] == pytest.approx(labels.tolist())
-    assert predict([str(table_run.directory), *(row["smiles"] for row in rows)]) == 0
+    table = [row["logX"] for row in read_csv(table_run.folder / "mine.csv")]
+    assert [float(table[int(row["row"]) - 1]) for row in rows] == pytest.approx(labels.tolist())
+    assert predict([str(table_run.run), *(row["smiles"] for row in rows)]) == 0
     again = [row["pred_logX"] for row in csv.DictReader(io.StringIO(capsys.readouterr().out))]
     assert [float(value) for value in again] == pytest.approx(predicted.tolist(), rel=1e-4)
 
 
-def table_rows(run: TableRun) -> list[list[str]]:
-    with run.table.open(newline="") as handle:
-        return list(csv.reader(handle))[1:]
-
-
-def test_checkpoint_knows_what_it_was_trained_on(table_run: TableRun) -> None:
-    facts = read_checkpoint(table_run.directory)[KEY]
+def test_checkpoint_knows_what_it_was_trained_on(table_run: Fitted) -> None:
+    facts = read_checkpoint(table_run.run)[KEY]
     assert facts["dataset"] == "mine"
-    assert facts["data_options"]["table"] == str(table_run.table)
+    assert facts["data_options"]["table"] == str(table_run.folder / "mine.csv")
     assert facts["weight_scale"] == pytest.approx(0.5)
     seen = facts["training_summary"]
     assert seen["targets"][0]["labels"] == facts["training_graphs"]
@@ -139,19 +100,18 @@ def test_checkpoint_knows_what_it_was_trained_on(table_run: TableRun) -> None:
 
 def test_logs_and_times_go_beyond_the_best_checkpoint(tmp_path: Path) -> None:
     """The test of an early checkpoint does not set back what was logged and measured after it."""
-    table = write(tmp_path / "mine.csv", [["SMILES", "logX"], *sample_rows(60)])
+    table = write_csv(tmp_path / "mine.csv", [["SMILES", "logX"], *sample_rows(60)])
     options = ["--ema_decay", "0.5"]
     # So small a rate changes nothing, so the first epoch stays the best.
     options += ["--model.learning_rate", "1e-30", "--model.norm", "sharenorm"]
     limits = ["--trainer.max_steps", "-1", "--trainer.max_epochs", "4"]
-    assert fit(tmp_path, table, "table_regression", *options, *limits) == 0
+    assert fit(tmp_path, table, *options, *limits) == 0
     directory = tmp_path / "run"
     result = summary(directory)
     batches = result["steps"] // 4
     best = read_checkpoint(directory / "checkpoints" / "best.ckpt")
     assert best["global_step"] == batches < result["steps"]
-    with (directory / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(directory / "metrics.csv")
     for column in ("train_loss_epoch", "validation_mae"):
         found = [int(row["step"]) + 1 for row in rows if row[column]]
         assert found == [batches * epoch for epoch in (1, 2, 3, 4)]
@@ -163,53 +123,56 @@ def test_logs_and_times_go_beyond_the_best_checkpoint(tmp_path: Path) -> None:
 
 
 def test_test_needs_no_options(
-    table_run: TableRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    table_run: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = summary(table_run.directory)
-    root = ["--data.root", str(table_run.root)]
-    assert train(["test", "--ckpt_path", str(table_run.directory), *root]) == 0
+    result = table_run.summary
+    root = ["--data.root", str(table_run.folder / "root")]
+    assert train(["test", "--ckpt_path", str(table_run.run), *root]) == 0
     assert f"{result['test_mae']:.6g}" in capsys.readouterr().out
 
 
-def test_test_on_a_table_that_has_gone_says_so(table_run: TableRun, tmp_path, capsys) -> None:
-    checkpoint = read_checkpoint(table_run.directory)
+def test_test_on_a_table_that_has_gone_says_so(table_run: Fitted, tmp_path, capsys) -> None:
+    checkpoint = read_checkpoint(table_run.run)
     checkpoint[KEY]["data_options"]["table"] = str(tmp_path / "gone.csv")
     torch.save(checkpoint, tmp_path / "model.ckpt")
     assert "gone.csv" in refused(capsys, train, "test", "--ckpt_path", tmp_path / "model.ckpt")
 
 
 def test_bundled_kind_of_file_is_tested_on_a_table_that_is_named(
-    table_run: TableRun, tmp_path, capsys
+    table_run: Fitted, tmp_path, capsys
 ) -> None:
-    save_for_prediction(read_checkpoint(table_run.directory), tmp_path / "slim.ckpt")
+    save_for_prediction(read_checkpoint(table_run.run), tmp_path / "slim.ckpt")
     error = refused(capsys, train, "test", "--ckpt_path", tmp_path / "slim.ckpt")
     assert "--data.table FILE" in error
-    options = ["--data.table", str(table_run.table), "--data.root", str(table_run.root)]
+    options = [
+        "--data.table",
+        str(table_run.folder / "mine.csv"),
+        "--data.root",
+        str(table_run.folder / "root"),
+    ]
     options += ["--data.target_columns", "logX", "--data.weight_column", "weight"]
     assert train(["test", "--ckpt_path", str(tmp_path / "slim.ckpt"), *options]) == 0
-    assert f"{summary(table_run.directory)['test_mae']:.6g}" in capsys.readouterr().out
+    assert f"{table_run.summary['test_mae']:.6g}" in capsys.readouterr().out
 
 
-def test_predicting_gives_the_test_error_of_training(table_run: TableRun, tmp_path, capsys) -> None:
+def test_predicting_gives_the_test_error_of_training(table_run: Fitted, tmp_path, capsys) -> None:
     """The way through files, SMILES and rounding ends at the number that training reported."""
-    with (table_run.directory / "splits.csv").open(newline="") as handle:
-        test = {int(row["row"]) for row in csv.DictReader(handle) if row["split"] == "test"}
-    with table_run.table.open(newline="") as handle:
-        header, *rows = csv.reader(handle)
-    chosen = [row for number, row in enumerate(rows, start=1) if number in test]
-    source = write(tmp_path / "test.csv", [header, *chosen])
-    arguments = [str(table_run.directory), "-i", str(source), "-o", str(tmp_path / "out.csv")]
+    splits = read_csv(table_run.run / "splits.csv")
+    rows = read_csv(table_run.folder / "mine.csv")
+    chosen = [[*rows[int(row["row"]) - 1].values()] for row in splits if row["split"] == "test"]
+    source = write_csv(tmp_path / "test.csv", [[*rows[0]], *chosen])
+    arguments = [str(table_run.run), "-i", str(source), "-o", str(tmp_path / "out.csv")]
     assert predict([*arguments, "--evaluate", "logX", "--quiet"]) == 0
     error = float(capsys.readouterr().out.split("MAE ")[1].split()[0])
-    assert error == pytest.approx(summary(table_run.directory)["test_mae"], abs=2e-4)
+    assert error == pytest.approx(table_run.summary["test_mae"], abs=2e-4)
 
 
 def test_fit_that_contradicts_the_table_of_the_checkpoint_is_refused(
-    table_run: TableRun, tmp_path, capsys
+    table_run: Fitted, tmp_path, capsys
 ) -> None:
-    other = write(tmp_path / "other.csv", [["SMILES", "logX"], *sample_rows(30)])
-    last = str(table_run.directory / "checkpoints" / "last.ckpt")
+    other = write_csv(tmp_path / "other.csv", [["SMILES", "logX"], *sample_rows(30)])
+    last = str(table_run.run / "checkpoints" / "last.ckpt")
     error = refused(capsys, train, "fit", "--ckpt_path", last, "--data.table", other)
     assert "--data.table is" in error
 
@@ -219,13 +182,13 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
         [smiles, str(int(float(value) > 0)), "" if n % 3 else str(int(len(smiles) > 40))]
         for n, (smiles, value) in enumerate(sample_rows(150))
     ]
-    table = write(tmp_path / "two.csv", [["smiles", "active", "long"], *rows])
+    table = write_csv(tmp_path / "two.csv", [["smiles", "active", "long"], *rows])
     options = ["--data.target_columns=[active,long]", "--data.split=random", "--baselines=true"]
-    assert fit(tmp_path, table, "table_classification", *options, "--metric=breir") == 2
+    assert fit(tmp_path, table, *options, "--metric=breir", config="table_classification") == 2
     said = capsys.readouterr().err
     assert "--metric breir is not for binary targets (did you mean 'brier'?): use auroc," in said
     options += ["--metric=brier", "--early_stopping=3"]
-    assert fit(tmp_path, table, "table_classification", *options) == 0
+    assert fit(tmp_path, table, *options, config="table_classification") == 0
     said = capsys.readouterr().out
     assert "gradient boosting on Morgan fingerprints and descriptors" in said
     result = summary(tmp_path / "run")
@@ -244,15 +207,14 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     assert (record["metric"], record["selected_on"]) == ("auroc", "validation_brier")
     said = refused(capsys, train, "fit", "--resume", tmp_path / "run", "--metric", "auroc")
     assert "--resume and --metric: leave --metric out" in said
-    source = write(tmp_path / "new.csv", [["smiles"], ["CCO"], ["c1ccccc1"]])
+    source = write_csv(tmp_path / "new.csv", [["smiles"], ["CCO"], ["c1ccccc1"]])
     assert predict([str(tmp_path / "run"), "-i", str(source), "--quiet"]) == 0
     header, *rows = csv.reader(capsys.readouterr().out.splitlines())
     beside = ["similarity", "distance", "in_domain", "warning", "error"]
     assert header == ["smiles", "pred_active", "pred_long", *beside]
     values = np.array([row[1:3] for row in rows if not row[4]], dtype=float)
     assert ((values > 0) & (values < 1)).all()
-    with (tmp_path / "run" / "test_predictions.csv").open(newline="") as file:
-        kept = list(csv.DictReader(file))
+    kept = read_csv(tmp_path / "run" / "test_predictions.csv")
     assert {row["label_active"] for row in kept} <= {"0", "1", ""}
     assert predict([str(tmp_path / "run"), *(row["smiles"] for row in kept)]) == 0
     again = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
@@ -268,10 +230,10 @@ def test_loss_decides_where_the_validation_labels_define_no_auroc(tmp_path, caps
     cells = [
         [row[0], str(label), part] for row, label, part in zip(rows, labels, parts, strict=True)
     ]
-    table = write(tmp_path / "hits.csv", [["smiles", "active", "set"], *cells])
+    table = write_csv(tmp_path / "hits.csv", [["smiles", "active", "set"], *cells])
     options = ["--data.split_column=set", "--model.learning_rate=0.01", "--baselines=true"]
     options += ["--trainer.max_epochs=6", "--trainer.max_steps=-1"]
-    assert fit(tmp_path, table, "table_classification", *options) == 0
+    assert fit(tmp_path, table, *options, config="table_classification") == 0
     said = "validation AUROC is undefined for active, which has not both classes there: the loss"
     assert said in caplog.text
     assert caplog.text.count("no target has both classes among its labels") == 1  # of six epochs
@@ -281,45 +243,21 @@ def test_loss_decides_where_the_validation_labels_define_no_auroc(tmp_path, caps
     # Trees choose nothing on the validation split.
     assert re.search(r"gradient boosting on Morgan fingerprints and descriptors +[01]\.\d{4}", out)
     assert not re.search(r"\bnan\b", out)
-    with (tmp_path / "run" / "metrics.csv").open() as file:
-        losses = [
-            (float(row["validation_loss"]), int(row["step"]) + 1)
-            for row in csv.DictReader(file)
-            if row["validation_loss"]
-        ]
+    losses = [
+        (float(row["validation_loss"]), int(row["step"]) + 1)
+        for row in read_csv(tmp_path / "run" / "metrics.csv")
+        if row["validation_loss"]
+    ]
     assert len(losses) == 6
     assert read_checkpoint(tmp_path / "run")["global_step"] == min(losses)[1]
-
-
-@pytest.mark.parametrize(
-    ("error", "status"), [(DataError("'X' has no fingerprint"), 0), (KeyboardInterrupt(), 130)]
-)
-def test_baselines_that_fail_or_are_interrupted_cost_nothing_else(
-    error: BaseException, status: int, table_run: TableRun, tmp_path, capsys, caplog, monkeypatch
-) -> None:
-    def fail(*arguments: object) -> None:
-        raise error
-
-    monkeypatch.setattr("graphormer_sepnorm.chem.baselines.fit_baselines", fail)
-    options = ["--data.target_columns=[logX]", "--baselines=true"]
-    assert fit(tmp_path, table_run.table, "table_regression", *options) == status
-    captured = capsys.readouterr()
-    assert "Graphormer, bn+ln" in captured.out
-    assert "boosting" not in captured.out
-    assert (tmp_path / "run" / "summary.json").is_file()
-    if status:
-        said = f"train.py: baselines interrupted; the run is whole: {tmp_path / 'run'}"
-        assert captured.err.splitlines()[-1] == said
-    else:
-        assert "no baselines: 'X' has no fingerprint" in caplog.text
 
 
 def test_several_targets_of_different_scale(tmp_path, capsys) -> None:
     rows = [[smiles, value, str(1000 * len(smiles))] for smiles, value in sample_rows(60)]
     # YAML takes these names for numbers.
-    table = write(tmp_path / "assays.csv", [["smiles", "720", "721"], *rows])
+    table = write_csv(tmp_path / "assays.csv", [["smiles", "720", "721"], *rows])
     options = ["--data.target_columns=[720,721]", "--data.split=random", "--data.units=[eV,'']"]
-    assert fit(tmp_path, table, "table_regression", *options) == 0
+    assert fit(tmp_path, table, *options) == 0
     said = capsys.readouterr().out
     result = summary(tmp_path / "run")
     errors = [result[f"test_mae_{name}"] for name in ("720", "721")]
@@ -343,7 +281,7 @@ def test_several_targets_of_different_scale(tmp_path, capsys) -> None:
 def test_decimal_commas_are_named(cells: str, options: list[str], said: str, tmp_path, capsys):
     rows = [[smiles, cells] for smiles, _ in sample_rows(60)]
     rows[7][1] = "-2"
-    table = write(tmp_path / "comma.csv", [["smiles", "dG"], *rows])
+    table = write_csv(tmp_path / "comma.csv", [["smiles", "dG"], *rows])
     error = refused(
         *(capsys, train, "fit", "-c", "table_regression", *TINY, "--data.table", table),
         *("--data.root", tmp_path / "root", *options),
@@ -356,34 +294,17 @@ def test_weights_change_training_and_their_scale_does_not(tmp_path: Path) -> Non
     rows = sample_rows(60)
 
     def final_loss(weights: list[float] | None) -> list[float]:
-        from lightning.pytorch import Trainer
-
-        from graphormer_sepnorm.training.module import GraphormerModule
-
         header = ["smiles", "y"] + (["w"] if weights else [])
         body = [[*row, *([str(weights[n])] if weights else [])] for n, row in enumerate(rows)]
-        table = write(tmp_path / "w.csv", [header, *body])
-        data = MoleculeDataModule(
-            table=str(table),
-            root=str(tmp_path / "root"),
-            batch_size=16,
-            max_path_length=5,
-            weight_column="w" if weights else None,
-            target_columns="y",
-            split="random",
-        )
-        module = GraphormerModule(
-            layers=1, width=8, heads=2, ffn_width=8, max_path_length=5, norm="sharenorm"
-        )
-        trainer = Trainer(
-            max_steps=4,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            use_distributed_sampler=False,
-            accelerator="cpu",
-        )
+        table = write_csv(tmp_path / "w.csv", [header, *body])
+        options = {"table": str(table), "root": str(tmp_path / "root"), "target_columns": "y"}
+        options |= {"weight_column": "w"} if weights else {}
+        data = MoleculeDataModule(**options, batch_size=16, max_path_length=5, split="random")
+        size = {"layers": 1, "width": 8, "heads": 2, "ffn_width": 8}
+        module = GraphormerModule(**size, max_path_length=5, norm="sharenorm")
+        quiet = {f"enable_{what}": False for what in ("progress_bar", "model_summary")}
+        quiet |= {"logger": False, "enable_checkpointing": False, "accelerator": "cpu"}
+        trainer = Trainer(max_steps=4, use_distributed_sampler=False, **quiet)
         trainer.fit(module, data)
         return [value for part in module.parameters() for value in part.flatten().tolist()]
 
@@ -394,23 +315,16 @@ def test_weights_change_training_and_their_scale_does_not(tmp_path: Path) -> Non
 
 
 def test_options_of_a_table_are_checked_at_once(tmp_path: Path) -> None:
-    table = write(tmp_path / "a.csv", [["smiles", "y"], ["C", "1"]])
+    table = write_csv(tmp_path / "a.csv", [["smiles", "y"], ["C", "1"]])
     with pytest.raises(ConfigError, match="give one of them"):
         MoleculeDataModule("zinc", table=str(table))
     with pytest.raises(ConfigError, match=r"--data\.table FILE"):
         MoleculeDataModule("table")
     with pytest.raises(ConfigError, match=r"--data\.split_column"):
         MoleculeDataModule(table=str(table), split="column")
-    zero = write(
-        tmp_path / "zero.csv", [["smiles", "y", "w"], *[[*r, "0"] for r in sample_rows(40)]]
-    )
-    data = MoleculeDataModule(
-        table=str(zero),
-        target_columns=["y"],
-        weight_column="w",
-        split="random",
-        root=str(tmp_path / "root"),
-    )
+    rows = [["smiles", "y", "w"], *([*row, "0"] for row in sample_rows(40))]
+    options = {"table": str(write_csv(tmp_path / "zero.csv", rows)), "root": str(tmp_path / "root")}
+    data = MoleculeDataModule(**options, target_columns=["y"], weight_column="w", split="random")
     with pytest.raises(DataError, match="weights of all training graphs are 0"):
         data.weight_scale()
 
@@ -429,9 +343,9 @@ def test_target_without_both_classes_is_undefined_beside_others(
         [smiles, str(n % 2 if part == "train" else 0), str(n % 2), part]
         for n, (smiles, _, part) in enumerate(split_rows)
     ]
-    table = write(tmp_path / "two.csv", [["smiles", "a", "b", "set"], *rows])
+    table = write_csv(tmp_path / "two.csv", [["smiles", "a", "b", "set"], *rows])
     more = ["--data.split_column=set", "--data.target_columns=[a,b]", "--baselines=true"]
-    assert fit(tmp_path, table, "table_classification", *more) == 0
+    assert fit(tmp_path, table, *more, config="table_classification") == 0
     assert "validation AUROC is undefined for a, which has not both" in caplog.text
     assert "the other targets decide" in caplog.text
     out = capsys.readouterr().out
@@ -445,17 +359,16 @@ def test_molecules_with_new_elements_are_said_and_marked(
 ) -> None:
     rows = [list(row) for row in split_rows]
     rows[52][0], rows[57][0], rows[45][0] = "C[Se]C", "CB(O)O", "C[Si](C)(C)C"
-    table = write(tmp_path / "new.csv", [["smiles", "y", "set"], *rows])
+    table = write_csv(tmp_path / "new.csv", [["smiles", "y", "set"], *rows])
     more = ["--data.split_column=set", "--data.target_columns=y"]
-    assert fit(tmp_path, table, "table_regression", *more) == 0
+    assert fit(tmp_path, table, *more) == 0
     out = " ".join(capsys.readouterr().out.split())
     said = "2 of 10 test molecules have elements that training lacks (B, Se), for which predict.py"
     assert out.count(said) == 2  # before training and after the test
     assert "1 of 10 validation molecule has elements that training lacks (Si)" in out
     report = json.loads((tmp_path / "run" / "data_report.json").read_text())
     assert any(said in warning for warning in report["warnings"])
-    with (tmp_path / "run" / "test_predictions.csv").open(newline="") as file:
-        kept = list(csv.DictReader(file))
+    kept = read_csv(tmp_path / "run" / "test_predictions.csv")
     assert [row["new_elements"] for row in kept] == ["", "", "Se", "", "", "", "", "B", "", ""]
     errors = [abs(float(row["label_y"]) - float(row["pred_y"])) for row in kept]
     known = [error for error, row in zip(errors, kept, strict=True) if not row["new_elements"]]
@@ -474,9 +387,9 @@ def test_molecules_with_new_elements_are_said_and_marked(
 def test_large_labels_are_trained_on_with_their_baselines(tmp_path, split_rows, capsys) -> None:
     """Their squares are beyond 32-bit numbers."""
     rows = [[smiles, f"{float(value)}e37", part] for smiles, value, part in split_rows]
-    table = write(tmp_path / "large.csv", [["smiles", "y", "set"], *rows])
+    table = write_csv(tmp_path / "large.csv", [["smiles", "y", "set"], *rows])
     more = ["--data.split_column=set", "--data.target_columns=y", "--baselines=true"]
-    assert fit(tmp_path, table, "table_regression", *more) == 0
+    assert fit(tmp_path, table, *more) == 0
     out = capsys.readouterr().out
     labels = {part: [float(row[1]) for row in split_rows if row[2] == part] for part in SPLITS}
     mean = np.abs(np.array(labels["test"]) - np.mean(labels["train"])).mean()
@@ -503,9 +416,9 @@ def test_the_loss_of_a_configuration_follows_the_task(
         [smiles, str(n % 2) if kind == "binary" else value, part]
         for n, (smiles, value, part) in enumerate(split_rows)
     ]
-    table = write(tmp_path / "a.csv", [["smiles", "y", "set"], *rows])
+    table = write_csv(tmp_path / "a.csv", [["smiles", "y", "set"], *rows])
     more = ["--data.split_column=set", "--data.target_columns=y", "--data.task", kind]
-    assert fit(tmp_path, table, configuration, *more) == 0
+    assert fit(tmp_path, table, *more, config=configuration) == 0
     metric = "AUROC" if kind == "binary" else "MAE"
     assert f"test {metric}" in capsys.readouterr().out
 
@@ -514,35 +427,35 @@ def test_rows_that_are_left_out_are_counted_beside_the_splits(tmp_path, capsys) 
     rows = [
         [smiles, "" if n % 4 == 0 else value] for n, (smiles, value) in enumerate(sample_rows(60))
     ]
-    table = write(tmp_path / "a.csv", [["smiles", "y"], *rows])
-    assert fit(tmp_path, table, "table_regression", "--data.split=random") == 0
+    table = write_csv(tmp_path / "a.csv", [["smiles", "y"], *rows])
+    assert fit(tmp_path, table, "--data.split=random") == 0
     out = capsys.readouterr().out
     assert "left out    15 no label" in out
     assert "molecules (train / validation / test), 15 rows left out" in out
 
 
-def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys) -> None:
+def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys, monkeypatch) -> None:
     """The shape of the network is the backbone's, the number of epochs follows from the table."""
-    table = write(tmp_path / "mine.csv", [["smiles", "logX"], *sample_rows(60)])
-    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
-    options += ["--output", str(tmp_path / "run"), "--trainer.accelerator=cpu"]
+    monkeypatch.setattr(steps, "epochs_of_table", lambda molecules: molecules // 24)
+    table = write_csv(tmp_path / "mine.csv", [["smiles", "logX"], *sample_rows(60)])
     recipe = yaml.safe_load(config_path("table").read_text())
     assert (recipe["ensemble"], recipe["ensemble_by"]) == (5, "folds")
-    more = ["--ensemble=1", "--trainer.limit_train_batches=1"]
-    assert train(["fit", "-c", "table", *options, *more]) == 0
+    more = ["--ensemble=1", "--trainer.accelerator=cpu", "--trainer.limit_train_batches=1"]
+    options = [f"--data.table={table}", f"--data.root={tmp_path / 'root'}", *more]
+    assert train(["fit", "-c", "table", *options, f"--output={tmp_path / 'run'}"]) == 0
     said = capsys.readouterr().out
     assert "begun" not in said
     assert re.search(r"blend, 0\.\d+ Graphormer \+ 0\.\d+ gradient boosting", said)
     facts = read_checkpoint(tmp_path / "run")[KEY]
     assert facts["from_pretrained"] == "graphormer-small"
     assert (facts["model"]["layers"], facts["model"]["width"]) == (6, 96)
-    assert summary(tmp_path / "run")["epochs"] == epochs_of_table(48) == 40
+    assert summary(tmp_path / "run")["epochs"] == 48 // 24
     assert predict([str(tmp_path / "run"), "CCO", "--device", "cpu"]) == 0
 
 
 def test_a_fine_tuning_that_was_interrupted_goes_on(tmp_path, capsys, monkeypatch) -> None:
     """Its configuration names the backbone beside a shape that is not that of the network."""
-    table = write(tmp_path / "mine.csv", [["smiles", "logX"], *sample_rows(60)])
+    table = write_csv(tmp_path / "mine.csv", [["smiles", "logX"], *sample_rows(60)])
 
     def options(name: str) -> list[str]:
         given = [f"--data.table={table}", f"--data.root={tmp_path / 'root'}", "--ensemble=1"]
@@ -577,7 +490,7 @@ def test_a_fine_tuning_that_was_interrupted_goes_on(tmp_path, capsys, monkeypatc
 
 
 def test_a_shape_beside_a_pre_trained_network_is_refused(tmp_path, capsys) -> None:
-    table = write(tmp_path / "mine.csv", [["smiles", "logX"], *sample_rows(60)])
+    table = write_csv(tmp_path / "mine.csv", [["smiles", "logX"], *sample_rows(60)])
     options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
     options += ["--output", str(tmp_path / "run"), "--model.layers=3"]
     assert train(["fit", "-c", "table", *options]) == 2
@@ -589,4 +502,4 @@ def test_a_shape_beside_a_pre_trained_network_is_refused(tmp_path, capsys) -> No
 
 @pytest.mark.parametrize(("molecules", "epochs"), [(2, 40), (600, 40), (1000, 24), (10**6, 12)])
 def test_epochs_follow_from_the_number_of_molecules(molecules: int, epochs: int) -> None:
-    assert epochs_of_table(molecules) == epochs
+    assert steps.epochs_of_table(molecules) == epochs

@@ -1,16 +1,20 @@
-"""What a run that takes a moment is asked for and leaves, and what is said of a mistake."""
+"""What runs that take a moment are asked for and leave, and what is said of a mistake."""
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import gzip
+import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.resources import sample_path
 
 TINY = [
@@ -35,6 +39,55 @@ class Run:
     out: str
     err: str
     warnings: list[str]
+
+
+def write_csv(path: Path, rows: Sequence[Sequence[object]]) -> Path:
+    """Write a table; the first row is its header."""
+    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of a table, by the names of its columns."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def fit(folder: Path, table: Path, *more: str, config: str = "table_regression") -> int:
+    """Train on a table; the run is in ``run`` of the folder."""
+    options = [f"--data.table={table}", f"--data.root={folder / 'root'}"]
+    return train(["fit", "-c", config, *TINY, *options, f"--output={folder / 'run'}", *more])
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A folder with a run that `fit` has finished, and what was printed."""
+
+    folder: Path
+    out: str
+    err: str
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run"
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        return summary(self.run)
+
+    @property
+    def predictions(self) -> list[dict[str, str]]:
+        return read_csv(self.run / "test_predictions.csv")
+
+
+def fitted(folder: Path, table: Path, *more: str, config: str = "table_regression") -> Fitted:
+    """The same, where it is no test that trains."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = fit(folder, table, *more, config=config)
+    assert status == 0, err.getvalue()
+    return Fitted(folder, out.getvalue(), err.getvalue())
 
 
 def sample_rows(count: int) -> list[list[str]]:

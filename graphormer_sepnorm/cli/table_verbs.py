@@ -1,0 +1,155 @@
+"""What all verbs of predict.py share: which molecules, how many at once, and what came of them."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.process import command
+from graphormer_sepnorm.tables.formats import FORMATS
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.inference.table_job import Outcome, TableJob
+
+EXIT_NOTHING_PREDICTED = 1
+_NOUNS = {
+    "predicted": "a prediction",
+    "embedded": "an embedding",
+    "explained": "an explanation",
+}
+# The least that these options may be.
+COUNTS = {"batch_size": 1, "max_atoms": 1, "jobs": 1}
+
+
+def add_table(
+    parser: argparse.ArgumentParser,
+    output: str,
+    default: str | None = None,
+    molecules: bool = False,
+) -> None:
+    """Add which model, which molecules, and where to.
+
+    Args:
+        parser: Of a verb.
+        output: Help of the file that is written.
+        default: What is written to; None: it has to be said.
+        molecules: Whether they may stand on the command line in place of a table.
+    """
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
+    if molecules:
+        add("smiles", metavar="SMILES", nargs="*", help="molecules, one argument each")
+    what = "table of molecules; - reads standard input"
+    add("-i", "--input", metavar="FILE", required=not molecules, help=what)
+    needed = default is None
+    add("-o", "--output", metavar="FILE", default=default, required=needed, help=output)
+    add("--smiles_column", metavar="NAME", help="default: found by its name")
+    what = f"{', '.join(FORMATS)}; default: by the name of the file"
+    add("--input_format", metavar="FORMAT", choices=FORMATS, help=what)
+    add("--overwrite", action="store_true", help="replace an output file that is there")
+    add("--quiet", action="store_true", help="no progress and no summary")
+
+
+def add_computing(parser: argparse._ActionsContainer, what: str = "processes") -> None:
+    """Add how, and how much at once, is computed; without `what` in one process."""
+    add = parser.add_argument
+    add("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
+    add("--batch_size", type=int, metavar="N", help="molecules computed at once (128)")
+    add("--max_atoms", type=int, metavar="N", help="larger molecules get an error (500)")
+    if what:
+        add("--jobs", type=int, metavar="N", help=f"{what} (on a CPU one per core, on a GPU 1)")
+
+
+def job_of(options: argparse.Namespace, **more: Any) -> TableJob:
+    """Return what is to be done with a table, and `more` than all verbs know of it.
+
+    Raises:
+        DataError: There is no input, or the output is there already.
+    """
+    from graphormer_sepnorm.inference.table_job import TableJob, check_places
+
+    job = TableJob(
+        source=options.input or "-",
+        destination=options.output,
+        smiles_column=options.smiles_column,
+        input_format=options.input_format,
+        overwrite=options.overwrite,
+        quiet=options.quiet,
+        **limits_of(options),
+        **more,
+    )
+    check_places(job)  # before the model is loaded: mistakes are answered at once
+    return job
+
+
+def limits_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the limits that were given; the defaults are the predictor's."""
+    given = {"batch_size": options.batch_size, "max_atoms": options.max_atoms}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def check_molecules(options: argparse.Namespace, verb: str, of_tables: tuple[str, ...]) -> None:
+    """Raise a ConfigError for no molecules, and for molecules in two ways.
+
+    Args:
+        options: With ``smiles`` and ``input``.
+        verb: What is done with them.
+        of_tables: Options that say something of a table.
+    """
+    if options.input is None:
+        if not options.smiles:
+            raise ConfigError(f"nothing to {verb}: give SMILES, or a table with -i FILE")
+        for name in of_tables:
+            if getattr(options, name):
+                raise ConfigError(f"--{name} is for tables: give one with -i FILE")
+        for text in options.smiles:
+            if Path(text).is_file():
+                raise ConfigError(f"{text} is a file: did you mean -i {text}?")
+    elif options.smiles:
+        raise ConfigError(
+            f"{options.smiles[0]!r} and -i {options.input}: give molecules or a table, not both"
+        )
+
+
+def what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
+    """Say what an interrupted job leaves, and how to go on, if that can be."""
+    if not job.can_resume:
+        return f"interrupted after {outcome.rows:,} rows; the output is incomplete"
+    if not outcome.safe_rows:
+        left = f"{job.partial} is as it was" if job.partial.exists() else "there is no output"
+        return f"interrupted before a row was written; {left}"
+    again = [word for word in arguments if word != "--resume"]
+    return (
+        f"interrupted: {job.partial} holds the first {outcome.safe_rows:,} rows, the rest is "
+        f"missing; continue with: {command('predict')} {shlex.join(again)} --resume"
+    )
+
+
+def finished(job: TableJob, outcome: Outcome, started: float) -> int:
+    """Say what has come of a job that began then (`time.monotonic`); return the exit status."""
+    if not job.quiet:
+        print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
+    nothing = outcome.rows and outcome.errors.total() == outcome.rows
+    return EXIT_NOTHING_PREDICTED if nothing else 0
+
+
+def summary(job: TableJob, outcome: Outcome, seconds: float) -> str:
+    """Return what has come of a job: rows, those with an error by its kind, time."""
+    failed = outcome.errors.total()
+    lines = [f"note: {note}" for note in outcome.notes]
+    text = f"{outcome.rows:,} rows, {outcome.rows - failed:,} {job.verb}"
+    if failed:
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in outcome.errors.most_common())
+        text += f", {failed:,} without {_NOUNS[job.verb]} ({kinds})"
+    if outcome.warnings:
+        text += f", {outcome.warnings:,} with a warning"
+    rate = (outcome.rows - outcome.earlier_rows) / max(seconds, 1e-3)
+    text += f"; {seconds:.1f} s, {rate:,.0f} rows/s"
+    if job.to_file:
+        text += f"; {job.destination}"
+    return "\n".join([*lines, text])
