@@ -175,7 +175,7 @@ def test_rows_and_labels_of_neighbours_are_those_of_the_table(blend: Fitted) -> 
 def test_probabilities_are_calibrated_in_all_that_is_said(classes: Fitted, capsys: Any) -> None:
     confidence = read_checkpoint(classes.run)[CONFIDENCE]
     table = read_csv(classes.folder / "a.csv")
-    assert confidence["targets"][0]["counts"] == [
+    assert list(confidence["targets"][0]["counts"]) == [
         sum((row["a"], row["set"]) == (label, "validation") for row in table) for label in "01"
     ]
     rows = classes.predictions

@@ -57,6 +57,14 @@ def test_several_classes_have_one_temperature() -> None:
     assert np.isnan(tempered(np.full((1, 3), np.nan), found)).all()
 
 
+def test_classes_that_were_always_right_are_not_certain() -> None:
+    labels = np.eye(3)[np.arange(60) % 3]
+    said = 0.7 * labels + 0.1
+    found = temperature_of(said, labels, np.arange(60) % 5)
+    # As if 62 of 63 of a class had been right.
+    np.testing.assert_allclose(tempered(said, found).max(axis=1), 61 / 63, rtol=1e-4)
+
+
 @pytest.mark.parametrize(("count", "factor"), [(900, 1.0), (30, 3.0)])
 def test_a_model_that_is_right_or_hardly_known_keeps_its_probabilities(
     count: int, factor: float
