@@ -205,6 +205,7 @@ def short_fit(options: argparse.Namespace) -> Result:
             "trainer.precision": options.precision,
             "trainer.accelerator": "gpu" if options.device.type == "cuda" else "cpu",
             "engine": options.engines[0],
+            "baselines": "false",  # forests would keep the GPU waiting
             "output": run,
         }
         command = [sys.executable, "train.py", "fit", "-c", options.config or "zinc_subset"]

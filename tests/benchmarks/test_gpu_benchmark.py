@@ -59,12 +59,13 @@ def test_check_is_rehearsed_without_a_gpu(
     root: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     output = tmp_path / "check.json"
-    words = ["--check", *QUICK, "--config", "quickstart", "--epochs", "1", "--engines", "captured"]
+    words = ["--check", *QUICK[:-1], "64", "--config", "quickstart", "--epochs", "1"]
+    words += ["--engines", "captured"]
     assert main([*words, "--parts", "step", "fit", "--root", root, "--output", str(output)]) == 0
     results = json.loads(output.read_text())["results"]
-    assert set(results) == {"step/captured batch 4", "fit/captured batch 4"}
-    assert results["fit/captured batch 4"]["status"] == 0
-    dearest = results["step/captured batch 4"]["dearest_us"]
+    assert set(results) == {"step/captured batch 64", "fit/captured batch 64"}
+    assert results["fit/captured batch 64"]["status"] == 0
+    dearest = results["step/captured batch 64"]["dearest_us"]
     assert len(dearest) == 12
     assert list(dearest.values()) == sorted(dearest.values(), reverse=True)
     said = capsys.readouterr().out
