@@ -5,6 +5,7 @@ Training is capped.
 
 import functools
 import gzip
+import itertools
 import re
 import shlex
 import struct
@@ -17,7 +18,7 @@ from graphormer_sepnorm.resources import sample_path
 
 GUIDES = (
     *("installing", "tables", "training", "predicting", "explaining", "comparing", "python"),
-    *("evidence", "elsewhere"),
+    *("evidence", "elsewhere", "uncertainty"),
 )
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in GUIDES)]
 TEXT = "\n".join((REPOSITORY / name).read_text(encoding="utf-8") for name in DOCUMENTS)
@@ -158,9 +159,10 @@ def test_command(command, workspace, run, request):
         assert output[0].startswith("smiles,penalised_logp,pred_")
         assert ("MAE" in done.stdout) == ("--evaluate" in arguments)
     elif arguments[0] == "predict.py":
-        molecules, to_file, name = " ".join(arguments[2:]).partition(" -o ")
-        text = (workspace / name).read_text() if to_file else done.stdout
-        assert text.count("\n") == 1 + len(molecules.split())
+        molecules = [*itertools.takewhile(lambda word: word[0] != "-", arguments[2:])]
+        to_file = "-o" in arguments
+        text = (workspace / arguments[-1]).read_text() if to_file else done.stdout
+        assert text.count("\n") == 1 + len(molecules)
     elif arguments[1] == "test":
         assert "mae" in done.stdout
 
