@@ -221,7 +221,10 @@ def _blend(
     held = held.take(fitted.rows["validation"])
     network, unseen = held.values, boosting["validation"]
     std = np.asarray(module.facts["target_std"])
-    weight = choose_weight(task.kind, labels, network, unseen, std)
+    bounds = np.asarray(data.store.bounds[held.numbers], np.float64)
+    weight = choose_weight(
+        task.kind, labels, network, unseen, std, bounds if bounds.shape[1] else None
+    )
     blend = Blend.of_trees(trees, weight, bool(task.one_of))
     combined = blend.combined(network, unseen)
     blend = dataclasses.replace(blend, validation=task.evaluate(labels, combined))

@@ -114,12 +114,18 @@ class Blend:
 
 
 def choose_weight(
-    kind: Kind, labels: np.ndarray, network: np.ndarray, trees: np.ndarray, std: np.ndarray
+    kind: Kind,
+    labels: np.ndarray,
+    network: np.ndarray,
+    trees: np.ndarray,
+    std: np.ndarray,
+    bounds: np.ndarray | None = None,
 ) -> float:
     """Return the weight of the network by its loss on molecules that were not trained on.
 
     Squared error in units of the training labels' deviation, or log loss, a mean over the targets.
-    The best of `WEIGHTS` is drawn to the half as if `EVEN_LABELS` more labels were best with that.
+    What lies beyond a bound costs nothing, as in training. The best of `WEIGHTS` is drawn to the
+    half as if `EVEN_LABELS` more labels were best with that.
 
     Args:
         kind: Of the targets.
@@ -127,14 +133,19 @@ def choose_weight(
         network: Real units or probabilities, as `labels`.
         trees: The same; nan in all rows of a target without trees.
         std: ``[T]``, deviations of the training labels.
+        bounds: Of missing labels what they are at least, then what they are at most, ``[n, 2 T]``;
+            nan where nothing is known. None: of none.
 
     Returns:
         From 0 to 1; the half where there is nothing to choose by, or the network says something
         that is no number.
     """
     chosen = np.flatnonzero(~np.isnan(trees).any(axis=0))
-    labels, network, trees = (values[:, chosen] for values in (labels, network, trees))
-    present = ~np.isnan(labels)
+    low, high = np.full((2, *labels.shape), np.nan) if bounds is None else np.split(bounds, 2, 1)
+    labels, network, trees, low, high = (
+        values[:, chosen] for values in (labels, network, trees, low, high)
+    )
+    present = ~np.isnan(np.fmax(np.fmax(labels, low), high))
     fewest = present.sum(axis=0).min(initial=len(labels)) if len(chosen) else 0
     if fewest == 0 or not np.isfinite(network[present]).all():
         return EVEN
@@ -145,7 +156,9 @@ def choose_weight(
             right = np.clip(np.where(labels > 0.5, values, 1 - values), 1e-7, 1)
             loss = -np.log(right)
         else:
-            loss = ((values - labels) / std[chosen]) ** 2
+            beyond = np.fmax(np.fmax(low - values, values - high), 0)
+            errors = np.where(np.isnan(labels), beyond, values - labels)
+            loss = (errors / std[chosen]) ** 2
         losses.append(np.mean(loss, axis=0, where=present).mean())
     best = WEIGHTS[int(np.argmin(losses))]
     return round(EVEN + (best - EVEN) * float(fewest / (fewest + EVEN_LABELS)), 2)

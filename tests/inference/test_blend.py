@@ -142,6 +142,28 @@ def test_targets_count_by_their_deviation_and_only_where_there_are_trees() -> No
     assert choose_weight("regression", *both, np.array([1.0, 1000.0])) == own
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_lies_beyond_a_bound_costs_nothing(side: int) -> None:
+    labels, network, trees = labelled("regression")
+    hidden = labels < -0.5 if side else labels > 0.5
+    some = np.where(hidden, np.nan, labels)
+    bounds = np.full((100, 2), np.nan)
+    bounds[:, [side]] = np.where(hidden, -0.5 if side else 0.5, np.nan)
+    weight = choose_weight("regression", some, network, trees, np.ones(1), bounds)
+    losses = {}
+    for tenth in range(11):
+        values = tenth / 10 * network + (1 - tenth / 10) * trees
+        errors = values - labels
+        short = values + 0.5 if side else 0.5 - values  # of the bound
+        losses[tenth / 10] = (np.where(hidden, np.maximum(short, 0), errors) ** 2).mean()
+    best = min(losses, key=lambda one: losses[one])
+    assert weight == round((100 * best + 200 * 0.5) / 300, 2)
+    # Trees that differ only by staying before the bound: nothing but that asks for the network.
+    near = np.where(hidden, bounds[:, [side]] + (1 if side else -1), network)
+    assert choose_weight("regression", some, network, near, np.ones(1)) < 0.5
+    assert choose_weight("regression", some, network, near, np.ones(1), bounds) > 0.5
+
+
 def test_few_labels_change_little() -> None:
     labels, network, trees = labelled("regression", 2000)
     chosen = {}
