@@ -77,7 +77,8 @@ def test_run_can_be_accounted_for_without_this_code(run: Run) -> None:
     head = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     commit = subprocess.run(head, capture_output=True, text=True, check=False).stdout.strip()
     assert (session["commit"] or "").partition("+")[0] == commit
-    assert result["seconds"] > result["training_seconds"] > 0
+    # To a tenth of a second, which so short a training may not take.
+    assert result["seconds"] >= result["training_seconds"] >= 0
 
 
 def test_model_is_explained_before_training(run: Run) -> None:
