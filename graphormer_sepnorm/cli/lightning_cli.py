@@ -34,7 +34,7 @@ from graphormer_sepnorm.cli.foreign_code import (
     without_option,
 )
 from graphormer_sepnorm.cli.help import VerbParser
-from graphormer_sepnorm.cli.main import ending_with
+from graphormer_sepnorm.cli.main import Interrupted, ending_with
 from graphormer_sepnorm.cli.options import (
     OPTIONS,
     explain,
@@ -45,6 +45,7 @@ from graphormer_sepnorm.cli.options import (
 from graphormer_sepnorm.cli.outcome import (
     Tested,
     evaluate_best,
+    finish,
     report_data,
     report_evaluation,
     report_fit,
@@ -139,7 +140,7 @@ class TrainCLI(LightningCLI):
     Attributes:
         run_directory: Where a run is kept; set by `fit` before training.
         selected_by: What decides on the best checkpoint; set with it.
-        tested: Whether the result of a run is written.
+        finished: Whether the result of a run is written.
     """
 
     run_directory: RunDirectory
@@ -158,7 +159,7 @@ class TrainCLI(LightningCLI):
         self.config_name = config_name
         self.resumed = resumed
         self.place = place or RunPlace()
-        self.tested = False
+        self.finished = False
         self._first_step = 0  # optimiser steps of the checkpoint that training begins with
         # Errors are raised, and printed by cli/main.py; abbreviations would hide a mistyped option.
         parsing = {"exit_on_error": False, "allow_abbrev": False}
@@ -403,13 +404,16 @@ class TrainCLI(LightningCLI):
             # Processes that Lightning did not start have not been told it.
             run = RunDirectory(self.trainer.strategy.broadcast(self.run_directory.path))
             tested = evaluate_best(self.trainer, self.model, self.datamodule, run, self.selected_by)
-            self.tested = tested is not None
             if tested is not None:
-                self._report(tested)
+                self._finish(tested)
 
-    def _report(self, tested: Tested) -> None:
+    def _finish(self, tested: Tested) -> None:
         wanted = {name: self.config["fit"][name] for name in ("baselines", "blend", "keep")}
-        report_fit(tested, self.model, self.datamodule, **wanted)
+        outcome = finish(tested, self.model, self.datamodule, **wanted)
+        self.finished = not outcome.interrupted
+        report_fit(outcome, self.model)
+        if outcome.interrupted:
+            raise Interrupted(f"{outcome.interrupted} interrupted; {self._what_is_done()}")
 
     def _fit_ensemble(self) -> None:
         options, run = self.config["fit"], self.run_directory
@@ -419,8 +423,7 @@ class TrainCLI(LightningCLI):
         with interruptible(self.trainer, self._what_is_done):
             work = (self.trainer, self.model, self.datamodule)
             tested = evaluate_ensemble(*work, members, run, self.selected_by)
-            self.tested = True
-            self._report(tested)
+            self._finish(tested)
 
     def _log_options(self) -> None:
         """Give the loggers the options of the run, but for their own: those can hold passwords."""
@@ -447,9 +450,10 @@ class TrainCLI(LightningCLI):
         )
 
     def _what_is_done(self) -> str:
-        if self.tested:
+        if self.finished:
             return f"trained and tested, what came out is in {self.run_directory.summary_file}"
-        return f"trained, but not tested: {self.run_directory.path}; test with: {self._resuming()}"
+        run = self.run_directory.path
+        return f"trained, but not all that follows is done: {run}; go on with: {self._resuming()}"
 
     def _resuming(self) -> str:
         foreign = names_foreign_code(self.config["fit"].trainer.as_dict())

@@ -16,7 +16,6 @@ from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.cli.confidence import Measured, measure, said
 from graphormer_sepnorm.cli.held_out import HeldOut, labels_of, of_molecules, of_validation_split
-from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.simple_models import (
     SimpleModels,
     evaluate,
@@ -137,10 +136,9 @@ def evaluate_best(
     run: RunDirectory,
     selected: Metric,
 ) -> Tested | None:
-    """Test the best checkpoint of a finished run and keep what came out.
+    """Test the best checkpoint of a trained run, see `keep_result`.
 
-    ``summary.json`` has the numbers, ``test_predictions.csv`` each molecule. `selected` is what
-    decided on the checkpoint.
+    `selected` is what decided on the checkpoint.
 
     Returns:
         None where there is nothing to test, and in every process but the first.
@@ -194,7 +192,11 @@ def keep_result(
     selected: Metric,
     held: HeldOut | None = None,
 ) -> Tested:
-    """Keep what the test of a module, which has just ended, came to; see `Tested`."""
+    """Return what the test of a module, which has just ended, came to; see `Tested`.
+
+    ``test_predictions.csv`` has each molecule. A summary of the run's earlier end is taken away.
+    """
+    run.summary_file.unlink(missing_ok=True)
     predictions = module.evaluated("test")
     # Of a part of the split (--trainer.limit_test_batches) there is no table.
     whole = predictions if len(predictions) == len(data.indices("test")) else None
@@ -207,13 +209,12 @@ def _keep(
     data: MoleculeDataModule,
     beside: Mapping[str, np.ndarray] | None = None,
 ) -> Tested:
-    """Write each molecule, with what stands `beside` it, then the summary: with it it is over."""
+    """Write each molecule, with what stands `beside` it."""
     line = ""
     if tested.predictions is not None:
         value = tested.summary[f"test_{module.task.metric}"]
         found, line = _without_new_elements(module, data, "test", tested.predictions, value)
         write_test_predictions(tested.run, data, tested.predictions, found, beside)
-    tested.run.write_summary(tested.summary)
     return dataclasses.replace(tested, new_elements=line)
 
 
@@ -257,7 +258,26 @@ def _with_confidence(
     return _keep(result, module, data, measured.columns), measured
 
 
-def report_fit(
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to, with what was made after its test.
+
+    Attributes:
+        network: By the network alone.
+        tested: By all that the checkpoint holds.
+        simple: The models beside it.
+        measured: How wrong it is; None where that is not known.
+        interrupted: What was stopped; empty: nothing, and the run is finished.
+    """
+
+    network: Tested
+    tested: Tested
+    simple: SimpleModels
+    measured: Measured | None
+    interrupted: str
+
+
+def finish(
     tested: Tested,
     module: GraphormerModule,
     data: MoleculeDataModule,
@@ -265,17 +285,14 @@ def report_fit(
     baselines: bool,
     blend: bool,
     keep: str,
-) -> None:
-    """Print what came out of a run, with the simple models and the blend that are asked for.
+) -> Outcome:
+    """Make the simple models and the blend that are asked for, and measure how wrong the run is.
 
-    What the checkpoint is to `keep` of the molecules of a table: see `measure`.
-
-    Raises:
-        Interrupted: During the baselines or before the blend; all else has been kept and printed.
+    Then write ``summary.json``: with it the run is finished. What the checkpoint is to `keep` of
+    the molecules of a table: see `measure`.
     """
-    task, network = module.task, tested
-    main = task.main
-    file, held, measured = Path(tested.summary["checkpoint"]), tested.held, None
+    network, measured = tested, None
+    file, held = Path(tested.summary["checkpoint"]), tested.held
     sure = keep != "none" and data.splits.report is not None and tested.predictions is not None
     if held is None and (blend or sure):
         held = of_validation_split(module, data)
@@ -283,12 +300,21 @@ def report_fit(
         module, data, file, tested.predictions, held, baselines=baselines, blend=blend
     )
     tested = _with_simple_models(tested, simple, module, data)
-    stopped = "baselines"
-    if sure and held is not None and not simple.interrupted:
+    interrupted = "the baselines" if simple.interrupted else ""
+    if sure and held is not None and not interrupted:
         try:
             tested, measured = _with_confidence(tested, simple, held, module, data, keep)
         except KeyboardInterrupt:
-            simple.interrupted, stopped = True, "the measuring of its errors"
+            interrupted = "the measuring of its errors"
+    if not interrupted:
+        tested.run.write_summary(tested.summary)
+    return Outcome(network, tested, simple, measured, interrupted)
+
+
+def report_fit(outcome: Outcome, module: GraphormerModule) -> None:
+    """Print what came out of a run, as far as it was made."""
+    network, tested, simple = outcome.network, outcome.tested, outcome.simple
+    task, main = module.task, module.task.main
     summary, unit = tested.summary, task.unit_of(main)
     rows = [(one.name, main.shown(one.test[main.name], unit)) for one in simple.baselines]
     name = f"Graphormer, {summary['norm']}"
@@ -312,8 +338,8 @@ def report_fit(
     for line, before in lines:
         if line:
             print(f"{before}{line}")
-    if measured is not None:
-        print(f"\n{said(measured, task, tested.run)}")
+    if outcome.measured is not None:
+        print(f"\n{said(outcome.measured, task, tested.run)}")
     print(
         f"\n{_best_validation(network, main)}; {summary['epochs']} epochs, "
         f"{summary['steps']:,} steps, {summary['parameters']:,} parameters, "
@@ -324,8 +350,6 @@ def report_fit(
         needed = ExtraInputs.of_facts(module.facts).columns
         given = f"-i TABLE   (with {listed(needed)})" if needed else '"CCO"'
         print(f"try         {command('predict')} {shlex.quote(str(tested.run.path))} {given}")
-    if simple.interrupted:
-        raise Interrupted(f"{stopped} interrupted; the run is whole: {tested.run.path}")
 
 
 def _of_members(

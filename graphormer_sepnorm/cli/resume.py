@@ -15,6 +15,9 @@ from graphormer_sepnorm.runs.place import RunPlace
 
 log = logging.getLogger(__name__)
 
+# Options of what follows the training; of an ensemble, once for all members.
+_AFTER_TRAINING = ("--baselines", "--blend", "--keep")
+
 
 @dataclass(frozen=True)
 class ResumedRun:
@@ -63,10 +66,15 @@ def find_resumed(arguments: list[str], place: RunPlace) -> ResumedRun | None:
     for option in ("-c", "--config", "--ckpt_path", "--output", "--metric", "--ensemble"):
         if any(word.partition("=")[0] == option for word in rest):
             raise ConfigError(f"--resume and {option}: leave {option} out, the run has its own")
-    if run.members.is_dir() and len(rest) > 1:
+    of_members = [
+        word
+        for word in rest[1:]
+        if word.startswith("--") and word.partition("=")[0] not in _AFTER_TRAINING
+    ]
+    if run.members.is_dir() and of_members:
         raise ConfigError(
-            f"--resume and {rest[1]}: an ensemble goes on with the options that its members have "
-            "been begun with, leave others out"
+            f"--resume and {of_members[0]}: an ensemble goes on with the options that its members "
+            "have been begun with, leave others out"
         )
     place.go_on_in(directory)
     checkpoint, step, message = _newest_checkpoint(run)

@@ -73,7 +73,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether it is trained and tested."""
+        """Whether it is trained and tested, and all is made that was to follow."""
         return self.files.finished
 
     @property

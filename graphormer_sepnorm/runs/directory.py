@@ -156,7 +156,7 @@ class RunDirectory:
 
     @property
     def finished(self) -> bool:
-        """Whether it is trained and tested."""
+        """Whether it is trained and tested, and all is made that was to follow."""
         return self.summary_file.is_file()
 
     def configuration(self) -> dict[str, Any]:

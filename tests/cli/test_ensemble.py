@@ -176,9 +176,11 @@ def test_half_done_ensemble_trains_what_is_missing(seeds: Fitted, copied: Path, 
     for name in ("summary.json", "test_predictions.csv", "checkpoints/best.ckpt"):
         (run / name).unlink()
     before = (run / "members" / "seed3" / "run.json").stat().st_mtime_ns
-    assert train(["fit", "--resume", str(run)]) == 0
+    # What follows the training is of the ensemble, so that it may be asked for later.
+    assert train(["fit", "--resume", str(run), "--baselines", "true"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith(f"run    {run}, continued with its members\n")
+    assert "gradient boosting on Morgan" in out
     assert "1 of 2 runs are finished already\nmember seed 4: started\n" in err
     assert "seed 3:" not in err
     assert (run / "members" / "seed3" / "run.json").stat().st_mtime_ns == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.runs.directory import RunDirectory
 
 BOOSTING = "gradient boosting on Morgan fingerprints and descriptors"
 PARTS = ["train"] * 40 + ["validation"] * 15 + ["test"] * 15
@@ -195,46 +197,58 @@ def test_who_is_better_is_said_by_the_main_metric() -> None:
     assert said("mae", 0.5, comparable=False) == said("mae", float("nan")) == ""
 
 
-@pytest.mark.parametrize(
-    ("error", "option", "status"),
-    [
-        (DataError("'X' has no fingerprint"), "blend", 0),
-        (DataError("'X' has no fingerprint"), "baselines", 0),
-        (KeyboardInterrupt(), "baselines", 130),
-    ],
-)
-def test_what_fails_or_is_interrupted_costs_nothing_else(
-    error: BaseException, option: str, status: int, tmp_path: Path, capsys, caplog, monkeypatch
+@pytest.mark.parametrize("option", ["blend", "baselines"])
+def test_what_fails_costs_nothing_else(
+    option: str, tmp_path: Path, capsys, caplog, monkeypatch
 ) -> None:
     def fail(*arguments: object) -> None:
-        raise error
+        raise DataError("'X' has no fingerprint")
 
     monkeypatch.setattr("graphormer_sepnorm.chem.baselines.fit_baselines", fail)
-    assert fit_here(tmp_path, f"--{option}=true") == status
+    assert fit_here(tmp_path, f"--{option}=true") == 0
     captured = capsys.readouterr()
     assert "Graphormer, bn+ln" in captured.out
     assert "boosting" not in captured.out
     assert "test_mae" in summary(tmp_path / "run")
-    if status:
-        said = f"train.py: baselines interrupted; the run is whole: {tmp_path / 'run'}"
-        assert captured.err.splitlines()[-1] == said
-    else:
-        assert f"no {option}: 'X' has no fingerprint" in caplog.text
+    assert f"no {option}: 'X' has no fingerprint" in caplog.text
 
 
-def test_interrupted_before_it_is_written_the_run_is_the_networks(
-    tmp_path, capsys, monkeypatch
+@pytest.mark.parametrize(
+    ("during", "what"),
+    [
+        ("chem.baselines.fit_baselines", "the baselines"),
+        ("cli.simple_models.replacing", "the baselines"),  # before the blend is written
+        ("cli.outcome.measure", "the measuring of its errors"),
+    ],
+)
+def test_a_run_is_not_finished_before_all_is_made(
+    during: str, what: str, blended: Fitted, tmp_path: Path, capsys, monkeypatch
 ) -> None:
-    def interrupt(path: Path) -> None:
+    """What a run was interrupted in is made by resuming it, and is what it would have been."""
+
+    def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("graphormer_sepnorm.cli.simple_models.replacing", interrupt)
-    assert fit_here(tmp_path, "--blend=true") == 130
+    monkeypatch.setattr(blending, "EVEN_LABELS", 0)
+    monkeypatch.setattr(blending, "WEIGHTS", (0.3,))
+    run = RunDirectory(shutil.copytree(blended.run, tmp_path / "run"))
+    complete = run.summary()
+    with monkeypatch.context() as patched:
+        patched.setattr(f"graphormer_sepnorm.{during}", interrupt)
+        assert train(["fit", "--resume", str(run.path)]) == 130
     captured = capsys.readouterr()
-    assert "Graphormer + " not in captured.out
-    assert f"baselines interrupted; the run is whole: {tmp_path / 'run'}" in captured.err
-    assert "blend" not in summary(tmp_path / "run")
-    assert BLEND not in read_checkpoint(tmp_path / "run")
+    assert "Graphormer, bn+ln" in captured.out
+    assert captured.err.splitlines()[-1] == (
+        f"train.py: {what} interrupted; trained, but not all that follows is done: {run.path}; "
+        f"go on with: python train.py fit --resume {run.path}"
+    )
+    assert not run.finished
+    assert train(["fit", "--resume", str(run.path)]) == 0
+    ours = {"checkpoint", "seconds", "training_seconds", "graphs_per_second"}
+    assert {k: v for k, v in (run.summary() or {}).items() if k not in ours} == {
+        k: v for k, v in (complete or {}).items() if k not in ours
+    }
+    assert BLEND in read_checkpoint(run.path)
 
 
 def test_graphs_without_smiles_cannot_be_blended(

@@ -309,7 +309,10 @@ def test_full_disk_of_logs_or_result_is_one_line(
 @pytest.mark.parametrize(
     ("during", "said"),
     [
-        ("write_test_predictions", "trained, but not tested: {run}; test with: python train.py "),
+        (
+            "write_test_predictions",
+            "trained, but not all that follows is done: {run}; go on with: ",
+        ),
         ("format_table", "trained and tested, what came out is in {run}/summary.json\n"),
     ],
 )
