@@ -83,15 +83,20 @@ class Fold:
         targets = [name[6:] for name in column if name.startswith("label_")]
         errors = np.abs([column[f"pred_{one}"] - column[f"label_{one}"] for one in targets])
         known = ~np.isnan(errors).all(axis=0)
-        similarity, distance = column["similarity"][known], column["distance"][known]
+        similarity = column["similarity"][known]
+        distance = column["distance"][known] if "distance" in column else None
         outside = Domain.from_plain(confidence["domain"]).outside(similarity, distance)
+        if distance is None:  # a model that does not read [CLS]
+            distance = np.full(len(similarity), np.nan)
         mean = np.nanmean(errors[:, known], axis=0)
         if f"low_{targets[0]}" not in column:
             labels, said = (
                 np.stack([column[f"{kind}_{one}"] for one in targets], axis=1)
                 for kind in ("label", "pred")
             )
-            found = [confidence["test"][one] for one in targets]
+            # A target may have no label among the molecules.
+            nothing = {"held": [[None, None]] * len(LEVELS), "classes": [np.nan] * len(LEVELS)}
+            found = [confidence["test"].get(one, nothing) for one in targets]
             held = [one["held"] for one in found]
             return cls(
                 *(mean, similarity, distance, outside, np.empty(0)),
@@ -138,7 +143,7 @@ def class_row(name: str, folds: Sequence[Fold]) -> list[str]:
     held = np.nansum([f.held * size for f, size in zip(folds, sizes, strict=True)], axis=0)
     shares = 100 * (held / sizes.sum(axis=0)).mean(axis=0)
     classes = np.average(
-        [fold.classes.mean(axis=0) for fold in folds],
+        [np.nanmean(fold.classes, axis=0) for fold in folds],
         axis=0,
         weights=[len(f.labels) for f in folds],
     )
@@ -174,6 +179,8 @@ def draw(path: Path, named: dict[str, Sequence[Fold]]) -> None:
         axis.axhline(1, color="#999999", linewidth=1)
         for (name, folds), color in zip(named.items(), COLOURS, strict=False):
             errors, values = joined(folds, "errors"), joined(folds, of)
+            if np.isnan(values).any():
+                continue
             parts = np.array_split(np.argsort(values), PARTS)
             places = [values[part].mean() for part in parts]
             heights = np.array([errors[part].mean() for part in parts])
@@ -214,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             name = str(directory) if directory.name in named else directory.name
             named[name] = [Fold.read(fold) for fold in folds]
         except KeyError as error:
-            sys.exit(f"{directory} has no {error} of its test molecules: it is of an older version")
+            sys.exit(f"{directory} lacks {error} in its confidence.json: train it again")
     intervals = {name: folds for name, folds in named.items() if len(folds[0].levels)}
     if intervals:
         levels = [f"{100 * level:.0f} %" for level in LEVELS]

@@ -11,6 +11,11 @@ TERMINAL_SECONDS, LOG_SECONDS = 1.0, 30.0
 PATIENCE_SECONDS = 2.0  # what takes less needs no line
 
 
+def shows_unicode() -> bool:
+    """Tell whether standard output takes more than ASCII."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
 def clock(seconds: float) -> str:
     """Say how long something takes: ``1:02:03``."""
     minutes, rest = divmod(round(seconds), 60)

@@ -16,7 +16,7 @@ from rdkit.Geometry import Point2D
 from graphormer_sepnorm.chem.molecules import parse_smiles
 
 # Of pictures of many molecules: molecules in a row, and the place for one, in pixels.
-_COLUMNS, _CELL = 4, (236, 180)
+_PLAIN_COLUMNS, _PLAIN_CELL = 4, (236, 180)
 
 Colour = tuple[float, float, float]
 Format = Literal["svg", "png"]
@@ -24,7 +24,7 @@ Format = Literal["svg", "png"]
 # Blue and orange are told apart with every kind of colour blindness; both are light enough for
 # black letters on them.
 BELOW, ABOVE = (0.40, 0.66, 0.90), (1.00, 0.62, 0.26)
-CELL, _IN_A_ROW = (350, 220), 3  # the place for a coloured molecule, in pixels
+CELL, _COLUMNS = (350, 220), 3  # the place for a coloured molecule, in pixels
 _LINE, _FONT = 17, 12.5  # a line of text and its letters
 _BAR, _BAR_HEIGHT = (260, 14), 66  # the bar, and the room for it
 _SHADES = 60
@@ -39,9 +39,9 @@ def molecules_png(smiles: Sequence[str], legends: Sequence[str]) -> bytes:
     In the place of one that cannot be read stands a note.
     """
     molecules = [parse_smiles(text).molecule or _unreadable() for text in smiles]
-    columns = min(_COLUMNS, len(molecules))
+    columns = min(_PLAIN_COLUMNS, len(molecules))
     rows = -(-len(molecules) // columns)
-    width, height = _CELL
+    width, height = _PLAIN_CELL
     canvas = rdMolDraw2D.MolDraw2DCairo(columns * width, rows * height, width, height)
     options = canvas.drawOptions()
     options.legendFontSize = 13
@@ -135,7 +135,7 @@ def draw_contributions(
     Returns:
         The file.
     """
-    columns = min(_IN_A_ROW, len(molecules))
+    columns = min(_COLUMNS, len(molecules))
     rows = -(-len(molecules) // columns)
     lines = max(map(len, captions), default=0)
     height = CELL[1] + lines * _LINE + (10 if lines else 0)

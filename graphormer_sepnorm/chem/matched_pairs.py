@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rdkit import Chem
@@ -39,7 +39,9 @@ class MatchedPair(NamedTuple):
     part_second: str
 
 
-def matched_pairs(molecules: Sequence[Any]) -> list[MatchedPair]:
+def matched_pairs(
+    molecules: Sequence[Any], groups: Sequence[Hashable] | None = None
+) -> list[MatchedPair]:
     """Find the pairs among molecules (Hussain and Rea 2010, J. Chem. Inf. Model. 50, 339).
 
     One acyclic single bond at a carbon is cut, by RDKit; the core has more heavy atoms than each of
@@ -47,23 +49,29 @@ def matched_pairs(molecules: Sequence[Any]) -> list[MatchedPair]:
     smallest parts is taken. Where a molecule occurs twice, the first one stands for it. Cores
     of several fragments, such as salts, are left out.
 
+    Args:
+        molecules: RDKit's.
+        groups: To which each belongs; only those of one group are paired. None: all are of one.
+
     Returns:
         In the order of their parts, those of an exchange together.
 
     Raises:
         DataError: There are more than a million.
     """
-    numbers: dict[str, int] = {}
-    for number, molecule in enumerate(molecules):
-        numbers.setdefault(canonical_smiles(molecule), number)
-    parts: dict[str, dict[str, int]] = defaultdict(dict)
+    if groups is None:
+        groups = [None] * len(molecules)
+    numbers: dict[tuple[Hashable, str], int] = {}
+    for number, (group, molecule) in enumerate(zip(groups, molecules, strict=True)):
+        numbers.setdefault((group, canonical_smiles(molecule)), number)
+    parts: dict[tuple[Hashable, str], dict[str, int]] = defaultdict(dict)
     sizes: dict[str, int] = {_HYDROGEN: 0}
-    for number in numbers.values():
+    for (group, _), number in numbers.items():
         for core, part in _cuts(molecules[number], sizes):
-            parts[core].setdefault(part, number)
-    for core, of_core in parts.items():
+            parts[group, core].setdefault(part, number)
+    for (group, core), of_core in parts.items():
         whole = Chem.MolFromSmiles(core.replace(_PLACE, "[H]"))
-        found = None if whole is None else numbers.get(canonical_smiles(whole))
+        found = None if whole is None else numbers.get((group, canonical_smiles(whole)))
         if found is not None:
             of_core.setdefault(_HYDROGEN, found)
     if sum(len(one) * (len(one) - 1) // 2 for one in parts.values()) > MOST_PAIRS:
@@ -72,7 +80,7 @@ def matched_pairs(molecules: Sequence[Any]) -> list[MatchedPair]:
             "give one series at a time"
         )
     best: dict[tuple[int, int], tuple[int, MatchedPair]] = {}
-    for core, of_core in parts.items():
+    for (_, core), of_core in parts.items():
         ordered = sorted(of_core.items(), key=lambda one: (sizes[one[0]], one[0]))
         for (part, number), (other, second) in itertools.combinations(ordered, 2):
             pair = MatchedPair(number, second, core, part, other)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.cli.held_out import HeldOut, labels_of, tokens_of
+from graphormer_sepnorm.cli.held_out import HeldOut, tokens_of
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.confidence.figure import draw
 from graphormer_sepnorm.confidence.intervals import LEVELS
@@ -92,7 +92,7 @@ def measure(
     told = Told(
         *(held.values, held.spread, held.apart, distance, _fingerprints(data, held.numbers))
     )
-    labels, exclusive = labels_of(data, held.numbers), bool(task.one_of)
+    labels, exclusive = data.labels(held.numbers), bool(task.one_of)
     confidence = Confidence.fit(
         *(task.kind, labels, told, held.folds, std, neighbours, own, places, exclusive, tokens)
     )
@@ -103,7 +103,7 @@ def measure(
         fingerprints=_fingerprints(data, numbers),
         distance=None if tokens is None else tokens.of(tokens_of(module, data, numbers)),
     )
-    measured = _tested(confidence, task, tested, labels_of(data, numbers), len(held.numbers))
+    measured = _tested(confidence, task, tested, data.labels(numbers), len(held.numbers))
     _keep(measured, task, run)
     return measured
 
@@ -118,7 +118,7 @@ def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbours
         _fingerprints(data, numbers),
         rows[numbers],
         _smiles(data, numbers) if keep in ("smiles", "labels") else (),
-        labels_of(data, numbers) if keep == "labels" else None,
+        data.labels(numbers) if keep == "labels" else None,
     )
     return numbers, sketch
 
@@ -135,8 +135,7 @@ def _distances(
     kept = kept[drawn(len(kept), MOST_TOKENS)]
     folds = None if data.member_folds is None else (data.dealt()[kept], held.folds)
     seen, unseen = (tokens_of(module, data, numbers) for numbers in (kept, held.numbers))
-    measure, distance = TokenDistance.fit(seen, unseen, *(folds or ()))
-    return measure, None if measure is None else distance
+    return TokenDistance.fit(seen, unseen, *(folds or ()))
 
 
 def _places(kept: np.ndarray, held: np.ndarray) -> np.ndarray:
@@ -175,9 +174,8 @@ def _tested(
         right, said = labels[known, target], values[known, target]
         if isinstance(one, Calibration):
             before = told.values[known, target]
-            judged = judge_probabilities(right, before, said, one)
-            together = confidence.temperature != 1
-            quality[name] = replace(judged, map="temperature") if together else judged
+            by = confidence.calibrated_by(target)
+            quality[name] = judge_probabilities(right, before, said, one, by)
         else:
             errors = np.abs(said - right)
             widths = {level: of_all[known, target] for level, of_all in half.items()}

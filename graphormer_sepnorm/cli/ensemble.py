@@ -21,7 +21,7 @@ import torch
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.cli.foreign_code import OPTION
-from graphormer_sepnorm.cli.held_out import labels_of, out_of_fold
+from graphormer_sepnorm.cli.held_out import out_of_fold
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.outcome import Tested, keep_result
 from graphormer_sepnorm.cli.resume import resuming
@@ -192,7 +192,7 @@ def evaluate_ensemble(
         validated = trainer.validate(module, ckpt_path=path, **options)[0]
     else:
         held = out_of_fold(module, data)
-        found = module.task.evaluate(labels_of(data, data.described()), held.values)
+        found = module.task.evaluate(data.labels(data.described()), held.values)
         validated = {f"validation_{name}": value for name, value in found.items()}
     validation = {name: float(value) for name, value in validated.items()}
     checkpoint[KEY] |= {"validation": validation, "member_folds": data.member_folds or 0}

@@ -59,7 +59,7 @@ def explain(arguments: list[str]) -> int:
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.inference.table_job import Outcome
 
-    job = job_of(options, output_format=format, jobs=options.jobs, verb="explained")
+    job = job_of(options, output_format=format, jobs=options.jobs, verb="explained", in_parts=False)
     outcome = Outcome()
     predictor = Predictor.load(options.model, options.device)
     explainer = Explainer(predictor, options.target, options.method)

@@ -94,14 +94,14 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 def _read(predictor: Predictor, options: argparse.Namespace) -> tuple[GraphStore, int]:
     """Return the graphs of the molecules that the model understands, and how many it does not."""
     from graphormer_sepnorm.graphs.store import GraphStore
-    from graphormer_sepnorm.inference.table_molecules import find_molecules, parse_row
+    from graphormer_sepnorm.inference.table_molecules import MoleculeColumns
     from graphormer_sepnorm.tables.opening import open_table
 
     with open_table(options.input, options.input_format) as reader:
-        smiles = find_molecules(reader, options.smiles_column)
+        columns = MoleculeColumns.find(reader, options.smiles_column)
         rows = itertools.islice(reader, options.molecules)
-        molecules = predictor.prepared([parse_row(row, smiles) for row in rows])
-        graphs, _, errors, _ = predictor.featurise(molecules)
+        molecules = columns.read([columns.unread(row) for row in rows]).parsed
+        graphs, _, errors, _ = predictor.featurise(predictor.prepared(molecules))
     if graphs is None or len(graphs) < 2:
         reason = next((error for error in errors if error), "it has too few rows")
         raise DataError(

@@ -80,11 +80,6 @@ def of_molecules(
     return each.mean(axis=0), each.std(axis=0, ddof=1) if len(each) > 1 else None
 
 
-def labels_of(data: MoleculeDataModule, numbers: np.ndarray) -> np.ndarray:
-    """Return the labels of molecules, float64 ``[n, T]``, nan where one is missing."""
-    return np.asarray(data.store.targets[numbers], np.float64)
-
-
 @torch.inference_mode()
 def tokens_of(
     module: GraphormerModule, data: MoleculeDataModule, numbers: np.ndarray

@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.formatting import shows_unicode
 from graphormer_sepnorm.process import command, cores
 
 if TYPE_CHECKING:
@@ -21,14 +22,29 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.compare.runner import Run
 
 EXIT_FAILED = 1
-# Verb -> what happens to runs, what they are called, what may be added to the command of one that
-# was interrupted, what to the command that only reports.
+
+
+class _Words(NamedTuple):
+    """How messages of a verb speak.
+
+    Attributes:
+        done: What happens to runs.
+        runs: What they are called.
+        meanwhile: What may be added to the command that continues, in words.
+        report: Option of the command that only reports.
+    """
+
+    done: str
+    runs: str
+    meanwhile: str = ""
+    report: str = ""
+
+
 _WORDS = {
-    "compare": (
-        *("compared", "runs", " (with --report-only: a report on those that are)"),
-        " --report-only",
+    "compare": _Words(
+        "compared", "runs", " (with --report-only: a report on those that are)", " --report-only"
     ),
-    "crossvalidate": ("trained", "folds", "", ""),
+    "crossvalidate": _Words("trained", "folds"),
 }
 
 
@@ -149,20 +165,23 @@ def train_all(
         ConfigError: The directory cannot be made, or another command is or was at work there.
         Interrupted: With what is finished.
     """
-    what, noun, without, only = _WORDS[verb]
+    words = _WORDS[verb]
     runs = plan.runs(directory)
-    with _at_work(plan, kept, directory, what) as lock:
+    with _at_work(plan, kept, directory, words.done) as lock:
         whole = train(runs, plan, checked, placed, lock, any_code, seeds_together)
         unfinished = [run for run in runs if not run.finished]
-        done = f"interrupted, {len(runs) - len(unfinished)} of {len(runs)} {noun} are finished"
+        count = len(runs) - len(unfinished)
+        done = f"interrupted, {count} of {len(runs)} {words.runs} are finished"
         again = f"{command('train')} {verb} -o {shlex.quote(str(directory))}"
         if not whole and unfinished:
-            raise Interrupted(f"{done}; continue with: {again}{without}")
-        if len(unfinished) < len(runs):
+            raise Interrupted(f"{done}; continue with: {again}{words.meanwhile}")
+        if count:
             try:
                 report()
             except KeyboardInterrupt:
-                raise Interrupted(f"{done}; for the report on them: {again}{only}") from None
+                raise Interrupted(
+                    f"{done}; for the report on them: {again}{words.report}"
+                ) from None
     if not unfinished:
         return 0
     print(
@@ -237,5 +256,4 @@ def show(text: str) -> None:
     """Print, with nothing but ASCII where the terminal cannot show more."""
     from graphormer_sepnorm.compare.report.numbers import plain
 
-    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(text if unicode else plain(text), flush=True)
+    print(text if shows_unicode() else plain(text), flush=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.cli.confidence import Measured, measure, said
-from graphormer_sepnorm.cli.held_out import HeldOut, labels_of, of_molecules, of_validation_split
+from graphormer_sepnorm.cli.held_out import HeldOut, of_molecules, of_validation_split
 from graphormer_sepnorm.cli.simple_models import (
     SimpleModels,
     evaluate,
@@ -29,7 +28,7 @@ from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.formatting import format_table, listed
+from graphormer_sepnorm.formatting import format_table, listed, shows_unicode
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.metrics import Metric, metrics_of
@@ -54,8 +53,7 @@ def report_data(report: DataReport, data: MoleculeDataModule, run: RunDirectory)
     ]
     lines += data.missing_inputs()
     report = dataclasses.replace(report, warnings=(*lines, *report.warnings))
-    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(f"\n{report_text(report, unicode)}", flush=True)
+    print(f"\n{report_text(report, shows_unicode())}", flush=True)
     write_json(run.data_report_file, report.to_plain())
     report.write_splits(run.splits_file)
     if report.invalid:
@@ -414,7 +412,7 @@ def _without_new_elements(
     if not found or len(predictions) != count:
         return found, ""
     known = [molecule for molecule in range(count) if molecule not in found]
-    targets = labels_of(data, numbers)
+    targets = data.labels(numbers)
     task, main = module.task, module.task.main
     without = task.evaluate(targets[known], predictions[known], [main])[main.name]
     return found, (

@@ -42,7 +42,7 @@ def pairs(arguments: list[str]) -> int:
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.inference.table_job import Outcome
 
-    job = job_of(options)
+    job = job_of(options, in_parts=False)
     predictor, outcome = Predictor.load(options.model, options.device), Outcome()
     target = predictor.task.number_of(options.target, "compare")
     started = time.monotonic()

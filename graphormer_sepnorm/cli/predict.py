@@ -254,9 +254,8 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
         _say(_aligned(["smiles", *names, ""], _shown(predictions)))
         return not all(predictions.errors)
     columns = ["smiles", *predictor.columns, *predictor.text_columns, "warning", "error"]
-    writer = create_table(
-        job.destination, columns, format=options.output_format, numeric=predictor.columns
-    )
+    types = dict.fromkeys(predictor.columns, "float64")
+    writer = create_table(job.destination, columns, format=options.output_format, types=types)
     try:
         writer.write(
             (smiles, *map(rounded, numbers), *texts, warning, error)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from graphormer_sepnorm.cli.held_out import HeldOut, labels_of
+from graphormer_sepnorm.cli.held_out import HeldOut
 from graphormer_sepnorm.confidence.confidence import Told
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
@@ -196,7 +196,7 @@ def evaluate(
     data: MoleculeDataModule, task: Task, split: str, predictions: np.ndarray
 ) -> dict[str, float]:
     """Return the metrics of predictions ``[n, T]``, those of a benchmark by its own evaluator."""
-    targets = labels_of(data, data.indices(split))
+    targets = data.labels(data.indices(split))
     values = task.evaluate(targets, predictions)
     for name, evaluator in data.splits.evaluators.items():
         if not math.isnan(values[name]):

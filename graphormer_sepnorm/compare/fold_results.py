@@ -198,7 +198,10 @@ def _read(run: FoldRun) -> Fold:
         test=_numbers(summary, "test_"),
         simple=simple_models(summary),
         rows=rows,
-        confidence=_numbers(summary.get("confidence") or {}),
+        confidence={
+            name: math.nan if value is None else value
+            for name, value in (summary.get("confidence") or {}).items()
+        },
     )
 
 
@@ -257,14 +260,19 @@ def _pooled(own: Sequence[Fold], plan: CrossValidation, task: Task) -> dict[str,
 
 
 def _confidence(folds: Sequence[Fold]) -> dict[str, float]:
-    """Means over the folds by their test molecules, of what all of them know."""
-    columns = _columns([one.confidence for one in folds])
-    molecules = [one.molecules["test"] for one in folds]
-    return {
-        name: float(np.average(column, weights=molecules))
-        for name, column in columns.items()
-        if np.isfinite(column).all()
-    }
+    """Means over the folds by their test molecules, of what all of them were judged by.
+
+    A fold counts where it is defined: its test split may lack a class.
+    """
+    molecules = np.array([one.molecules["test"] for one in folds])
+    means = {}
+    for name in folds[0].confidence:
+        if all(name in one.confidence for one in folds):
+            column = np.array([one.confidence[name] for one in folds])
+            known = np.isfinite(column)
+            if known.any():
+                means[name] = float(np.average(column[known], weights=molecules[known]))
+    return means
 
 
 def _differences(

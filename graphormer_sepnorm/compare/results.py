@@ -59,7 +59,7 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         raise DataError(f"{directory}: no run has finished, there is nothing to report yet")
     data, analyses = _analyse_all(summaries)
     splits, task, numbers = data.splits, data.splits.task, data.indices("test")
-    targets = np.asarray(data.store.targets[numbers], dtype=np.float64)
+    targets = data.labels(numbers)
     of_runs = {
         (run.arm, run.seed): _result(run, summaries.get(run), analyses.get(run), task.metric)
         for run in runs

@@ -123,15 +123,17 @@ class Confidence:
         targets: list[Intervals | Calibration | None] = []
         for target, column in enumerate(labels.T):
             known = ~np.isnan(column) & np.isfinite(told.values[:, target])
+            signals = None
+            if kind == "regression":
+                signals = confidence._signals(told, nearest, target, std[target])
+                known &= np.isfinite(signals).all(axis=1)
             if not known.any():
                 targets.append(None)
-            elif kind == "binary":
+            elif signals is None:
                 values = said[known, target]
                 tried_on = np.zeros(len(values)) if exclusive else folds[known]
                 targets.append(Calibration.fit(values, column[known], tried_on))
             else:
-                signals = confidence._signals(told, nearest, target, std[target])
-                known &= np.isfinite(signals).all(axis=1)
                 targets.append(
                     Intervals.fit(
                         residuals[known, target], signals[known], folds[known], std[target]
@@ -166,6 +168,13 @@ class Confidence:
         """
         intervals = (one if isinstance(one, Intervals) else None for one in self.targets)
         return np.array([np.nan if one is None else one.score(level) for one in intervals])
+
+    def calibrated_by(self, target: int) -> str:
+        """Return how the probabilities of a target are calibrated; ``none``: they are as said."""
+        if self.temperature != 1:
+            return "temperature"
+        one = self.targets[target]
+        return one.map.name if isinstance(one, Calibration) else "none"
 
     def calibrated(self, values: np.ndarray) -> np.ndarray:
         """Return predictions in which probabilities are calibrated, ``[n, T]``."""

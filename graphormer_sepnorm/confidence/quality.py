@@ -94,7 +94,11 @@ def judge_intervals(
 
 
 def judge_probabilities(
-    labels: np.ndarray, before: np.ndarray, probabilities: np.ndarray, calibration: Calibration
+    labels: np.ndarray,
+    before: np.ndarray,
+    probabilities: np.ndarray,
+    calibration: Calibration,
+    calibrated_by: str,
 ) -> OfProbabilities:
     """Judge probabilities, and the sets of classes that come of them.
 
@@ -102,12 +106,13 @@ def judge_probabilities(
         labels: 0 and 1, ``[n]``, none missing.
         before: What network and trees say ``[n]``.
         probabilities: Calibrated ``[n]``.
-        calibration: How.
+        calibration: Gives the sets.
+        calibrated_by: See `Confidence.calibrated_by`.
     """
     sets = [calibration.sets(probabilities, level) for level in LEVELS]
     return OfProbabilities(
         len(labels),
-        calibration.map.name,
+        calibrated_by,
         expected_error(before, labels),
         expected_error(probabilities, labels),
         reliability(before, labels),
@@ -151,9 +156,10 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
         said = f"expected calibration error of the test probabilities {error}"
         if error != before:
             said += f", before calibration {before}"
-        if "sets_90_hold_0" not in values:  # an earlier version has written it
+        names = [f"sets_90_hold_{label}" for label in (0, 1)]
+        if values.keys().isdisjoint(names):  # written by an earlier version
             return said
-        zeros, ones = (_percent(values[f"sets_90_hold_{label}"]) for label in (0, 1))
+        zeros, ones = (_percent(values.get(name, math.nan)) for name in names)
         return f"{said}; sets of level 90 % hold {zeros} % of class 0, {ones} % of class 1"
     levels = [f"{100 * level:g}" for level in LEVELS if f"inside_{100 * level:g}" in values]
     if not levels:

@@ -85,7 +85,7 @@ class TokenDistance:
         unseen: np.ndarray,
         own_folds: np.ndarray | None = None,
         folds: np.ndarray | None = None,
-    ) -> tuple[Self | None, np.ndarray]:
+    ) -> tuple[Self | None, np.ndarray | None]:
         """Measure it on molecules that were not trained on.
 
         Args:
@@ -97,7 +97,7 @@ class TokenDistance:
 
         Returns:
             The measure, and the distances of the unseen molecules, ``[n]``, nan for those whose
-            [CLS] is not finite; None where nothing can be measured.
+            [CLS] is not finite; two times None where nothing can be measured.
         """
         finite = np.isfinite(trained).all(axis=(0, 2))
         learned = [
@@ -105,7 +105,7 @@ class TokenDistance:
             for network, tokens in enumerate(trained)
         ]
         if min(map(len, learned)) < _FEWEST or not np.isfinite(unseen).all(axis=(0, 2)).any():
-            return None, np.full(unseen.shape[1], np.nan)
+            return None, None
         clouds = tuple(map(Cloud.of, learned))
         raw = cls(clouds, 1.0)
         if folds is None or own_folds is None:

@@ -87,9 +87,7 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
     splits = data.splits
     if splits.smiles is None:
         return Found([], "", None)
-    targets = {
-        split: np.asarray(data.store.targets[data.indices(split)], np.float64) for split in SPLITS
-    }
+    targets = {split: data.labels(data.indices(split)) for split in SPLITS}
     line = StatusLine()
 
     def show(what: str, done: int, total: int) -> None:

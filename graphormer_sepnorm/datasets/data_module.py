@@ -364,7 +364,7 @@ class MoleculeDataModule(LightningDataModule):
             DataError: A target has no label in the training split.
         """
         task = self.splits.task
-        labels = np.asarray(self.store.targets[self.described()], dtype=np.float64)
+        labels = self.labels(self.described())
         if labels.shape[1] != len(task.targets):
             raise DataError(
                 f"{self.splits.name}: graphs have {labels.shape[1]} labels, the task names "
@@ -411,7 +411,7 @@ class MoleculeDataModule(LightningDataModule):
         """What the training split covers: atoms of a graph, labels, whether all are connected."""
         train = self.described()
         atoms = self.store.num_atoms(train)
-        labels = np.asarray(self.store.targets[train], dtype=np.float64)
+        labels = self.labels(train)
         targets = []
         for column in labels.T:
             present = column[~np.isnan(column)]
@@ -447,6 +447,10 @@ class MoleculeDataModule(LightningDataModule):
         """Number of this process, and how many there are."""
         trainer = self.trainer
         return (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
+
+    def labels(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the labels of graphs of the store, float64 ``[n, T]``; nan: missing."""
+        return np.asarray(self.store.targets[numbers], np.float64)
 
     def bounds(self, split: str) -> np.ndarray:
         """Return of missing labels of a split the values that they lie beyond, ``[n, T]``.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.inference.kinds import requirement
 
 # Where a checkpoint keeps a `Confidence`.
 CONFIDENCE = "confidence"
@@ -24,11 +24,7 @@ def check_confidence(
     Raises:
         CheckpointError: They do not.
     """
-
-    def require(fits: Any, said: str) -> None:
-        if not fits:
-            raise CheckpointError(f"{CONFIDENCE} {said}")
-
+    require = requirement(CONFIDENCE)
     count = len(plain["targets"])
     require(count == targets, f"is of {count} targets, task.targets of {targets}")
     for name in plain["uses"]:

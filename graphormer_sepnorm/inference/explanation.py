@@ -11,7 +11,6 @@ import numpy as np
 
 from graphormer_sepnorm.chem.fragments import fragments_of
 from graphormer_sepnorm.chem.molecules import ParsedMolecule
-from graphormer_sepnorm.confidence.probabilities import Calibration
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.graphs.batch import Collator
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
@@ -153,8 +152,7 @@ class Explainer:
                 f"explained is what the network says, {weight:.0%} of the prediction; the other "
                 f"{1 - weight:.0%} is said by trees"
             )
-        one = None if confidence is None else confidence.targets[self._number]
-        if isinstance(one, Calibration) and one.map.name != "none":
+        if confidence is not None and confidence.calibrated_by(self._number) != "none":
             yield "explained are log-odds as they are before calibration"
         if extra := self._predictor.extra_inputs.in_words():
             yield f"what the network reads from {extra} is in the baseline, not in atoms"

@@ -37,6 +37,11 @@ def require(fits: Any, said: str) -> None:
         raise CheckpointError(said)
 
 
+def requirement(place: str) -> Callable[[Any, str], None]:
+    """Return `require` for what stands in a place, which its errors name first."""
+    return lambda fits, said: require(fits, f"{place} {said}")
+
+
 def simple(expected: str, fits: Callable[[Any], bool]) -> Kind:
     """A value that `fits`; `expected` says of what kind that is."""
 

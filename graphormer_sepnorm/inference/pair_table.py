@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,7 +24,8 @@ from graphormer_sepnorm.inference.table_molecules import MoleculeColumns
 from graphormer_sepnorm.tables.columns import find_column
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
-from graphormer_sepnorm.tables.writer import create_table
+from graphormer_sepnorm.tables.reader import TableReader
+from graphormer_sepnorm.tables.writer import TableWriter, create_table
 
 _TEXTS = ("smiles_1", "smiles_2", "core", "part_1", "part_2")
 _FEWEST = 3  # pairs of an exchange that is spoken of
@@ -102,21 +104,26 @@ def pair_table(
         DataError: The table cannot be read or the output not written; there are too many pairs.
     """
     check_places(job)
-    rows = _read(predictor, target, job, label, outcome)
-    labels = np.array([row.label for row in rows])
-    if label and len(labels) and np.isnan(labels).all():
-        raise DataError(f"{job.source}: no row has a label in column {label!r}")
-    groups = defaultdict(list)
-    for place, row in enumerate(rows):
-        groups[row.beside].append(place)
-    pairs = []
-    for group in groups.values():
-        places = sorted(group, key=lambda place: bool(np.isnan(labels[place])))  # a stable order
-        for pair in matched_pairs([rows[place].molecule for place in places]):
-            pairs.append(pair._replace(first=places[pair.first], second=places[pair.second]))
-    predictions = np.array([row.prediction for row in rows])
-    table = PairTable(pairs, predictions, labels if label else None)
-    _write(table, rows, job)
+    with open_table(job.source, job.input_format) as reader:
+        names = predictor.extra_inputs.columns
+        columns = MoleculeColumns.find(reader, job.smiles_column, names)
+        measured = None if label is None else find_column(reader.columns, label, reader.name)
+        with _writing(job, ("pred",) if label is None else ("pred", "label")) as writer:
+            rows = _read(predictor, target, job, reader, columns, measured, outcome)
+            labels = np.array([row.label for row in rows])
+            if label and len(labels) and np.isnan(labels).all():
+                raise DataError(f"{job.source}: no row has a label in column {label!r}")
+            # Those with a label first, otherwise in the order of the table.
+            order = sorted(range(len(rows)), key=lambda place: bool(np.isnan(labels[place])))
+            found = matched_pairs(
+                [rows[place].molecule for place in order], [rows[place].beside for place in order]
+            )
+            pairs = [
+                one._replace(first=order[one.first], second=order[one.second]) for one in found
+            ]
+            predictions = np.array([row.prediction for row in rows])
+            table = PairTable(pairs, predictions, labels if label else None)
+            _write(table, rows, writer)
     return table
 
 
@@ -141,78 +148,80 @@ class _Row(NamedTuple):
 
 
 def _read(
-    predictor: Predictor, target: int, job: TableJob, label: str | None, outcome: Outcome
+    predictor: Predictor,
+    target: int,
+    job: TableJob,
+    reader: TableReader,
+    columns: MoleculeColumns,
+    measured: int | None,
+    outcome: Outcome,
 ) -> list[_Row]:
-    """Read and predict a table, see `pair_table`."""
+    """Read and predict a table, with labels from the column `measured`; see `pair_table`."""
     rows, unusable = [], []
-    with open_table(job.source, job.input_format) as reader:
-        names = predictor.extra_inputs.columns
-        columns = MoleculeColumns.find(reader, job.smiles_column, names)
-        measured = None if label is None else find_column(reader.columns, label, reader.name)
-        progress, left = TableProgress(reader, "predicted", job.quiet), iter(reader)
-        while some := list(itertools.islice(left, CHUNK_ROWS)):
-            molecules = columns.read([columns.unread(row) for row in some])
-            given, ready = molecules.smiles, predictor.prepared(molecules.parsed)
-            beside = molecules.beside if names else None
-            found = predictor.predict_molecules(
-                molecules.parsed, job.batch_size, job.max_atoms, beside
-            )
-            outcome.count(found.warnings, found.errors)
-            for place, row in enumerate(some):
-                if found.errors[place]:
-                    continue
-                cell = None if measured is None else row.cells[measured]
-                try:
-                    value = label_of(predictor.task, target, cell)
-                except ValueError:
-                    value = math.nan
-                    unusable.append(cell)
-                rows.append(
-                    _Row(
-                        *(row.number, given[place], ready[place].molecule),
-                        *(found.values[place, target], value),
-                        tuple(np.nan_to_num(molecules.beside[place], nan=np.inf)),
-                    )
+    progress, left = TableProgress(reader, "predicted", job.quiet), iter(reader)
+    while some := list(itertools.islice(left, CHUNK_ROWS)):
+        molecules = columns.read([columns.unread(row) for row in some])
+        given, ready = molecules.smiles, predictor.prepared(molecules.parsed)
+        beside = molecules.beside if columns.names else None
+        found = predictor.predict_molecules(molecules.parsed, job.batch_size, job.max_atoms, beside)
+        outcome.count(found.warnings, found.errors)
+        for place, row in enumerate(some):
+            if found.errors[place]:
+                continue
+            cell = None if measured is None else row.cells[measured]
+            try:
+                value = label_of(predictor.task, target, cell)
+            except ValueError:
+                value = math.nan
+                unusable.append(cell)
+            rows.append(
+                _Row(
+                    *(row.number, given[place], ready[place].molecule),
+                    *(found.values[place, target], value),
+                    tuple(np.nan_to_num(molecules.beside[place], nan=np.inf)),
                 )
-            progress.show(outcome.rows)
-        progress.finish()
+            )
+        progress.show(outcome.rows)
+    progress.finish()
     if unusable:
         example = " ".join(str(unusable[0]).split())[:40]
         outcome.notes.append(f"{len(unusable):,} labels cannot be used, such as {example!r}")
     return rows
 
 
-def _write(table: PairTable, rows: Sequence[_Row], job: TableJob) -> None:
-    values = {"pred": table.predictions}
-    if table.labels is not None:
-        values["label"] = table.labels
-    numeric = [f"{name}_{which}" for name in values for which in ("1", "2", "change")]
-    changes = [table.changes(of) for of in values.values()]
-    writer = create_table(
-        job.destination,
-        ("row_1", "row_2", *_TEXTS, *numeric),
-        format=job.output_format,
-        numeric=["row_1", "row_2", *numeric],
-    )
+@contextmanager
+def _writing(job: TableJob, values: Sequence[str]) -> Iterator[TableWriter]:
+    """Begin the table of pairs, with these `values` of each molecule; it stays if all goes well."""
+    types: dict[str, str] = dict.fromkeys(("row_1", "row_2"), "int64")
+    types |= dict.fromkeys(_TEXTS, "string")
+    for name in values:
+        types |= {f"{name}_{which}": "float64" for which in ("1", "2", "change")}
+    writer = create_table(job.destination, tuple(types), format=job.output_format, types=types)
     try:
-        for start in range(0, len(table.pairs), CHUNK_ROWS):
-            some = itertools.islice(enumerate(table.pairs), start, start + CHUNK_ROWS)
-            writer.write(
-                [
-                    *(rows[pair.first].number, rows[pair.second].number),
-                    *(rows[pair.first].smiles, rows[pair.second].smiles, *pair[2:]),
-                    *(
-                        rounded(value)
-                        for of, change in zip(values.values(), changes, strict=True)
-                        for value in (of[pair.first], of[pair.second], change[number])
-                    ),
-                ]
-                for number, pair in some
-            )
+        yield writer
         writer.commit()
     except BaseException:
-        writer.close()
+        writer.discard()
         raise
+
+
+def _write(table: PairTable, rows: Sequence[_Row], writer: TableWriter) -> None:
+    values = [table.predictions] + ([] if table.labels is None else [table.labels])
+    changes = [table.changes(of) for of in values]
+    for start in range(0, len(table.pairs), CHUNK_ROWS):
+        some = itertools.islice(enumerate(table.pairs), start, start + CHUNK_ROWS)
+        writer.write(
+            [
+                *(rows[pair.first].number, rows[pair.second].number),
+                *(rows[pair.first].smiles, rows[pair.second].smiles, *pair[2:]),
+                *(
+                    rounded(value)
+                    for of, change in zip(values, changes, strict=True)
+                    for value in (of[pair.first], of[pair.second], change[number])
+                ),
+            ]
+            for number, pair in some
+        )
 
 
 def _mean(changes: np.ndarray) -> str:

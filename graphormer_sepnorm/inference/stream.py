@@ -97,8 +97,9 @@ def predict_table(
             (*reader.columns, *columns.added),
             format=job.output_format,
             like=reader,
-            numeric=columns.numbers,
-            numeric_type="float32" if job.verb == "embedded" else "float64",
+            types=dict.fromkeys(
+                columns.numbers, "float32" if job.verb == "embedded" else "float64"
+            ),
             resume=mark,
         )
         try:

@@ -53,7 +53,7 @@ class Shard(NamedTuple):
     def rows(self, total: int, chunk_rows: int) -> range:
         """Return which rows of a table belong to it, from 0.
 
-        None where there are fewer chunks, of rows that are predicted together, than shards.
+        None of them where chunks, of rows that are predicted together, are fewer than shards.
         """
         chunks = -(-total // chunk_rows)
         first, last = (chunks * part // self.of for part in (self.number - 1, self.number))
@@ -80,6 +80,7 @@ class TableJob:
         verb: What is done with the rows: predicted, embedded or explained.
         asked: What predictions come with, for the identity of an interrupted job.
         shard: Which part of the table is predicted; None: all of it.
+        in_parts: Whether rows are safe as soon as they are written, so that it could go on.
     """
 
     source: str
@@ -97,6 +98,7 @@ class TableJob:
     verb: Literal["predicted", "embedded", "explained"] = "predicted"
     asked: str = ""
     shard: Shard | None = None
+    in_parts: bool = True
 
     @property
     def to_file(self) -> bool:
@@ -106,7 +108,8 @@ class TableJob:
     @property
     def can_resume(self) -> bool:
         """Whether an interruption of this job loses nothing: its input can be read again."""
-        if not self.to_file or self.source == "-" or not Path(self.source).is_file():
+        again = self.in_parts and self.to_file and self.source != "-"
+        if not again or not Path(self.source).is_file():
             return False
         return (self.output_format or format_of(self.destination)) not in ("parquet", "xlsx", "npz")
 

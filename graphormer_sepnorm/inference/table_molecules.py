@@ -31,7 +31,7 @@ Unread = tuple[str, Any, list[Any]]
 Result = TypeVar("Result")
 
 
-def find_molecules(reader: TableReader, smiles_column: str | None) -> int | None:
+def _find_molecules(reader: TableReader, smiles_column: str | None) -> int | None:
     """Return the position of the SMILES; None: the molecules are in the SDF records.
 
     Raises:
@@ -42,12 +42,6 @@ def find_molecules(reader: TableReader, smiles_column: str | None) -> int | None
     return find_smiles_column(
         reader.columns, smiles_column, reader.name, "--smiles_column", is_smiles
     )
-
-
-def parse_row(row: Row, smiles: int | None) -> ParsedMolecule:
-    """Return the molecule of a row, or why it has none; `smiles` as from `find_molecules`."""
-    source = MoleculeColumns(smiles)
-    return source.read([source.unread(row)]).parsed[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +88,9 @@ class MoleculeColumns:
         """Find them in a table.
 
         Raises:
-            DataError: There is no such column; see also `find_molecules`.
+            DataError: There is no such column, or the table is a list of SMILES without a header.
         """
-        smiles = find_molecules(reader, smiles_column)
+        smiles = _find_molecules(reader, smiles_column)
         try:
             beside = tuple(find_column(reader.columns, name, reader.name) for name in names)
         except DataError as error:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.inference.kinds import requirement
 
 # Where a checkpoint keeps a `Blend`.
 BLEND = "blend"
@@ -32,10 +33,7 @@ def check_trees(plain: dict[str, Any], targets: int, place: str) -> None:
     features = len(columns["environments"]) + numbers
     nodes = len(feature)
 
-    def require(fits: Any, said: str) -> None:
-        if not fits:
-            raise CheckpointError(f"{place} {said}")
-
+    require = requirement(place)
     for name, size in (
         *((name, nodes) for name in ("threshold", "left", "right", "value")),
         *(("trees", targets), ("start", targets)),

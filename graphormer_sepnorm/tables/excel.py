@@ -110,7 +110,7 @@ def _there(cell: object) -> bool:
 class ExcelWriter(WholeFileWriter):
     """Writes a workbook of one sheet; text stays text, also where it looks like a formula."""
 
-    what = "an Excel file"
+    format = "xlsx"
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         library = _openpyxl()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,30 +86,27 @@ class ParquetWriter(WholeFileWriter):
     Args:
         path: The file.
         columns: Names of the columns.
-        numeric: Those that hold floating-point numbers; others are text.
-        numeric_type: The type of these, ``float64`` or ``float32``.
+        types: Arrow's names of what they hold; others are text.
         like: A Parquet file whose columns come first and keep their types.
     """
 
-    what = "Parquet"
+    format = "parquet"
 
     def __init__(
         self,
         path: Path,
         columns: Sequence[str],
-        numeric: Collection[str],
-        numeric_type: str,
+        types: Mapping[str, str],
         like: TableReader | None,
     ) -> None:
         self._arrow = arrow = _pyarrow()
-        super().__init__(path)
         kept = list(like.schema) if isinstance(like, ParquetReader) else []
-        number = getattr(arrow, numeric_type)()
         added = [
-            arrow.field(_utf8(name), number if name in numeric else arrow.string())
+            arrow.field(_utf8(name), getattr(arrow, types.get(name, "string"))())
             for name in columns[len(kept) :]
         ]
         self._schema = arrow.schema([*kept, *added])
+        super().__init__(path)
         try:
             with self._explained():
                 self._writer = arrow.parquet.ParquetWriter(self._file, self._schema)

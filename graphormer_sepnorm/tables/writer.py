@@ -10,11 +10,12 @@ import os
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_of, require_format
@@ -43,8 +44,7 @@ def create_table(
     *,
     format: str | None = None,
     like: TableReader | None = None,
-    numeric: Collection[str] = (),
-    numeric_type: Literal["float64", "float32"] = "float64",
+    types: Mapping[str, str] = MappingProxyType({}),
     resume: Mark | None = None,
 ) -> TableWriter:
     """Begin a table, or continue one.
@@ -60,8 +60,7 @@ def create_table(
             ``-`` CSV.
         like: The table that the rows come from. Its columns must be the first ones. SDF can only be
             written from SDF; Parquet takes over the types of Parquet, CSV the delimiter of CSV.
-        numeric: Columns of floating-point numbers, for Parquet.
-        numeric_type: Their type in Parquet.
+        types: What columns hold, for Parquet: ``float64``, ``int64``, ...; others are text.
         resume: Where to continue; None begins anew.
 
     Raises:
@@ -87,7 +86,7 @@ def create_table(
         from graphormer_sepnorm.tables.parquet import ParquetWriter
 
         assert path is not None
-        return ParquetWriter(path, columns, numeric, numeric_type, like)
+        return ParquetWriter(path, columns, types, like)
     if format == "xlsx":
         from graphormer_sepnorm.tables.excel import ExcelWriter
 
@@ -186,7 +185,7 @@ class TableWriter(ABC):
 class WholeFileWriter(TableWriter):
     """A format that is written at its end, so that it cannot be continued."""
 
-    what: str  # in messages
+    format: str
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -196,7 +195,8 @@ class WholeFileWriter(TableWriter):
 
     def mark(self) -> Mark:
         """Refuse."""
-        raise DataError(f"{self.what} cannot be continued: name a .csv or .tsv file")
+        what = WHOLE_FILES[self.format]
+        raise DataError(f"{what} cannot be continued: name a .csv or .tsv file")
 
     @abstractmethod
     def _stop(self) -> None: ...

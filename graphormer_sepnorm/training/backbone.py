@@ -52,7 +52,8 @@ class Backbone:
         facts = checkpoint[KEY]
         try:
             # A weight that is not there would keep its random value in one's own network.
-            network = build_network(facts["model"], model_weights(checkpoint))
+            with torch.random.fork_rng(devices=[]):  # drawn from for values that are replaced
+                network = build_network(facts["model"], model_weights(checkpoint))
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from error
         return cls(

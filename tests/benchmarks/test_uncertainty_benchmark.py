@@ -47,6 +47,12 @@ def test_of_real_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert (tmp_path / "a.png").stat().st_size > 5000
 
 
+def test_of_a_model_without_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "\n".join(line.rpartition(",")[0] for line in ROWS.splitlines())
+    main([str(written(tmp_path / "a", rows, {"a": JUDGED})), "-o", str(tmp_path / "a.png")])
+    assert cells(capsys.readouterr().out, "a")[1] == ["2 of 8", "1.167", "2.000", "0.60", "nan"]
+
+
 def test_of_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = """\
 smiles,label_a,pred_a,label_b,pred_b,similarity,distance
@@ -83,7 +89,7 @@ def test_folders_of_one_name_are_two_rows(
 
 def test_folds_of_an_older_version_are_one_line(tmp_path: Path) -> None:
     rows = "smiles,label_a,pred_a,similarity,distance\nC,1,0.5,0.9,0.8\n"
-    with pytest.raises(SystemExit, match="has no 'held' of its test molecules: it is of an older"):
+    with pytest.raises(SystemExit, match=r"toxic lacks 'held' in its confidence\.json: train"):
         main([str(written(tmp_path / "toxic", rows, {"a": {"labels": 1}}))])
 
 

@@ -67,6 +67,15 @@ def test_each_pair_can_be_put_together_again() -> None:
             assert Chem.MolToSmiles(joined) == Chem.MolToSmiles(molecules[number])
 
 
+def test_pairs_are_those_of_a_group() -> None:
+    smiles = ["CCCCCCN", "CCCCCCO", "CCCCCC", "CCCCCCN", "CCCCCC"]
+    molecules = list(map(Chem.MolFromSmiles, smiles))
+    found = module.matched_pairs(molecules, "aabbb")
+    # A hydrogen is the smallest part; in b the first hexane stands for both.
+    assert [(pair.first, pair.second) for pair in found] == [(2, 3), (0, 1)]
+    assert len(module.matched_pairs(molecules)) == 3
+
+
 def test_too_many_pairs_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_PAIRS", 2)
     with pytest.raises(DataError, match="more than 2 matched pairs among 3 molecules: give one"):

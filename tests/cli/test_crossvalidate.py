@@ -184,6 +184,20 @@ def give_baselines(directory: Path, better_by: Sequence[float]) -> None:
         file.write_text(json.dumps(content))
 
 
+def test_a_class_that_a_fold_lacks_is_judged_by_the_others(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for fold, ones in enumerate((0.8, None, 0.5)):
+        file = copied / "repeat0" / f"fold{fold}" / "summary.json"
+        content = json.loads(file.read_text())
+        names = ("calibration_error", "calibration_error_before", "sets_90_hold_0")
+        content["confidence"] = dict.fromkeys(names, 0.25) | {"sets_90_hold_1": ones}
+        file.write_text(json.dumps(content))
+    assert main(["crossvalidate", "-o", str(copied)]) == 0
+    said = "error of the test probabilities 0.250; sets of level 90 % hold 25 % of class 0, 65 % of"
+    assert said in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("better_by", "words"),
     [

@@ -74,6 +74,14 @@ def test_a_table_without_pairs_is_written_with_its_header(model: Path, tmp_path:
     assert out.read_text().startswith("row_1,row_2,smiles_1,")
 
 
+def test_numbers_are_numbers_in_parquet(model: Path, series: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pairs.parquet"
+    assert predict(["pairs", str(model), "-i", str(series), "-o", str(out), "--quiet"]) == 0
+    schema = pyarrow.parquet.read_schema(out)
+    kinds = [str(schema.field(name).type) for name in ("row_1", "smiles_1", "pred_change")]
+    assert kinds == ["int64", "string", "double"]
+
+
 def test_of_a_molecule_that_stands_there_twice_the_labelled_row_counts(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,7 +147,11 @@ def test_exchanges_and_agreement_in_words() -> None:
 
 
 def test_mistakes_are_one_line(
-    model: Path, series: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    model: Path,
+    series: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = ("-o", tmp_path / "a.csv")
     words = (capsys, predict, "pairs", model, "-i")
@@ -147,8 +159,13 @@ def test_mistakes_are_one_line(
     assert "no column 'pKa'" in refused(*words, series, *out, "--label", "pKa")
     assert "no target 'logP'" in refused(*words, series, *out, "--target", "logP")
     assert "is the input" in refused(*words, series, "-o", series)
+    with monkeypatch.context() as patch:  # before the work begins
+        patch.setattr(Predictor, "predict_molecules", None)
+        assert "what format is this?" in refused(*words, series, "-o", tmp_path / "a.foo")
     assert "--batch_size is 0" in refused(*words, series, *out, "--batch_size", "0")
     (tmp_path / "b.csv").write_text("smiles,logD\nCCO,\nCCN,x\n")
     said = refused(*words, tmp_path / "b.csv", *out, "--label", "logD")
     assert "no row has a label in column 'logD'" in said
-    assert not (tmp_path / "a.csv").exists()
+    assert not list(tmp_path.glob("a.*"))
+    (tmp_path / "a.csv.partial").write_text("of another job")
+    assert "interrupted: --overwrite begins anew" in refused(*words, series, *out)

@@ -14,8 +14,8 @@ def judged(labels: list[int]) -> dict[str, float]:
     nine = np.arange(1, 10) / 10
     calibration = Calibration(Map(), nine, nine, (9, 9))
     said = np.array([0.05, 0.05, 0.5, 0.95, 0.05, 0.95])
-    found = judge_probabilities(np.array(labels), said / 2, said, calibration)
-    assert (found.labels, found.map) == (6, "none")
+    found = judge_probabilities(np.array(labels), said / 2, said, calibration, "temperature")
+    assert (found.labels, found.map) == (6, "temperature")
     return summarised([found])
 
 

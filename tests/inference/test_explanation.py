@@ -9,6 +9,8 @@ from reference.checkpoints import make_checkpoint
 from reference.models import EVERYTHING
 from reference.trees import boosted_trees
 
+from graphormer_sepnorm.confidence.confidence import Confidence
+from graphormer_sepnorm.confidence.probabilities import Calibration, Map
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explanation_methods
@@ -171,6 +173,18 @@ def test_trees_of_a_blend_are_not_explained_and_it_says_so():
     assert found.molecules[0].prediction == blended.predict("CC(C)CO").values[0, 0]
     assert found.molecules[0].value == network.molecules[0].value
     assert blended.explain("CC(C)CO", "b").coverage == ""
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_calibration_is_not_explained_and_it_says_so(temperature):
+    names = ("t_low", "t_high")
+    nine = np.arange(1, 10) / 10
+    one = Calibration(Map(), nine, nine, (9, 9))
+    confidence = Confidence((one, one), None, None, None, (), None, temperature)
+    predictor = Predictor(make_checkpoint(kind="binary", targets=names), "cpu")
+    predictor.confidence = confidence
+    said = "explained are log-odds as they are before calibration"
+    assert (said in predictor.explain("CCO", "t_low").coverage) is (temperature != 1)
 
 
 def with_extra_inputs():

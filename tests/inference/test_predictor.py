@@ -1,5 +1,7 @@
 """Predictions: rows stay where they are, spelling and company of a molecule do not matter."""
 
+import copy
+import pickle
 import subprocess
 import sys
 
@@ -22,6 +24,13 @@ IBUPROFEN = "CC(C)Cc1ccc(cc1)C(C)C(=O)O"
 @pytest.fixture(params=[{}, EVERYTHING], ids=["graphormer", "everything"])
 def predictor(request):
     return Predictor(make_checkpoint(**request.param), device="cpu")
+
+
+def test_copies_and_pickles_predict_the_same(predictor):
+    """As processes that are spawned take it, and joblib."""
+    values = predictor.predict([CAFFEINE, "CCO"]).values
+    for again in (copy.deepcopy(predictor), pickle.loads(pickle.dumps(predictor))):
+        np.testing.assert_array_equal(again.predict([CAFFEINE, "CCO"]).values, values)
 
 
 def test_rows_keep_their_places_and_bad_ones_say_why(predictor):

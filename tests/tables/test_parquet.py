@@ -17,6 +17,7 @@ from tables_io import read, read_cells, refused, saved, write
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.writer import create_table
 
+GAP = {"gap": "float64"}
 _cells = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]), max_size=6))
 
 
@@ -61,7 +62,9 @@ def test_types_are_kept_and_predictions_are_numbers(tmp_path: Path) -> None:
         columns = (*source.columns, "gap", "error")
         rows = list(source)
         assert source.fraction() == 1
-        writer = create_table(tmp_path / "u.parquet", columns, like=source, numeric=["gap"])
+        writer = create_table(
+            tmp_path / "u.parquet", columns, like=source, types={"gap": "float64"}
+        )
         added = [(0.1, None), (math.nan, "a \udcff b"), (None, "")]
         writer.write([(*row.cells, *new) for row, new in zip(rows, added, strict=True)])
         writer.write([])
@@ -80,7 +83,9 @@ def test_types_are_kept_and_predictions_are_numbers(tmp_path: Path) -> None:
 def test_columns_from_text_are_text_but_for_numeric_ones(tmp_path: Path) -> None:
     with open_table(saved(tmp_path / "t.csv", b"\xffid,y\n1,2\n")) as source:
         columns = (*source.columns, "gap")
-        writer = create_table(tmp_path / "u.parquet", columns, like=source, numeric=["gap"])
+        writer = create_table(
+            tmp_path / "u.parquet", columns, like=source, types={"gap": "float64"}
+        )
         writer.write([(*row.cells, 1.5) for row in source])
         writer.commit()
     again = pq.read_table(tmp_path / "u.parquet")

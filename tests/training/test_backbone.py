@@ -15,7 +15,7 @@ from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
-from graphormer_sepnorm.training.backbone import _places
+from graphormer_sepnorm.training.backbone import Backbone, _places
 from graphormer_sepnorm.training.module import GraphormerModule
 
 RICH = {"encodings": "rrwp+rings", "local_mpnn": "gine", "ring_bias": True, "readout": "both"}
@@ -108,6 +108,12 @@ def test_a_fine_tuned_checkpoint_needs_the_backbone_no_more(
 def test_other_features_are_refused(other: DatasetSplits, tune: Callable) -> None:
     with pytest.raises(CheckpointError, match="knows molecules by paths, these data by ogb"):
         tune(dataclasses.replace(other, feature_version="ogb"))
+
+
+def test_the_stream_of_random_numbers_stays_where_it_was(backbone: Path) -> None:
+    before = torch.get_rng_state()
+    Backbone.read(backbone)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_backbone_that_lacks_a_weight_is_refused(backbone: Path) -> None:
