@@ -25,6 +25,8 @@ from graphormer_sepnorm.datasets import data_module
 from graphormer_sepnorm.inference import stream
 from graphormer_sepnorm.training.callbacks import learning_curve
 
+DRAW = learning_curve.draw_learning_curve
+
 
 @pytest.fixture(autouse=True)
 def _known_noise() -> None:
@@ -55,14 +57,16 @@ def _runs_take_a_moment() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A fit of four steps on the bundled sample."""
+    """A fit of four steps on the bundled sample; its learning curve is drawn."""
     base = tmp_path_factory.mktemp("cli")
     out, err = io.StringIO(), io.StringIO()
     with (
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         warnings.catch_warnings(record=True) as shown,
+        pytest.MonkeyPatch.context() as patch,
     ):
+        patch.setattr(learning_curve, "draw_learning_curve", DRAW)
         # As in a process of its own: everything is shown but what Python hides from users.
         warnings.resetwarnings()
         warnings.simplefilter("ignore", DeprecationWarning)

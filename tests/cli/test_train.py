@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 from lightning.pytorch import Trainer
-from tiny_run import TINY, Run, refused, summary
+from tiny_run import TINY, Run, refused, summary, throughput_of
 
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.errors import ConfigError
@@ -77,8 +77,15 @@ def test_run_can_be_accounted_for_without_this_code(run: Run) -> None:
     head = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     commit = subprocess.run(head, capture_output=True, text=True, check=False).stdout.strip()
     assert (session["commit"] or "").partition("+")[0] == commit
-    # To a tenth of a second, which so short a training may not take.
-    assert result["seconds"] >= result["training_seconds"] >= 0
+    # The summary has tenths of a second, which so short a training may not take.
+    measured = throughput_of(run.directory)
+    assert measured["graphs"] == 256
+    assert 0 < measured["seconds"] < result["seconds"] + 0.1
+    assert result["training_seconds"] == round(measured["seconds"], 1)
+    assert result["graphs_per_second"] == round(256 / measured["seconds"], 1)
+    if Path("/proc/cpuinfo").is_file():
+        assert session["machine"]["processor"] in Path("/proc/cpuinfo").read_text()
+    assert session["machine"]["processor"]
 
 
 def test_model_is_explained_before_training(run: Run) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.resources import sample_path
 
 TINY = [
@@ -101,6 +102,11 @@ def sample_table(path: Path, count: int) -> Path:
     lines = gzip.decompress(sample_path().read_bytes()).splitlines(keepends=True)
     path.write_bytes(b"".join(lines[: 1 + count]))
     return path
+
+
+def throughput_of(run: Path) -> dict[str, float]:
+    """Graphs that were trained on and the seconds that took, as the last checkpoint knows them."""
+    return read_checkpoint(run / "checkpoints" / "last.ckpt")["callbacks"]["Throughput"]
 
 
 def summary(run: Path) -> dict[str, Any]:

@@ -66,7 +66,8 @@ if do == "hang" or (do == "hang once" and not resumed):
     while True:
         time.sleep(0.05)
 time.sleep(0.2)
-names = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "GRAPHORMER_ENDS_WITH_STDIN")
+names = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "GRAPHORMER_ENDS_WITH_STDIN",
+         "GRAPHORMER_KILLED_BY_ITS_COMMAND")
 environment = {name: os.environ.get(name) for name in names}
 result = {"best_validation_mae": 0.5, "test_mae": 0.25, "environment": environment,
           "began": began, "ended": time.time()}
@@ -210,8 +211,10 @@ def test_runs_in_order_and_side_by_side(workplace: Workplace) -> None:
         assert len({other["environment"]["CUDA_VISIBLE_DEVICES"] for other in together}) == len(
             together
         )
-        # Processes that a run starts are not told to end with its standard input.
+        # Processes that a run starts are not told to end with its standard input, but that
+        # somebody else kills them.
         assert one["environment"]["GRAPHORMER_ENDS_WITH_STDIN"] is None
+        assert one["environment"]["GRAPHORMER_KILLED_BY_ITS_COMMAND"] == "1"
     assert found[0]["ended"] > found[1]["began"]
     assert runs[0].log.read_text() == "begun\n"
 

@@ -61,6 +61,24 @@ def test_a_target_without_labels_has_none_and_gaps_are_left_out() -> None:
     assert made.highest_level == pytest.approx(60 / 61)
 
 
+def test_what_has_no_signal_does_not_count() -> None:
+    """A molecule whose [CLS] is not finite is as if it were not there."""
+    random = np.random.default_rng(0)
+    labels, values = random.random((2, 60, 1))
+    folds, distance = np.arange(60) % 5, random.random(60)
+    there = np.arange(60) != 7
+
+    def fitted(rows: np.ndarray, distance: np.ndarray) -> Any:
+        told = Told(values[rows], distance=distance[rows])
+        given = ("regression", labels[rows], told, folds[rows], np.ones(1), None)
+        return Confidence.fit(*given, tokens=TokenDistance((), 1.0)).targets[0]
+
+    everywhere = np.full(60, True)
+    some, lacking = fitted(there, distance), np.where(there, distance, np.nan)
+    np.testing.assert_array_equal(fitted(everywhere, lacking).scores, some.scores)
+    assert fitted(everywhere, np.full(60, np.nan)) is None
+
+
 def test_errors_of_neighbours_make_an_interval_wide() -> None:
     """A model that is wrong about all anilines says so of another one."""
     made, asked = _wrong_about_anilines()
@@ -245,6 +263,7 @@ def test_trees_without_weight_are_asked_where_intervals_need_them() -> None:
         (("errors",), torch.zeros(2, 1), r"has errors of another shape, \(2, 1\)"),
         (("domain", "border"), 2.0, "expected a number from 0 to 1"),
         (("domain", "furthest"), -1.0, "expected a positive number"),
+        (("temperature",), 0.0, "expected a positive number"),
         (("tokens", "clouds"), [], "confidence has 0 clouds of 1 networks"),
         (("tokens", "usual"), 0.0, "expected a positive number"),
         (("tokens", "clouds", 0, "centre"), torch.zeros(15), "is not of 16 channels, or empty"),

@@ -219,6 +219,7 @@ def test_text_of_separate_files_names_them(tmp_path: Path) -> None:
     text = " ".join(report_text(report).split())
     assert "data 0.csv, 1.csv, 2.csv: 9 of 10 rows can be used" in text
     assert "the first: 1.csv, row 2, line 3: 'C1C'" in text
+    assert "1 molecule in 2 rows; the labels of 1 differ" in text
     assert "CCO (training row 1: -1, validation row 1: 3)" in text
     report.write_splits(tmp_path / "splits.csv")
     written = list(csv.reader((tmp_path / "splits.csv").read_text().splitlines()))

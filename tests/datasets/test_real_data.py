@@ -133,6 +133,7 @@ def test_features_from_smiles_are_the_stored_ones(molhiv):
     featurise = get_featuriser(molhiv.featuriser).featurise
     equal = total = 0
     for split, graphs in molhiv.parts.items():
+        assert len(graphs) == len(molhiv.smiles[split])
         for number in range(0, len(graphs), 40):
             stored, parsed = graphs[number], parse_smiles(molhiv.smiles[split][number])
             total += 1
@@ -140,6 +141,7 @@ def test_features_from_smiles_are_the_stored_ones(molhiv):
                 continue
             made = featurise(parsed.molecule)
             assert made.num_atoms == stored.num_nodes
+            assert np.array_equal(made.atom_codes[:, 0], stored.x[:, 0])  # elements
             equal += (
                 np.array_equal(made.atom_codes, stored.x)
                 and np.array_equal(made.bond_codes, stored.edge_attr)

@@ -151,7 +151,8 @@ def test_damaged_processed_file_is_made_again(
         victim.write_bytes(content[: len(content) // 2])
     capsys.readouterr()
     after = load_dataset("zinc-subset", root)
-    assert "Preparing zinc-subset" in capsys.readouterr().err
+    why = "(again: its processed files are stale or damaged"
+    assert f"Preparing zinc-subset from {root / 'ZINC' / 'raw'} {why}" in capsys.readouterr().err
     assert after.fingerprint == before.fingerprint
     assert [float(g.y) for g in after.train] == [float(g.y) for g in before.train]
     load_dataset("zinc-subset", root)

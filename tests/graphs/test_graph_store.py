@@ -265,15 +265,16 @@ def test_codes_of_any_size_survive_narrow_storage(largest, smallest, monkeypatch
     assert store.atom_codes[:, 0].tolist() == [largest, 0, 0, smallest]
 
 
-def test_types_of_pairs_that_grow_wider(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("name", "size"), [("graphene", 2), ("grid", 4)])
+def test_types_of_pairs_that_grow_wider(name, size, tmp_path, monkeypatch):
     """The first block fits 8 bits, a later one 16 or 32: on disk the same as in memory."""
     monkeypatch.setattr(packed_graphs, "_BLOCK_PAIRS", 1)
-    drawn = networkx.convert_node_labels_to_integers(large_systems()["graphene"])
+    drawn = networkx.convert_node_labels_to_integers(large_systems()[name])
     codes = random_codes(drawn.number_of_edges())
     large = graph(drawn.number_of_nodes(), list(drawn.edges), codes)
     given = [graph(2, [(0, 1)]), large, graph(3, [(0, 1)])]
     opened = GraphStore.open_or_build(tmp_path / "store", KEY, lambda: given, 20)
-    assert opened.pair_type.dtype.itemsize > 1
+    assert opened.pair_type.dtype.itemsize == size
     assert_same_stores(opened, GraphStore.from_graphs(given, 20))
     assert len(list((tmp_path / "store").glob("*.npy"))) == len(_ARRAYS)
 
