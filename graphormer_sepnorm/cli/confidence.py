@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from scipy.sparse import csr_array
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
@@ -28,10 +27,10 @@ from graphormer_sepnorm.confidence.quality import (
 )
 from graphormer_sepnorm.confidence.token_distance import MOST_TOKENS, TokenDistance
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
-from graphormer_sepnorm.files import replacing, write_json
+from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.beside import LEVEL
-from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint, write_checkpoint
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -96,8 +95,7 @@ def measure(
     confidence = Confidence.fit(
         *(task.kind, labels, told, held.folds, std, neighbours, own, places, exclusive, tokens)
     )
-    with replacing(file) as partial:
-        torch.save({**read_checkpoint(file), CONFIDENCE: confidence.to_plain()}, partial)
+    write_checkpoint({**read_checkpoint(file), CONFIDENCE: confidence.to_plain()}, file)
     numbers = data.indices("test")
     tested = tested._replace(
         fingerprints=_fingerprints(data, numbers),

@@ -13,11 +13,9 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.cli.foreign_code import OPTION
@@ -30,9 +28,8 @@ from graphormer_sepnorm.compare.progress import choose_display
 from graphormer_sepnorm.compare.runner import FIT, Run, Runner, environments, places
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError
-from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.graphs.loading import EpochBatches
-from graphormer_sepnorm.inference.checkpoint import KEY, joined, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import KEY, joined, read_checkpoint, write_checkpoint
 from graphormer_sepnorm.inference.checkpoint_contents import MAX_MEMBERS
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.process import is_first_process
@@ -183,7 +180,7 @@ def evaluate_ensemble(
     _check_same_options(members)
     checkpoint = joined({one.name: read_checkpoint(one.directory) for one in members})
     run.checkpoints.mkdir(exist_ok=True)
-    _write(checkpoint, run.best)
+    write_checkpoint(checkpoint, run.best)
     path = str(run.best)
     options: dict[str, Any] = {"datamodule": data, "verbose": False, "weights_only": True}
     tested = trainer.test(module, ckpt_path=path, **options)[0]
@@ -196,7 +193,7 @@ def evaluate_ensemble(
         validated = {f"validation_{name}": value for name, value in found.items()}
     validation = {name: float(value) for name, value in validated.items()}
     checkpoint[KEY] |= {"validation": validation, "member_folds": data.member_folds or 0}
-    _write(checkpoint, run.best)
+    write_checkpoint(checkpoint, run.best)
     summaries = [dict(one.files.summary() or {}) for one in members]
     summary = {**summaries[0], **{name: float(value) for name, value in tested.items()}}
     for name in summary:
@@ -212,8 +209,3 @@ def evaluate_ensemble(
         for one, own in zip(members, summaries, strict=True)
     ]
     return keep_result(module, data, run, summary, validation, selected, held)
-
-
-def _write(checkpoint: dict[str, Any], path: Path) -> None:
-    with replacing(path) as partial:
-        torch.save(checkpoint, partial)

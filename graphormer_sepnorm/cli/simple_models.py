@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from graphormer_sepnorm.cli.held_out import HeldOut
 from graphormer_sepnorm.confidence.confidence import Told
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
-from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint, write_checkpoint
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.metrics import Metric
@@ -158,8 +156,7 @@ def simple_models(
         # Without trees for any target there is nothing to blend; the baselines say why.
         if held is not None and blend and found.fitted is not None and any(found.fitted.boosted):
             blended = _blend(module, data, found.fitted, predictions, held)
-            with replacing(file) as partial:
-                torch.save({**read_checkpoint(file), BLEND: blended.blend.to_plain()}, partial)
+            write_checkpoint({**read_checkpoint(file), BLEND: blended.blend.to_plain()}, file)
             result.blended = blended
     except GraphormerError as error:  # a molecule that has a graph, but no fingerprint
         log.warning("no %s: %s", "blend" if blend else "baselines", error)

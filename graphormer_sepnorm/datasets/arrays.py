@@ -9,8 +9,8 @@ import numpy as np
 
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import parse_smiles
+from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.datasets.user_table.graphs import LazyGraphs
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
 

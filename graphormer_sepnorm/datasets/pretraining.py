@@ -19,8 +19,8 @@ from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, is_smiles, parse_smiles
+from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.datasets.user_table.graphs import LazyGraphs
 from graphormer_sepnorm.datasets.user_table.splits import random_split
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, write_json

@@ -265,7 +265,6 @@ def save_for_prediction(
         path: The file; it is written under a temporary name and renamed.
         card: Facts to show about the model (name, test results, ...): strings and numbers.
     """
-    path = Path(path)
     facts = {**checkpoint[KEY], "data_options": None, "card": card or {}}
     slim = {
         KEY: facts,
@@ -277,8 +276,13 @@ def save_for_prediction(
             if name in checkpoint
         },
     }
-    with replacing(path) as partial:
-        torch.save(slim, partial)
+    write_checkpoint(slim, path)
+
+
+def write_checkpoint(checkpoint: dict[str, Any], path: str | Path) -> None:
+    """Write a checkpoint; the file has its name when it is complete."""
+    with replacing(Path(path)) as partial:
+        torch.save(checkpoint, partial)
 
 
 def package_versions() -> dict[str, str]:

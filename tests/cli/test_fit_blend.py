@@ -217,7 +217,7 @@ def test_what_fails_costs_nothing_else(
     ("during", "what"),
     [
         ("chem.baselines.fit_baselines", "the baselines"),
-        ("cli.simple_models.replacing", "the baselines"),  # before the blend is written
+        ("cli.simple_models.write_checkpoint", "the baselines"),  # before the blend is written
         ("cli.outcome.measure", "the measuring of its errors"),
     ],
 )

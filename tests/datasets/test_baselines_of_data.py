@@ -42,7 +42,7 @@ def data(
             task=Task(kind, names, units[: len(names)], metrics_of(kind)[0].name),
             extra_inputs=ExtraInputs(),
         ),
-        store=SimpleNamespace(targets=np.concatenate([columns[split] for split in starts])),
+        labels=np.concatenate([columns[split] for split in starts]).__getitem__,
         indices=lambda split: np.arange(len(columns[split])) + starts[split],
         member_folds=None,
         own_columns=lambda split: np.empty((len(columns[split]), 0), np.float32),

@@ -14,9 +14,9 @@ from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, rep
 
 from graphormer_sepnorm import formatting
 from graphormer_sepnorm.chem.features import get_featuriser
-from graphormer_sepnorm.datasets.user_table import graphs as lazy_graphs
+from graphormer_sepnorm.datasets import lazy_graphs
+from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.user_table import rows as table_rows
-from graphormer_sepnorm.datasets.user_table.graphs import LazyGraphs
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.store import GraphStore
 

@@ -19,6 +19,7 @@ import numpy as np
 from graphormer_sepnorm.chem.descriptors import descriptor_names
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_molblock, parse_smiles
+from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
 from graphormer_sepnorm.datasets.user_table.checks import (
     TargetReport,
@@ -28,7 +29,6 @@ from graphormer_sepnorm.datasets.user_table.checks import (
     report_target,
 )
 from graphormer_sepnorm.datasets.user_table.columns import TableColumns
-from graphormer_sepnorm.datasets.user_table.graphs import LazyGraphs
 from graphormer_sepnorm.datasets.user_table.labels import (
     by_classes,
     check_classes,
