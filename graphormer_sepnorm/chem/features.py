@@ -6,6 +6,9 @@ made with it. What a name means never changes; a new table gets a new name.
 
 from __future__ import annotations
 
+import copyreg
+from collections.abc import Callable
+
 from graphormer_sepnorm.chem.featuriser import Featuriser
 from graphormer_sepnorm.chem.molecule_features import MOLECULE_1
 from graphormer_sepnorm.chem.zinc_features import ZINC_1
@@ -28,3 +31,11 @@ def get_featuriser(name: str) -> Featuriser:
             f"there are: {', '.join(sorted(FEATURISERS))}"
         )
     return FEATURISERS[name]
+
+
+def _by_name(featuriser: Featuriser) -> tuple[Callable[[str], Featuriser], tuple[str]]:
+    return get_featuriser, (featuriser.name,)
+
+
+# In another process it is found by its name: RDKit's functions cannot be pickled.
+copyreg.pickle(Featuriser, _by_name)

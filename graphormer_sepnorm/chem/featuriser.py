@@ -68,12 +68,6 @@ class Featuriser:
     atom_order: Callable[[Chem.Mol], list[int]] | None = None
     label_of: Callable[[Hashable], str] = str
 
-    def __reduce__(self) -> tuple[Callable[[str], Featuriser], tuple[str]]:
-        """Be found by its name in another process: RDKit's functions cannot be pickled."""
-        from graphormer_sepnorm.chem.features import get_featuriser
-
-        return get_featuriser, (self.name,)
-
     def featurise(self, molecule: Chem.Mol) -> MolecularGraph:
         """Return the graph of one molecule.
 
