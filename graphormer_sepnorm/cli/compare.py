@@ -112,7 +112,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         metavar="ARMS",
         help="names of norms, as sharenorm,sepnorm, or a YAML file {arm: {option: value}} in which "
         "each arm overrides options of fit, or the name of one that comes with the package: "
-        f"{' or '.join(arms_names())}, for zinc_subset_best",
+        f"{' or '.join(arms_names())}; all but factorial are for zinc_subset_best",
     )
     parser.add_argument("--seeds", metavar="SEEDS", help=f"default: {SEEDS}")
     parser.add_argument(

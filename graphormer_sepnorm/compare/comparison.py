@@ -81,6 +81,8 @@ class Comparison:
 
     def runs(self, directory: Path) -> Sequence[Run]:
         """Return all runs, seed by seed, so that what is finished early is paired."""
+        # Networks are compared.
+        unblended = ["--blend=false"] if self.configuration.get("blend") else []
         return [
             Run(
                 arm.name,
@@ -90,7 +92,7 @@ class Comparison:
                     *self.base_options,
                     *arm.arguments,
                     *SINGLE,
-                    "--blend=false",  # networks are compared
+                    *unblended,
                     "--baselines=false",  # once for all of them: see results.py
                     f"--seed_everything={seed}",
                     f"--output={place}",

@@ -23,7 +23,7 @@ ArmOf = tuple[str, Collection[str]]
 # says the fingerprint of the data.
 NO_DIFFERENCE = {
     *("seed_everything", "model.seed", "data.seed", "output", "resume"),
-    *("checkpoint_minutes", "baselines", "ensemble", "ensemble_by", "data.num_workers"),
+    *("checkpoint_minutes", "baselines", "ensemble", "ensemble_by", "keep", "data.num_workers"),
     "data.member_fold",  # which goes with the seed
     *("data.dataset", "data.root", "data.table", "data.validation_table", "data.test_table"),
     *("trainer.accelerator", "trainer.default_root_dir", "trainer.logger"),

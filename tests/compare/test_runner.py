@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import io
 import json
@@ -184,10 +185,11 @@ def test_runs_are_planned_seed_by_seed(tmp_path: Path) -> None:
     # What is given for all arms stands first, so that those of an arm win.
     assert runs[3].arguments == (
         *("-c", "quickstart", "--model.norm=bn+bn", "--ensemble=1", "--keep=none"),
-        "--blend=false",
         *("--baselines=false", "--seed_everything=1", f"--output={place}"),
     )
     assert runs[3].log == tmp_path / "bn+bn" / "seed1.log"
+    blended = dataclasses.replace(comparison, configuration={"blend": True})
+    assert "--blend=false" in blended.runs(tmp_path)[3].arguments
 
 
 def test_gpus_are_given_in_turn() -> None:

@@ -71,7 +71,7 @@ def test_it_takes_its_name_at_the_end_and_cannot_be_continued(tmp_path: Path) ->
     writer = create_table(tmp_path / "t.xlsx", ["a"])
     writer.write([("C",)])
     assert [path.name for path in tmp_path.iterdir()] == ["t.xlsx.partial"]
-    with refused("an Excel file cannot be continued"):
+    with refused("Excel cannot be continued"):
         writer.mark()
     writer.discard()
     assert not [*tmp_path.iterdir()]
