@@ -273,3 +273,18 @@ def test_no_code_is_broken_over_two_lines(page):
 def test_files_that_are_linked_exist(page):
     for path in re.findall(r"\]\(([^)#:]+)[^):]*\)", page.read_text(encoding="utf-8")):
         assert (page.parent / path).exists(), path
+
+
+# CONTRIBUTING.md shows how files that are not there yet would look.
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.name != "CONTRIBUTING.md"],
+    ids=lambda page: str(page.relative_to(REPOSITORY)),
+)
+def test_files_that_are_named_with_their_folder_exist(page):
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<![\w/.{*<>-])((?:\w[\w.-]*/)+\w+\.(?:py|yaml|sh|c))\b", text))
+    modules = re.findall(r"-m (benchmarks\.[\w.]+)", text)
+    named |= {f"{name.replace('.', '/')}.py" for name in modules}
+    folders = REPOSITORY, REPOSITORY / "graphormer_sepnorm", page.parent
+    assert [name for name in named if not any((one / name).exists() for one in folders)] == []

@@ -1,0 +1,72 @@
+"""Lists molecules to pre-train on: ZINC's and ogbg-molhiv's training and validation molecules.
+
+    python data/make_pretraining_molecules.py molecules.smi --zinc TRAIN VALID --root DIR
+
+PyG's ZINC has graphs and no SMILES. TRAIN and VALID are the SMILES that these were made from, those
+of the junction tree VAE (Jin et al. 2018, ``data/zinc/train.txt`` and ``valid.txt`` of its
+repository): one on each line, or a table with a column of them. DIR is a data root, where
+ogbg-molhiv is looked for, and downloaded to if it is not there. No test molecule of either is
+taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from pathlib import Path
+
+from graphormer_sepnorm.chem.molecules import is_smiles
+from graphormer_sepnorm.datasets.catalogue import load_dataset
+from graphormer_sepnorm.errors import GraphormerError
+from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.tables.columns import find_smiles_column
+from graphormer_sepnorm.tables.opening import open_table
+
+
+def listed(file: Path) -> list[str]:
+    """Return the SMILES of a file, in its order.
+
+    Raises:
+        GraphormerError: It cannot be read, or has no SMILES.
+    """
+    with open_table(file) as reader:
+        column = find_smiles_column(reader.columns, None, reader.name, is_molecule=is_smiles)
+        return [str(row.cells[column]) for row in reader if not row.problem and row.cells[column]]
+
+
+def molecules(zinc: list[Path], root: Path) -> list[str]:
+    """Return the SMILES of some files, and then ogbg-molhiv's but its test molecules.
+
+    Raises:
+        GraphormerError: A file is missing or cannot be read.
+    """
+    molhiv = load_dataset("ogbg-molhiv", root).smiles
+    assert molhiv is not None
+    own = [one for file in zinc for one in listed(file)]
+    return [*own, *molhiv["train"], *molhiv["validation"]]
+
+
+def main(arguments: list[str]) -> None:
+    """Write the list and say how long it is."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("output", type=Path, help="the file to write: a SMILES on each line")
+    parser.add_argument("--zinc", type=Path, nargs="+", required=True, help="ZINC's SMILES")
+    parser.add_argument("--root", type=Path, required=True, help="data root with ogbg-molhiv")
+    parser.add_argument("--draw", type=int, help="only so many, at random, always the same ones")
+    options = parser.parse_args(arguments)
+    try:
+        smiles = molecules(options.zinc, options.root)
+    except GraphormerError as error:
+        raise SystemExit(f"{Path(__file__).name}: {error}") from error
+    if options.draw is not None and options.draw < len(smiles):
+        smiles = random.Random(0).sample(smiles, options.draw)
+    with replacing(options.output) as partial:
+        partial.write_text("".join(f"{one}\n" for one in smiles), encoding="utf-8")
+    print(f"{options.output}: {len(smiles):,} molecules")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
