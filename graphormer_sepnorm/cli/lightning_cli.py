@@ -27,6 +27,7 @@ from graphormer_sepnorm.cli.ensemble import (
     members_of,
     train_members,
 )
+from graphormer_sepnorm.cli.fit_report import report_data, report_evaluation, report_fit
 from graphormer_sepnorm.cli.foreign_code import (
     OPTION,
     known_classes_only,
@@ -42,14 +43,7 @@ from graphormer_sepnorm.cli.options import (
     refuse_shape,
     require_data,
 )
-from graphormer_sepnorm.cli.outcome import (
-    Tested,
-    evaluate_best,
-    finish,
-    report_data,
-    report_evaluation,
-    report_fit,
-)
+from graphormer_sepnorm.cli.outcome import Tested, evaluate_best, finish
 from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed, resuming
 from graphormer_sepnorm.cli.simple_models import require_smiles
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule

@@ -310,18 +310,18 @@ def test_full_disk_of_logs_or_result_is_one_line(
     ("during", "said"),
     [
         (
-            "write_test_predictions",
+            "outcome.write_test_predictions",
             "trained, but not all that follows is done: {run}; go on with: ",
         ),
-        ("format_table", "trained and tested, what came out is in {run}/summary.json\n"),
+        ("fit_report.format_table", "trained and tested, what came out is in {run}/summary.json\n"),
     ],
 )
 def test_signal_after_the_training_is_answered_with_what_is_done(
     during: str, said: str, run: Path, monkeypatch, capsys
 ) -> None:
-    from graphormer_sepnorm.cli import outcome
-
-    monkeypatch.setattr(outcome, during, lambda *_: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(
+        f"graphormer_sepnorm.cli.{during}", lambda *_: signal.raise_signal(signal.SIGTERM)
+    )
     assert main(["fit", "--resume", str(run)]) == 130
     error = capsys.readouterr().err
     assert said.format(run=run) in error

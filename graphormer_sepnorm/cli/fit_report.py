@@ -1,0 +1,176 @@
+"""What ``fit`` and its evaluation print: of the data beforehand, of the result afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from lightning.pytorch import Trainer
+
+from graphormer_sepnorm.cli.confidence import said
+from graphormer_sepnorm.cli.outcome import Outcome, Tested, without_new_elements
+from graphormer_sepnorm.cli.simple_models import evaluate, final_predictions
+from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
+from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
+from graphormer_sepnorm.datasets.user_table.report import DataReport
+from graphormer_sepnorm.datasets.user_table.report_text import report_text
+from graphormer_sepnorm.files import write_json
+from graphormer_sepnorm.formatting import format_table, listed, shows_unicode
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
+from graphormer_sepnorm.metrics import Metric, metrics_of
+from graphormer_sepnorm.process import command
+from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.training.module import GraphormerModule
+
+
+def report_data(report: DataReport, data: MoleculeDataModule, run: RunDirectory) -> None:
+    """Print the report on a user's table and keep it in the run directory.
+
+    Beside it go the split of every row and the rows that cannot be used, with reasons.
+    """
+    vocabulary = data.fit_vocabulary()
+    found = {split: new_elements(data, split, vocabulary) for split in SPLITS[1:]}
+    lines = [
+        in_words(molecules, split, len(data.indices(split)))
+        for split, molecules in found.items()
+        if molecules
+    ]
+    lines += data.missing_inputs()
+    report = dataclasses.replace(report, warnings=(*lines, *report.warnings))
+    print(f"\n{report_text(report, shows_unicode())}", flush=True)
+    write_json(run.data_report_file, report.to_plain())
+    report.write_splits(run.splits_file)
+    if report.invalid:
+        report.write_invalid(run.invalid_rows_file)
+        print(f"rows that are left out, with reasons: {run.invalid_rows_file}", flush=True)
+    print()
+
+
+def report_evaluation(
+    trainer: Trainer,
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    split: str,
+    checkpoint: str,
+) -> None:
+    """Evaluate a checkpoint file on ``validation`` or ``test`` and print its metrics."""
+    run = trainer.validate if split == "validation" else trainer.test
+    values = run(module, datamodule=data, ckpt_path=checkpoint, verbose=False, weights_only=True)[0]
+    if not trainer.is_global_zero:
+        return
+    print(f"checkpoint  {checkpoint}")
+    predictions = module.evaluated(split)
+    blended, note = final_predictions(data, split, checkpoint, predictions)
+    rows = {name: _digits(value) for name, value in values.items()}
+    if blended is not None:
+        predictions = blended
+        own = evaluate(data, module.task, split, blended)
+        own = {f"{split}_{name}": value for name, value in own.items()}
+        rows |= {
+            name: f"{_digits(value)}  (network alone {rows[name]})" for name, value in own.items()
+        }
+        values = {**values, **own}
+    print(format_table([*rows.items()]))
+    if split == "validation" and module.facts.get("member_folds"):
+        note += " " * bool(note) + (
+            "Of the networks each was trained on most of these molecules: of those that it has not "
+            "seen, what it says is in summary.json of the run (best_validation_...)."
+        )
+    main = values[f"{split}_{module.task.metric}"]
+    _, line = without_new_elements(module, data, split, predictions, main)
+    for text in (note, line):
+        if text:
+            print(text)
+
+
+def _digits(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.6g}"
+
+
+def report_fit(outcome: Outcome, module: GraphormerModule) -> None:
+    """Print what came out of a run, as far as it was made."""
+    network, tested, simple = outcome.network, outcome.tested, outcome.simple
+    task, main = module.task, module.task.main
+    summary, unit = tested.summary, task.unit_of(main)
+    rows = [(one.name, main.shown(one.test[main.name], unit)) for one in simple.baselines]
+    name = f"Graphormer, {summary['norm']}"
+    if members := summary.get("members"):
+        rows += _of_members(members, main, unit)
+        name += f", mean of the {len(members)}"
+    rows.append((name, main.shown(network.summary[f"test_{main.name}"], unit)))
+    if "network" in summary and simple.blended is not None:
+        rows.append((simple.blended.label, main.shown(summary[f"test_{main.name}"], unit)))
+    others = [one for one in task.metrics if f"test_{one.name}" in summary]
+    rows.append(("", _in_a_line(summary, [one for one in others if one is not main], task.unit_of)))
+    if task.tells_targets_apart:
+        rows += [
+            (f"  {name}", _in_a_line(summary, metrics_of(task.kind), lambda _, of=unit: of, name))
+            for name, unit in zip(task.targets, task.units, strict=True)
+        ]
+    print(f"\ntest {main.label}")
+    print(format_table([(f"  {label}", value) for label, value in rows]))
+    compared = simple.said(main, summary[f"test_{main.name}"])
+    lines = ((simple.left_out, "  "), (compared, "  "), (tested.new_elements, "\n"))
+    for line, before in lines:
+        if line:
+            print(f"{before}{line}")
+    if outcome.measured is not None:
+        print(f"\n{said(outcome.measured, task, tested.run)}")
+    print(
+        f"\n{_best_validation(network, main)}; {summary['epochs']} epochs, "
+        f"{summary['steps']:,} steps, {summary['parameters']:,} parameters, "
+        f"{summary['seconds']:.0f} s, {summary['graphs_per_second']:.0f} graphs/s"
+    )
+    print(f"checkpoint  {summary['checkpoint']}")
+    if module.facts["featuriser"] is not None:
+        needed = ExtraInputs.of_facts(module.facts).columns
+        given = f"-i TABLE   (with {listed(needed)})" if needed else '"CCO"'
+        print(f"try         {command('predict')} {shlex.quote(str(tested.run.path))} {given}")
+
+
+def _of_members(
+    members: list[dict[str, Any]], main: Metric, unit: str
+) -> Iterator[tuple[str, str]]:
+    """The test metric of each member of an ensemble, and their mean with its standard deviation."""
+    # What is undefined stands as null in the summary of a member.
+    values = [
+        math.nan if (one := member[f"test_{main.name}"]) is None else one for member in members
+    ]
+    for member, value in zip(members, values, strict=True):
+        yield f"seed {member['seed']}", main.shown(value, unit)
+    mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
+    shown = f"{main.shown(mean)} ± {main.shown(deviation, unit)}"
+    yield f"one network of the {len(members)}", shown
+
+
+def _best_validation(tested: Tested, main: Metric) -> str:
+    value, selected = tested.summary[f"best_validation_{main.name}"], tested.selected
+    if tested.held is not None:
+        return f"{main.label} out of fold, each molecule by one network, {main.shown(value)}"
+    if selected.kind is not None and selected is not main:
+        chosen = tested.summary[f"best_validation_{selected.name}"]
+        return (
+            f"best validation {selected.label} {chosen:.4f}, with it "
+            f"{main.label} {main.shown(value)}"
+        )
+    if math.isnan(value):
+        loss = tested.validation.get("validation_loss", math.nan)
+        return f"validation {main.label} undefined, best validation loss {loss:.4f}"
+    return f"best validation {main.label} {value:.4f}"
+
+
+def _in_a_line(
+    values: Mapping[str, float],
+    metrics: Iterable[Metric],
+    unit_of: Callable[[Metric], str],
+    target: str = "",
+) -> str:
+    """The test metrics of a target, or their means over all of them, as ``RMSE 0.5 eV, R2 0.7``."""
+    end = f"_{target}" * bool(target)
+    return ", ".join(
+        f"{one.label} {one.shown(values[f'test_{one.name}{end}'], unit_of(one))}" for one in metrics
+    )
