@@ -17,7 +17,7 @@ train: $(STAMP)
 
 test: lint types unit
 
-# Real data for the tests is looked for in $GRAPHORMER_DATA, if that is set; see README.md.
+# Real data for the tests is looked for in $GRAPHORMER_DATA, if that is set; see docs/evidence.md.
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 

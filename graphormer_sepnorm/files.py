@@ -33,7 +33,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Tell whether something could not be written because there is no room on the disk.
+    """Tell whether there was no room on the disk for what was written, or for a file so large.
 
     numpy and torch raise errors of their own: numpy's has no number, torch's has that of the system
     behind it.
@@ -41,7 +41,7 @@ def is_full(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, OSError):
             short = error.errno is None and str(error).endswith(" written")
-            if short or error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if short or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 return True
         error = error.__cause__ or error.__context__
     return False

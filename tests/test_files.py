@@ -50,6 +50,7 @@ def behind(error: Exception) -> Exception:
     [
         (OSError(errno.ENOSPC, "No space left on device"), True),
         (OSError(errno.EDQUOT, "Disk quota exceeded"), True),
+        (OSError(errno.EFBIG, "File too large"), True),
         (OSError("1000000 requested and 131056 written"), True),  # numpy's
         (behind(OSError(errno.ENOSPC, "No space left on device")), True),
         (behind(OSError(errno.EIO, "Input/output error")), False),

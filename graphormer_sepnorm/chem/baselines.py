@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sklearn.ensemble import (
@@ -18,6 +18,7 @@ from sklearn.ensemble import (
 )
 
 from graphormer_sepnorm.chem.tree_features import FeatureColumns, compute_features
+from graphormer_sepnorm.metrics import Kind
 
 # Bounds of the work: molecules of a split, targets, rows that a tree is grown on, and the sum of
 # these over the targets.
@@ -36,7 +37,6 @@ _SPLITS = ("train", "validation", "test")
 _LEARNING_RATE, _DEPTH, _SMALLEST_LEAF = 0.05, 5, 3
 _BOOSTED_FEATURES, _FEWEST_FEATURES = 0.03, 16
 
-Kind = Literal["regression", "binary"]
 Tell = Callable[[str, int, int], None]
 # Of several splits, float64 ``[n, T]``.
 Values = dict[str, np.ndarray]
@@ -160,7 +160,8 @@ def fit_baselines(
         for of in (x, y, taught):
             of["train"] = np.concatenate([of["train"], of["validation"]])
         dealt = folds[pooled]
-        held = 1 + int(np.searchsorted(np.cumsum(np.bincount(dealt)), ENOUGH_HELD_OUT))
+        ends = np.cumsum(np.bincount(dealt))
+        held = min(len(ends), 1 + int(np.searchsorted(ends, ENOUGH_HELD_OUT)))
         rows["validation"] = pooled[dealt < held]
         labelled["validation"] = rows["validation"]
     held_labels = y["validation"] if folds is None else y["train"][dealt < held]
@@ -171,11 +172,13 @@ def fit_baselines(
     }
     boosted: list[Scaled | None] = [None] * count
     for target in range(looked_at := _room(taught["train"])):
-        known = ~np.isnan(taught["train"][:, target])
         for name in asked:
             tell(MODELS[name], target, looked_at)
             values = predictions[name]
-            whole = _fitted(name, kind, x["train"], taught["train"][:, target], known)
+            # The mean is of what it is judged by: of bounds nothing is known but a side.
+            labels = (y if name == "mean" else taught)["train"][:, target]
+            known = ~np.isnan(labels)
+            whole = _fitted(name, kind, x["train"], labels, known)
             if whole is None:
                 continue
             if name == "boosting":
@@ -185,7 +188,7 @@ def fit_baselines(
                 values["validation"][:, target] = whole.predict(x["validation"])
             for fold in range(held):
                 own = dealt == fold
-                other = _fitted(name, kind, x["train"], taught["train"][:, target], known & ~own)
+                other = _fitted(name, kind, x["train"], labels, known & ~own)
                 if other is not None:
                     at = dealt[dealt < held] == fold
                     values["validation"][at, target] = other.predict(x["train"][own])

@@ -14,6 +14,8 @@ from graphormer_sepnorm.chem.molecule_features import MOLECULE_1
 from graphormer_sepnorm.chem.zinc_features import ZINC_1
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 
+# What SMILES of a user's become.
+OF_SMILES = MOLECULE_1.name
 FEATURISERS: dict[str, Featuriser] = {
     featuriser.name: featuriser for featuriser in (MOLECULE_1, ZINC_1)
 }

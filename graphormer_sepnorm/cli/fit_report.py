@@ -113,7 +113,8 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> None:
         ]
     print(f"\ntest {main.label}")
     print(format_table([(f"  {label}", value) for label, value in rows]))
-    compared = simple.said(main, summary[f"test_{main.name}"])
+    count = None if tested.predictions is None else len(tested.predictions)
+    compared = simple.said(main, summary[f"test_{main.name}"], count)
     lines = ((simple.left_out, "  "), (compared, "  "), (tested.new_elements, "\n"))
     for line, before in lines:
         if line:

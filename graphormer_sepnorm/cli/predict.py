@@ -270,9 +270,16 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
 
 def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
     """Load the model and tell it what its predictions shall come with."""
+    from graphormer_sepnorm.datasets.catalogue import PRETRAINING
     from graphormer_sepnorm.inference.predictor import Predictor
 
     predictor = Predictor.load(options.model, device)
+    if predictor.facts["dataset"] == PRETRAINING:
+        raise ConfigError(
+            f"{options.model} is a network to begin with: what it says are standardised "
+            "descriptors, no property. Fine-tune it: python train.py fit --model.from_pretrained "
+            f"{options.model}; or take its vectors: python predict.py embed {options.model}"
+        )
     if options.asked:
         asked = {"interval": predictor.asked.interval, **options.asked}
         if asked["interval"] == "none":

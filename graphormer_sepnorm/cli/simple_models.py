@@ -13,6 +13,7 @@ import numpy as np
 
 from graphormer_sepnorm.cli.held_out import HeldOut
 from graphormer_sepnorm.confidence.confidence import Told
+from graphormer_sepnorm.datasets.baselines import MEAN
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.graphs.task import Task
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.inference.blend import Blend
 
 log = logging.getLogger(__name__)
+
+FEW = 50  # test molecules by which nobody should choose a model
 
 
 @dataclass(frozen=True)
@@ -91,14 +94,16 @@ class SimpleModels:
     interrupted: bool = False
     blended: BlendedRun | None = None
 
-    def said(self, metric: Metric, reached: float) -> str:
+    def said(self, metric: Metric, reached: float, tested: int | None) -> str:
         """Return sentences: how the blend was weighed, and if a simple model is better.
 
-        `reached` is the test value of the main metric by what the checkpoint predicts.
+        Args:
+            metric: The main one.
+            reached: Its test value by what the checkpoint predicts.
+            tested: How many test molecules; None: only a part of them.
         """
-        said, advice = [], "use it, or --blend true"
+        said, advice = [], "use it" if self.blended is not None else "use it, or --blend true"
         if self.blended is not None:
-            advice = "use it"
             validation = metric.shown(self.blended.blend.validation[metric.name])
             said.append(
                 f"The network has the weight {self.blended.blend.weight:g} in the blend, chosen by "
@@ -108,6 +113,10 @@ class SimpleModels:
         best = metric.best(fair.values(), default=math.nan)
         if best > reached if metric.higher_is_better else best < reached:
             name = next(name for name, value in fair.items() if value == best)
+            if name == MEAN:
+                advice = "the network has learned nothing that helps there"
+            if tested is not None and tested < FEW:
+                advice = f"{tested} test molecules say little, so look at train.py crossvalidate"
             said.append(f"{name} has the {metric.better} test {metric.label}: {advice}.")
         return " ".join(sentence[0].upper() + sentence[1:] for sentence in said)
 
@@ -194,11 +203,7 @@ def evaluate(
 ) -> dict[str, float]:
     """Return the metrics of predictions ``[n, T]``, those of a benchmark by its own evaluator."""
     targets = data.labels(data.indices(split))
-    values = task.evaluate(targets, predictions)
-    for name, evaluator in data.splits.evaluators.items():
-        if not math.isnan(values[name]):
-            values[name] = evaluator(targets, predictions)
-    return values
+    return task.evaluate(targets, predictions, official=data.splits.evaluators)
 
 
 def _blend(

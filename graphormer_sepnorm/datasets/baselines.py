@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.chem.baselines import Baselines
 
 
+MEAN = "mean of the training labels"
 NAMES = {
-    "mean": "mean of the training labels",
+    "mean": MEAN,
     "forest": "random forest on Morgan fingerprints and descriptors",
     "boosting": "gradient boosting on Morgan fingerprints and descriptors",
 }

@@ -383,7 +383,7 @@ class MoleculeDataModule(LightningDataModule):
 
     def extra_scaling(self) -> tuple[np.ndarray, np.ndarray]:
         """By what the numbers beside the graphs are standardised, see `standardisation`."""
-        return standardisation(self.store.extra[self.indices("train")])
+        return standardisation(self.store.extra[self.described()])
 
     def own_columns(self, split: str) -> np.ndarray:
         """Return `descriptor_columns` of a split, float32 ``[n, C]``; nan = missing."""

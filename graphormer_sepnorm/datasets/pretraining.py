@@ -16,7 +16,7 @@ import numpy as np
 from filelock import FileLock
 
 from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_names
-from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.features import OF_SMILES, get_featuriser
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, is_smiles, parse_smiles
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
@@ -25,15 +25,14 @@ from graphormer_sepnorm.datasets.user_table.splits import random_split
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, write_json
 from graphormer_sepnorm.formatting import StatusLine
+from graphormer_sepnorm.graphs.extra_inputs import CLIPPED, standardisation
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.process import cores, in_processes
 from graphormer_sepnorm.tables.columns import find_smiles_column
 from graphormer_sepnorm.tables.opening import open_table
 
-FEATURISER = "molecule-1"
 MAX_ATOMS = 100  # larger ones are few and set the memory of every batch they are in
 FRACTIONS = (0.98, 0.01, 0.01)
-CLIPPED = 6.0
 RAREST = 0.01  # share of the molecules that an environment must be in, and may be missing in
 _FEWEST = 100  # to standardise by, and to split
 _FILES = ("descriptors.npy", "counts.npy")
@@ -73,7 +72,7 @@ def load_pretraining(path: Path, root: Path, smiles_column: str | None = None) -
     targets, varying = _standardised(np.hstack([descriptors[chosen], logarithms]))
     named = [*names, *(f"morgan_{bit}" for bit in environments)]
     positions = random_split(kept, FRACTIONS, seed=0)
-    featuriser = get_featuriser(FEATURISER)
+    featuriser = get_featuriser(OF_SMILES)
     return DatasetSplits(
         "pretraining",
         *(LazyGraphs([kept[i] for i in part], targets[part], featuriser) for part in positions),
@@ -84,8 +83,8 @@ def load_pretraining(path: Path, root: Path, smiles_column: str | None = None) -
             metric="mae",
         ),
         fingerprint=digest,
-        feature_version=FEATURISER,
-        featuriser=FEATURISER,
+        feature_version=OF_SMILES,
+        featuriser=OF_SMILES,
     )
 
 
@@ -98,14 +97,18 @@ def _read(path: Path, smiles_column: str | None) -> list[str]:
 
 
 def _standardised(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return z-scores, clipped, of the columns that vary, and which columns these are."""
-    mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
-    varying = np.isfinite(deviation) & (deviation > 1e-6 * np.maximum(1, np.abs(mean)))
-    scores = (values[:, varying] - mean[varying]) / deviation[varying]
-    # A second time, without the tails: one enormous value makes all others equal.
-    scores = np.clip(scores, -CLIPPED, CLIPPED)
-    scores = (scores - np.nanmean(scores, axis=0)) / np.nanstd(scores, axis=0)
-    return np.clip(scores, -CLIPPED, CLIPPED), varying
+    """Return z-scores, clipped, of the columns that vary, and which columns these are.
+
+    Column by column: sums of so many rows need float64, and a copy of all in it much memory.
+    """
+    scores = np.empty(values.shape, np.float32)
+    varying = np.zeros(values.shape[1], bool)
+    for place in range(values.shape[1]):
+        column = values[:, place]
+        [mean], [factor] = standardisation(column[:, None])
+        varying[place] = factor > 0
+        scores[:, place] = np.clip((column - mean) * factor, -CLIPPED, CLIPPED)
+    return scores[:, varying], varying
 
 
 def _features(smiles: list[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:

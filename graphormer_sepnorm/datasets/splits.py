@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
-from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.graphs.task import Evaluator, Task
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.datasets.user_table.report import DataReport
 
 SPLITS = ("train", "validation", "test")
-
-# Labels and predictions, each ``[n, targets]``, to the value of a metric.
-Evaluator = Callable[[np.ndarray, np.ndarray], float]
 
 
 class Graphs(Protocol):

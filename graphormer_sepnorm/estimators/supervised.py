@@ -10,6 +10,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 
+from graphormer_sepnorm.chem.features import OF_SMILES
 from graphormer_sepnorm.datasets.arrays import load_arrays, require_molecules
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.estimators.checkpointed import Checkpointed
@@ -28,8 +29,6 @@ from graphormer_sepnorm.metrics import Kind, metrics_of
 from graphormer_sepnorm.training.in_memory import train_in_memory
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import epochs_of_table
-
-FEATURISER = "molecule-1"
 
 
 class Trained(Checkpointed):
@@ -284,7 +283,7 @@ class GraphormerClassifier(ClassifierMixin, Trained):
 def _features(backbone: str | None) -> tuple[str, str]:
     """Return what makes graphs of SMILES, and what their codes mean."""
     if backbone is None:
-        return FEATURISER, FEATURISER
+        return OF_SMILES, OF_SMILES
     facts = read_checkpoint(backbone)[KEY]
     if facts["featuriser"] is None:
         raise ConfigError(

@@ -24,7 +24,8 @@ class MolecularGraph:
         bond_codes: ``[E, K]`` int64, one row per directed bond, one column per bond feature.
 
     Raises:
-        DataError: The shapes do not fit together or a bond names an atom that is not there.
+        DataError: The shapes do not fit together, there is no atom, or a bond names one that is
+            not there.
     """
 
     atom_codes: np.ndarray
@@ -43,6 +44,8 @@ class MolecularGraph:
                 f"a molecular graph needs atom_codes [n, A], edge_index [2, E] and bond_codes "
                 f"[E, K], but got {shapes[0]}, {shapes[1]} and {shapes[2]}"
             )
+        if not self.num_atoms:
+            raise DataError("a molecular graph needs an atom")
         if self.edge_index.size and not (
             self.edge_index.min() >= 0 and self.edge_index.max() < self.num_atoms
         ):
@@ -50,7 +53,7 @@ class MolecularGraph:
 
     @property
     def num_atoms(self) -> int:
-        """Number of atoms."""
+        """Number of atoms, at least 1."""
         return len(self.atom_codes)
 
 

@@ -158,7 +158,7 @@ class ResidentGraphs:
         bonds = 3 * int(np.sum(store.in_degree, dtype=np.int64))
         atoms = store.atom_codes.size + store.ring_sizes.size
         numbers = len(store.pair_type) + atoms + paths + bonds
-        numbers += store.extra.size + store.bounds.size
+        numbers += store.targets.size + store.extra.size + store.bounds.size
         return 4 * numbers + 80 * store.num_graphs
 
     def batch(self, graphs: Tensor, shape: BatchShape) -> GraphBatch:

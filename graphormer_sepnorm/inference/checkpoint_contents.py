@@ -149,8 +149,9 @@ def _check_blend(blend: dict[str, Any], kind: str, targets: int, columns: Any) -
     check_trees(trees, targets, "blend.trees")
 
 
-def model_weights(checkpoint: dict[str, Any], prefix: str = "model.") -> dict[str, torch.Tensor]:
+def model_weights(checkpoint: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Return the state dict of the `Graphormer` in a checkpoint; of an ensemble the first one."""
+    prefix = "model."
     return {
         name.removeprefix(prefix): value
         for name, value in checkpoint["state_dict"].items()

@@ -99,7 +99,8 @@ class MaskedBatchNorm(nn.Module):
 
     def _masked(self, rows: Tensor, real: Tensor | None) -> Tensor:
         # Numbers near 0 add up with less rounding; the running mean is the same on every process.
-        shift = self.running_mean.clone()
+        shift = self.running_mean.to(torch.promote_types(self.running_mean.dtype, torch.float32))
+        shift = shift.clone()
         values = rows.to(shift.dtype) - shift
         mask = (
             values.new_ones(values.shape[0], 1, dtype=torch.bool) if real is None else real[:, None]
@@ -116,8 +117,8 @@ class MaskedBatchNorm(nn.Module):
         with torch.no_grad():
             self.num_batches_tracked += 1
             unbiased = variance * (count / (count - 1))
-            self.running_mean.lerp_(mean + shift, self.momentum)
-            self.running_var.lerp_(unbiased, self.momentum)
+            self.running_mean.lerp_((mean + shift).to(self.running_mean), self.momentum)
+            self.running_var.lerp_(unbiased.to(self.running_var), self.momentum)
         normalised = centred * torch.rsqrt(variance + self.eps)
         return (normalised * self.weight + self.bias).to(rows.dtype)
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import replacing
-from graphormer_sepnorm.old_names import current_options, current_text
 from graphormer_sepnorm.files import require_json, write_text
+from graphormer_sepnorm.old_names import current_options, current_text
 
 FORMAT_VERSION = 1
 

@@ -9,8 +9,8 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from graphormer_sepnorm.old_names import current_option
 from graphormer_sepnorm.metrics import METRICS, monitored
+from graphormer_sepnorm.old_names import current_option
 from graphormer_sepnorm.runs.records import Experiment, SeedRun
 
 _T = TypeVar("_T")

@@ -27,6 +27,7 @@ _SMILES_NAMES = (
 _WORDS = re.compile(r"[A-Za-z][\w .-]*")
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
 _BOUND = re.compile(r"\s*([<>≤≥])=?\s*(?=\S)")
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(e[-+]?\d+)?")
 _SHOWN = 40  # characters of a cell in a message
 _LARGEST = 3.4e38  # what 32-bit numbers hold
@@ -205,7 +206,9 @@ def _parse(cell: object) -> float:
     if "_" in text:  # Python takes 1_000 for a number; a table does not
         raise ValueError(f"{cell!r} is not a number")
     if _DECIMAL_COMMA.fullmatch(text):
-        raise ValueError(f"{cell!r} is not a number: a decimal comma has to be a point")
+        grouped = _THOUSANDS.fullmatch(text)
+        or_none = ", one of thousands has to go" if grouped else ""
+        raise ValueError(f"{cell!r} is not a number: a decimal comma has to be a point{or_none}")
     try:
         return float(text)
     except ValueError:

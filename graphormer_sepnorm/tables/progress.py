@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from graphormer_sepnorm.formatting import StatusLine
+from graphormer_sepnorm.formatting import StatusLine, clock
 from graphormer_sepnorm.tables.reader import TableReader
 
 
@@ -49,7 +49,7 @@ class TableProgress:
         share = self._share(rows)
         if share is not None and share > self._first_share:
             left = (1 - share) * seconds / (share - self._first_share)
-            text += f", {share:.0%}, {_duration(left)} left"
+            text += f", {share:.0%}, {clock(left)} left"
         self._line.show(text)
 
     def _share(self, rows: int) -> float | None:
@@ -59,11 +59,3 @@ class TableProgress:
         """Clear the line."""
         if self._line is not None:
             self._line.clear()
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

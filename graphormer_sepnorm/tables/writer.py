@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import gzip
 import math
 import os
@@ -18,13 +17,13 @@ from types import MappingProxyType
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import is_full
 from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_of, require_format
 from graphormer_sepnorm.tables.reader import TableReader
 
 STANDARD_OUTPUT = "-"
 # Cells that need quotes; a header of one column with another delimiter in it would be split at it.
 _QUOTED = re.compile(r'[,;\t"\r\n]|^\s|\s$')
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ class TableWriter(ABC):
             raise  # whoever read our output has gone: no mistake of the user's
         except OSError as error:
             name = "standard output" if self._path is None else str(self._path)
-            advice = "make room" if error.errno in _FULL else "choose another place"
+            advice = "make room" if is_full(error) else "choose another place"
             raise DataError(
                 f"{name} cannot be written ({error.strerror or error}): {advice}"
             ) from error

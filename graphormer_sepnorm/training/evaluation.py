@@ -22,9 +22,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.splits import Evaluator
 from graphormer_sepnorm.graphs.batch import GraphBatch
-from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.graphs.task import Evaluator, Task
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.loss import LossName, summed_loss
@@ -196,7 +195,9 @@ class EvaluatedModule(LightningModule):
         targets, predictions = collected.compute()
         collected.reset()
         self._evaluated[split] = predictions
-        values = self.task.evaluate(targets, predictions, self._wanted_metrics(split))
+        values = self.task.evaluate(
+            targets, predictions, self._wanted_metrics(split), self._official_evaluators()
+        )
         main = self.task.main
         if math.isnan(values[main.name]) and split not in self._undefined:
             self._undefined.add(split)  # once, and not after every epoch
@@ -204,9 +205,6 @@ class EvaluatedModule(LightningModule):
                 "%s %s is undefined: no target has %s there, or a prediction is not a number",
                 *(split, main.label, main.lacking),
             )
-        for name, evaluator in self._official_evaluators().items():
-            if not math.isnan(values[name]):
-                values[name] = evaluator(targets, predictions)
         # float64, or Lightning would round. The same in every process already; a mean over them
         # would round too.
         named = {

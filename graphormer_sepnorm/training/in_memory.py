@@ -62,7 +62,7 @@ def train_in_memory(
         raise ConfigError(f"device is {device!r}: it must be cpu, cuda or cuda:1 ...")
     with (
         tempfile.TemporaryDirectory(prefix="graphormer-") as folder,
-        torch.random.fork_rng(devices=[]),
+        torch.random.fork_rng(devices=[int(number or 0)] if kind == "cuda" else []),
         _quiet(),
     ):
         best = ModelCheckpoint(

@@ -103,6 +103,11 @@ def test_bounds_are_learned_as_labels_and_judge_nothing(in_folds: bool) -> None:
         assert len(ours) == len(found.labels[split])
         assert np.isnan(found.labels[split]).mean() > 0.2
     assert np.isnan(whole.labels["test"]).sum() == 0
+    mean = fit_baselines(
+        *(smiles, censored, "regression"), folds=folds, models=["mean"], bounds=bounds
+    ).predictions["mean"]["test"]
+    known = [censored["train"], censored["validation"]] if in_folds else [censored["train"]]
+    assert mean == pytest.approx(np.nanmean(np.concatenate(known)))
 
 
 def test_forest_of_two_classes_is_that_of_scikit_learn() -> None:
@@ -145,6 +150,20 @@ def test_folds_are_held_out_until_enough_is_known(monkeypatch: pytest.MonkeyPatc
     found = fit_baselines(smiles, targets, "regression", models=["boosting"], folds=folds)
     assert found.rows["validation"].tolist() == np.flatnonzero(folds < 3).tolist()
     assert len(found.predictions["boosting"]["validation"]) == 51
+
+
+def test_a_model_is_fitted_on_all_and_once_without_each_fold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made_of, real = [], baselines._made
+    monkeypatch.setattr(
+        baselines,
+        "_made",
+        lambda name, kind, rows, features: made_of.append(rows) or real(name, kind, rows, features),
+    )
+    smiles, targets = made(1)
+    fit_baselines(smiles, targets, "regression", models=["boosting"], folds=np.arange(85) % 5)
+    assert made_of == [85, *[68] * 5]
 
 
 @pytest.mark.parametrize("scale", [2.0**-60, 2.0**120])  # by which nothing is rounded

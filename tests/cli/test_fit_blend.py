@@ -16,7 +16,7 @@ from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.simple_models import SimpleModels
 from graphormer_sepnorm.cli.train import main as train
-from graphormer_sepnorm.datasets.baselines import Baseline
+from graphormer_sepnorm.datasets.baselines import MEAN, Baseline
 from graphormer_sepnorm.datasets.user_table.load import load_table
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference import blend as blending
@@ -179,8 +179,7 @@ def test_baselines_are_all_of_them_and_kept_with_every_metric(tmp_path: Path, ca
         assert list(one["test"]) == list(one["validation"]) == ["mae", "rmse", "r2", "spearman"]
         assert re.search(rf"^  {one['name']} +{one['test']['mae']:.4f}$", out, re.MULTILINE)
     best = min(result["baselines"], key=lambda one: one["test"]["mae"])["name"]
-    said = f"{best[0].upper()}{best[1:]} has the lower test MAE: use it, or --blend true."
-    assert said in out
+    assert f"{best[0].upper()}{best[1:]} has the lower test MAE: " in out
     assert "network" not in result
     assert BLEND not in read_checkpoint(tmp_path / "run")
 
@@ -189,12 +188,21 @@ def test_who_is_better_is_said_by_the_main_metric() -> None:
     def said(metric: str, reached: float, comparable: bool = True) -> str:
         scores = {"mae": 0.4, "auroc": 0.8}
         one = Baseline("trees", scores, scores, comparable)
-        return SimpleModels([one]).said(METRICS[metric], reached)
+        return SimpleModels([one]).said(METRICS[metric], reached, tested)
 
+    tested = 50
     assert said("mae", 0.5) == "Trees has the lower test MAE: use it, or --blend true."
     assert said("auroc", 0.7) == "Trees has the higher test AUROC: use it, or --blend true."
     assert said("mae", 0.3) == said("mae", 0.4) == said("auroc", 0.9) == ""
     assert said("mae", 0.5, comparable=False) == said("mae", float("nan")) == ""
+    tested = 49
+    assert said("mae", 0.5) == (
+        "Trees has the lower test MAE: 49 test molecules say little, so look at train.py "
+        "crossvalidate."
+    )
+    score = {"mae": 0.4}
+    mean = SimpleModels([Baseline(MEAN, score, score, True)]).said(METRICS["mae"], 0.5, None)
+    assert mean.endswith(": the network has learned nothing that helps there.")
 
 
 @pytest.mark.parametrize("option", ["blend", "baselines"])

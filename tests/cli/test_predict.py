@@ -311,3 +311,14 @@ def test_molecules_and_options_may_be_mixed(model, capsys):
         "CCO",
         "CN",
     ]
+
+
+def test_a_backbone_is_no_model_of_a_property(tmp_path, capsys) -> None:
+    (tmp_path / "a.csv").write_text("smiles\nCCO\n")
+    for molecules in (["CCO"], ["-i", str(tmp_path / "a.csv"), "-o", str(tmp_path / "b.csv")]):
+        assert main(["graphormer-small", *molecules]) == 2
+        error = capsys.readouterr().err
+        assert "graphormer-small is a network to begin with" in error
+        assert "python predict.py embed graphormer-small" in error
+        assert error.count("\n") == 1
+    assert not (tmp_path / "b.csv").exists()

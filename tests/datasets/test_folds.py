@@ -36,7 +36,11 @@ def test_each_molecule_is_held_out_by_one_member(tmp_path: Path, split: str) -> 
     smiles = CHAINS + RINGED
     plain = table(tmp_path, smiles, split=split)
     members = [
-        table(tmp_path, smiles, split=split, member_folds=3, member_fold=fold) for fold in range(3)
+        table(
+            *(tmp_path, smiles),
+            **{"split": split, "member_folds": 3, "member_fold": fold, "descriptors": "rdkit"},
+        )
+        for fold in range(3)
     ]
     pool = np.concatenate([plain.indices("train"), plain.indices("validation")])
     held = [one.indices("validation") for one in members]
@@ -50,6 +54,8 @@ def test_each_molecule_is_held_out_by_one_member(tmp_path: Path, split: str) -> 
         # What a model keeps of its data is that of all members, so that they can be joined.
         assert one.fit_vocabulary().to_plain() == members[0].fit_vocabulary().to_plain()
         assert one.target_scaling() == members[0].target_scaling()
+        for numbers in zip(one.extra_scaling(), members[0].extra_scaling(), strict=True):
+            np.testing.assert_array_equal(*numbers)
         labels = np.asarray(plain.store.targets[pool], np.float64)
         assert one.target_scaling()[0] == [pytest.approx(labels.mean())]
         assert one.training_summary()["targets"][0]["labels"] == len(pool)

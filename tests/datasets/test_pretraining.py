@@ -11,7 +11,7 @@ from rdkit import Chem
 
 from graphormer_sepnorm.datasets import pretraining
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.pretraining import CLIPPED, load_pretraining
+from graphormer_sepnorm.datasets.pretraining import CLIPPED, _standardised, load_pretraining
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.resources import sample_path
 
@@ -97,3 +97,11 @@ def test_the_column_of_a_table_can_be_named(
         wrong.setup("fit")
     named = MoleculeDataModule(**options, smiles_column="compound")
     assert sum(len(part) for part in named.splits.parts.values()) == 150
+
+
+def test_a_constant_number_of_many_molecules_is_no_target() -> None:
+    values = np.full((300_000, 3), np.float32([412.37, 0.3, 1e4]))
+    values[::2, 2] += 1
+    scores, varying = _standardised(values)
+    assert varying.tolist() == [False, False, True]
+    np.testing.assert_allclose(scores[:4, 0], [1, -1, 1, -1], atol=1e-4)

@@ -144,6 +144,49 @@ def test_weight_and_split_are_no_targets(tmp_path: Path) -> None:
     assert load(path, target_columns=("other",), **SPLIT).task.targets == ("other",)
 
 
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        (["yes", "no"], "holds classes"),
+        (["5,1", "6,25", "n.d."], "holds numbers with a decimal comma, which has to be a point"),
+        (["5.1", "n.d.", "NT"], "holds numbers in 4 of 12 rows"),
+        ([">5.1", "n.d.", "inconclusive"], "holds numbers in 4 of 12 rows"),
+    ],
+)
+def test_the_only_column_of_numbers_is_not_taken_where_another_may_be_meant(
+    tmp_path: Path, cells: list[str], why: str
+) -> None:
+    rows = [(s, v, f'"{cells[n % len(cells)]}"') for n, (s, v) in enumerate(plain_rows())]
+    path = tmp_path / "a.csv"
+    lines = [",".join(map(str, row)) for row in rows]
+    path.write_text("\n".join(["smiles,MW,pIC50", *lines]))
+    message = failure(path, **SPLIT)
+    assert f"column 'MW' is the only one of numbers, but 'pIC50' {why}: say which" in message
+    assert message.endswith("--data.target_columns '[pIC50]'")
+    assert load(path, target_columns=("MW",), **SPLIT).task.targets == ("MW",)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "taken"),
+    [
+        ("NR-AR-LBD", [0, 1], True),
+        ("compound_id_IC50", [0.5, 1.5, 2.5], True),
+        ("ID50", [12, 30, 7], True),
+        ("compound_id", [12, 30, 7], False),
+        ("Nr.", [5, 9, 2], False),
+    ],
+)
+def test_ids_are_whole_numbers_under_the_name_of_an_id(
+    tmp_path: Path, name: str, values: list[float], taken: bool
+) -> None:
+    rows = [(s, values[n % len(values)]) for n, s in enumerate(RINGS)]
+    path = write_csv(tmp_path / "a.csv", rows, f"smiles,{name}")
+    if taken:
+        assert load(path, **SPLIT).task.targets == (name,)
+    else:
+        assert f"({name}: whole numbers, and by the name no property)" in failure(path, **SPLIT)
+
+
 def test_columns_that_cannot_be_told(tmp_path: Path) -> None:
     words = write_csv(tmp_path / "a.csv", [(s, "high") for s in RINGS])
     assert "no column holds numbers that could be labels (columns: smiles, value)" in failure(words)

@@ -106,10 +106,6 @@ def test_a_word_among_numbers_is_no_class(tmp_path: Path) -> None:
     splits = load(four_each(tmp_path, values), split_column="set", target_columns=("value",))
     assert splits.task.kind == "regression"
     assert [row.row for row in report_of(splits).invalid] == [3]
-    # A table of words beside a column of numbers has one property, as before.
-    rows = [(smiles, n / 7, ["yes", "no"][n % 2]) for n, smiles in enumerate(RINGS)]
-    path = write_csv(tmp_path / "b.csv", rows, "smiles,value,approved")
-    assert load(path, **SPLIT).task.targets == ("value",)
 
 
 @pytest.mark.parametrize(

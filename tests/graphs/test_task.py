@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 import torch
 
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import METRICS
 
 MEAN, STD = np.array([1.0, -2.0]), np.array([0.5, 10.0])
 
@@ -25,3 +27,19 @@ def test_logits_become_probabilities_however_large_they_are() -> None:
     assert np.allclose(values, [[0, 1], [0.5, 0.75]], rtol=1e-7, atol=0)
     # In float64: of float32 nothing but 1 would be left.
     assert 0 < 1 - task.values_of(torch.tensor([[30.0]]), MEAN[:1], STD[:1])[0, 0] < 1e-12
+
+
+def test_classes_of_what_is_no_number_are_not_right() -> None:
+    task = Task("binary", ("a", "b"), ("", ""), "auroc", one_of="kind")
+    labels = np.array([[1.0, 0], [0, 1], [1, 0]])
+    assert task.evaluate(labels, np.full((3, 2), np.nan), [METRICS["accuracy"]]) == {
+        "accuracy": pytest.approx(float("nan"), nan_ok=True)
+    }
+    assert task.evaluate(labels, labels, [METRICS["accuracy"]])["accuracy"] == 1
+
+
+def test_the_word_of_an_official_evaluator_counts_where_it_is_defined() -> None:
+    task = Task("binary", ("a",), ("",), "auroc")
+    values, official = np.array([[0.1], [0.9]]), {"auroc": lambda targets, predictions: 0.25}
+    assert task.evaluate(np.array([[0.0], [1]]), values, official=official)["auroc"] == 0.25
+    assert np.isnan(task.evaluate(np.ones((2, 1)), values, official=official)["auroc"])

@@ -95,6 +95,16 @@ def test_bfloat16_rows_are_summed_in_float32():
         assert torch.allclose(module.running_mean, 0.1 * rows.float().mean(0), atol=1e-5)
 
 
+def test_sums_of_a_module_in_half_precision_are_taken_in_float32():
+    rows = (torch.randn(5000, 4) + 20).half()
+    masked = MaskedBatchNorm(4).half()
+    out = masked(rows, torch.ones(5000).bool())
+    truth = nn.BatchNorm1d(4)(rows.float())
+    assert out.dtype == masked.running_mean.dtype == torch.float16
+    assert float((out.float() - truth).detach().abs().max()) < 0.02
+    assert torch.allclose(masked.running_mean.float(), 0.1 * rows.float().mean(0), atol=2e-3)
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_single_row_in_training_is_a_clear_error(masked):
     norm = MaskedBatchNorm(3)

@@ -136,3 +136,12 @@ def test_planned_shape_holds_nearly_all_random_batches():
     assert sum(shape.holds(batch) for batch in drawn) > 290
     assert not shape.holds(np.sort(sizes)[-64:])
     assert len(plan_shape(generator.integers(10, 31, 5000), 64).blocks) == 1
+
+
+@pytest.mark.parametrize("targets", [1, 300])
+def test_needed_memory_is_what_the_tensors_take(targets) -> None:
+    store, vocabulary = stored([molecule(smiles) for smiles in SMILES] * 20)
+    store.targets = np.zeros((store.num_graphs, targets), np.float32)
+    kept = vars(ResidentGraphs(store, vocabulary, "cpu")).values()
+    taken = sum(one.nbytes for one in kept if isinstance(one, torch.Tensor))
+    assert 0.7 * taken < ResidentGraphs.needed_bytes(store) < 1.4 * taken

@@ -11,8 +11,8 @@ from graphormer_sepnorm.cli.results import arm_of
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.runs.records import Experiment, merge
 from graphormer_sepnorm.runs.experiments import read_experiments
+from graphormer_sepnorm.runs.records import Experiment, merge
 
 
 def read(*directories: Path) -> list[Experiment]:

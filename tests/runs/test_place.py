@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from graphormer_sepnorm.cli.main import Interrupted
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.runs.directory import LOCK
 from graphormer_sepnorm.runs.place import RunLock, RunPlace
-from graphormer_sepnorm.errors import ConfigError
 
 REPOSITORY = Path(__file__).parents[2]
 HOLDER = """

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
+from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.compare import analysis
 from graphormer_sepnorm.compare.progress import reached
@@ -73,8 +73,9 @@ def test_its_files_are_read(old: RunDirectory) -> None:
 
 def test_its_record_and_summary_are_written_back_the_same(old: RunDirectory) -> None:
     record, summary = old.record_file.read_text(), old.summary_file.read_text()
-    assert (read := old.record()) is not None
-    assert (found := old.summary()) is not None
+    read, found = old.record(), old.summary()
+    assert read is not None
+    assert found is not None
     old.write_record(read)
     old.write_summary(found)
     assert old.record_file.read_text() == record

@@ -106,6 +106,15 @@ def test_a_decimal_comma_is_named(cell: str) -> None:
         parse_number(cell)
 
 
+@pytest.mark.parametrize(
+    ("cell", "thousands"), [("1,200", True), ("0,200", False), ("1,20", False)]
+)
+def test_a_comma_may_be_one_of_thousands(cell: str, thousands: bool) -> None:
+    with pytest.raises(ValueError, match="has to be a point") as raised:
+        parse_number(cell)
+    assert ("one of thousands has to go" in str(raised.value)) == thousands
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_float_survives_as_text(number: float) -> None:

@@ -2,6 +2,6 @@
 
 In the order in which it goes: `options` (what the user says), `columns` (where things are), `rows`
 (molecules with labels, or why not), `splits` (which row goes where), `labels` (what can be learned
-from them), `graphs` (made when they are asked for), `checks` and `report` (what is in the table);
-`load` puts them together.
+from them), `checks` and `report` (what is in the table; `report_text` in words); `load` puts them
+together. Graphs are made when they are asked for (`datasets.lazy_graphs`).
 """

@@ -24,10 +24,11 @@ from graphormer_sepnorm.tables.columns import (
 )
 from graphormer_sepnorm.tables.reader import Row, TableReader
 
-# Words in the name of a column of numbers that are no property of a molecule.
+# Words in the name of a column of whole numbers that are no property of a molecule.
 _ID_WORDS = {"id", "ids", "idx", "index", "row", "nr", "cid", "sid", "title", "unnamed"}
 _SHOWN = 20  # characters of a word in a message
 _MOST_WORDS = 8  # that are taken for classes; more are names or remarks
+_ENOUGH = 0.2  # share of numbers in a column that may hold labels, whatever else it holds
 
 # What a split column may say, in any case.
 SPLIT_WORDS = {
@@ -111,25 +112,23 @@ def find_columns(
 
 def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], taken: set[int]) -> int:
     """Return the only column of numbers that can be a property."""
+    free = [position for position in range(len(columns)) if position not in taken]
+    found = {position: _numbers(sample, position) for position in free}
+    ids = {position for position in free if _are_ids(columns[position], found[position])}
     numbers = {
-        position: values
-        for position, name in enumerate(columns)
-        if position not in taken
-        and not _ID_WORDS & set(re.findall(r"[a-z]+", _spaced(name).lower()))
-        and (values := _numbers(sample, position))
+        position: values for position, values in found.items() if values and position not in ids
     }
     candidates = list(numbers)
     if len(candidates) > 1:  # a column that counts the rows is not one, if there is another
         candidates = [position for position in candidates if not _counts(numbers[position])]
     if not numbers:
-        candidates = [
-            position
-            for position in range(len(columns))
-            if position not in taken and holds_class_words(sample, position)
-        ]
+        candidates = [position for position in free if holds_class_words(sample, position)]
     for position in candidates:
         require_one_of_its_name(columns, position, where)
     if len(candidates) == 1:
+        if numbers:
+            rest = [one for one in free if one not in numbers and one not in ids]
+            _refuse_others(where, columns, sample, columns[candidates[0]], rest)
         return candidates[0]
     if candidates:
         names = [columns[position] for position in candidates]
@@ -138,13 +137,63 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
             f"({listed(names)}): say which are the "
             f"labels, for example --data.target_columns '[{names[0]}]'"
         )
-    refuse_words(where, columns, sample, [n for n in range(len(columns)) if n not in taken])
-    commas = sum("decimal comma" in _why_no_number(row) for row in sample)
-    hint = " (there are numbers with a decimal comma, which has to be a point)" if commas else ""
+    refuse_words(where, columns, sample, free)
+    hint = ""
+    if any("decimal comma" in _why_no_number(row) for row in sample):
+        hint = " (there are numbers with a decimal comma, which has to be a point)"
+    elif ids:
+        names = listed([columns[position] for position in sorted(ids)])
+        hint = f" ({names}: whole numbers, and by the name no property)"
     raise DataError(
         f"{where}: no column holds numbers that could be labels{hint} (columns: "
         f"{listed(columns)}): name the labels with --data.target_columns '[COLUMN]'"
     )
+
+
+def _are_ids(name: str, values: Sequence[float]) -> bool:
+    """Whether a column of numbers only numbers the molecules, by its name and what it holds."""
+    words = set(re.findall(r"[a-z0-9]+", _spaced(name).lower()))
+    whole = all(value.is_integer() for value in values)
+    return bool(values and words & _ID_WORDS and whole and not set(values) <= {0, 1})
+
+
+def _refuse_others(
+    where: str, columns: Sequence[str], sample: Sequence[Row], only: str, others: Sequence[int]
+) -> None:
+    """Refuse to take the only column of numbers where another one seems to hold the labels.
+
+    Raises:
+        DataError: One does: classes in words, or numbers among much else.
+    """
+    for position in others:
+        cells = [cell for cell in _cells(sample, position) if not _is_missing(cell)]
+        commas, numbers = 0, 0
+        for cell in cells:
+            try:
+                parse_number(split_bound(cell)[1])
+                numbers += 1
+            except ValueError as error:
+                commas += "decimal comma" in str(error)
+        if holds_class_words(sample, position):
+            why = "holds classes"
+        elif commas > _ENOUGH * len(cells):
+            why = "holds numbers with a decimal comma, which has to be a point"
+        elif numbers > _ENOUGH * len(cells):
+            why = f"holds numbers in {numbers:,} of {len(cells):,} rows"
+        else:
+            continue
+        name = columns[position]
+        raise DataError(
+            f"{where}: column {only!r} is the only one of numbers, but {name!r} {why}: say which "
+            f"are the labels, for example --data.target_columns '[{name}]'"
+        )
+
+
+def _is_missing(cell: object) -> bool:
+    try:
+        return math.isnan(parse_number(cell))
+    except ValueError:
+        return False
 
 
 def refuse_words(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.chem.descriptors import descriptor_names
-from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.features import OF_SMILES, get_featuriser
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_molblock, parse_smiles
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
@@ -44,7 +44,6 @@ from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind
 
-FEATURISER = "molecule-1"
 # Changes whenever the same file and options come to other molecules, labels or splits than before.
 _VERSION = "table-1"
 # Where the split does not need scaffolds they are computed for the report only, as long as that is
@@ -110,8 +109,8 @@ def load_table(options: TableOptions) -> DatasetSplits:
         ),
         task=task,
         fingerprint=_fingerprint(options, tables, task.kind),
-        feature_version=FEATURISER,
-        featuriser=FEATURISER,
+        feature_version=OF_SMILES,
+        featuriser=OF_SMILES,
         smiles={name: [row.smiles for row in rows] for name, rows in parts.items()},
         groups={
             name: [
@@ -177,7 +176,7 @@ def _graphs(
     return LazyGraphs(
         [row.text for row in rows],
         labels,
-        get_featuriser(FEATURISER),
+        get_featuriser(OF_SMILES),
         weights,
         parse_molblock if table.from_records and not options.standardise else parse_smiles,
         _descriptors(options),
@@ -212,7 +211,7 @@ def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: K
     decisive = {
         "version": _VERSION,
         "rdkit": RDKIT_VERSION,
-        "featuriser": FEATURISER,
+        "featuriser": OF_SMILES,
         "kind": kind,
         "columns": [_plain_columns(table.columns) for table in tables],
         "formats": [table.format for table in tables],

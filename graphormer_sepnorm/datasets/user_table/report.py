@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from graphormer_sepnorm.datasets.user_table.checks import Duplicates, Leakage, TargetReport
 from graphormer_sepnorm.datasets.user_table.rows import InvalidRow
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.metrics import Kind
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class DataReport:
 
     name: str
     files: tuple[str, ...]
-    kind: Literal["regression", "binary"]
+    kind: Kind
     split: str
     splits: dict[str, SplitRows]
     invalid: tuple[InvalidRow, ...]

@@ -21,7 +21,7 @@ from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 
 Norm = nn.LayerNorm | MaskedBatchNorm
 # Kinds of norms: LayerNorm; BatchNorm by the statistics of the batch; by constants.
-OF_ROWS, OF_BATCH, CONSTANT = range(3)  # kernels/norm.c, norm_kernels.py
+OF_ROWS, OF_BATCH, CONSTANT = range(3)  # kernels/norm.c, gpu_norm_kernels.py
 
 # What a thread takes at a time: rows; channels, where they are summed over rows.
 _SHARE_OF_ROWS, _SHARE_OF_CHANNELS = 256, 32

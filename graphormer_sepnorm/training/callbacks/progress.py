@@ -32,7 +32,7 @@ class ModelTable(Callback):
         others = f", {left_out:,} rows left out" if left_out else ""
         print(f"data   {splits.name}: {sizes} molecules (train / validation / test){others}")
         plain = pl_module.device.type == "cpu" and library() is None
-        slow = " without compiled kernels, several times slower (README: Install)"
+        slow = " without compiled kernels, several times slower (docs/installing.md)"
         print(
             f"model  {pl_module.model.config.norm}, on {pl_module.device}{slow if plain else ''}\n"
         )
