@@ -57,14 +57,16 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--root", type=Path, required=True, help="data root with ogbg-molhiv")
     parser.add_argument("--draw", type=int, help="only so many, at random, always the same ones")
     options = parser.parse_args(arguments)
+    if options.draw is not None and options.draw < 1:
+        parser.error(f"--draw is {options.draw}: it must be 1 or more")
     try:
         smiles = molecules(options.zinc, options.root)
-    except GraphormerError as error:
+        if options.draw is not None and options.draw < len(smiles):
+            smiles = random.Random(0).sample(smiles, options.draw)
+        with replacing(options.output) as partial:
+            partial.write_text("".join(f"{one}\n" for one in smiles), encoding="utf-8")
+    except (GraphormerError, OSError) as error:
         raise SystemExit(f"{Path(__file__).name}: {error}") from error
-    if options.draw is not None and options.draw < len(smiles):
-        smiles = random.Random(0).sample(smiles, options.draw)
-    with replacing(options.output) as partial:
-        partial.write_text("".join(f"{one}\n" for one in smiles), encoding="utf-8")
     print(f"{options.output}: {len(smiles):,} molecules")
 
 
