@@ -19,7 +19,11 @@ _SHAPES = {
     "bias.path_weight": ("path_rows", "heads", "heads"),
     "readout.weight": ("num_targets", "width"),
 }
-_WALK_SHAPES = {"walks.atoms.weight": ("width", "walk_steps")}
+# Of each encoding that is a part of a name of `encodings`.
+_ENCODING_SHAPES = {
+    "rrwp": {"walks.atoms.weight": ("width", "walk_steps")},
+    "paths": {"paths.atoms.weight": ("width", "walk_steps")},
+}
 _EXTRA_SHAPES = {
     "extra_readout.training_mean": ("extra_inputs",),
     "extra_readout.training_factor": ("extra_inputs",),
@@ -46,8 +50,8 @@ def check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
     if config.layers != len(layers):
         raise CheckpointError(f"model.layers is {config.layers}, the weights are of {len(layers)}")
     expected = dict(_SHAPES)
-    if "rrwp" in config.encodings:
-        expected |= _WALK_SHAPES
+    for part in config.encodings.split("+"):
+        expected |= _ENCODING_SHAPES.get(part, {})
     if config.extra_inputs:
         expected |= _EXTRA_SHAPES
     of_layer = _LAYER_SHAPES | (_MESSAGE_SHAPES if config.local_mpnn != "none" else {})

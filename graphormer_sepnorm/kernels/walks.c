@@ -1,10 +1,16 @@
-/* Random walks on many small graphs, and the attention bias that they give:
+/* Random walks or simple paths on many small graphs, and the attention bias that they give:
  *
- *     bias_h(i, j) += sum_k weight_hk P_k(i, j),    P_0 = 1,  P_(k+1) = P_k M,  M = D^-1 A
+ *     bias_h(i, j) += sum_k weight_hk P_k(i, j)
  *
- * An atom has few neighbours: a step of all walks adds a few vectors for each atom, where a product
- * of matrices would multiply mostly zeros. Backward takes the walks again, so nothing is kept. */
+ * P of walks is 1, M, M^2, ... with M = D^-1 A. An atom has few neighbours: a step of all walks adds
+ * a few vectors for each atom, where a product of matrices would multiply mostly zeros.
+ *
+ * P of paths is 1, then log(1 + n) of the n simple paths of k bonds from i to j, for j = i of the
+ * simple cycles: a search finds each.
+ *
+ * Backward makes P again, so nothing is kept. */
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +23,7 @@ typedef struct {
     const int64_t *pair_type;  /* [graphs][max_tokens queries][max_tokens keys] */
     const uint8_t *is_bond;    /* [types] */
     int64_t max_tokens, heads, steps;
+    int64_t most_paths;  /* of a graph, see count_paths; 0: random walks */
     const float *weight; /* [H][steps] */
     const float *bias;
     float *output;  /* laid out as `bias` */
@@ -34,6 +41,7 @@ INLINE int64_t walk_lanes(int64_t tokens) { return (tokens + LANES - 1) / LANES 
 typedef struct {
     int32_t *from, *count;
     float *share;
+    uint8_t *visited; /* [T], for the search for paths */
 } Steps;
 
 INLINE void find_steps(const Walks *a, int64_t graph, const Steps *to) {
@@ -52,8 +60,57 @@ INLINE void find_steps(const Walks *a, int64_t graph, const Steps *to) {
     }
 }
 
-/* P of all powers, [steps][T keys][S queries]. */
+/* A search for the paths to atom `end`, backwards. */
+typedef struct {
+    const Steps *bonds;
+    float *counts; /* [steps][T keys][S queries] */
+    int64_t tokens, width, steps, end;
+    int64_t left; /* paths that may still be found */
+} Search;
+
+/* Count the paths to `end` that go on from a path of `length` bonds which begins at `here`. Returns
+ * 0 if there are more than may be found. */
+static int find_paths(Search *s, int64_t here, int64_t length) {
+    const Steps *bonds = s->bonds;
+    float *counts = s->counts + ((length + 1) * s->tokens + s->end) * s->width;
+    int found = 1;
+    bonds->visited[here] = 1;
+    for (int32_t n = 0; n < bonds->count[here] && found; n++) {
+        const int64_t before = bonds->from[here * s->tokens + n];
+        if (before == s->end && length >= 2) counts[before] += 0.5f; /* it is found both ways */
+        if (bonds->visited[before]) continue;
+        counts[before] += 1;
+        found = s->left-- > 0 && (length + 2 >= s->steps || find_paths(s, before, length + 1));
+    }
+    bonds->visited[here] = 0;
+    return found;
+}
+
+/* log(1 + n) of the simple paths and cycles of 0 to steps - 1 bonds. A cage of rings may have
+ * millions: of a graph with more than `most_paths` only as many lengths as have no more count. */
+static void count_paths(const Walks *a, int64_t graph, const Steps *bonds, float *paths) {
+    const int64_t tokens = a->num_tokens[graph], width = walk_lanes(tokens), size = tokens * width;
+    const int64_t *types = a->pair_type + graph * a->max_tokens * a->max_tokens;
+    memset(bonds->visited, 0, (size_t)tokens);
+    Search search = {bonds, paths, tokens, width, a->steps + 1, 0, 0};
+    for (int all = 0; !all;) {
+        search.steps--, search.left = a->most_paths, all = 1;
+        memset(paths, 0, sizeof(float) * size * a->steps);
+        for (search.end = 0; search.steps > 1 && search.end < tokens && all; search.end++)
+            all = find_paths(&search, search.end, 0);
+    }
+    for (int64_t e = size; e < size * a->steps; e++)
+        if (paths[e] != 0) paths[e] = log1pf(paths[e]);
+    for (int64_t i = 0; i < tokens; i++)
+        paths[i * width + i] = types[i * a->max_tokens + i] >= FIRST_ATOM_PAIR;
+}
+
+/* P of all steps, [steps][T keys][S queries]. */
 INLINE void take_walks(const Walks *a, int64_t graph, const Steps *bonds, float *walks) {
+    if (a->most_paths) {
+        count_paths(a, graph, bonds, walks);
+        return;
+    }
     const int64_t tokens = a->num_tokens[graph], width = walk_lanes(tokens), size = tokens * width;
     const int64_t *types = a->pair_type + graph * a->max_tokens * a->max_tokens;
     memset(walks, 0, sizeof(float) * size);
@@ -110,11 +167,12 @@ INLINE void weight_gradients(const float *walks, const float *gradient, float *t
 /* Memory for the walks of any graph: the walks, then steps. */
 INLINE float *walk_memory(const Walks *a, Steps *bonds) {
     const int64_t tokens = a->max_tokens, width = walk_lanes(tokens), pairs = tokens * tokens;
-    float *walks = malloc(4 * (a->steps * tokens * width + 2 * pairs + tokens));
+    float *walks = malloc(4 * (a->steps * tokens * width + 2 * pairs + tokens) + tokens);
     if (!walks) return NULL;
     bonds->share = walks + a->steps * tokens * width;
     bonds->from = (int32_t *)(bonds->share + pairs);
     bonds->count = bonds->from + pairs;
+    bonds->visited = (uint8_t *)(bonds->count + tokens);
     return walks;
 }
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 NormPosition = Literal["pre", "post"]
-EncodingName = Literal["graphormer", "rrwp", "rings", "rrwp+rings"]
+EncodingName = Literal["graphormer", "rrwp", "rings", "rrwp+rings", "paths", "paths+rings"]
 LocalName = Literal["none", "gine", "gine+rings"]
 ReadoutName = Literal["graph_token", "sum", "both"]
 # Options by which the network becomes another than Graphormer; their defaults are Graphormer's.
@@ -53,13 +53,16 @@ class GraphormerConfig:
         spatial_rows: Rows of the table of shortest-path distances; larger ones share a row.
         path_rows: Rows of the table of hop positions, at least max_path_length.
         encodings: graphormer; rrwp adds random-walk probabilities to the attention bias and to the
-            atoms; rings adds the sizes of an atom's smallest and largest ring; rrwp+rings both.
-        walk_steps: Powers of the random walk that rrwp uses, the 0th among them.
+            atoms; paths adds the numbers of simple paths and cycles of each length there instead;
+            rings adds the sizes of an atom's smallest and largest ring; rrwp+rings and paths+rings
+            both.
+        walk_steps: Powers of the random walk that rrwp uses, or lengths of paths, the 0th among
+            them.
         ring_bias: Whether the attention bias knows the size of the ring that two atoms share, and
             whether a bond joins them. Costs 60 heads parameters.
         local_mpnn: gine adds messages along bonds beside attention, which bring the bonds to what
-            atoms pass on; none is Graphormer. Costs width² parameters a layer. gine+rings sends
-            messages between all atoms of a ring too, for 16 width parameters more.
+            atoms pass on; none is Graphormer. Costs width² parameters a layer. gine+rings adds the
+            mean of messages from all atoms in rings with an atom, for width² + 16 width more.
         degree_scaler: Whether what attention gives is scaled channel by channel with the logarithm
             of the degree. Costs 2 width parameters a layer.
         bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.

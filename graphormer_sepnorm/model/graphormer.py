@@ -29,13 +29,13 @@ from graphormer_sepnorm.model.encodings import (
     AtomEmbedding,
     AttentionBias,
     BlockBias,
-    RandomWalkEncoding,
     RingEncoding,
 )
 from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, share_bias, usable
 from graphormer_sepnorm.model.fused.cpu_linear import Linear
 from graphormer_sepnorm.model.initialization import initialize
 from graphormer_sepnorm.model.norm_arms import NormArm, make_norm
+from graphormer_sepnorm.model.walks import PathEncoding, RandomWalkEncoding
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.batch import GraphBatch
@@ -231,6 +231,11 @@ class Graphormer(nn.Module):
             if "rrwp" in config.encodings
             else None
         )
+        self.paths = (
+            PathEncoding(config.walk_steps, config.width, config.heads)
+            if "paths" in config.encodings
+            else None
+        )
         self.rings = RingEncoding(config.width) if "rings" in config.encodings else None
         self.input_norm = None if pre else make_norm(config.norm, config.width, first=True)
         self.layers = nn.ModuleList(Layer(config, place) for place in range(config.layers))
@@ -256,6 +261,8 @@ class Graphormer(nn.Module):
         rows = self.embedding(batch)
         if self.walks is not None:
             rows, biases = self.walks(rows, biases, batch)
+        if self.paths is not None:
+            rows, biases = self.paths(rows, biases, batch)
         if self.rings is not None:
             rows = self.rings(rows, batch)
         if self.input_norm is not None:

@@ -19,6 +19,7 @@ _PARTS = {
     "bias.graph_token": "graph token's distance",
     "bias.rings": "rings that pairs share",
     "walks": "random walks (RRWP)",
+    "paths": "simple paths",
     "rings": "sizes of rings",
     "input_norm": "input norm",
     "output_norm": "output norm",

@@ -14,9 +14,10 @@ from reference.models import (
     name_of,
     randomise,
     small_config,
+    small_model,
     stored,
 )
-from reference.molecules import graph
+from reference.molecules import C60, graph, molecule
 from torch import Tensor
 
 from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
@@ -61,6 +62,7 @@ def relative_error(values: Tensor, truth: Tensor, scale: float = 1e-3) -> float:
         *((4, heads, {"bias_mixing": True}) for heads in (1, 4, 5, 6, 8, 9)),
         *((4, heads, {"encodings": "rrwp", "walk_steps": 21}) for heads in (1, 4, 5, 8, 13)),
         *((4, 5, {"encodings": "rrwp", "walk_steps": steps}) for steps in (1, 5)),
+        *((4, 5, {"encodings": "paths", "walk_steps": steps}) for steps in (1, 2, 21)),
     ],
     ids=lambda value: name_of(value) if isinstance(value, dict) else None,
 )
@@ -87,6 +89,26 @@ def test_outputs_and_gradients_are_those_of_the_plain_path(channels, heads, opti
         # As near to float64 as the plain path is in float32.
         error, plain_error = (relative_error(one, exact, typical) for one in (quick, slow))
         assert error < max(5e-5, 4 * plain_error), name
+
+
+@needs_kernels
+def test_paths_of_cages_and_along_directed_bonds_are_those_of_the_plain_path():
+    """C60 has more paths of up to 12 bonds than are counted."""
+    ring, oneway = molecule("C1CCC1C"), molecule("C1CCC1C")
+    kept = (oneway.edge_index != torch.tensor([[1], [0]])).any(0)
+    oneway.edge_index, oneway.edge_attr = oneway.edge_index[:, kept], oneway.edge_attr[kept]
+    assert kept.sum() == len(kept) - 1
+    graphs = [molecule(C60), molecule("C1CC2CC1CC2"), oneway]
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary)
+    model = small_model(vocabulary, width=12, heads=3, encodings="paths", walk_steps=13).float()
+    quick = model(batch)
+    with switched_off():
+        plain = model(batch)
+    assert relative_error(quick, plain) < 1e-5
+    changed = model(batch_of([*graphs[:2], ring], vocabulary))
+    assert relative_error(changed[:2], quick[:2]) < 1e-5
+    assert relative_error(changed[2], quick[2]) > 1e-3
 
 
 @needs_kernels

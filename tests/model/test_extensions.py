@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -17,12 +18,14 @@ from reference.models import (
     small_model,
     stored,
 )
-from reference.molecules import graph, molecule
+from reference.molecules import C60, graph, molecule
+from torch import Tensor
 
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.model.attention import log_degrees, sum_over_atoms
-from graphormer_sepnorm.model.encodings import RingEncoding, walk_probabilities
+from graphormer_sepnorm.model.encodings import RingEncoding
 from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.model.walks import path_counts, walk_probabilities
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", "C.CC(C)Cl")
 
@@ -110,6 +113,54 @@ def test_walks_on_a_chain_of_three_atoms_and_an_atom_alone():
     assert found[:, 1].sum() == 1
     assert not found[:, 0, 0].any()
     assert not found[:, 0, :, 0].any()
+
+
+def test_paths_of_a_ring_of_four_with_a_bond_across():
+    """Atoms 0 to 3 in a ring, 0 and 2 bonded: what there is can be counted by hand."""
+    graphs = [graph(4, [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]), graph(1, [])]
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary)
+    (block,) = batch.blocks
+    bonds = torch.zeros(2, 5, 5)
+    for i, j in ((0, 1), (1, 2), (2, 3), (3, 0), (0, 2)):
+        bonds[0, 1 + i, 1 + j] = bonds[0, 1 + j, 1 + i] = 1
+    found = path_counts(bonds, block, 6)
+    counts = found[:, 0, 1:, 1:]
+    assert torch.equal(counts[0], torch.eye(4))
+    assert torch.equal(counts[1], bonds[0, 1:, 1:])
+    # To the atom across: of 1 and 3 by both others, of 0 and 2 likewise.
+    assert counts[2].tolist() == [[0, 1, 2, 1], [1, 0, 1, 2], [2, 1, 0, 1], [1, 2, 1, 0]]
+    # Triangles 012 and 023; from 1 to 3 by 02 and 20, from 0 to 1 by 32 and back.
+    assert counts[3].tolist() == [[2, 1, 0, 1], [1, 1, 1, 2], [0, 1, 2, 1], [1, 2, 1, 1]]
+    assert torch.equal(counts[4], torch.eye(4))  # the ring
+    assert not counts[5].any()
+    assert found[:, 1].sum() == 1
+    assert not found[:, 0, 0].any()
+    assert not found[:, 0, :, 0].any()
+
+
+@pytest.mark.parametrize("smiles", ["c1ccccc1C(=O)O", C60, "CCO"])
+def test_graphs_with_too_many_paths_know_the_short_ones(smiles, monkeypatch):
+    """As many lengths as have no more paths in all, whatever is beside the graph in the batch."""
+    middle = molecule(smiles)
+    molecules = [molecule("CC1CC1"), middle, molecule("C1CCC2CC2C1")]
+    _, vocabulary = stored(molecules)
+    tokens = middle.num_nodes + 1
+
+    def counts(most: int, graphs: list, place: int) -> Tensor:
+        monkeypatch.setattr("graphormer_sepnorm.model.walks.MOST_PATHS", most)
+        batch = batch_of(graphs, vocabulary)
+        (block,) = batch.blocks
+        is_bond = torch.cat([torch.zeros(2), batch.type_distance]) == 1
+        return path_counts(is_bond[block.pair_type].float(), block, 9)[:, place, :tokens, :tokens]
+
+    whole = counts(10**9, [middle], 0)
+    paths = [float((table - table.diag().diag()).sum()) for table in whole]
+    known = sum(total <= 300 for total in itertools.accumulate(paths))
+    assert known == {"CCO": 9, C60: 2}.get(smiles, known) > 0
+    for part in (counts(300, [middle], 0), counts(300, molecules, 1)):
+        assert torch.equal(part[:known], whole[:known])
+        assert not part[known:].any()
 
 
 def test_walks_bring_nothing_to_graph_tokens(molecules):

@@ -53,7 +53,7 @@ CONTRADICTIONS = [
     ({"local_mpnn": "gin"}, "local_mpnn 'gin'.*'none' or 'gine'"),
     (
         {"encodings": "walks"},
-        "encodings 'walks'.*'graphormer' or 'rrwp' or 'rings' or 'rrwp.rings'",
+        "encodings 'walks'.*'graphormer' or 'rrwp' or .* or 'paths' or 'paths.rings'",
     ),
     ({"walk_steps": 0}, "walk_steps"),
     ({"mean_atoms": 0.0}, "mean_atoms"),

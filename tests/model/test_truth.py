@@ -139,8 +139,13 @@ def test_long_distances_share_a_row_and_unreachable_pairs_have_their_own():
 
 @pytest.mark.parametrize(
     "options",
-    [{"norm": "bn+ln"}, {"norm": "shared-ln"}, EVERYTHING | {"walk_steps": 4}],
-    ids=["bn+ln", "shared-ln", "every extension"],
+    [
+        {"norm": "bn+ln"},
+        {"norm": "shared-ln"},
+        EVERYTHING | {"walk_steps": 4},
+        {"encodings": "paths", "walk_steps": 6},
+    ],
+    ids=["bn+ln", "shared-ln", "every extension", "paths"],
 )
 def test_several_fragments_small_tables_and_directed_bonds(options):
     """Degrees and distances beyond the tables, no path, in-degree unlike out-degree."""

@@ -58,17 +58,42 @@ class LiteralWithExtensions(Literal):
             powers.append(after)
         return powers
 
+    def paths(self, graph: PlainGraph) -> list[list[list[float]]]:
+        """log(1 + n) of the n simple paths of k bonds, of cycles for i = j: [K][n][n]."""
+        n, steps = len(graph.atoms), self.config.walk_steps
+        network = networkx.DiGraph([*graph.bonds])
+        network.add_nodes_from(range(n))
+        counts = [[[0.0] * n for _ in range(n)] for _ in range(steps)]
+        for i, j in itertools.permutations(range(n), 2):
+            for path in networkx.all_simple_paths(network, i, j, cutoff=steps - 1):
+                if len(path) <= steps:
+                    counts[len(path) - 1][i][j] += 1
+        for cycle in networkx.simple_cycles(network):
+            for atom in cycle:
+                if 3 <= len(cycle) < steps:
+                    counts[len(cycle)][atom][atom] += 0.5  # it is found both ways
+        logs = [[[math.log(1 + x) for x in row] for row in table] for table in counts]
+        return [torch.eye(n, dtype=torch.float64).tolist(), *logs[1:]]
+
+    def ways(self, graph: PlainGraph) -> tuple[str, list[list[list[float]]]] | None:
+        """Which numbers of ways between atoms there are, and they."""
+        if "rrwp" in self.config.encodings:
+            return "walks", self.walks(graph)
+        return ("paths", self.paths(graph)) if "paths" in self.config.encodings else None
+
     def walked(self, name: str, powers: list[list[list[float]]], i: int, j: int) -> Tensor:
-        """A linear layer of the probabilities of a pair."""
+        """A linear layer of the numbers of a pair."""
         numbers = torch.tensor([power[i][j] for power in powers], dtype=torch.float64)
-        return self.parameters[f"walks.{name}.weight"] @ numbers
+        return self.parameters[f"{name}.weight"] @ numbers
 
     def tokens(self, graph: PlainGraph) -> Tensor:
-        """Embedded tokens, with the probabilities of coming back."""
+        """Embedded tokens, with the ways of coming back."""
         token, *atoms = super().tokens(graph)
-        if "rrwp" in self.config.encodings:
-            powers = self.walks(graph)
-            atoms = [row + self.walked("atoms", powers, i, i) for i, row in enumerate(atoms)]
+        if ways := self.ways(graph):
+            name, powers = ways
+            atoms = [
+                row + self.walked(f"{name}.atoms", powers, i, i) for i, row in enumerate(atoms)
+            ]
         if "rings" in self.config.encodings:
             atoms = [row + self.ringed(graph, i) for i, row in enumerate(atoms)]
         return torch.stack([token, *atoms])
@@ -86,13 +111,14 @@ class LiteralWithExtensions(Literal):
         return total
 
     def bias(self, graph: PlainGraph) -> list[list[Tensor]]:
-        """Bias of each pair of tokens, with the probabilities of the walks between atoms."""
+        """Bias of each pair of tokens, with the ways between atoms."""
         table = super().bias(graph)
-        if "rrwp" in self.config.encodings:
-            powers = self.walks(graph)
+        if ways := self.ways(graph):
+            name, powers = ways
             for i in range(len(graph.atoms)):
                 for j in range(len(graph.atoms)):
-                    table[i + 1][j + 1] = table[i + 1][j + 1] + self.walked("pairs", powers, i, j)
+                    bias = self.walked(f"{name}.pairs", powers, i, j)
+                    table[i + 1][j + 1] = table[i + 1][j + 1] + bias
         if self.config.ring_bias:
             for (i, j), size in shared_rings(graph).items():
                 bias = self.shared("bias.rings", graph, (i, j), size)
@@ -140,20 +166,23 @@ class LiteralWithExtensions(Literal):
         )
 
     def bond_messages(self, name: str, graph: PlainGraph, tokens: Tensor) -> Tensor:
-        """W times the sum of ReLU(h_j + e_ji) over bonds and rings j -> i; tokens [T, C]."""
+        """W times the sum of ReLU(h_j + e_ji) over bonds, W' times the mean over rings; [T, C]."""
         sums = [torch.zeros_like(row) for row in tokens]
         for (source, target), codes in graph.bonds.items():
             row = tokens[1 + source]
             for vector in self.embedded(f"{name}.bond.weight", self.bond_codes, codes):
                 row = row + vector
             sums[1 + target] = sums[1 + target] + row.clamp(min=0)
+        told = torch.stack([self.parameters[f"{name}.output.weight"] @ row for row in sums])
         if self.config.local_mpnn == "gine+rings":
+            heard: dict[int, list[Tensor]] = {}
             for (source, target), size in shared_rings(graph).items():
-                row = tokens[1 + source]
-                row = row + self.shared(f"{name}.rings", graph, (source, target), size)
-                sums[1 + target] = sums[1 + target] + row.clamp(min=0)
-        weight = self.parameters[f"{name}.output.weight"]
-        return torch.stack([weight @ row for row in sums])
+                row = self.shared(f"{name}.rings", graph, (source, target), size)
+                heard.setdefault(target, []).append((tokens[1 + source] + row).clamp(min=0))
+            for target, messages in heard.items():
+                mean = torch.stack(messages).mean(0)
+                told[1 + target] += self.parameters[f"{name}.ring_output.weight"] @ mean
+        return told
 
     def read_out(self, states: list[Tensor]) -> Tensor:
         """Predictions from the graph token, from the sum of the atoms, or the sum of both."""

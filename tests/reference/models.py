@@ -27,12 +27,13 @@ EXTENSIONS: tuple[dict[str, Any], ...] = (
     {"readout": "both", "mean_atoms": 3.5, "norm": "bn+bn"},
     {"local_mpnn": "gine"},
     {"encodings": "rrwp", "walk_steps": 4},
+    {"encodings": "paths", "walk_steps": 9},
     {"encodings": "rings"},
     {"local_mpnn": "gine+rings"},
     {"ring_bias": True},
     {"degree_scaler": True},
     {"bias_mixing": True},
-    EVERYTHING | {"local_mpnn": "gine+rings", "ring_bias": True},
+    EVERYTHING | {"local_mpnn": "gine+rings", "ring_bias": True, "encodings": "paths+rings"},
     EVERYTHING | {"walk_steps": 3, "norm": "bn+bn"},
 )
 VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *EXTENSIONS)

@@ -1,4 +1,4 @@
-"""Random walks and their attention bias on a CPU, by the compiled functions of `kernels`.
+"""Random walks or simple paths and their attention bias on a CPU, by the compiled functions.
 
 R packed rows · K powers · H heads
 """
@@ -22,12 +22,14 @@ class _Walks(ctypes.Structure):
 
     _fields_ = (
         *pointers("rows", "num_tokens", "bias_start", "pair_type", "is_bond"),
-        *integers("max_tokens", "heads", "steps"),
+        *integers("max_tokens", "heads", "steps", "most_paths"),
         *pointers("weight", "bias", "output", "returns", "gradient", "weight_gradient"),
     )
 
 
-def add_walk_bias(bias: PackedBias, weight: Tensor, is_bond: Tensor, returns: Tensor) -> PackedBias:
+def add_walk_bias(
+    bias: PackedBias, weight: Tensor, is_bond: Tensor, returns: Tensor, most_paths: int = 0
+) -> PackedBias:
     """Add ``sum_k weight_hk P_k(i, j)`` to the bias of each pair.
 
     Args:
@@ -35,8 +37,10 @@ def add_walk_bias(bias: PackedBias, weight: Tensor, is_bond: Tensor, returns: Te
         weight: ``[H, K]``.
         is_bond: bool ``[2 + P]``, which pair types are bonds.
         returns: ``[R, K]``; ``P_k(i, i)`` of the block's tokens is written there.
+        most_paths: 0: P are the probabilities of random walks. Otherwise they are logarithms of
+            counts of simple paths, for graphs that have no more than so many.
     """
-    values: Any = _AddWalkBias.apply(bias.values, weight, is_bond, returns, bias)
+    values: Any = _AddWalkBias.apply(bias.values, weight, is_bond, returns, bias, most_paths)
     return replace(bias, values=values)
 
 
@@ -49,14 +53,15 @@ class _AddWalkBias(torch.autograd.Function):
         is_bond: Tensor,
         returns: Tensor,
         layout: PackedBias,
+        most_paths: int,
     ) -> Tensor:
         weight, output = weight.contiguous(), torch.empty_like(values)
-        arguments = _arguments(weight, is_bond, layout)
+        arguments = _arguments(weight, is_bond, layout, most_paths)
         arguments.bias, arguments.output = values.data_ptr(), output.data_ptr()
         arguments.returns = returns.data_ptr()
         layout.run("walks_forward", arguments)
         ctx.save_for_backward(weight, is_bond)
-        ctx.layout = layout
+        ctx.layout, ctx.most_paths = layout, most_paths
         return output
 
     @staticmethod
@@ -65,16 +70,16 @@ class _AddWalkBias(torch.autograd.Function):
         weight, is_bond = ctx.saved_tensors
         gradient = gradient.contiguous()
         of_graphs = weight.new_empty(len(ctx.layout.num_tokens), *weight.shape)
-        arguments = _arguments(weight, is_bond, ctx.layout)
+        arguments = _arguments(weight, is_bond, ctx.layout, ctx.most_paths)
         arguments.gradient = gradient.data_ptr()
         arguments.weight_gradient = of_graphs.data_ptr()
         ctx.layout.run("walks_backward", arguments)
-        return gradient, of_graphs.sum(0), None, None, None
+        return gradient, of_graphs.sum(0), None, None, None, None
 
 
-def _arguments(weight: Tensor, is_bond: Tensor, layout: PackedBias) -> _Walks:
+def _arguments(weight: Tensor, is_bond: Tensor, layout: PackedBias, most_paths: int) -> _Walks:
     heads, steps = weight.shape
     arguments = layout.arguments(_Walks, heads)
     arguments.weight, arguments.steps = weight.data_ptr(), steps
-    arguments.is_bond = is_bond.data_ptr()
+    arguments.is_bond, arguments.most_paths = is_bond.data_ptr(), most_paths
     return arguments

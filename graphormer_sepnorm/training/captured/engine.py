@@ -132,6 +132,8 @@ class CapturedTraining(Callback):
             return "a share of the labels"
         if "rings" in module.architecture.local_mpnn:
             return f"local_mpnn {module.architecture.local_mpnn}"
+        if "paths" in module.architecture.encodings:
+            return f"encodings {module.architecture.encodings}"
         if device.type == "cuda" and not self._together.holds(data):
             needed = ResidentGraphs.needed_bytes(data.store)
             free, _ = torch.cuda.mem_get_info(device)

@@ -1,0 +1,188 @@
+"""Random walks and simple paths between atoms, as the network is told of them.
+
+B graphs · R packed rows · b graphs of a block · T tokens · K lengths · H heads · C channels (width)
+· P pair types · N paths
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, AttentionBlock, GraphBatch
+from graphormer_sepnorm.model.encodings import BlockBias
+from graphormer_sepnorm.model.fused.cpu_attention import PackedBias
+from graphormer_sepnorm.model.fused.cpu_walks import add_walk_bias
+
+# Drug-like molecules have some thousand simple paths of up to 20 bonds, the richest of ZINC-subset
+# 37,248; C60 has them by the million.
+MOST_PATHS = 1 << 17
+
+
+class _WaysEncoding(nn.Module, ABC):
+    """Numbers ``P_ij [K]`` of the ways between two atoms, on pairs and atoms.
+
+    ``W P_ij`` is added to the attention bias of all layers, ``V P_ii`` to the embedding of atom i
+    (GRIT: one linear layer for pairs, one for atoms, at the entrance). Neither has a bias: pairs
+    with the graph token are described by zeros and keep the bias that they have.
+
+    Args:
+        steps: K, lengths of ways, the 0th among them.
+        width: C, channels of a token.
+        heads: H, attention heads.
+    """
+
+    most_paths = 0  # for `add_walk_bias`
+
+    def __init__(self, steps: int, width: int, heads: int) -> None:
+        super().__init__()
+        self.steps = steps
+        self.pairs = nn.Linear(steps, heads, bias=False)
+        self.atoms = nn.Linear(steps, width, bias=False)
+
+    @abstractmethod
+    def ways(self, is_bond: Tensor, block: AttentionBlock) -> Tensor:
+        """Return P of each pair of tokens, ``[K, b, T, T]``, for ``is_bond [b, T, T]``."""
+
+    def forward(
+        self, rows: Tensor, biases: Sequence[BlockBias], batch: GraphBatch
+    ) -> tuple[Tensor, list[BlockBias]]:
+        """Add both encodings.
+
+        Args:
+            rows: Embedded tokens, ``[R, C]``.
+            biases: The attention bias of each block.
+            batch: The graphs, with the bonds that the ways go along.
+
+        Returns:
+            Rows and biases, with the encodings.
+        """
+        distance = batch.type_distance
+        is_bond = torch.cat([distance.new_zeros(FIRST_ATOM_PAIR), distance]) == 1
+        if isinstance(biases[0], PackedBias):
+            returns = rows.new_zeros(len(rows), self.steps)
+            packed: list[BlockBias] = [
+                add_walk_bias(bias, self.pairs.weight, is_bond, returns, self.most_paths)
+                for bias in cast(Sequence[PackedBias], biases)
+            ]
+            return rows + self.atoms(returns), packed
+        dtype = self.pairs.weight.dtype
+        ways = [self.ways(is_bond[block.pair_type].to(dtype), block) for block in batch.blocks]
+        diagonals = [way.diagonal(dim1=2, dim2=3).flatten(1) for way in ways]  # [K, b T]
+        rows = rows + self.atoms(torch.cat(diagonals, dim=1).index_select(1, batch.unpad).t())
+        padded = cast(Sequence[Tensor], biases)
+        return rows, [self._add(bias, way) for bias, way in zip(padded, ways, strict=True)]
+
+    def _add(self, bias: Tensor, way: Tensor) -> Tensor:
+        # Graph by graph, as in `attention.BiasMixing`.
+        weight = self.pairs.weight.expand(way.shape[1], -1, -1)
+        return bias + torch.bmm(weight, way.flatten(2).transpose(0, 1)).view_as(bias)
+
+
+class RandomWalkEncoding(_WaysEncoding):
+    """Relative random-walk probabilities (RRWP) of atoms and pairs.
+
+    From GRIT: Ma et al. 2023, "Graph Inductive Biases in Transformers without Message Passing".
+    With A the bonds, D the degrees and ``M = D^-1 A`` a pair of atoms is described by
+
+        P_ij = [I, M, M^2, ..., M^(K-1)]_ij
+
+    the probabilities of being at j after 0, 1, ... steps from i.
+
+    Costs K - 1 batched products of ``[T, T]`` matrices a batch, and room for K numbers a pair; far
+    less where the compiled functions can be used.
+    """
+
+    def ways(self, is_bond: Tensor, block: AttentionBlock) -> Tensor:
+        """Return the probabilities of each pair of tokens, ``[K, b, T, T]``."""
+        return walk_probabilities(is_bond, block, self.steps)
+
+
+class PathEncoding(_WaysEncoding):
+    """Numbers of simple paths between atoms, and of simple cycles through them.
+
+    A simple path visits no atom twice. A pair of atoms is described by ``P_ij``: 1 or 0 for i = j,
+    then log(1 + n_k) of the n_k simple paths of k = 1, 2, ..., K - 1 bonds from i to j; for i = j
+    n_k counts the simple cycles of k bonds through i. In place of random walks such counts are
+    better on GRIT and CSA (Airale et al. 2025, "Simple Path Structural Encoding for Graph
+    Transformers"); they are approximated there, here exact.
+
+    A cage of rings may have millions. Of a graph with more than `MOST_PATHS` only as many lengths
+    as have no more in all are counted, 0 stands for the longer ones.
+    """
+
+    most_paths = MOST_PATHS
+
+    def ways(self, is_bond: Tensor, block: AttentionBlock) -> Tensor:
+        """Return log(1 + n) of each pair of tokens, ``[K, b, T, T]``."""
+        counts = path_counts(is_bond, block, self.steps)
+        counts[1:].log1p_()
+        return counts
+
+
+def walk_probabilities(adjacency: Tensor, block: AttentionBlock, steps: int) -> Tensor:
+    """Return P of each pair of tokens, ``[K, b, T, T]``.
+
+    Args:
+        adjacency: 1 where a bond leads from the first token to the second, ``[b, T, T]``.
+        block: The tokens of some graphs, and which of them are atoms.
+        steps: K, powers of the random walk.
+    """
+    walk = adjacency / adjacency.sum(-1, keepdim=True).clamp(min=1)
+    # In place: the largest numbers of a batch, which stacked from a list would be there twice.
+    walks = walk.new_empty(steps, *walk.shape)
+    walks[0] = _same_atom(block, walk.dtype)
+    with torch.autocast(walk.device.type, enabled=False):
+        for power in range(1, steps):
+            torch.bmm(walks[power - 1], walk, out=walks[power])
+    return walks
+
+
+@torch.no_grad()
+def path_counts(adjacency: Tensor, block: AttentionBlock, steps: int) -> Tensor:
+    """Return the number of simple paths and cycles of each pair of tokens, ``[K, b, T, T]``.
+
+    All paths of all graphs grow by a bond at a time; each keeps the atoms that it has visited.
+
+    Args:
+        adjacency: 1 where a bond leads from the first token to the second, ``[b, T, T]``.
+        block: The tokens of some graphs, and which of them are atoms.
+        steps: K, lengths of paths.
+    """
+    graphs, tokens, _ = adjacency.shape
+    counts = adjacency.new_zeros(steps, graphs, tokens, tokens)
+    counts[0] = _same_atom(block, counts.dtype)
+    graph, source, target = adjacency.nonzero(as_tuple=True)  # ordered by graph and source
+    number = torch.bincount(graph * tokens + source, minlength=graphs * tokens)
+    first, target = number.cumsum(0) - number, graph * tokens + target
+    visited = torch.arange(graphs * tokens, device=adjacency.device)[:, None]  # [N, k], over all
+    found = number.new_zeros(graphs)
+    for length in range(1, steps):
+        # Each path with each bond out of its last atom.
+        bonds = number[visited[:, -1]]
+        path = torch.arange(len(bonds), device=bonds.device).repeat_interleave(bonds)
+        within = torch.arange(len(path), device=bonds.device) - (bonds.cumsum(0) - bonds)[path]
+        after = target[first[visited[path, -1]] + within]
+        known = visited[path] == after[:, None]
+        grown = torch.cat([visited[path], after[:, None]], dim=1)
+        new = ~known.any(1)
+        found = found + torch.bincount(grown[new, 0] // tokens, minlength=graphs)
+        goes_on = (found <= MOST_PATHS)[grown[:, 0] // tokens]
+        pair = grown[:, 0] * tokens + after % tokens
+        place = counts[length].view(-1)
+        new, closed = new & goes_on, known[:, 0] & goes_on
+        place.index_add_(0, pair[new], torch.ones_like(pair[new], dtype=place.dtype))
+        if length > 2:  # a cycle is found both ways
+            place.index_add_(0, pair[closed], torch.full_like(pair[closed], 0.5, dtype=place.dtype))
+        visited = grown[new]
+    return counts
+
+
+def _same_atom(block: AttentionBlock, dtype: torch.dtype) -> Tensor:
+    """Return 1 where both tokens are the same atom, ``[b, T, T]``."""
+    is_atom = block.pair_type.diagonal(dim1=1, dim2=2) >= FIRST_ATOM_PAIR
+    return is_atom.to(dtype).diag_embed()
