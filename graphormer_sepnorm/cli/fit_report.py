@@ -121,8 +121,9 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> None:
             print(f"{before}{line}")
     if outcome.measured is not None:
         print(f"\n{said(outcome.measured, task, tested.run)}")
+    epochs = "1 epoch" if summary["epochs"] == 1 else f"{summary['epochs']} epochs"
     print(
-        f"\n{_best_validation(network, main)}; {summary['epochs']} epochs, "
+        f"\n{_best_validation(network, main)}; {epochs}, "
         f"{summary['steps']:,} steps, {summary['parameters']:,} parameters, "
         f"{summary['seconds']:.0f} s, {summary['graphs_per_second']:.0f} graphs/s"
     )

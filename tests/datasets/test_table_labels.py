@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,63 @@ def test_labels_that_can_be_standardised_are_not_refused(
 ) -> None:
     splits = load(four_each(tmp_path, values), split_column="set", target_columns=("value",))
     assert len(splits.train) == 4
+
+
+def warnings_of(folder: Path, values: Sequence[object], **options: object) -> tuple[str, ...]:
+    """The warnings about 40 molecules with these labels, again and again."""
+    smiles = [f"{'C' * length}{end}" for length in range(1, 11) for end in ("O", "N", "Cl", "F")]
+    rows = [(one, values[n % len(values)]) for n, one in enumerate(smiles)]
+    path = write_csv(folder / "a.csv", rows)
+    chosen = {"task": "regression", "target_columns": ("value",), **SPLIT, **options}
+    return report_of(load(path, **chosen)).warnings
+
+
+PLAIN = [round(0.1 * n, 1) for n in range(40)]
+
+
+def test_labels_without_a_doubt(tmp_path: Path) -> None:
+    tail = [-16 if n == 7 else value for n, value in enumerate(PLAIN)]  # eight ranges away
+    for values in (PLAIN, tail, [1.0, 2.0, 3.0], [0.0, 900.0, 20.0, 5.0]):
+        assert warnings_of(tmp_path, values) == ()
+
+
+@pytest.mark.parametrize("slip", ["-999", "1e30"])
+def test_a_label_far_from_all_others_is_named(tmp_path: Path, slip: str) -> None:
+    values = [slip if n == 7 else value for n, value in enumerate(PLAIN)]
+    (warning,) = warnings_of(tmp_path, values)
+    assert warning.startswith(f"value is {float(slip):.6g} in row 8, and half of the labels are ")
+    assert warning.endswith(": if it stands for a missing value, empty the cell")
+    # The same number again and again is a code, however often.
+    values = [slip if n % 8 == 7 else value for n, value in enumerate(PLAIN)]
+    (warning,) = warnings_of(tmp_path, values)
+    assert "; 4 more labels are far away too" in warning
+
+
+def test_labels_over_many_orders_of_magnitude(tmp_path: Path) -> None:
+    (warning,) = warnings_of(tmp_path, [10.0 ** (n / 8) for n in range(40)])
+    assert warning.startswith("the labels of value go from 1")
+    assert warning.endswith("consider their logarithm, as in pIC50 for IC50")
+
+
+def test_two_numbers_and_one_number_are_no_regression(tmp_path: Path) -> None:
+    (warning,) = warnings_of(tmp_path, [1, 2])
+    assert warning.startswith("value has no labels but 1 and 2, which are learned as numbers here")
+    assert "--data.task multiclass" in warning
+    (warning,) = warnings_of(tmp_path, [3.5])
+    assert warning == "all 20 training labels of value are 3.5: nothing can be learned from them"
+
+
+def test_bounds_are_said_to_be_counted_as_missing(tmp_path: Path) -> None:
+    plain = plain_rows()
+    rows = [
+        (smiles, f">{value}" if n % 4 == 0 else value) for n, (smiles, value) in enumerate(plain)
+    ]
+    text = report_text(report_of(load(write_csv(tmp_path / "a.csv", rows), **SPLIT)))
+    assert "left out of all metrics, missing below" in " ".join(text.split())
+
+
+def test_an_empty_row_is_no_structure_that_cannot_be_read(tmp_path: Path) -> None:
+    rows = [*plain_rows(), ("", ""), ("CC(", 1), ("", 2)]
+    report = report_of(load(write_csv(tmp_path / "a.csv", rows), **SPLIT))
+    assert report.reasons == {"empty": 1, "unreadable structure": 2}
+    assert report.invalid[0].reason == "the row is empty"

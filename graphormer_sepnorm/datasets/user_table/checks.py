@@ -16,6 +16,12 @@ from graphormer_sepnorm.metrics import Kind
 _BINS = 12
 _EXAMPLES = 10
 _SAME = 1e-6  # relative difference up to which two labels are the same
+# A label is far from the others if it is so many times the range of their middle half away from
+# their median. The penalised logP of ZINC, which has a long tail, comes to 25.
+_FAR = 50
+_MOST_FAR = 0.01  # more of them are no slips but a distribution, unless all are one number
+_WIDE = 1000  # ratio of the labels from which on their logarithm is what to learn
+_FEW = 20  # labels of which nothing is said
 
 
 @dataclass(frozen=True)
@@ -203,23 +209,24 @@ def find_leakage(parts: Mapping[str, Sequence[ValidRow]]) -> tuple[Leakage, ...]
 
 
 def find_warnings(
-    targets: Sequence[TargetReport], labels: Mapping[str, np.ndarray], kind: Kind
+    targets: Sequence[TargetReport],
+    labels: Mapping[str, np.ndarray],
+    kind: Kind,
+    places: Sequence[str],
 ) -> tuple[str, ...]:
-    """Say which targets of a regression look like two classes, and which cannot be evaluated.
+    """Say which labels look like slips or another kind of task, and which cannot be evaluated.
 
     Args:
         targets: Summaries of the targets.
         labels: Of each split, ``[n, targets]``; nan = missing.
         kind: What they are learned as.
+        places: Where each row of all splits, one after the other, stands.
     """
     warnings = []
     everything = np.concatenate(list(labels.values()))
     for target, values in zip(targets, everything.T, strict=True):
-        if kind == "regression" and set(values[~np.isnan(values)].tolist()) == {0.0, 1.0}:
-            warnings.append(
-                f"{target.name} has no labels but 0 and 1, which are learned as numbers here; as "
-                "two classes: -c table_classification, or --data.task binary"
-            )
+        if kind == "regression" and (warning := _doubt(target, values, places)):
+            warnings.append(warning)
     for target in targets:
         for split in ("validation", "test"):
             summary = target.splits[split]
@@ -231,3 +238,44 @@ def find_warnings(
                     f"{target.name} is {only} throughout the {split} split: AUROC is undefined"
                 )
     return tuple(warnings)
+
+
+def _doubt(target: TargetReport, values: np.ndarray, places: Sequence[str]) -> str | None:
+    """Return what is doubtful about the labels of a regression, ``[n]``, or None."""
+    known = values[~np.isnan(values)]
+    distinct = np.unique(known).tolist()
+    train = target.splits["train"]
+    if train.labels > 1 and train.min == train.max:
+        return (
+            f"all {train.labels:,} training labels of {target.name} are {train.min:.6g}: nothing "
+            "can be learned from them"
+        )
+    if distinct == [0, 1]:
+        return (
+            f"{target.name} has no labels but 0 and 1, which are learned as numbers here; as "
+            "two classes: -c table_classification, or --data.task binary"
+        )
+    if len(known) < _FEW:
+        return None
+    if len(distinct) == 2:
+        low, high = distinct
+        return (
+            f"{target.name} has no labels but {low:.6g} and {high:.6g}, which are learned as "
+            "numbers here; as two classes: --data.task multiclass"
+        )
+    first, low, middle, high, last = np.percentile(known, (1, 25, 50, 75, 99)).tolist()
+    far = np.flatnonzero(np.abs(values - middle) > _FAR * (high - low))
+    slips = len(far) <= max(1, _MOST_FAR * len(known)) or len(set(values[far].tolist())) == 1
+    if low < high and len(far) and slips:
+        worst = int(far[np.argmax(np.abs(values[far] - middle))])
+        more = f"; {len(far) - 1:,} more labels are far away too" if len(far) > 1 else ""
+        return (
+            f"{target.name} is {values[worst]:.6g} in {places[worst]}, and half of the labels are "
+            f"{low:.4g} to {high:.4g}{more}: if it stands for a missing value, empty the cell"
+        )
+    if first > 0 and last >= _WIDE * first:
+        return (
+            f"the labels of {target.name} go from {first:.3g} to {last:.3g} (98 % of them): the "
+            "large ones decide all; consider their logarithm, as in pIC50 for IC50"
+        )
+    return None

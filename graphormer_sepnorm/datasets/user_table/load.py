@@ -245,6 +245,11 @@ def _plain_columns(columns: TableColumns) -> dict[str, Any]:
     return plain
 
 
+def _place(row: ValidRow, split: str, files: int) -> str:
+    """Where a row stands, for warnings."""
+    return f"row {row.number}" + (f" of the {split} file" if files > 1 else "")
+
+
 def _report(
     options: TableOptions,
     tables: Sequence[TableContents],
@@ -280,7 +285,12 @@ def _report(
         duplicates=find_duplicates(parts, task.kind),
         leakage=find_leakage(parts),
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
-        warnings=find_warnings(targets, labels, task.kind),
+        warnings=find_warnings(
+            targets,
+            labels,
+            task.kind,
+            [_place(row, name, len(tables)) for name, rows in parts.items() for row in rows],
+        ),
         words={
             name: tuple(sorted(words))
             for name in tables[0].columns.names

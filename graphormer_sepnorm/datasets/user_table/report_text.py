@@ -92,7 +92,9 @@ def _bounds(report: DataReport) -> Iterator[str]:
     ]
     if shown:
         text = f"{'; '.join(shown[:2])}{'; ...' if len(shown) > 2 else ''}"
-        yield from _entry("bounds", f"{text}: learned from one side, left out of all metrics")
+        yield from _entry(
+            "bounds", f"{text}: learned from one side, left out of all metrics, missing below"
+        )
 
 
 def _duplicates(report: DataReport) -> Iterator[str]:

@@ -44,6 +44,7 @@ _LARGEST = float(np.finfo(np.float32).max)  # labels and weights are kept as flo
 
 # Kinds of reasons, for counting.
 MALFORMED = "malformed"
+EMPTY = "empty"
 STRUCTURE = "unreadable structure"
 NO_LABEL = "no label"
 BAD_LABEL = "unusable label"
@@ -230,6 +231,8 @@ class _RowReader:
             raise _Unusable(MALFORMED, row.problem)
         columns = self._columns
         from_record = columns.smiles is None
+        if not from_record and all(cell is None or cell == "" for cell in row.cells):
+            raise _Unusable(EMPTY, "the row is empty")
         text = row.record if from_record else self.smiles(row)
         parsed = parse_molblock(text) if from_record else parse_smiles(text)
         parsed = standardised(parsed, self._steps)
