@@ -134,6 +134,11 @@ class GraphBatch(_TensorRecord):
             pairs.append(torch.stack([*ends, kind[graph, source, target]]))
         return torch.cat(pairs, dim=1)
 
+    @cached_property
+    def ring_neighbours(self) -> Tensor:
+        """How many atoms share a ring with that of each packed row, int64 ``[R]``."""
+        return torch.bincount(self.ring_pairs[1], minlength=len(self.unpad))
+
     def to(self, device: torch.device | str, non_blocking: bool = False) -> GraphBatch:
         """Return the batch with all tensors on `device`."""
         return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))

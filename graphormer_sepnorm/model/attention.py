@@ -222,8 +222,7 @@ class BondMessages(nn.Module):
             return told
         kind = torch.arange(RING_KINDS, device=rows.device)
         sums = _sums(rows, self.rings(kind // 2, kind % 2 == 1), batch.ring_pairs)
-        number = torch.bincount(batch.ring_pairs[1], minlength=len(rows)).clamp(min=1)
-        return told + self.ring_output(sums / number[:, None])
+        return told + self.ring_output(sums / batch.ring_neighbours[:, None].clamp(min=1))
 
 
 def _sums(rows: Tensor, values: Tensor, ways: Tensor) -> Tensor:

@@ -119,7 +119,7 @@ class PathEncoding(_WaysEncoding):
 
     def ways(self, is_bond: Tensor, block: AttentionBlock) -> Tensor:
         """Return log(1 + n) of each pair of tokens, ``[K, b, T, T]``."""
-        counts = path_counts(is_bond, block, self.steps)
+        counts = path_counts(is_bond, block, self.steps, self.most_paths)
         counts[1:].log1p_()
         return counts
 
@@ -143,7 +143,7 @@ def walk_probabilities(adjacency: Tensor, block: AttentionBlock, steps: int) -> 
 
 
 @torch.no_grad()
-def path_counts(adjacency: Tensor, block: AttentionBlock, steps: int) -> Tensor:
+def path_counts(adjacency: Tensor, block: AttentionBlock, steps: int, most: int) -> Tensor:
     """Return the number of simple paths and cycles of each pair of tokens, ``[K, b, T, T]``.
 
     All paths of all graphs grow by a bond at a time; each keeps the atoms that it has visited.
@@ -152,6 +152,7 @@ def path_counts(adjacency: Tensor, block: AttentionBlock, steps: int) -> Tensor:
         adjacency: 1 where a bond leads from the first token to the second, ``[b, T, T]``.
         block: The tokens of some graphs, and which of them are atoms.
         steps: K, lengths of paths.
+        most: Paths of a graph; of one with more, the longer ones are not counted.
     """
     graphs, tokens, _ = adjacency.shape
     counts = adjacency.new_zeros(steps, graphs, tokens, tokens)
@@ -167,11 +168,12 @@ def path_counts(adjacency: Tensor, block: AttentionBlock, steps: int) -> Tensor:
         path = torch.arange(len(bonds), device=bonds.device).repeat_interleave(bonds)
         within = torch.arange(len(path), device=bonds.device) - (bonds.cumsum(0) - bonds)[path]
         after = target[first[visited[path, -1]] + within]
-        known = visited[path] == after[:, None]
-        grown = torch.cat([visited[path], after[:, None]], dim=1)
+        visited = visited[path]
+        known = visited == after[:, None]
+        grown = torch.cat([visited, after[:, None]], dim=1)
         new = ~known.any(1)
         found = found + torch.bincount(grown[new, 0] // tokens, minlength=graphs)
-        goes_on = (found <= MOST_PATHS)[grown[:, 0] // tokens]
+        goes_on = (found <= most)[grown[:, 0] // tokens]
         pair = grown[:, 0] * tokens + after % tokens
         place = counts[length].view(-1)
         new, closed = new & goes_on, known[:, 0] & goes_on
