@@ -348,13 +348,14 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, const
     for (; j < tokens; j++) key_gradients(&of, gradient, rows, part, j, d, 1);
 }
 
-/* Channels of a head that there is code for; even, because loops take two channels at a time. */
+/* Channels of a head that there is code for, in order; even, because loops take two at a time. */
 #define FOR_EACH_SIZE(CASE) CASE(4) CASE(8) CASE(10) CASE(12) CASE(16) CASE(20) CASE(24) CASE(32)
 
-EXPORT int attention_supports(int64_t channels) {
+/* The fewest channels that there is code for and that hold `channels`; 0 if there are none. */
+EXPORT int attention_channels(int64_t channels) {
 #define CASE(d) \
-    case d: return 1;
-    switch (channels) { FOR_EACH_SIZE(CASE) }
+    if (channels <= d) return d;
+    FOR_EACH_SIZE(CASE)
 #undef CASE
     return 0;
 }

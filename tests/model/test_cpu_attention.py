@@ -34,7 +34,8 @@ needs_kernels = pytest.mark.skipif(library() is None, reason="the kernels are no
 def test_where_they_are_used():
     rows = torch.zeros(3, 8)
     assert cpu_attention.usable(rows, 10)
-    assert not cpu_attention.usable(rows, 9)  # heads of nine channels are not compiled
+    assert cpu_attention.usable(rows, 11)  # as twelve, of which one is zero
+    assert not cpu_attention.usable(rows, 33)
     assert not cpu_attention.usable(rows.double())
     with torch.autocast("cpu", torch.bfloat16):
         assert not cpu_attention.usable(rows)
@@ -57,7 +58,7 @@ def relative_error(values: Tensor, truth: Tensor, scale: float = 1e-3) -> float:
 @pytest.mark.parametrize(
     ("channels", "heads", "options"),
     [
-        *((channels, 3, {}) for channels in (4, 8, 10, 12, 16, 20, 24, 32)),
+        *((channels, 3, {}) for channels in (1, 4, 8, 10, 11, 12, 16, 18, 20, 24, 32)),
         *((8, 3, options) for options in EXTENSIONS),
         *((4, heads, {"bias_mixing": True}) for heads in (1, 4, 5, 6, 8, 9)),
         *((4, heads, {"encodings": "rrwp", "walk_steps": 21}) for heads in (1, 4, 5, 8, 13)),

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from graphormer_sepnorm.graphs.batch import PADDING_PAIR, AttentionBlock
 from graphormer_sepnorm.kernels.library import integers, library, pointers, run
@@ -51,8 +52,13 @@ def usable(rows: Tensor, channels: int = _LANES) -> bool:
     return (
         compiled is not None
         and not torch.is_autocast_enabled("cpu")
-        and bool(compiled.attention_supports(ctypes.c_int64(channels)))
+        and _compiled_channels(compiled, channels) > 0
     )
+
+
+def _compiled_channels(compiled: ctypes.CDLL, channels: int) -> int:
+    """Return the fewest channels that there is code for and that hold those of a head; 0: none."""
+    return int(compiled.attention_channels(ctypes.c_int64(channels)))
 
 
 _S = TypeVar("_S", bound=ctypes.Structure)
@@ -153,8 +159,16 @@ def attend(projected: Tensor, biases: Sequence[PackedBias], heads: int, dropout:
         ``[R, C]``; zero for rows that belong to no graph.
     """
     tensors = (tensor for bias in biases for tensor in (bias.values, bias.mixing))
-    result: Any = _Attend.apply(projected, heads, dropout, biases, *tensors)
-    return result
+    channels = projected.shape[1] // (3 * heads)
+    scale = channels**-0.5
+    # Channels of zeros change nothing, and are much quicker than code for any number of them.
+    compiled = library()
+    assert compiled is not None  # there would be no packed bias
+    missing = _compiled_channels(compiled, channels) - channels
+    if missing:
+        projected = functional.pad(projected.unflatten(1, (-1, channels)), (0, missing)).flatten(1)
+    result: Any = _Attend.apply(projected, heads, scale, dropout, biases, *tensors)
+    return result.unflatten(1, (heads, -1))[..., :channels].flatten(1) if missing else result
 
 
 class _GatherBias(torch.autograd.Function):
@@ -204,6 +218,7 @@ class _Attend(torch.autograd.Function):
         ctx: Any,
         projected: Tensor,
         heads: int,
+        scale: float,
         dropout: float,
         biases: Sequence[PackedBias],
         *tensors: Tensor | None,
@@ -220,7 +235,7 @@ class _Attend(torch.autograd.Function):
             arguments = bias.arguments(_Attention, heads)
             arguments.softmax_start = bias.softmax_start.data_ptr()
             arguments.channels = width // heads
-            arguments.scale = (width // heads) ** -0.5
+            arguments.scale = scale
             arguments.dropping = dropout > 0
             arguments.dropout = new_dropout(dropout)
             arguments.projected = projected.data_ptr()
@@ -270,7 +285,7 @@ class _Attend(torch.autograd.Function):
                 shared.total = total
             gradients.append(total if shared is None else None)
             gradients.append(None if of_graphs is None else of_graphs.sum(0))
-        return projected_gradient, None, None, None, *gradients
+        return projected_gradient, None, None, None, None, *gradients
 
 
 def _starts(sizes: Tensor) -> Tensor:
