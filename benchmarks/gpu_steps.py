@@ -71,7 +71,9 @@ class Trained:
         for module, _, _ in self._fitted:
             module.to(self._device).train()
         module, data, _ = self._fitted[0]
-        self._resident = ResidentGraphs(data.store, module.vocabulary, self._device)
+        paths = module.model.paths
+        ways = paths.ways if paths else None
+        self._resident = ResidentGraphs(data.store, module.vocabulary, self._device, ways)
         # Random training graphs, and a shape that holds them.
         train = data.indices("train")
         chosen = np.random.default_rng(0).choice(train, batch_size, replace=False)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,10 +56,13 @@ class AttentionBlock(_TensorRecord):
         pair_type: int64 ``[b, T, T]``, query by key: `PADDING_PAIR` where the key is padding,
             `TOKEN_PAIR` where query or key is the graph token (and for real keys of padded
             queries, whose result is not used), otherwise the pair type + `FIRST_ATOM_PAIR`.
+        ways: float32 ``[b, T, T, K]``, numbers of the ways between two tokens, for models whose
+            encoding has them found beforehand (`ResidentGraphs`); usually None.
     """
 
     rows: Tensor
     pair_type: Tensor
+    ways: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,11 @@ class GraphBatch(_TensorRecord):
         bounds: float32 ``[B, 2 targets]`` or ``[B, 0]``, what is known of missing labels, see
             `PackedGraphs`.
         graph_ids: int64 ``[B]``, number of each graph in its store.
+        ring_pairs: Ordered pairs of atoms that share a ring, int64 ``[3, F]``, laid out as `bonds`.
+            Their kind is 2 r for rings of r atoms, and one more if a bond joins the two. None if
+            nobody has asked for them (`with_ring_pairs`).
+        ring_neighbours: How many atoms share a ring with that of each packed row, int64 ``[R]``; or
+            None.
     """
 
     atom_rows: Tensor
@@ -111,20 +118,19 @@ class GraphBatch(_TensorRecord):
     extra: Tensor
     bounds: Tensor
     graph_ids: Tensor
+    ring_pairs: Tensor | None = None
+    ring_neighbours: Tensor | None = None
 
     @property
     def num_graphs(self) -> int:
         """B."""
         return len(self.graph_ids)
 
-    @cached_property
-    def ring_pairs(self) -> Tensor:
-        """Ordered pairs of atoms that share a ring, int64 ``[3, F]``, laid out as `bonds`.
-
-        Their kind is 2 r for rings of r atoms, and one more if a bond joins the two.
-        """
-        ring = self.type_ring.clamp(max=_LARGEST_RING)
-        kinds = torch.where(ring > 0, 2 * ring + (self.type_distance == 1), -1)
+    def with_ring_pairs(self) -> GraphBatch:
+        """Return the batch with `ring_pairs` and `ring_neighbours`, which few models need."""
+        if self.ring_pairs is not None:
+            return self
+        kinds = ring_kinds(self.type_ring, self.type_distance)
         kinds = torch.cat([kinds.new_full((FIRST_ATOM_PAIR,), -1), kinds])
         pairs = []
         for block in self.blocks:
@@ -132,12 +138,9 @@ class GraphBatch(_TensorRecord):
             graph, source, target = (kind >= 0).nonzero(as_tuple=True)
             ends = block.rows[graph, source], block.rows[graph, target]
             pairs.append(torch.stack([*ends, kind[graph, source, target]]))
-        return torch.cat(pairs, dim=1)
-
-    @cached_property
-    def ring_neighbours(self) -> Tensor:
-        """How many atoms share a ring with that of each packed row, int64 ``[R]``."""
-        return torch.bincount(self.ring_pairs[1], minlength=len(self.unpad))
+        listed = torch.cat(pairs, dim=1)
+        number = count_neighbours(listed, len(self.unpad))
+        return replace(self, ring_pairs=listed, ring_neighbours=number)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> GraphBatch:
         """Return the batch with all tensors on `device`."""
@@ -252,6 +255,17 @@ def _used_types(pairs: np.ndarray, num_types: int) -> tuple[np.ndarray, np.ndarr
     lookup = np.zeros(num_types, dtype=np.int64)
     lookup[types] = np.arange(len(types)) + FIRST_ATOM_PAIR
     return types, lookup[pairs]
+
+
+def count_neighbours(pairs: Tensor, rows: int) -> Tensor:
+    """Return how many of the `pairs [3, F]` lead to each of R rows, int64 ``[R]``."""
+    number = pairs.new_zeros(rows + 1)  # one row more for those that only fill up
+    return number.index_add(0, pairs[1], torch.ones_like(pairs[1]))[:-1]
+
+
+def ring_kinds(ring: Tensor, distance: Tensor) -> Tensor:
+    """Return the kind of `GraphBatch.ring_pairs` of each pair type ``[P]``; -1 = of no ring."""
+    return torch.where(ring > 0, 2 * ring.clamp(max=_LARGEST_RING) + (distance == 1), -1)
 
 
 def bond_rows(store: GraphStore, vocabulary: GraphVocabulary) -> Tensor:

@@ -12,11 +12,12 @@ what finding the types first would cost. Of ogbg-molhiv (P = 636,954, k = 7) the
 150 µs: there it would pay, at the price of a second capacity to plan.
 
     B graphs · M rows of atoms · b graphs of a block · T tokens · P pair types · D hops ·
-    k kinds of bond · E directed bonds
+    k kinds of bond · E directed bonds, or pairs in one ring · K numbers of a pair
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,9 +31,11 @@ from graphormer_sepnorm.graphs.batch import (
     AttentionBlock,
     GraphBatch,
     bond_rows,
+    count_neighbours,
     find_bonds,
     kinds_of_types,
     paths_of_types,
+    ring_kinds,
 )
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
@@ -41,6 +44,8 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 _DRAWN = 1000
 # A second attention block costs about 20 kernels a layer more; it must save at least half.
 _WORTH_A_BLOCK = 0.5
+# Graphs whose ways are found at a time; the richest of them may have 100,000.
+_GRAPHS_AT_A_TIME = 128
 
 
 @dataclass(frozen=True)
@@ -113,10 +118,17 @@ class ResidentGraphs:
         store: The graphs.
         vocabulary: The codes that the model knows.
         device: Where they are kept; see `needed_bytes`.
+        ways: For an encoding whose sizes depend on the batch: what it says of each pair of tokens,
+            ``[K, b, T, T]``, given which of them are bonded, ``[b, T, T]``, and their block. It is
+            asked once for all graphs, batches have the answers.
     """
 
     def __init__(
-        self, store: GraphStore, vocabulary: GraphVocabulary, device: torch.device | str
+        self,
+        store: GraphStore,
+        vocabulary: GraphVocabulary,
+        device: torch.device | str,
+        ways: Callable[[Tensor, AttentionBlock], Tensor] | None = None,
     ) -> None:
         def keep(values: np.ndarray, dtype: torch.dtype) -> Tensor:
             return torch.tensor(np.asarray(values), dtype=dtype, device=device)
@@ -140,26 +152,25 @@ class ResidentGraphs:
         self._type_path = paths_of_types(store, types).to(device)
         self._bond_rows = bond_rows(store, vocabulary).to(device)
 
-        sizes, kinds = np.diff(store.first_atom), kinds_of_types(store, types)
-        graph, source, target, kind = find_bonds(np.asarray(store.pair_type), sizes, kinds)
-        number = np.bincount(graph, minlength=len(sizes))
-        # One more, so that there is something to take where no graph has a bond.
-        ends = [np.append(part, 0) for part in (source, target, kind)]
-        self._bonds = keep(np.stack(ends), torch.int32)
-        self._num_bonds = keep(number, torch.int64)
-        self._first_bond = keep(np.cumsum(number) - number, torch.int64)
-        self._bonds_per_atom = float((number / sizes).max())
+        self._bonds = _ListedPairs(store, kinds_of_types(store, types), device)
+        kinds = ring_kinds(self._type_ring, self._type_distance).cpu().numpy()
+        self._ring_pairs = _ListedPairs(store, kinds, device)
+        self._way_number = self._way_rows = None
+        if ways is not None:
+            self._way_number, self._way_rows = self._numbered(ways)
 
     @staticmethod
-    def needed_bytes(store: GraphStore) -> int:
-        """Memory of the device that the graphs of a store take."""
+    def needed_bytes(store: GraphStore, ways: bool = False) -> int:
+        """Memory of the device that the graphs of a store take, with or without their ways."""
         kinds = max(1, len(store.bond_kinds))
         paths = len(store.type_distance) * store.max_path_length * kinds
-        bonds = 3 * int(np.sum(store.in_degree, dtype=np.int64))
+        in_ring = np.asarray(store.type_ring > 0)
+        pairs = int(np.sum(store.in_degree, dtype=np.int64))
+        pairs += int(np.count_nonzero(in_ring[np.asarray(store.pair_type)]))
         atoms = store.atom_codes.size + store.ring_sizes.size
-        numbers = len(store.pair_type) + atoms + paths + bonds
+        numbers = len(store.pair_type) * (2 if ways else 1) + atoms + paths + 3 * pairs
         numbers += store.targets.size + store.extra.size + store.bounds.size
-        return 4 * numbers + 80 * store.num_graphs
+        return 4 * numbers + 96 * store.num_graphs
 
     def batch(self, graphs: Tensor, shape: BatchShape) -> GraphBatch:
         """Cut a batch.
@@ -196,6 +207,7 @@ class ResidentGraphs:
             places = flat + tokens * torch.arange(len(members), device=device)
             slot = slot.scatter(0, members, places)
             flat += tokens * len(members)
+        ring_pairs = self._ring_pairs.cut(graphs, count + ends - sizes, shape)
         return GraphBatch(
             atom_rows=torch.where(real[:, None], self._atom_rows[atom], 0).long(),
             in_degree=torch.where(real, self._in_degree[atom], 0).long(),
@@ -207,7 +219,7 @@ class ResidentGraphs:
             type_ring=self._type_ring,
             type_path=self._type_path,
             bond_rows=self._bond_rows,
-            bonds=self._cut_bonds(graphs, count + ends - sizes, shape),
+            bonds=self._bonds.cut(graphs, count + ends - sizes, shape),
             blocks=tuple(blocks),
             unpad=torch.cat([slot, torch.where(real, slot[owner] + 1 + within, 0)]),
             targets=self._targets[graphs],
@@ -215,28 +227,8 @@ class ResidentGraphs:
             extra=self._extra[graphs],
             bounds=self._bounds[graphs],
             graph_ids=graphs,
-        )
-
-    def _cut_bonds(self, graphs: Tensor, first_row: Tensor, shape: BatchShape) -> Tensor:
-        """Return the bonds of graphs whose atoms begin at these packed rows, ``[3, E]``.
-
-        E is as many as so many atoms of any graphs of the store can have.
-        """
-        number = self._num_bonds[graphs]
-        ends = number.cumsum(0)
-        slot = torch.arange(int(self._bonds_per_atom * shape.atoms) + 1, device=graphs.device)
-        real = slot < ends[-1]
-        owner = torch.searchsorted(ends, slot, right=True).clamp(max=len(graphs) - 1)
-        place = self._first_bond[graphs][owner] + slot - (ends - number)[owner]
-        source, target, kind = self._bonds[:, torch.where(real, place, 0)].long()
-        rows = first_row[owner]
-        nowhere = len(graphs) + shape.atoms
-        return torch.stack(
-            [
-                torch.where(real, rows + source, 0),
-                torch.where(real, rows + target, nowhere),
-                torch.where(real, kind, 0),
-            ]
+            ring_pairs=ring_pairs,
+            ring_neighbours=count_neighbours(ring_pairs, count + shape.atoms),
         )
 
     def _block(
@@ -257,4 +249,75 @@ class ResidentGraphs:
         pair = torch.where(atoms, self._first_pair[graphs][:, None, None] + pair, 0)
         others = torch.where(is_token[:, None, :], TOKEN_PAIR, PADDING_PAIR)
         types = self._pair_type[pair].long() + FIRST_ATOM_PAIR
-        return AttentionBlock(torch.where(is_token, rows, 0), torch.where(atoms, types, others))
+        ways = None
+        if self._way_number is not None and self._way_rows is not None:
+            number = torch.where(atoms, self._way_number[pair], len(self._way_rows) - 1)
+            ways = self._way_rows[number]
+        pair_type = torch.where(atoms, types, others)
+        return AttentionBlock(torch.where(is_token, rows, 0), pair_type, ways)
+
+    def _numbered(self, ways: Callable[[Tensor, AttentionBlock], Tensor]) -> tuple[Tensor, Tensor]:
+        """Ask for the ways of all graphs, and number those that differ: there are few.
+
+        Returns:
+            The number of each pair of atoms, int32, as `GraphStore.pair_type`; what each number
+            stands for, float32 ``[numbers + 1, K]``, last of it zeros for all other tokens.
+        """
+        device = self._pair_type.device
+        distance = torch.cat([self._type_distance.new_zeros(FIRST_ATOM_PAIR), self._type_distance])
+        numbers, rows, known = [], [], 0
+        for graphs in torch.arange(len(self._num_atoms), device=device).split(_GRAPHS_AT_A_TIME):
+            nowhere = torch.zeros_like(graphs)
+            block = self._block(graphs, nowhere, nowhere, int(self._num_atoms[graphs].max()) + 1)
+            found = ways((distance[block.pair_type] == 1).float(), block)
+            found = found.permute(1, 2, 3, 0)[block.pair_type >= FIRST_ATOM_PAIR]
+            different, number = found.unique(dim=0, return_inverse=True)
+            numbers.append(number + known)
+            rows.append(different)
+            known += len(different)
+        different, number = torch.cat(rows).unique(dim=0, return_inverse=True)
+        nothing = different.new_zeros(1, different.shape[1])
+        return number[torch.cat(numbers)].int(), torch.cat([different, nothing])
+
+
+class _ListedPairs:
+    """Some of the ordered pairs of atoms of each graph: bonds, or pairs that share a ring.
+
+    Args:
+        store: The graphs.
+        kinds: Kind of each pair type, -1 for pairs that are not listed.
+        device: Where the list is kept.
+    """
+
+    def __init__(self, store: GraphStore, kinds: np.ndarray, device: torch.device | str) -> None:
+        sizes = np.diff(store.first_atom)
+        graph, *parts = find_bonds(np.asarray(store.pair_type), sizes, kinds)
+        number = np.bincount(graph, minlength=len(sizes))
+        # One more, so that there is something to take where no graph has any.
+        ends = np.stack([np.append(part, 0) for part in parts]).astype(np.int32)
+        self.pairs = torch.from_numpy(ends).to(device)
+        self.number = torch.from_numpy(number).to(device)
+        self.first = torch.from_numpy(np.cumsum(number) - number).to(device)
+        self.per_atom = float((number / sizes).max())
+
+    def cut(self, graphs: Tensor, first_row: Tensor, shape: BatchShape) -> Tensor:
+        """Return those of graphs whose atoms begin at these packed rows, ``[3, E]``.
+
+        E is as many as so many atoms of any graphs of the store can have.
+        """
+        number = self.number[graphs]
+        ends = number.cumsum(0)
+        slot = torch.arange(int(self.per_atom * shape.atoms) + 1, device=graphs.device)
+        real = slot < ends[-1]
+        owner = torch.searchsorted(ends, slot, right=True).clamp(max=len(graphs) - 1)
+        place = self.first[graphs][owner] + slot - (ends - number)[owner]
+        source, target, kind = self.pairs[:, torch.where(real, place, 0)].long()
+        rows = first_row[owner]
+        nowhere = len(graphs) + shape.atoms
+        return torch.stack(
+            [
+                torch.where(real, rows + source, 0),
+                torch.where(real, rows + target, nowhere),
+                torch.where(real, kind, 0),
+            ]
+        )

@@ -220,6 +220,8 @@ class BondMessages(nn.Module):
         told = self.output(_sums(rows, self.bond(batch.bond_rows).sum(1), batch.bonds))
         if self.rings is None or self.ring_output is None:
             return told
+        assert batch.ring_pairs is not None  # `Graphormer.encode` has asked for them
+        assert batch.ring_neighbours is not None
         kind = torch.arange(RING_KINDS, device=rows.device)
         sums = _sums(rows, self.rings(kind // 2, kind % 2 == 1), batch.ring_pairs)
         return told + self.ring_output(sums / batch.ring_neighbours[:, None].clamp(min=1))

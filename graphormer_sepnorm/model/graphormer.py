@@ -257,6 +257,8 @@ class Graphormer(nn.Module):
 
     def encode(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Return the last graph tokens ``[B, C]`` and atoms ``[M, C]``, normalised."""
+        if "rings" in self.config.local_mpnn:
+            batch = batch.with_ring_pairs()
         biases = self.bias(batch)
         rows = self.embedding(batch)
         if self.walks is not None:

@@ -119,6 +119,8 @@ class PathEncoding(_WaysEncoding):
 
     def ways(self, is_bond: Tensor, block: AttentionBlock) -> Tensor:
         """Return log(1 + n) of each pair of tokens, ``[K, b, T, T]``."""
+        if block.ways is not None:
+            return block.ways.permute(3, 0, 1, 2).to(is_bond.dtype)
         counts = path_counts(is_bond, block, self.steps, self.most_paths)
         counts[1:].log1p_()
         return counts

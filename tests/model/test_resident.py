@@ -11,8 +11,10 @@ from reference.models import VARIANTS, name_of, small_model, stored
 from reference.molecules import TIED, directed_graph, molecule
 from reference.passes import assert_same, run
 
+from graphormer_sepnorm.graphs import resident
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, Collator, GraphBatch
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
+from graphormer_sepnorm.model.walks import PathEncoding
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", TIED["caffeine"], TIED["adamantane"], "C.CC(C)Cl", "C1CC1N")
 CHOSEN = [5, 0, 3, 6, 1]
@@ -62,6 +64,11 @@ def test_exact_batch_is_the_collators(graphs, blocks):
         len(bonds) - len(truth.bonds.T)
     )
     assert bonds[-len(truth.bonds.T) :] == sorted(truth.bonds.T.tolist())
+    rings = truth.with_ring_pairs()
+    ring_pairs = [pair for pair in batch.ring_pairs.T.tolist() if pair[1] < len(batch.unpad)]
+    assert sorted(ring_pairs) == sorted(rings.ring_pairs.T.tolist())
+    assert torch.equal(batch.ring_neighbours, rings.ring_neighbours)
+    assert rings.ring_neighbours.max() > 6  # adamantane's, of which every atom is in two rings
     for one, other in zip(batch.blocks, truth.blocks, strict=True):
         assert torch.equal(one.rows, other.rows)
     assert torch.equal(types_of(batch), types_of(truth))
@@ -93,6 +100,23 @@ def test_model_gives_the_same(graphs, options, shape, position):
     model = small_model(vocabulary, norm_position=position, **options).train()
     truth = run(model, Collator(store, vocabulary)(CHOSEN))
     assert_same(run(model, resident.batch(torch.tensor(CHOSEN), shape)), truth)
+
+
+@pytest.mark.parametrize("shape", [ROOMY, DIVIDED], ids=["padded", "two blocks"])
+def test_paths_found_beforehand_are_those_of_the_batch(graphs, shape, monkeypatch):
+    store, vocabulary, without = graphs
+    monkeypatch.setattr(resident, "_GRAPHS_AT_A_TIME", 2)
+    encoding = PathEncoding(steps=11, width=4, heads=2)
+    batch = ResidentGraphs(store, vocabulary, "cpu", encoding.ways).batch(
+        torch.tensor(CHOSEN), shape
+    )
+    distance = torch.cat([torch.zeros(FIRST_ATOM_PAIR, dtype=torch.int64), batch.type_distance])
+    plain = without.batch(torch.tensor(CHOSEN), shape)
+    for block, other in zip(batch.blocks, plain.blocks, strict=True):
+        assert other.ways is None
+        truth = encoding.ways((distance[other.pair_type] == 1).float(), other)
+        assert torch.equal(encoding.ways(torch.empty(0), block), truth)
+    assert truth[6:].any()  # rings of six atoms, and longer paths
 
 
 def test_filler_rows_are_marked_and_harmless(graphs):
@@ -142,6 +166,8 @@ def test_planned_shape_holds_nearly_all_random_batches():
 def test_needed_memory_is_what_the_tensors_take(targets) -> None:
     store, vocabulary = stored([molecule(smiles) for smiles in SMILES] * 20)
     store.targets = np.zeros((store.num_graphs, targets), np.float32)
-    kept = vars(ResidentGraphs(store, vocabulary, "cpu")).values()
-    taken = sum(one.nbytes for one in kept if isinstance(one, torch.Tensor))
-    assert 0.7 * taken < ResidentGraphs.needed_bytes(store) < 1.4 * taken
+    for ways in (None, PathEncoding(steps=4, width=4, heads=2).ways):
+        kept = vars(ResidentGraphs(store, vocabulary, "cpu", ways))
+        kept = [*kept.values(), *vars(kept["_bonds"]).values(), *vars(kept["_ring_pairs"]).values()]
+        taken = sum(one.nbytes for one in kept if isinstance(one, torch.Tensor))
+        assert 0.7 * taken < ResidentGraphs.needed_bytes(store, ways is not None) < 1.4 * taken

@@ -268,8 +268,6 @@ def test_afterwards_trainer_and_model_take_ordinary_steps(
     [
         ({"accumulate_grad_batches": 2}, {}, True, "accumulated gradients"),
         ({}, {"uniformity_weight": 0.1}, True, "the uniformity loss"),
-        ({}, {"local_mpnn": "gine+rings"}, True, "local_mpnn gine+rings"),
-        ({}, {"encodings": "paths"}, True, "encodings paths"),
         ({}, {}, False, "a CPU, only for a CUDA GPU"),
     ],
 )

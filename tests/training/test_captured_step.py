@@ -36,7 +36,8 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
         module.zero_grad()
         weights = list(module.model.parameters())
         average = [torch.zeros_like(weight) for weight in weights]
-        graphs = ResidentGraphs(data.store, module.vocabulary, "cpu")
+        paths = module.model.paths
+        graphs = ResidentGraphs(data.store, module.vocabulary, "cpu", paths and paths.ways)
         made = make_optimizer(module.model, 1e-2, 0.1, (0.9, 0.99), 1e-8, name=optimizer)
         step = TrainingStep(module, made, graphs, lambda _: None, nullcontext, (average, weights))
         return step, module, average
@@ -51,6 +52,7 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
         ({"norm": "shared-bn"}, SHAPE),
         ({"norm": "bn+bn"}, BatchShape(36, ((3, 10), (1, 10)))),
         (EVERYTHING | {"drop_path": 0.5}, SHAPE),
+        ({"encodings": "paths", "local_mpnn": "gine+rings", "ring_bias": True}, SHAPE),
     ],
 )
 def test_batch_and_loss_are_one_graph_without_a_question(

@@ -130,12 +130,10 @@ class CapturedTraining(Callback):
             return "the uniformity loss"
         if module.hparams["label_fraction"] != 1:
             return "a share of the labels"
-        if "rings" in module.architecture.local_mpnn:
-            return f"local_mpnn {module.architecture.local_mpnn}"
-        if "paths" in module.architecture.encodings:
-            return f"encodings {module.architecture.encodings}"
-        if device.type == "cuda" and not self._together.holds(data):
-            needed = ResidentGraphs.needed_bytes(data.store)
+        config = module.architecture
+        lengths = config.walk_steps if "paths" in config.encodings else 0
+        if device.type == "cuda" and not self._together.holds(data, lengths):
+            needed = ResidentGraphs.needed_bytes(data.store, ways=lengths > 0)
             free, _ = torch.cuda.mem_get_info(device)
             if needed > free / 2:
                 return f"a data set of {needed / 1e9:.1f} GB with {free / 1e9:.1f} GB free"
@@ -170,7 +168,7 @@ class CapturedTraining(Callback):
         return TrainingStep(
             module,
             trainer.optimizers[0],
-            self._together.graphs(trainer.datamodule, module.vocabulary, module.device),
+            self._together.graphs(trainer.datamodule, module.vocabulary, module.model),
             clip,
             trainer.precision_plugin.forward_context,
             self._average.pairs if self._average else ([], []),

@@ -22,6 +22,7 @@ from torch import Tensor
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.captured.recording import CapturedSteps, TrainingStep
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class Together:
         self._recordings: dict[tuple[tuple[TrainingStep, ...], BatchShape], CapturedSteps] = {}
         self._pool: tuple[int, int] | None = None
         self._apart = False
-        self._graphs: dict[tuple[str, int], ResidentGraphs] = {}
+        self._graphs: dict[tuple[str, int, int], ResidentGraphs] = {}
 
     @classmethod
     def of_this_thread(cls) -> Together:
@@ -101,17 +102,20 @@ class Together:
                 self._present -= 1
                 self._go_on()
 
-    def holds(self, data: MoleculeDataModule) -> bool:
-        """Whether the graphs of a data set are on the device already."""
-        return (data.splits.fingerprint, data.max_path_length) in self._graphs
+    def holds(self, data: MoleculeDataModule, path_lengths: int) -> bool:
+        """Whether the graphs of a data set are on the device already, with paths so long."""
+        return (data.splits.fingerprint, data.max_path_length, path_lengths) in self._graphs
 
     def graphs(
-        self, data: MoleculeDataModule, vocabulary: GraphVocabulary, device: torch.device
+        self, data: MoleculeDataModule, vocabulary: GraphVocabulary, model: Graphormer
     ) -> ResidentGraphs:
-        """The graphs of a data set on the device, once for all trainings."""
-        key = data.splits.fingerprint, data.max_path_length
+        """The graphs of a data set on the model's device, once for all trainings."""
+        paths = model.paths
+        key = data.splits.fingerprint, data.max_path_length, paths.steps if paths else 0
         if key not in self._graphs:
-            self._graphs[key] = ResidentGraphs(data.store, vocabulary, device)
+            device = next(model.parameters()).device
+            ways = paths.ways if paths else None
+            self._graphs[key] = ResidentGraphs(data.store, vocabulary, device, ways)
         return self._graphs[key]
 
     def take(self, step: TrainingStep, due: Sequence[DueStep]) -> Tensor:
