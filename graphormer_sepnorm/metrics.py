@@ -49,6 +49,11 @@ class Metric:
         return "higher" if self.higher_is_better else "lower"
 
     @property
+    def column(self) -> str:
+        """What the logs of validations call it."""
+        return "step" if self.name == "last" else f"validation_{self.name}"
+
+    @property
     def best(self) -> Callable[..., Any]:
         """`max` or `min`, whichever picks the best value."""
         return max if self.higher_is_better else min
@@ -134,8 +139,11 @@ METRICS = {
         Metric("log_loss", "log loss", _B, _sklearn("log_loss", labels=[0, 1])),
         Metric("accuracy", "accuracy", None, None, True),  # of several classes, see `Task`
         Metric("loss", "loss", None, None),
+        # What decides on a checkpoint if nothing is to decide: each is better than all before.
+        Metric("last", "step", None, None, True),
     )
 }
+LAST = METRICS["last"]
 
 
 def metrics_of(kind: Kind) -> list[Metric]:
@@ -149,7 +157,7 @@ def chosen_metric(name: str, kind: Kind) -> Metric:
     Raises:
         ConfigError: There is none of this name for such targets.
     """
-    names = [one.name for one in (*metrics_of(kind), METRICS["loss"])]
+    names = [one.name for one in (*metrics_of(kind), METRICS["loss"], LAST)]
     if name not in names:
         raise ConfigError(
             f"--metric {name} is not for {kind} targets{did_you_mean(name, names)}: use "
@@ -159,5 +167,5 @@ def chosen_metric(name: str, kind: Kind) -> Metric:
 
 
 def monitored(column: str) -> Metric:
-    """Return the metric of a column of the logs, as ``validation_rmse``."""
-    return METRICS[column.removeprefix("validation_")]
+    """Return the metric of a column of the logs, as ``validation_rmse``; see `Metric.column`."""
+    return LAST if column == LAST.column else METRICS[column.removeprefix("validation_")]

@@ -136,6 +136,8 @@ LABELS = np.array([[0.0, 1.0], [1.0, 1.0]])
         (BINARY, None, "auroc"),
         (BINARY, "brier", "brier"),
         (BINARY, "loss", "loss"),
+        (BINARY, "last", "last"),
+        (MIXED, "last", "last"),
     ],
 )
 def test_what_decides_on_the_best_checkpoint(task: Task, chosen: str | None, expected: str) -> None:
@@ -150,9 +152,11 @@ def test_labels_of_one_class_let_the_loss_decide() -> None:
 
 
 def test_choice_that_cannot_be_is_refused_in_one_line() -> None:
-    with pytest.raises(ConfigError, match=r"--metric rsme .*did you mean 'rmse'.* or loss") as one:
+    with pytest.raises(ConfigError, match=r"--metric rsme .*did you mean 'rmse'.* or last") as one:
         monitored_metric(VALUES, LABELS, "rsme")
     assert "auroc" not in str(one.value)
+    with pytest.raises(ConfigError, match="nothing can say when to stop early"):
+        monitored_metric(VALUES, LABELS, "last", patience=3)
     with pytest.raises(ConfigError, match="is not for binary targets"):
         chosen_metric("rmse", "binary")
     with pytest.raises(ConfigError, match=r"several units \(K, eV\)"):

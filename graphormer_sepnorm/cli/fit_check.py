@@ -114,7 +114,8 @@ def check_fit(
             )
             task, fingerprint = data.splits.task, data.splits.fingerprint
             metric = task.metric
-            monitored_metric(task, data.store.targets[data.indices("validation")], config.metric)
+            validated = data.store.targets[data.indices("validation")]
+            monitored_metric(task, validated, config.metric, config.early_stopping)
     devices = (str(trainer.accelerator), str(trainer.devices))
     seed = int(options.config["fit"].seed_everything)
     return CheckedFit(options.configuration(), metric, fingerprint, steps, devices, seed)

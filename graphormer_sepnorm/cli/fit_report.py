@@ -21,7 +21,7 @@ from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.formatting import format_table, listed, shows_unicode
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
-from graphormer_sepnorm.metrics import Metric, metrics_of
+from graphormer_sepnorm.metrics import LAST, Metric, metrics_of
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -159,6 +159,8 @@ def _best_validation(tested: Tested, main: Metric) -> str:
             f"best validation {selected.label} {chosen:.4f}, with it "
             f"{main.label} {main.shown(value)}"
         )
+    if selected is LAST:
+        return f"validation {main.label} {main.shown(value)} at the end"
     if math.isnan(value):
         loss = tested.validation.get("validation_loss", math.nan)
         return f"validation {main.label} undefined, best validation loss {loss:.4f}"

@@ -51,7 +51,7 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
-from graphormer_sepnorm.metrics import Metric
+from graphormer_sepnorm.metrics import LAST, Metric
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.place import RunPlace
@@ -266,7 +266,7 @@ class TrainCLI(LightningCLI):
             self.datamodule.deal_members(options.ensemble)
         kwargs["max_epochs"] = settled_epochs(options.trainer, self.datamodule)
         options.trainer.max_epochs = kwargs["max_epochs"]
-        shown = self._select(options.metric)
+        shown = self._select(options.metric, options.early_stopping)
         self.run_directory = run = RunDirectory(self._make_run_directory())
         if options.ensemble > 1:  # its members train by themselves; this one evaluates their mean
             return self._evaluator(devices=1)
@@ -321,13 +321,15 @@ class TrainCLI(LightningCLI):
             logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs
         )
 
-    def _select(self, wanted: str | None) -> Metric:
+    def _select(self, wanted: str | None, patience: int) -> Metric:
         """Say what decides on the best checkpoint; return what is shown of a validation."""
         task = self.datamodule.splits.task
         validation = self.datamodule.store.targets[self.datamodule.indices("validation")]
-        self.selected_by = selected = monitored_metric(task, validation, wanted)
+        self.selected_by = selected = monitored_metric(task, validation, wanted, patience)
         # The loss is drawn anyway.
         shown = task.main if selected.kind is None else selected
+        if selected is LAST:
+            return shown
         if undefined := undefined_targets(task, validation, shown):
             log.warning(
                 "validation %s is undefined for %s, which has not %s there: %s on the best "

@@ -78,7 +78,7 @@ OPTIONS: dict[str, tuple[Any, Any, str]] = {
         *(str | None, None),
         "What decides on the validation split which checkpoint is the best, and when to "
         f"stop early (fit): {', '.join(METRICS)}. Default: mae or auroc; with real values of "
-        "several targets the loss.",
+        "several targets the loss. last: none is chosen, the end of training is taken.",
     ),
     "ensemble": (
         *(int, 1),

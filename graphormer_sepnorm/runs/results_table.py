@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from graphormer_sepnorm.metrics import METRICS, monitored
+from graphormer_sepnorm.metrics import LAST, METRICS, monitored
 from graphormer_sepnorm.old_names import current_option
 from graphormer_sepnorm.runs.records import Experiment, SeedRun
 
@@ -159,10 +159,15 @@ def _details(number: int, one: Experiment) -> str:
     ]
     return (
         f"{number}. {commands}  \n"
-        f"   selected on validation {monitored(one.selected_on).label}; {weights}; "
+        f"   {_selection(one.selected_on)}; {weights}; "
         f"torch {_different(one.shown_runs, lambda run: run.torch)}; "
         f"commit {', '.join(dict.fromkeys(commits)) or _NOTHING}"
     )
+
+
+def _selection(selected_on: str) -> str:
+    metric = monitored(selected_on)
+    return "end of training" if metric is LAST else f"selected on validation {metric.label}"
 
 
 def _steps(one: Experiment) -> str:

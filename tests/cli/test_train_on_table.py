@@ -222,6 +222,28 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
         assert [float(row[name]) for row in kept] == pytest.approx(expected, rel=1e-4)
 
 
+def test_end_of_training_is_taken_where_nothing_is_to_decide(tmp_path, capsys) -> None:
+    table = write_csv(tmp_path / "table.csv", [["smiles", "y"], *sample_rows(90)])
+    # Steps so long that the later epochs are worse.
+    options = ["--data.split=random", "--metric=last", "--model.learning_rate=0.5"]
+    options += ["--trainer.max_epochs=6", "--trainer.max_steps=-1", "--ema_decay=0"]
+    assert fit(tmp_path, table, *options, "--early_stopping=2") == 2
+    assert "nothing can say when to stop early" in capsys.readouterr().err
+    assert fit(tmp_path, table, *options) == 0
+    run = tmp_path / "run"
+    result, tested = summary(run), read_checkpoint(run)
+    with (run / "metrics.csv").open() as file:
+        errors = [
+            float(row["validation_mae"]) for row in csv.DictReader(file) if row["validation_mae"]
+        ]
+    assert len(errors) == 6
+    assert min(errors) < errors[-1]
+    assert result["best_validation_mae"] == pytest.approx(errors[-1])
+    assert tested["global_step"] == result["steps"]
+    assert f"validation MAE {errors[-1]:.4f} at the end; 6 epochs" in capsys.readouterr().out
+    assert json.loads((run / "run.json").read_text())["selected_on"] == "step"
+
+
 def test_loss_decides_where_the_validation_labels_define_no_auroc(tmp_path, capsys, caplog) -> None:
     rows = sample_rows(90)
     parts = ["train"] * 50 + ["validation"] * 20 + ["test"] * 20

@@ -113,6 +113,15 @@ def test_selection_on_the_loss(tmp_path: Path) -> None:
     assert read(directory)[0].runs[0].validation == 0.6
 
 
+def test_end_of_training_in_place_of_a_selection(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "a", session(end=None), selected_on="step")
+    (directory / "metrics.csv").write_text(
+        "step,validation_mae,train_loss_step\n9,0.3,\n19,0.5,\n24,,0.1\n"
+    )
+    (one,) = read(directory)
+    assert one.runs[0].validation == 0.5
+
+
 def test_aurocs_best_is_the_highest(tmp_path: Path) -> None:
     directory = write_run(
         *(tmp_path / "a", session(end=None)), metric="auroc", selected_on="validation_auroc"

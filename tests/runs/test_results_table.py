@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 
 from experiments import experiment, seed_run
 
@@ -128,6 +129,8 @@ def test_details_of_an_experiment() -> None:
     assert f"1. `{one.commands[0]}`" in text
     assert "selected on validation MAE; moving average of the weights (0.999)" in text
     assert "torch 2.11.0; 2.13.0; commit 0123456789, fedcba9876+changes" in text
+    taken = replace(one, selected_on="step")
+    assert "   end of training; moving average" in render([taken], "results", {})
 
 
 def test_what_is_not_known_is_a_dash() -> None:

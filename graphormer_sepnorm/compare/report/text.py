@@ -30,7 +30,7 @@ from graphormer_sepnorm.compare.results_file import ArmComparison, ArmResult, Re
 from graphormer_sepnorm.compare.roc_statistics import AreaTests
 from graphormer_sepnorm.compare.statistics import EXACT_UP_TO, holm, smallest_sign_flip_p
 from graphormer_sepnorm.formatting import format_table
-from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.metrics import LAST, METRICS, monitored
 
 # With more, the arms whose effect is not resolved share one sentence.
 FEW_ARMS = 3
@@ -208,6 +208,14 @@ def unfinished(results: Results) -> Iterator[str]:
     for name, run in lacking:
         if run.error:
             yield f"{name} seed {run.seed} failed: {run.error}"
+
+
+def tested_checkpoint(results: Results) -> str:
+    """Say which checkpoint of each run is tested."""
+    selected = monitored(results.selected_on or METRICS[results.metric].column)
+    if selected is LAST:
+        return "the last checkpoint of each run"
+    return f"the checkpoint of each run whose validation {selected.label} is best"
 
 
 def sign_flip(results: Results) -> str:

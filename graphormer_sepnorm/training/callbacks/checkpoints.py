@@ -17,7 +17,7 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.metrics import METRICS, Metric, chosen_metric
+from graphormer_sepnorm.metrics import LAST, METRICS, Metric, chosen_metric
 from graphormer_sepnorm.runs.directory import BEST, PREVIOUS, RunDirectory
 from graphormer_sepnorm.training.callbacks.stopping import StopAtOnce
 from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
@@ -27,7 +27,7 @@ _SECONDS_BETWEEN_EPOCHS = 60.0
 
 
 def monitored_metric(
-    task: Task, validation_targets: np.ndarray, chosen: str | None = None
+    task: Task, validation_targets: np.ndarray, chosen: str | None = None, patience: int = 0
 ) -> Metric:
     """Return what decides which checkpoint is the best.
 
@@ -38,15 +38,22 @@ def monitored_metric(
     Args:
         task: What is predicted.
         validation_targets: Labels of the validation split, ``[n, T]``; nan = missing.
-        chosen: Name of a metric, or ``loss``.
+        chosen: Name of a metric, or ``loss``, or ``last``.
+        patience: See `checkpoint_callbacks`.
 
     Raises:
-        ConfigError: What is chosen does not exist, or is not defined for these targets.
+        ConfigError: What is chosen does not exist, or is not defined for these targets, or cannot
+            stop early.
     """
     loss = METRICS["loss"]
     metric = task.main if chosen is None else chosen_metric(chosen, task.kind)
-    if metric is loss:
-        return loss
+    if metric is LAST and patience:
+        raise ConfigError(
+            "--metric last takes the end of training, whatever it is, and nothing can say when to "
+            "stop early: leave out --early_stopping, or choose a metric or loss"
+        )
+    if metric in (loss, LAST):
+        return metric
     undefined = len(undefined_targets(task, validation_targets, metric)) == len(task.targets)
     if chosen is None:
         return loss if undefined or (metric.in_unit and len(task.targets) > 1) else metric
@@ -92,7 +99,8 @@ def checkpoint_callbacks(
         patience: Validations without improvement after which training stops; 0 never stops.
         minutes: Time between two checkpoints, see `LastCheckpoint`.
     """
-    monitor, mode = f"validation_{metric}", "max" if METRICS[metric].higher_is_better else "min"
+    decides = METRICS[metric]
+    monitor, mode = decides.column, "max" if decides.higher_is_better else "min"
     run = RunDirectory(run_directory)
     callbacks: list[Callback] = [
         BestCheckpoint(

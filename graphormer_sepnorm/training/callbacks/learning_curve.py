@@ -19,7 +19,7 @@ class LearningCurve(Callback):
     Args:
         path: PNG file to write.
         metric: Name of the metric to draw.
-        monitored: What decides on the best epoch: the metric (if None), or ``loss``.
+        monitored: What decides on the best epoch: the metric (if None), ``loss`` or ``last``.
     """
 
     def __init__(self, path: Path, metric: str, monitored: str | None = None) -> None:
@@ -48,7 +48,7 @@ class LearningCurve(Callback):
     def on_train_end(self, trainer: Trainer, *_: Any) -> None:
         """Draw what there is."""
         if self.history and trainer.is_global_zero and trainer.state.fn == "fit":
-            monitor = f"validation_{self.monitored}"
+            monitor = METRICS[self.monitored].column
             draw_learning_curve(self.history, self.metric, self.path, monitor)
 
     on_exception = on_train_end  # type: ignore[assignment]

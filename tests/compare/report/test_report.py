@@ -275,15 +275,19 @@ def test_many_arms_that_are_not_resolved_share_a_sentence(values):
 
 
 @pytest.mark.parametrize(
-    ("selected", "chosen"), [("validation_mae", "MAE"), ("validation_loss", "loss"), (None, "MAE")]
+    ("selected", "checkpoint"),
+    [
+        ("validation_mae", "the checkpoint of each run whose validation MAE is best"),
+        ("validation_rmse", "the checkpoint of each run whose validation RMSE is best"),
+        ("validation_loss", "the checkpoint of each run whose validation loss is best"),
+        ("step", "the last checkpoint of each run"),
+        (None, "the checkpoint of each run whose validation MAE is best"),
+    ],
 )
-def test_the_method_is_said(selected, chosen, values):
+def test_the_method_is_said(selected, checkpoint, values):
     task = {**values["task"], "targets": ["a", "b"]}
     text = rendered("markdown", made({**values, "task": task, "selected_on": selected}))
-    assert (
-        "The MAE is the mean over 2 targets. Tested is the checkpoint of each run whose validation "
-        f"{chosen} is best."
-    ) in text
+    assert f"The MAE is the mean over 2 targets. Tested is {checkpoint}." in text
     said = "comparisons is below 0.05 and the t interval over the seeds leaves out 0; not signif"
     assert f"better or worse if Holm's p over the 2 {said}" in text
     assert "The MAE is the mean" not in rendered("markdown", made(values))
