@@ -15,6 +15,9 @@ from graphormer_sepnorm.formatting import shortened
 
 RDKIT_VERSION = rdBase.rdkitVersion
 
+# Larger molecules are predicted only if it is asked for (--max_atoms): memory grows with the square
+# of their size.
+MAX_ATOMS = 500
 _LOG_ROUTE = threading.Lock()
 _SPACE = re.compile(r"\s")
 # RDKit's time grows with the square of the length of a chain of branches: minutes for 100,000.

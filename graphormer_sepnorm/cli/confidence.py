@@ -211,6 +211,13 @@ def said(measured: Measured, task: Task, run: RunDirectory) -> str:
     lines = []
     if words := in_words(summarised(measured.quality.values()), unit):
         lines.append(f"how sure    {words}")
+    highest = measured.confidence.highest_level
+    if task.kind == "regression" and highest < LEVEL:
+        there, needed = (round(level / (1 - level)) for level in (highest, LEVEL))
+        lines.append(
+            f"{'' if lines else 'how sure':<12}predictions get no intervals: for {100 * LEVEL:g} % "
+            f"{needed} labels of unseen molecules are needed, and there are {there}"
+        )
     domain = measured.confidence.domain
     assert domain is not None
     count = int(measured.outside.sum())

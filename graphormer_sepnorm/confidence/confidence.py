@@ -228,8 +228,9 @@ class Confidence:
 
     @property
     def highest_level(self) -> float:
-        """Up to which level a target has intervals; 0: none has any."""
-        labels = [one.labels for one in self.targets if isinstance(one, Intervals)]
+        """Up to which level intervals are finite, or sets of classes leave out any; 0: never."""
+        known = [one for one in self.targets if one is not None]
+        labels = [one.labels if isinstance(one, Intervals) else max(one.counts) for one in known]
         return max(labels) / (max(labels) + 1) if labels else 0.0
 
     def to_plain(self) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
 from graphormer_sepnorm.graphs.loading import bounded
 
 BATCH_SIZE = 128
-MAX_ATOMS = 500
 # Molecules that are held in memory at once, sorted by size and divided into batches.
 CHUNK_ROWS = 1024
 # Padded pairs of atoms computed at once: bounds the memory whatever the sizes of the molecules.

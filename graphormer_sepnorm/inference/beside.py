@@ -81,7 +81,7 @@ class Asked:
                     f"--{name} {wanted}: the model does not know it; models that train.py fit "
                     "makes of a table do"
                 )
-        if level is not None and confidence is not None and task.kind == "regression":
+        if level is not None and confidence is not None:
             highest = confidence.highest_level
             if level > highest:
                 raise ConfigError(

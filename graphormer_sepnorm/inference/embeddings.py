@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphormer_sepnorm.chem.molecules import ParsedMolecule
+from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
-from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, by_size, in_chunks
+from graphormer_sepnorm.inference.batching import BATCH_SIZE, by_size, in_chunks
 from graphormer_sepnorm.inference.trained_model import TrainedModel
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.chem.fragments import fragments_of
-from graphormer_sepnorm.chem.molecules import ParsedMolecule
+from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.graphs.batch import Collator
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, by_size, in_chunks
+from graphormer_sepnorm.inference.batching import BATCH_SIZE, by_size, in_chunks
 from graphormer_sepnorm.inference.explanation_methods import (
     METHODS,
     Subject,

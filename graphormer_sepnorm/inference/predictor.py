@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphormer_sepnorm.chem.molecules import MAX_ATOMS
 from graphormer_sepnorm.errors import CheckpointError, DataError
 from graphormer_sepnorm.formatting import listed
-from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, in_chunks
+from graphormer_sepnorm.inference.batching import BATCH_SIZE, in_chunks
 from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
 from graphormer_sepnorm.inference.predictions import Predictions

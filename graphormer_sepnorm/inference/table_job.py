@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from graphormer_sepnorm.chem.molecules import RDKIT_VERSION
+from graphormer_sepnorm.chem.molecules import MAX_ATOMS, RDKIT_VERSION
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.files import is_full, write_json
-from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS
+from graphormer_sepnorm.inference.batching import BATCH_SIZE
 from graphormer_sepnorm.inference.evaluation import Evaluation
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.writer import Mark

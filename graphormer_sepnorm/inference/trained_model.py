@@ -12,7 +12,7 @@ import torch
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.featuriser import Featuriser
-from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces
+from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule, count_pieces
 from graphormer_sepnorm.chem.standardise import standardised
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
@@ -22,7 +22,7 @@ from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-from graphormer_sepnorm.inference.batching import BATCH_SIZE, MAX_ATOMS, by_size
+from graphormer_sepnorm.inference.batching import BATCH_SIZE, by_size
 from graphormer_sepnorm.inference.beside import Asked, Beside
 from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import KEY, networks_of

@@ -183,6 +183,15 @@ def test_unremarkable_table(tmp_path: Path) -> None:
     ]
 
 
+def test_molecules_that_predict_py_leaves_out_are_named(tmp_path: Path) -> None:
+    rows = [*plain_rows(), ("C" * 500, 1.0), ("C" * 501, 1.5), ("C" * 502, 2.0)]
+    (said,) = reported(write_csv(tmp_path / "large.csv", rows)).warnings
+    assert said == (
+        "row 14 and 1 other: more than 500 atoms, which are trained on, but predicted only with "
+        "predict.py --max_atoms"
+    )
+
+
 def test_remarkable_table(tmp_path: Path) -> None:
     sets = ["train", "valid", "test"]
     rows = [(s, v, sets[n % 3]) for n, (s, v) in enumerate(plain_rows())]

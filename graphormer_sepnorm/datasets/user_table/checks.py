@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graphormer_sepnorm.chem.molecules import MAX_ATOMS
 from graphormer_sepnorm.datasets.user_table.rows import ValidRow
 from graphormer_sepnorm.metrics import Kind
 
@@ -213,16 +214,25 @@ def find_warnings(
     labels: Mapping[str, np.ndarray],
     kind: Kind,
     places: Sequence[str],
+    atoms: Sequence[int],
 ) -> tuple[str, ...]:
-    """Say which labels look like slips or another kind of task, and which cannot be evaluated.
+    """Say which labels look like slips or another kind of task, and what cannot be evaluated.
 
     Args:
         targets: Summaries of the targets.
         labels: Of each split, ``[n, targets]``; nan = missing.
         kind: What they are learned as.
         places: Where each row of all splits, one after the other, stands.
+        atoms: Of each molecule, in the same order.
     """
     warnings = []
+    large = [place for place, size in zip(places, atoms, strict=True) if size > MAX_ATOMS]
+    if large:
+        others = f" and {len(large) - 1:,} other{'s'[: len(large) > 2]}" if len(large) > 1 else ""
+        warnings.append(
+            f"{large[0]}{others}: more than {MAX_ATOMS} atoms, which are trained on, but predicted "
+            "only with predict.py --max_atoms"
+        )
     everything = np.concatenate(list(labels.values()))
     for target, values in zip(targets, everything.T, strict=True):
         if kind == "regression" and (warning := _doubt(target, values, places)):

@@ -260,6 +260,7 @@ def _report(
     targets: tuple[TargetReport, ...],
 ) -> DataReport:
     atoms = [row.atoms for rows in parts.values() for row in rows]
+    places = [_place(row, name, len(tables)) for name, rows in parts.items() for row in rows]
     bounded = np.sum(~np.isnan(np.concatenate(list(bounds.values()))), axis=0).tolist()
     words = {
         "random": f"random, seed {options.split_seed}",
@@ -285,12 +286,7 @@ def _report(
         duplicates=find_duplicates(parts, task.kind),
         leakage=find_leakage(parts),
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
-        warnings=find_warnings(
-            targets,
-            labels,
-            task.kind,
-            [_place(row, name, len(tables)) for name, rows in parts.items() for row in rows],
-        ),
+        warnings=find_warnings(targets, labels, task.kind, places, atoms),
         words={
             name: tuple(sorted(words))
             for name in tables[0].columns.names
