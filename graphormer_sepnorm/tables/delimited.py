@@ -95,7 +95,7 @@ class DelimitedReader(_TextReader):
         format: ``csv`` or ``tsv``.
 
     Attributes:
-        delimiter: What separates the cells: a comma, a semicolon or a tab.
+        delimiter: What separates the cells: a comma, a semicolon or a tab, or what ``sep=`` says.
 
     Raises:
         DataError: There is no header.
@@ -107,7 +107,8 @@ class DelimitedReader(_TextReader):
         lines = text.lines(self._place)
         first = next(lines, "")
         self._ended = False
-        self.delimiter = _find_delimiter(first, format)
+        self.delimiter = text.separator or _find_delimiter(first, format)
+        self._skipped = 1 if text.separator else 0
         self._reader = csv.reader(
             self._watched(chain([first] if first else [], lines)), delimiter=self.delimiter
         )
@@ -121,7 +122,7 @@ class DelimitedReader(_TextReader):
     def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
         width = len(self.columns)
         while True:
-            line = self._reader.line_num + 1
+            line = self._line()
             cells = self._next_row()
             if cells is None:
                 return
@@ -133,7 +134,7 @@ class DelimitedReader(_TextReader):
 
     def _next_row(self) -> list[str] | None:
         """Return the cells of the next row, [] for an empty line, None at the end."""
-        line = self._reader.line_num + 1
+        line = self._line()
         try:
             with _cell_limit.raised():
                 cells = next(self._reader, None)
@@ -147,6 +148,9 @@ class DelimitedReader(_TextReader):
         if cells is not None and self._ended:
             raise DataError(f'{self.name}, line {line}: a quote (") is opened and never closed')
         return cells
+
+    def _line(self) -> int:
+        return self._skipped + self._reader.line_num + 1
 
     def _watched(self, lines: Iterable[str]) -> Iterator[str]:
         yield from lines

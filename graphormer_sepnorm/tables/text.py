@@ -33,6 +33,8 @@ _NOT_TEXT = {
 }
 # The fourth line of a record of an SD file (CTfile formats, BIOVIA: the counts line).
 _COUNTS = re.compile(rb"(?:[^\r\n]*\r?\n){3}[ \d]{6}[^\r\n]{0,40}V[23]000\s")
+# Excel's line before the header; a tab is stripped.
+_SEPARATOR = re.compile(r'"?sep=([,;|]?)"?', re.IGNORECASE)
 # A longer line is no line of a table, and might have no end.
 _LONGEST_LINE = 20_000_000
 # So long a named pipe may wait for whoever writes to it.
@@ -50,6 +52,7 @@ class TextSource:
 
     Attributes:
         name: What it is called in messages.
+        separator: What separates cells, if a line ``sep=;`` says so; it is not one of the lines.
 
     Raises:
         DataError: It is not there, cannot be opened or is not text.
@@ -64,11 +67,20 @@ class TextSource:
         try:
             with self._explained():
                 self._wrapper = self._decoded()
+            self._lines: Iterable[str] = self._bounded()
+            self.separator = self._taken_separator()
         except DataError:
             if not self._standard:
                 self._raw.close()
             raise
-        self._lines: Iterable[str] = self._bounded()
+
+    def _taken_separator(self) -> str:
+        """Take the line of `separator` away, if there is one."""
+        said = _SEPARATOR.fullmatch(self._first_line())
+        if not said:
+            return ""
+        next(iter(self._lines))
+        return said[1] or "\t"
 
     def _decoded(self) -> io.TextIOWrapper:
         stream = self._raw if hasattr(self._raw, "peek") else io.BufferedReader(self._raw)
@@ -102,6 +114,8 @@ class TextSource:
         """Return the format that the first lines leave no doubt about; empty if there is none."""
         if self._sd_file:
             return "sdf"
+        if self.separator:
+            return "tsv" if self.separator == "\t" else "csv"
         line = self._first_line()
         for delimiter, format in (("\t", "tsv"), (",", "csv"), (";", "csv")):
             cells = [cell.strip(' "') for cell in line.split(delimiter)]

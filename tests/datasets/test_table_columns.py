@@ -190,6 +190,8 @@ def test_ids_are_whole_numbers_under_the_name_of_an_id(
 def test_columns_that_cannot_be_told(tmp_path: Path) -> None:
     words = write_csv(tmp_path / "a.csv", [(s, "high") for s in RINGS])
     assert "no column holds numbers that could be labels (columns: smiles, value)" in failure(words)
+    header = failure(write_csv(tmp_path / "header.csv", []))
+    assert "header.csv: there are no rows below the header (smiles, value)" in header
     path = write_csv(tmp_path / "b.csv", plain_rows())
     assert "yield" in failure(path, target_columns=("yield",))
     assert "importance" in failure(path, weight_column="importance")

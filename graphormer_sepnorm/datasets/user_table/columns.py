@@ -137,6 +137,8 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
             f"({listed(names)}): say which are the "
             f"labels, for example --data.target_columns '[{names[0]}]'"
         )
+    if not sample:
+        raise DataError(f"{where}: there are no rows below the header ({listed(columns)})")
     refuse_words(where, columns, sample, free)
     hint = ""
     if any("decimal comma" in _why_no_number(row) for row in sample):
