@@ -12,9 +12,10 @@ import torch
 from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
+from graphormer_sepnorm.graphs.resident import BatchShape, plan_shape
 from graphormer_sepnorm.training.captured.engine import CapturedTraining
 from graphormer_sepnorm.training.captured.recording import CapturedSteps, TrainingStep
+from graphormer_sepnorm.training.captured.together import resident_graphs
 from graphormer_sepnorm.training.module import GraphormerModule
 
 QUICK_MODEL: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "ffn_width": 16}
@@ -71,9 +72,7 @@ class Trained:
         for module, _, _ in self._fitted:
             module.to(self._device).train()
         module, data, _ = self._fitted[0]
-        paths = module.model.paths
-        ways = paths.ways if paths else None
-        self._resident = ResidentGraphs(data.store, module.vocabulary, self._device, ways)
+        self._resident = resident_graphs(data.store, module.vocabulary, module.model)
         # Random training graphs, and a shape that holds them.
         train = data.indices("train")
         chosen = np.random.default_rng(0).choice(train, batch_size, replace=False)

@@ -121,6 +121,7 @@ class ResidentGraphs:
         ways: For an encoding whose sizes depend on the batch: what it says of each pair of tokens,
             ``[K, b, T, T]``, given which of them are bonded, ``[b, T, T]``, and their block. It is
             asked once for all graphs, batches have the answers.
+        ring_pairs: Whether batches have `GraphBatch.ring_pairs`.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class ResidentGraphs:
         vocabulary: GraphVocabulary,
         device: torch.device | str,
         ways: Callable[[Tensor, AttentionBlock], Tensor] | None = None,
+        ring_pairs: bool = False,
     ) -> None:
         def keep(values: np.ndarray, dtype: torch.dtype) -> Tensor:
             return torch.tensor(np.asarray(values), dtype=dtype, device=device)
@@ -153,20 +155,23 @@ class ResidentGraphs:
         self._bond_rows = bond_rows(store, vocabulary).to(device)
 
         self._bonds = _ListedPairs(store, kinds_of_types(store, types), device)
-        kinds = ring_kinds(self._type_ring, self._type_distance).cpu().numpy()
-        self._ring_pairs = _ListedPairs(store, kinds, device)
+        self._ring_pairs = None
+        if ring_pairs:
+            kinds = ring_kinds(self._type_ring, self._type_distance).cpu().numpy()
+            self._ring_pairs = _ListedPairs(store, kinds, device)
         self._way_number = self._way_rows = None
         if ways is not None:
             self._way_number, self._way_rows = self._numbered(ways)
 
     @staticmethod
-    def needed_bytes(store: GraphStore, ways: bool = False) -> int:
-        """Memory of the device that the graphs of a store take, with or without their ways."""
+    def needed_bytes(store: GraphStore, ways: bool = False, ring_pairs: bool = False) -> int:
+        """Memory of the device that a store takes, with ways and pairs in rings or without."""
         kinds = max(1, len(store.bond_kinds))
         paths = len(store.type_distance) * store.max_path_length * kinds
-        in_ring = np.asarray(store.type_ring > 0)
         pairs = int(np.sum(store.in_degree, dtype=np.int64))
-        pairs += int(np.count_nonzero(in_ring[np.asarray(store.pair_type)]))
+        if ring_pairs:
+            in_ring = np.asarray(store.type_ring > 0)
+            pairs += int(np.count_nonzero(in_ring[np.asarray(store.pair_type)]))
         atoms = store.atom_codes.size + store.ring_sizes.size
         numbers = len(store.pair_type) * (2 if ways else 1) + atoms + paths + 3 * pairs
         numbers += store.targets.size + store.extra.size + store.bounds.size
@@ -207,7 +212,10 @@ class ResidentGraphs:
             places = flat + tokens * torch.arange(len(members), device=device)
             slot = slot.scatter(0, members, places)
             flat += tokens * len(members)
-        ring_pairs = self._ring_pairs.cut(graphs, count + ends - sizes, shape)
+        ring_pairs = ring_neighbours = None
+        if self._ring_pairs is not None:
+            ring_pairs = self._ring_pairs.cut(graphs, count + ends - sizes, shape)
+            ring_neighbours = count_neighbours(ring_pairs, count + shape.atoms)
         return GraphBatch(
             atom_rows=torch.where(real[:, None], self._atom_rows[atom], 0).long(),
             in_degree=torch.where(real, self._in_degree[atom], 0).long(),
@@ -228,7 +236,7 @@ class ResidentGraphs:
             bounds=self._bounds[graphs],
             graph_ids=graphs,
             ring_pairs=ring_pairs,
-            ring_neighbours=count_neighbours(ring_pairs, count + shape.atoms),
+            ring_neighbours=ring_neighbours,
         )
 
     def _block(

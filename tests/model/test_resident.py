@@ -29,7 +29,7 @@ def graphs():
     store.weights = np.linspace(0.5, 2, len(SMILES), dtype=np.float32)
     store.extra = np.arange(3.0 * len(SMILES), dtype=np.float32).reshape(-1, 3)
     store.bounds = np.arange(4.0 * len(SMILES), dtype=np.float32).reshape(-1, 4)
-    return store, vocabulary, ResidentGraphs(store, vocabulary, "cpu")
+    return store, vocabulary, ResidentGraphs(store, vocabulary, "cpu", ring_pairs=True)
 
 
 def types_of(batch: GraphBatch) -> torch.Tensor:
@@ -167,7 +167,12 @@ def test_needed_memory_is_what_the_tensors_take(targets) -> None:
     store, vocabulary = stored([molecule(smiles) for smiles in SMILES] * 20)
     store.targets = np.zeros((store.num_graphs, targets), np.float32)
     for ways in (None, PathEncoding(steps=4, width=4, heads=2).ways):
-        kept = vars(ResidentGraphs(store, vocabulary, "cpu", ways))
-        kept = [*kept.values(), *vars(kept["_bonds"]).values(), *vars(kept["_ring_pairs"]).values()]
-        taken = sum(one.nbytes for one in kept if isinstance(one, torch.Tensor))
-        assert 0.7 * taken < ResidentGraphs.needed_bytes(store, ways is not None) < 1.4 * taken
+        more = ways is not None
+        kept = vars(ResidentGraphs(store, vocabulary, "cpu", ways, ring_pairs=more))
+        listed = [
+            *vars(kept["_bonds"]).values(),
+            *(vars(kept["_ring_pairs"]).values() if more else ()),
+        ]
+        tensors = [one for one in (*kept.values(), *listed) if isinstance(one, torch.Tensor)]
+        taken = sum(one.nbytes for one in tensors)
+        assert 0.7 * taken < ResidentGraphs.needed_bytes(store, more, more) < 1.4 * taken

@@ -10,9 +10,10 @@ import pytest
 import torch
 from reference.models import EVERYTHING
 
-from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
+from graphormer_sepnorm.graphs.resident import BatchShape
 from graphormer_sepnorm.training.captured import recording
 from graphormer_sepnorm.training.captured.recording import TrainingStep
+from graphormer_sepnorm.training.captured.together import resident_graphs
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.optimizer import OPTIMIZERS, OptimizerName, make_optimizer
 
@@ -36,8 +37,7 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
         module.zero_grad()
         weights = list(module.model.parameters())
         average = [torch.zeros_like(weight) for weight in weights]
-        paths = module.model.paths
-        graphs = ResidentGraphs(data.store, module.vocabulary, "cpu", paths and paths.ways)
+        graphs = resident_graphs(data.store, module.vocabulary, module.model)
         made = make_optimizer(module.model, 1e-2, 0.1, (0.9, 0.99), 1e-8, name=optimizer)
         step = TrainingStep(module, made, graphs, lambda _: None, nullcontext, (average, weights))
         return step, module, average

@@ -204,8 +204,8 @@ def test_graphs_lie_on_the_device_once(fit: Fit, monkeypatch: pytest.MonkeyPatch
     made = []
     kept = together.ResidentGraphs
 
-    def resident(*arguments: Any) -> Any:
-        made.append(kept(*arguments))
+    def resident(*arguments: Any, **options: Any) -> Any:
+        made.append(kept(*arguments, **options))
         return made[-1]
 
     monkeypatch.setattr(together, "ResidentGraphs", resident)

@@ -10,7 +10,7 @@ import numpy as np
 from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.files import replacing
-from graphormer_sepnorm.metrics import METRICS, monitored
+from graphormer_sepnorm.metrics import LAST, METRICS, monitored
 
 
 class LearningCurve(Callback):
@@ -104,7 +104,8 @@ def draw_learning_curve(
         if best is not None:
             axes.axvline(best["epoch"], color="black", linestyle=":", linewidth=1)
     if best is not None and math.isfinite(value):
-        said = f"best epoch: {best['epoch']:.0f}, {value:.4g}"
+        which = "last" if monitor == LAST.column else "best"
+        said = f"{which} epoch: {best['epoch']:.0f}, {value:.4g}"
         metrics.plot(best["epoch"], value, "*", color="black", markersize=11, label=said)
     for axes in (losses, metrics):
         if axes.get_legend_handles_labels()[0]:

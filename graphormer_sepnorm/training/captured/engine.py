@@ -131,9 +131,12 @@ class CapturedTraining(Callback):
         if module.hparams["label_fraction"] != 1:
             return "a share of the labels"
         config = module.architecture
-        lengths = config.walk_steps if "paths" in config.encodings else 0
-        if device.type == "cuda" and not self._together.holds(data, lengths):
-            needed = ResidentGraphs.needed_bytes(data.store, ways=lengths > 0)
+        if device.type == "cuda" and not self._together.holds(data, config):
+            needed = ResidentGraphs.needed_bytes(
+                data.store,
+                ways="paths" in config.encodings,
+                ring_pairs="rings" in config.local_mpnn,
+            )
             free, _ = torch.cuda.mem_get_info(device)
             if needed > free / 2:
                 return f"a data set of {needed / 1e9:.1f} GB with {free / 1e9:.1f} GB free"

@@ -21,13 +21,31 @@ from torch import Tensor
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
+from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.captured.recording import CapturedSteps, TrainingStep
 
 log = logging.getLogger(__name__)
 
 _of_thread = threading.local()
+
+
+def resident_graphs(
+    store: GraphStore, vocabulary: GraphVocabulary, model: Graphormer
+) -> ResidentGraphs:
+    """The graphs of a store on the device of a model, with all that it needs."""
+    device = next(model.parameters()).device
+    ways = None if model.paths is None else model.paths.ways
+    rings = "rings" in model.config.local_mpnn
+    return ResidentGraphs(store, vocabulary, device, ways, ring_pairs=rings)
+
+
+def _key(data: MoleculeDataModule, config: GraphormerConfig) -> tuple[object, ...]:
+    lengths = config.walk_steps if "paths" in config.encodings else 0
+    rings = "rings" in config.local_mpnn
+    return data.splits.fingerprint, data.max_path_length, lengths, rings
 
 
 @dataclass(frozen=True)
@@ -83,7 +101,7 @@ class Together:
         self._recordings: dict[tuple[tuple[TrainingStep, ...], BatchShape], CapturedSteps] = {}
         self._pool: tuple[int, int] | None = None
         self._apart = False
-        self._graphs: dict[tuple[str, int, int], ResidentGraphs] = {}
+        self._graphs: dict[tuple[object, ...], ResidentGraphs] = {}
 
     @classmethod
     def of_this_thread(cls) -> Together:
@@ -102,20 +120,17 @@ class Together:
                 self._present -= 1
                 self._go_on()
 
-    def holds(self, data: MoleculeDataModule, path_lengths: int) -> bool:
-        """Whether the graphs of a data set are on the device already, with paths so long."""
-        return (data.splits.fingerprint, data.max_path_length, path_lengths) in self._graphs
+    def holds(self, data: MoleculeDataModule, config: GraphormerConfig) -> bool:
+        """Whether a data set is on the device already, with all that such a model needs."""
+        return _key(data, config) in self._graphs
 
     def graphs(
         self, data: MoleculeDataModule, vocabulary: GraphVocabulary, model: Graphormer
     ) -> ResidentGraphs:
         """The graphs of a data set on the model's device, once for all trainings."""
-        paths = model.paths
-        key = data.splits.fingerprint, data.max_path_length, paths.steps if paths else 0
+        key = _key(data, model.config)
         if key not in self._graphs:
-            device = next(model.parameters()).device
-            ways = paths.ways if paths else None
-            self._graphs[key] = ResidentGraphs(data.store, vocabulary, device, ways)
+            self._graphs[key] = resident_graphs(data.store, vocabulary, model)
         return self._graphs[key]
 
     def take(self, step: TrainingStep, due: Sequence[DueStep]) -> Tensor:
