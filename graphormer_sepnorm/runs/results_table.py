@@ -14,7 +14,7 @@ from graphormer_sepnorm.old_names import current_option
 from graphormer_sepnorm.runs.records import Experiment, SeedRun
 
 _T = TypeVar("_T")
-SINGLE, UNFINISHED = "†", "‡"
+SINGLE, UNFINISHED, CHANGED = "†", "‡", "§"
 _NOTHING = "-"
 
 _INTRODUCTION = f"""\
@@ -23,16 +23,17 @@ _INTRODUCTION = f"""\
 Made by `python train.py results` from run directories and kept in [{{folder}}/]({{folder}}/), not \
 edited by hand.
 Mean ± standard deviation over the seeds (n - 1). Every test value is that of the checkpoint with
-the best validation; rows stand in the order of their validation, the test set decides nothing.
+the best validation, or of the end of training where it says so below; rows stand in the order of
+their validation, the test set decides nothing.
 Wall time is that of one run, start-up and validations included, on average.
 
 {SINGLE} a single seed. {UNFINISHED} not finished: steps so far, the best validation so far, no test
 value; in a row with finished seeds only those are counted.
 
-Options that were typed stand behind the name of the configuration file. Behind a second · stand
-values that the file had then and has no longer, `default` where it said nothing: to repeat such a
-row, type them too, or take its commit. Commands stand as they were typed; names that options had
-then are understood today.
+Options that were typed stand behind the name of the configuration file.
+{CHANGED} the file has changed: below the table, with the command, stand the values that it had then
+and has no longer, `default` where it said nothing. To repeat such a row, type them too, or take its
+commit. Commands stand as they were typed; names that options had then are understood today.
 """
 _HEADER = "| experiment | seeds | parameters | steps | wall time | device | validation | test |"
 
@@ -85,11 +86,11 @@ def _section(experiments: Sequence[Experiment], files: Mapping[str, Mapping[str,
     if all(one.data_note is None for one in experiments):
         facts.append("The runs say nothing more about their data.")
     notes = dict.fromkeys(one.data_note for one in experiments if one.data_note)
-    rows = [
-        _row(number, one, _no_longer_said(one, files))
-        for number, one in enumerate(experiments, start=1)
-    ]
-    details = [_details(number, one) for number, one in enumerate(experiments, start=1)]
+    rows, details = [], []
+    for number, one in enumerate(experiments, start=1):
+        meant = _no_longer_said(one, files)
+        rows.append(_row(number, one, CHANGED * bool(meant)))
+        details.append(_details(number, one, meant))
     return "\n".join(
         [
             f"## {first.dataset}\n",
@@ -130,12 +131,13 @@ def _typed(one: Experiment) -> set[str]:
     return set(map(current_option, names))
 
 
-def _row(number: int, one: Experiment, meant: str) -> str:
+def _row(number: int, one: Experiment, changed: str) -> str:
     shown = one.shown_runs
-    marks = SINGLE * (len(shown) == 1) + UNFINISHED * (not all(run.finished for run in one.runs))
+    unfinished = UNFINISHED * (not all(run.finished for run in one.runs))
+    marks = SINGLE * (len(shown) == 1) + unfinished + changed
     seeds = ", ".join(f"{run.seed}{UNFINISHED * (not run.finished)}" for run in one.runs)
     cells = [
-        f"{number}. {' · '.join(filter(None, (one.name, meant)))} {marks}".strip(),
+        f"{number}. {one.name} {marks}".strip(),
         seeds,
         _span(_known(shown, lambda run: run.parameters)),
         _steps(one),
@@ -147,7 +149,7 @@ def _row(number: int, one: Experiment, meant: str) -> str:
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
-def _details(number: int, one: Experiment) -> str:
+def _details(number: int, one: Experiment, meant: str) -> str:
     commands = ", then ".join(f"`{command}`" for command in one.commands)
     average = one.options.get("ema_decay")
     weights = f"moving average of the weights ({average})" if average else "weights as trained"
@@ -162,6 +164,7 @@ def _details(number: int, one: Experiment) -> str:
         f"   {_selection(one.selected_on)}; {weights}; "
         f"torch {_different(one.shown_runs, lambda run: run.torch)}; "
         f"commit {', '.join(dict.fromkeys(commits)) or _NOTHING}"
+        + (f"; {CHANGED} {meant}" if meant else "")
     )
 
 

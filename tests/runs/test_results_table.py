@@ -149,7 +149,7 @@ def test_differing_runs_show_their_range() -> None:
 def test_what_a_file_said_is_shown_where_it_says_so_no_longer() -> None:
     """Not what the command sets, and not what the file still says."""
     typed = {"commands": ("python train.py fit -c mine.yaml --model.width 32",)}
-    found = rows(
+    experiments = [
         experiment(seed_run(validation=0.1), options={"model.layers": 4, "model.width": 64}),
         experiment(seed_run(validation=0.2), options={"model.layers": 4, "model.width": 80}),
         experiment(seed_run(validation=0.3), options={"model.layers": 4}),
@@ -157,12 +157,17 @@ def test_what_a_file_said_is_shown_where_it_says_so_no_longer() -> None:
             seed_run(validation=0.4), options={"model.layers": 4, "model.width": 32}, **typed
         ),
         experiment(seed_run(validation=0.5), options={"model.width": 80}, name="own · a"),
-        files={"mine": {"model.layers": 4, "model.width": 80}},
-    )
-    assert [row[0] for row in found] == [
-        "1. mine · model.width=64 †",
-        "2. mine †",
-        "3. mine · model.width=default †",
-        "4. mine †",
-        "5. own · a †",
+    ]
+    files = {"mine": {"model.layers": 4, "model.width": 80}}
+    marked = ["1. mine †§", "2. mine †", "3. mine †§", "4. mine †", "5. own · a †"]
+    assert [row[0] for row in rows(*experiments, files=files)] == marked
+    said = [
+        line for line in render(experiments, "results", files).splitlines() if "commit " in line
+    ]
+    assert [line.partition("; § ")[2] for line in said] == [
+        "model.width=64",
+        "",
+        "model.width=default",
+        "",
+        "",
     ]
