@@ -13,6 +13,7 @@ from reference.molecules import molecule
 
 from graphormer_sepnorm.kernels.library import library, switched_off
 from graphormer_sepnorm.training.callbacks import progress
+from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.callbacks.progress import ModelTable, TrainingProgress
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import step_in_epoch
@@ -42,6 +43,15 @@ def test_the_loss_is_that_of_the_step(accumulated, train, monkeypatch, capsys) -
     # A line for each step, and one at the end.
     assert len(noted.values) == -(-5 // accumulated)
     assert shown == [pytest.approx(value, abs=1e-4) for value in [*noted.values, noted.values[-1]]]
+
+
+@pytest.mark.parametrize(("decides", "shown"), [("mae", True), ("loss", False), ("last", False)])
+def test_a_best_value_is_shown_where_it_decides(decides, shown, train, capsys, tmp_path) -> None:
+    keepers = checkpoint_callbacks(tmp_path, decides, patience=0)
+    train(*keepers, TrainingProgress("mae"), max_epochs=2, enable_progress_bar=True)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "validation MAE" in last
+    assert ("best" in last) == shown
 
 
 @pytest.fixture

@@ -40,7 +40,9 @@ class ModelTable(Callback):
 
 
 class TrainingProgress(ProgressBar):
-    """Shows step, loss, validation metric and its best value, speed and remaining time.
+    """Shows step, loss, validation metric, speed and remaining time.
+
+    Beside the metric stands its best value, where that decides which checkpoint is kept.
 
     In a terminal one line is redrawn; elsewhere (a log file, a batch job) a line is printed at
     most every 20 seconds, so that ten thousand epochs do not make ten thousand lines.
@@ -55,6 +57,7 @@ class TrainingProgress(ProgressBar):
         self._enabled = True
         self._live = sys.stderr.isatty()
         self._best = math.nan
+        self._best_decides = False
         self._newest = math.nan
         self._loss = math.nan
         self._started = self._last_shown = 0.0
@@ -77,8 +80,8 @@ class TrainingProgress(ProgressBar):
         self._graphs = 0
         keeper = trainer.checkpoint_callback
         best = getattr(keeper, "best_model_score", None)
-        same = getattr(keeper, "monitor", "") == f"validation_{self.metric}"
-        if best is not None and same:  # a resumed run
+        self._best_decides = getattr(keeper, "monitor", "") == f"validation_{self.metric}"
+        if best is not None and self._best_decides:  # a resumed run
             self._best = float(best)
 
     def on_train_batch_end(
@@ -135,7 +138,7 @@ class TrainingProgress(ProgressBar):
         for label, value in (
             ("loss", self._loss),
             (f"validation {METRICS[self.metric].label}", self._newest),
-            ("best", self._best),
+            ("best", self._best if self._best_decides else math.nan),
         ):
             if not math.isnan(value):
                 parts.append(f"{label} {value:.4f}")
