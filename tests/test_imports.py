@@ -112,6 +112,7 @@ LAZY = {
     "cli/main.py": {"torch", "lightning", "numpy"},
     "cli/train.py": {"torch", "lightning", "numpy"},
     "cli/compare.py": {"torch", "lightning", "numpy", "rich"},
+    "cli/comparison_job.py": {"torch", "lightning", "numpy", "rich"},
     "cli/many_runs.py": {"torch", "lightning", "numpy", "rich"},
     "cli/crossvalidate.py": {"torch", "lightning", "numpy", "rich"},
     "cli/geometry.py": {"torch", "lightning", "numpy", "rdkit"},

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli.main import check_least
-from graphormer_sepnorm.cli.many_runs import (
-    check_all,
-    check_words_of_fit,
-    parser_of,
-    refuse_changes,
-    show,
-    threads_of_runs,
-    train_all,
+from graphormer_sepnorm.cli.comparison_job import (
+    SEEDS,
+    VERB,
+    check,
+    report,
+    with_baseline,
 )
-from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
+from graphormer_sepnorm.cli.main import check_least
+from graphormer_sepnorm.cli.many_runs import parser_of, show
+from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.resources import arms_names
-
-if TYPE_CHECKING:
-    from graphormer_sepnorm.compare.comparison import Comparison
 
 USAGE = "train.py compare -c CONFIG.yaml --arms ARMS --seeds SEEDS -o DIR [options of fit]"
 
@@ -30,6 +25,10 @@ Train every arm with every seed, each run a process of its own, and report what 
 
 The same seed gives all arms the same initial values, order of training and dropout. Options that
 are not listed here go to fit, for all arms: see train.py fit --help.
+
+-c may name a set of comparisons, a YAML file {name: {config: FILE, option: value}}: each of them is
+made in a folder of DIR, and a table of all stands in DIR. With the package comes paper_table, the
+graph table of SepNorm's paper with a short schedule.
 """
 
 EPILOG = """\
@@ -42,11 +41,8 @@ examples:
   train.py compare -c configs/zinc_subset.yaml --arms sharenorm,sepnorm -o runs/zinc-compare
   train.py compare -c configs/quickstart.yaml --arms arms.yaml --seeds 0,1,2 -o runs/mine
   train.py compare -o runs/mine --seeds 3,4,5
+  train.py compare -c paper_table --arms sharenorm,sepnorm --data.root DIR -o runs/paper
 """
-
-SEEDS = "0,1,2,3"
-_OWN_NAMES = ("arms", "seeds", "seeds-together", "jobs", "baseline", "report-only", "allow-code")
-_VERB = "compare"
 
 
 def compare(arguments: list[str]) -> int:
@@ -56,57 +52,76 @@ def compare(arguments: list[str]) -> int:
         GraphormerError: A user's mistake; nothing has been started.
         Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
     """
-    options, fit_options = _parse(arguments)
+    options, words = _parse(arguments)
     directory = Path(options.output).expanduser()
+    from graphormer_sepnorm.compare.comparison import FILE
+    from graphormer_sepnorm.compare.comparison_set import names_in, without_set
+
+    fit_options, named = without_set(words)
+    names = names_in(directory)
+    single = (directory / FILE).is_file()
+    if named and single:
+        raise ConfigError(f"{directory} holds a single comparison: begin the set elsewhere")
+    if options.report_only:
+        if single or not names:
+            _report_only(directory, options.baseline)
+        else:
+            for name in names:
+                _report_only(directory / name, options.baseline)
+            _report_set(directory)
+        return 0
+    if named or (names and not single):
+        members = named or {name: [] for name in names}
+        return _compare_set(members, directory, options, fit_options)
+    return check(directory, options, fit_options).train()
+
+
+def _compare_set(
+    members: Mapping[str, Sequence[str]],
+    directory: Path,
+    options: argparse.Namespace,
+    fit_options: Sequence[str],
+) -> int:
+    """Check all comparisons of a set before the first one trains; return the exit status."""
+    jobs = []
+    for name, words in members.items():
+        try:
+            jobs.append(check(directory / name, options, [*words, *fit_options]))
+        except GraphormerError as error:
+            raise type(error)(f"{name}: {error}") from None
+    status = 0
+    for job in [job.keep() for job in jobs]:
+        print(f"comparison  {job.directory}", flush=True)
+        status = max(status, job.train(again=directory))
+    _report_set(directory)
+    return status
+
+
+def _report_only(directory: Path, baseline: str | None) -> None:
+    """Report on a comparison as far as it has come."""
+    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
     from graphormer_sepnorm.compare.comparison import FILE, Comparison
 
     kept = Comparison.read(directory)
-    if options.report_only:
-        if kept is None:
-            raise ConfigError(f"there is no comparison in {directory}: no {FILE} is there")
-        if options.baseline:
-            _with_baseline(kept, options.baseline)
-        from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-
-        silence_known_noise()
-        _report(directory, options.baseline)
-        return 0
-    comparison = _asked(options, fit_options, kept)
-    return _train(comparison, kept, directory, options)
+    if kept is None:
+        raise ConfigError(f"there is no comparison in {directory}: no {FILE} is there")
+    if baseline:
+        with_baseline(kept, baseline)
+    silence_known_noise()
+    report(directory, baseline)
 
 
-def make_report(directory: Path, baseline: str | None = None) -> None:
-    """Collect the results of the runs in a directory, write the report on them and sum it up.
+def _report_set(directory: Path) -> None:
+    """Make the table of a set, of the comparisons that have results."""
+    from graphormer_sepnorm.compare.report.set_table import write_set_table
 
-    Where the run directories are gone (they are large), the report is made again from results.json.
-
-    Args:
-        directory: Of the comparison.
-        baseline: Arm that the others are compared with; None: the comparison's own.
-
-    Raises:
-        GraphormerError: There is nothing to report, or what there is cannot be used.
-    """
-    from graphormer_sepnorm.compare.process_lifetime import REPORT_LOCK, locked
-    from graphormer_sepnorm.compare.report.document import write_report
-    from graphormer_sepnorm.compare.report.text import summary
-    from graphormer_sepnorm.compare.results import collect, runs_are_gone
-
-    try:
-        with locked(directory, patience=600, name=REPORT_LOCK):
-            if not runs_are_gone(directory):
-                collect(directory, baseline)
-            elif baseline is not None:
-                raise DataError(f"{directory}: its runs are gone, so --baseline cannot be changed")
-            results = write_report(directory)
-    except OSError as error:
-        raise DataError(f"the report on {directory} cannot be made: {error}") from error
-    show(f"{summary(results)}\n")
+    show(f"{write_set_table(directory)}\n")
+    print(f"table  {directory / 'comparisons.md'}", flush=True)
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return the options of the comparison, and the words that are for ``fit``."""
-    parser = parser_of(_VERB, "comparison", USAGE, DESCRIPTION, EPILOG)
+    parser = parser_of(VERB, "comparison", USAGE, DESCRIPTION, EPILOG)
     parser.add_argument(
         "--arms",
         metavar="ARMS",
@@ -141,96 +156,3 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         extra = rest[0] if rest else "--arms" if options.arms else "--seeds"
         raise ConfigError(f"--report-only trains nothing: leave {extra} out")
     return options, rest
-
-
-def _asked(
-    options: argparse.Namespace, fit_options: list[str], kept: Comparison | None
-) -> Comparison:
-    """Return what is to be compared: what was kept and what is added to it."""
-    from graphormer_sepnorm.compare.arms import OWN_OPTIONS, parse_arms
-    from graphormer_sepnorm.compare.comparison import Comparison
-
-    check_words_of_fit(fit_options, _VERB, OWN_OPTIONS, _OWN_NAMES)
-    arms = parse_arms(options.arms) if options.arms is not None else ()
-    seeds = _seeds(options.seeds) if options.seeds is not None else ()
-    if kept is not None:
-        # Other words may say the same, and a configuration may lie elsewhere now.
-        base = tuple(fit_options) or kept.base_options
-        comparison = dataclasses.replace(kept.with_more(arms, seeds), base_options=base)
-    elif not arms:
-        raise ConfigError("compare needs --arms, for example --arms sharenorm,sepnorm")
-    else:
-        comparison = Comparison(
-            base_options=tuple(fit_options),
-            arms=arms,
-            seeds=seeds or _seeds(SEEDS),
-            baseline=arms[0].name,
-        )
-    if len(comparison.arms) < 2:
-        raise ConfigError("--arms names one arm: two or more can be compared")
-    return _with_baseline(comparison, options.baseline) if options.baseline else comparison
-
-
-def _seeds(text: str) -> tuple[int, ...]:
-    words = [word.strip() for word in text.split(",")]
-    for word in words:
-        if not (word.isascii() and word.isdigit() and int(word) < 2**32):
-            raise ConfigError(
-                f"--seeds '{text}': '{word}' is no seed; give integers from 0 to {2**32 - 1} with "
-                "commas between, as 0,1,2"
-            )
-    seeds = tuple(map(int, words))
-    for seed in seeds:
-        if seeds.count(seed) > 1:
-            raise ConfigError(f"--seeds '{text}': {seed} is there twice")
-    return seeds
-
-
-def _with_baseline(comparison: Comparison, name: str) -> Comparison:
-    names = [arm.name for arm in comparison.arms]
-    if name not in names:
-        raise ConfigError(
-            f"--baseline {name} is no arm{did_you_mean(name, names)}: use {', '.join(names)}"
-        )
-    return dataclasses.replace(comparison, baseline=name)
-
-
-def _train(
-    comparison: Comparison,
-    kept: Comparison | None,
-    directory: Path,
-    options: argparse.Namespace,
-) -> int:
-    """Check everything, train what is not finished, report; return the exit status."""
-    from graphormer_sepnorm.compare.runner import places, together
-
-    checked = check_all(comparison, kept, directory, options.allow_code)
-    seeds_together = options.seeds_together
-    if seeds_together > 1 and checked.configuration["engine"] == "eager":
-        raise ConfigError(
-            f"--seeds-together {seeds_together} needs --engine captured: steps that are not "
-            "captured cannot be taken together"
-        )
-    processes = together(comparison.runs(directory), seeds_together)
-    placed = places(options.jobs, checked.devices, len(processes))
-    if kept is None:
-        comparison = dataclasses.replace(
-            comparison,
-            configuration=checked.configuration,
-            dataset_fingerprint=checked.fingerprint,
-            threads=threads_of_runs(placed[1]),
-        )
-    else:
-        differences = comparison.differences(checked.configuration)
-        other = "other data than those that are there now (or with another split of them): put"
-        refuse_changes(kept, checked, differences, directory, f"{other} them back")
-    return train_all(
-        *(_VERB, comparison, kept, checked, placed, directory, options.allow_code),
-        lambda: _report(directory),
-        seeds_together,
-    )
-
-
-def _report(directory: Path, baseline: str | None = None) -> None:
-    make_report(directory, baseline)
-    print(f"report  {directory / 'report.html'}", flush=True)

@@ -8,7 +8,7 @@ import yaml
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.old_names import current_option, current_yaml
-from graphormer_sepnorm.resources import config_names, config_path
+from graphormer_sepnorm.resources import config_names, config_path, set_names
 
 
 def resolve_config(name: str) -> str:
@@ -28,6 +28,8 @@ def resolve_config(name: str) -> str:
         stem = path.name.removesuffix(".yaml")
         if stem in config_names():
             return str(config_path(stem))
+    if path.stem in set_names():
+        raise ConfigError(f"{name} is a set of comparisons: for train.py compare alone")
     what = "is a directory" if path.is_dir() else "does not exist"
     raise ConfigError(
         f"configuration file {name} {what}{did_you_mean(path.stem, config_names())}; "

@@ -144,6 +144,7 @@ def train_all(
     any_code: bool,
     report: Callable[[], None],
     seeds_together: int = 1,
+    again: Path | None = None,
 ) -> int:
     """Train what is not finished, while no other command is at work there, and report.
 
@@ -157,6 +158,7 @@ def train_all(
         any_code: Whether configurations may name any class.
         report: Says what has come of those that are finished.
         seeds_together: Most runs of a process.
+        again: The directory that the command is given that continues; None: `directory`.
 
     Returns:
         The exit status.
@@ -172,24 +174,32 @@ def train_all(
         unfinished = [run for run in runs if not run.finished]
         count = len(runs) - len(unfinished)
         done = f"interrupted, {count} of {len(runs)} {words.runs} are finished"
-        again = f"{command('train')} {verb} -o {shlex.quote(str(directory))}"
+        then = f"{command('train')} {verb} -o {shlex.quote(str(again or directory))}"
         if not whole and unfinished:
-            raise Interrupted(f"{done}; continue with: {again}{words.meanwhile}")
+            raise Interrupted(f"{done}; continue with: {then}{words.meanwhile}")
         if count:
             try:
                 report()
             except KeyboardInterrupt:
-                raise Interrupted(
-                    f"{done}; for the report on them: {again}{words.report}"
-                ) from None
+                raise Interrupted(f"{done}; for the report on them: {then}{words.report}") from None
     if not unfinished:
         return 0
     print(
         f"train.py: {len(unfinished)} of {len(runs)} runs have failed: "
-        f"{', '.join(run.name for run in unfinished)}; to try them again: {again}",
+        f"{', '.join(run.name for run in unfinished)}; to try them again: {then}",
         file=sys.stderr,
     )
     return EXIT_FAILED
+
+
+def keep(verb: str, plan: Comparison, kept: Comparison | None, directory: Path) -> None:
+    """Write what is to be trained into its directory; see `train_all`.
+
+    Raises:
+        ConfigError: The directory cannot be made, or another command is or was at work there.
+    """
+    with _at_work(plan, kept, directory, _WORDS[verb].done):
+        pass
 
 
 @contextmanager

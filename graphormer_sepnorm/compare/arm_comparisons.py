@@ -125,11 +125,17 @@ def _paper(comparison: Comparison, name: str, dataset: str) -> float:
     before, after = options[comparison.baseline], options[name]
     if not (set(before) == set(after) == {NORM}):
         return math.nan
-    norms = norm_name(before[NORM]), norm_name(after[NORM])
-    if dataset not in _PAPER or norms[0] != "shared-ln" or norms[1] not in ("bn+ln", "bn+bn"):
+    without, with_sepnorm = (paper_value(dataset, side[NORM]) for side in (before, after))
+    if norm_name(before[NORM]) != "shared-ln" or norm_name(after[NORM]) == "shared-ln":
         return math.nan
-    without, with_sepnorm = _PAPER[dataset]
     return round(100 * (with_sepnorm - without) / without, 1)
+
+
+def paper_value(dataset: str, norm: str) -> float:
+    """The test metric that the paper reports for a data set: nan if nothing of such a norm."""
+    without, with_sepnorm = _PAPER.get(dataset, (math.nan, math.nan))
+    of_norm = {"shared-ln": without, "bn+ln": with_sepnorm, "bn+bn": with_sepnorm}
+    return of_norm.get(norm_name(norm), math.nan)
 
 
 def paper_in_words(dataset: str) -> str:

@@ -65,9 +65,9 @@ def parse_arms(text: str) -> tuple[Arm, ...]:
     path = Path(text).expanduser()
     bundled = arms_path(ARMS.get(text, text))
     if path.is_file() or path.suffix in (".yaml", ".yml"):
-        arms = _read(path)
+        arms = read_arms(path)
     elif bundled is not None:
-        arms = _read(bundled)
+        arms = read_arms(bundled)
     else:
         names = [name.strip() for name in text.split(",")]
         if not all(names):
@@ -114,7 +114,12 @@ def check_arms(arms: Iterable[Arm]) -> None:
         trained[same] = arm.name
 
 
-def _read(path: Path) -> list[Arm]:
+def read_arms(path: Path) -> list[Arm]:
+    """Read a YAML file ``{arm: {option: value}}``.
+
+    Raises:
+        ConfigError: It cannot be read, is of another form, or has options that are not for arms.
+    """
     # The nodes and not the values: YAML would keep the last of two arms of the same name, and
     # values are to reach `fit` as they were typed.
     try:

@@ -23,8 +23,7 @@ from sklearn.metrics import roc_auc_score
 from tiny_run import TINY, read_csv, refused, sample_rows, sample_table, summary, write_csv
 
 from graphormer_sepnorm.chem import baselines
-from graphormer_sepnorm.cli import compare as command
-from graphormer_sepnorm.cli import fit_check, many_runs
+from graphormer_sepnorm.cli import comparison_job, fit_check, many_runs
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare import runner
 from graphormer_sepnorm.compare.analysis import analyse
@@ -45,7 +44,7 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     def note(directory: Path, baseline: str | None = None) -> None:
         directories.append(directory)
 
-    monkeypatch.setattr(command, "make_report", note)
+    monkeypatch.setattr(comparison_job, "make_report", note)
     return directories
 
 
@@ -496,7 +495,7 @@ def test_interrupted_report(straight: Compared, capsys, monkeypatch) -> None:
     def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "make_report", interrupt)
+    monkeypatch.setattr(comparison_job, "make_report", interrupt)
     assert main(["compare", "-o", str(straight.directory)]) == 130
     assert capsys.readouterr().err == (
         "train.py: interrupted, 4 of 4 runs are finished; for the report on them: python train.py "

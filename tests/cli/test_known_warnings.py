@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.accelerators import CUDAAccelerator
 
-from graphormer_sepnorm.cli import compare
+from graphormer_sepnorm.cli import compare, comparison_job
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.compare.comparison import Comparison
 
@@ -46,7 +46,8 @@ def test_a_report_alone_is_silent_too(monkeypatch, capsys):
     """It reads the data again, and so imports torch-geometric."""
     monkeypatch.setattr(Comparison, "read", lambda directory: object())
     monkeypatch.setattr(
-        compare, "make_report", lambda *_: warnings.warn(DEPRECATED, FutureWarning, stacklevel=1)
+        *(comparison_job, "make_report"),
+        lambda *_: warnings.warn(DEPRECATED, FutureWarning, stacklevel=1),
     )
     with warnings.catch_warnings(record=True) as shown:
         warnings.resetwarnings()

@@ -11,12 +11,13 @@ import pytest
 import yaml
 from lightning.pytorch import Trainer
 
-from graphormer_sepnorm.cli import compare
+from graphormer_sepnorm.cli import compare, comparison_job
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.lightning_cli import TRAINER_DEFAULTS, TrainCLI
 from graphormer_sepnorm.cli.options import option_names
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.arms import parse_arms
+from graphormer_sepnorm.compare.comparison_set import without_set
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.model.config import EXTENSIONS, FROM_DATA, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
@@ -246,6 +247,24 @@ def test_bundled_arms_have_options_that_fit_knows(name: str) -> None:
             assert found == yaml.safe_load(value), (arm.name, option)
 
 
+@pytest.mark.parametrize("dataset", ["zinc-subset", "ogbg-molhiv", "zinc"])
+def test_the_papers_table_is_of_the_published_model(dataset: str) -> None:
+    """Only batch, rate and length are not those of the configuration for the data set."""
+    _, found = without_set(["-c", "paper_table"])
+    words, stem = resolve_in_arguments(["fit", *found[dataset]])
+    parsed = Parsed(words, None)
+    own = Parsed(["fit", "-c", str(config_path(str(stem)))], None)
+    assert parsed.config["fit"].data.dataset == dataset
+    assert parsed.model.architecture == own.model.architecture
+    assert parsed.config["fit"].trainer.max_steps == -1
+    differing = {
+        name
+        for name, value in vars(parsed.config["fit"].model).items()
+        if value != getattr(own.config["fit"].model, name)
+    }
+    assert differing <= {"learning_rate", "warmup_steps"}
+
+
 def gpu_commands() -> list[str]:
     page = (REPOSITORY / "docs" / "gpu.md").read_text(encoding="utf-8")
     return re.findall(r"^    python train\.py (.*)$", page, re.MULTILINE)
@@ -261,7 +280,7 @@ def test_commands_waiting_for_a_gpu_are_understood(command: str) -> None:
     of_arms: list[tuple[str, ...]] = [()]
     if verb == "compare":
         options, words = compare._parse(words)
-        of_arms = [arm.arguments for arm in compare._asked(options, words, None).arms]
+        of_arms = [arm.arguments for arm in comparison_job._asked(options, words, None).arms]
     words, _ = resolve_in_arguments(["fit", *words])
     for arguments in of_arms:
         assert Parsed([*words, *arguments], None).config["fit"].engine in ("captured", "compiled")

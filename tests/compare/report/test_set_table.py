@@ -1,0 +1,83 @@
+"""The table of several comparisons beside the paper's numbers."""
+
+from __future__ import annotations
+
+import csv
+import errno
+from pathlib import Path
+
+import pytest
+from example_results import binary, incomplete, regression
+
+from graphormer_sepnorm.compare.comparison import FILE
+from graphormer_sepnorm.compare.report.set_table import write_set_table
+from graphormer_sepnorm.errors import DataError
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A regression, a classification, one that is not complete, and one without results."""
+    for name, write in (("a", regression), ("b", binary), ("c", incomplete), ("d", None)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / FILE).touch()
+        if write is not None:
+            write(tmp_path / name)
+    return tmp_path
+
+
+def rows_of(directory: Path) -> dict[tuple[str, str], dict[str, str]]:
+    with (directory / "comparisons.csv").open(newline="", encoding="utf-8") as file:
+        return {(row["comparison"], row["arm"]): row for row in csv.DictReader(file)}
+
+
+def test_numbers_of_the_paper_stand_beside_its_arms(directory: Path) -> None:
+    shown = write_set_table(directory)
+    rows = rows_of(directory)
+    assert {place: row["paper"] for place, row in rows.items() if place[0] in "ab"} == {
+        ("a", "sharenorm"): "0.164",
+        ("a", "sepnorm"): "0.144",
+        ("a", "bn+bn"): "0.144",
+        ("b", "sharenorm"): "0.7336",
+        ("b", "sepnorm"): "0.7564",
+    }
+    assert rows["a", "sepnorm"]["better"] == "lower"
+    assert rows["b", "sepnorm"]["better"] == "higher"
+    assert float(rows["a", "sepnorm"]["difference"]) < 0 < float(rows["b", "sepnorm"]["difference"])
+    lines = shown.splitlines()
+    assert lines[1].startswith("a           MAE, lower is better")
+    assert lines[1].endswith("0.164")
+    assert lines[-1] == "d: no results yet"
+    assert "No results yet: d." in (directory / "comparisons.md").read_text()
+
+
+def test_what_is_not_finished_is_said_and_not_counted(directory: Path) -> None:
+    write_set_table(directory)
+    rows = rows_of(directory)
+    assert [rows["c", arm]["seeds"] for arm in ("sharenorm", "sepnorm", "bn+bn")] == ["3", "2", "1"]
+    assert rows["c", "bn+bn"]["test_sd"] == ""  # of one seed
+    assert rows["c", "bn+bn"]["difference"] != ""
+    assert rows["c", "bn+bn"]["low"] == ""
+    assert "| bn+bn (partial: 1 of 3 seeds) |" in (directory / "comparisons.md").read_text()
+
+
+def test_a_table_of_nothing_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / FILE).touch()
+    with pytest.raises(DataError, match="no comparison in it has results yet"):
+        write_set_table(tmp_path)
+
+
+def test_a_full_disk_leaves_the_table_that_was_there(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_set_table(directory)
+    before = (directory / "comparisons.md").read_bytes()
+
+    def full(path: Path, text: str, **options: object) -> None:
+        path.write_bytes(text[:9].encode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(DataError, match=r"cannot be written: .*No space left"):
+        write_set_table(directory)
+    assert (directory / "comparisons.md").read_bytes() == before
