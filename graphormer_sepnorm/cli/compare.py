@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from graphormer_sepnorm.cli.comparison_job import (
@@ -14,7 +15,7 @@ from graphormer_sepnorm.cli.comparison_job import (
     with_baseline,
 )
 from graphormer_sepnorm.cli.main import check_least
-from graphormer_sepnorm.cli.many_runs import parser_of, show
+from graphormer_sepnorm.cli.many_runs import EXIT_FAILED, parser_of, show
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.resources import arms_names
 
@@ -54,50 +55,89 @@ def compare(arguments: list[str]) -> int:
     """
     options, words = _parse(arguments)
     directory = Path(options.output).expanduser()
+    from graphormer_sepnorm.cli.configs import take_set
     from graphormer_sepnorm.compare.comparison import FILE
-    from graphormer_sepnorm.compare.comparison_set import names_in, without_set
+    from graphormer_sepnorm.compare.comparison_set import names_in, read_set
 
-    fit_options, named = without_set(words)
-    names = names_in(directory)
-    single = (directory / FILE).is_file()
-    if named and single:
+    fit_options, file = take_set(words)
+    named = read_set(file) if file else {}
+    kept = names_in(directory)
+    if file and (directory / FILE).is_file():
         raise ConfigError(f"{directory} holds a single comparison: begin the set elsewhere")
+    if kept and not file and any(word.startswith(("-c", "--config")) for word in words):
+        raise ConfigError(
+            f"{directory} holds a set of comparisons ({', '.join(kept)}): leave -c out to continue "
+            "it, or begin elsewhere"
+        )
     if options.report_only:
-        if single or not names:
-            _report_only(directory, options.baseline)
-        else:
-            for name in names:
-                _report_only(directory / name, options.baseline)
-            _report_set(directory)
-        return 0
-    if named or (names and not single):
-        members = named or {name: [] for name in names}
-        return _compare_set(members, directory, options, fit_options)
+        return _report_set(kept, directory, options) if kept else _report_only(directory, options)
+    if file or kept:
+        members = {name: [] for name in kept} | named
+        return _train_set(members, directory, options, fit_options)
     return check(directory, options, fit_options).train()
 
 
-def _compare_set(
+def _train_set(
     members: Mapping[str, Sequence[str]],
     directory: Path,
     options: argparse.Namespace,
     fit_options: Sequence[str],
 ) -> int:
-    """Check all comparisons of a set before the first one trains; return the exit status."""
+    """Check all comparisons of a set, then train one after the other; return the exit status.
+
+    Raises:
+        GraphormerError: One of them cannot be trained; nothing has been started.
+        Interrupted: With what is finished.
+    """
+    from graphormer_sepnorm.compare.comparison_set import write_names
+
     jobs = []
     for name, words in members.items():
         try:
             jobs.append(check(directory / name, options, [*words, *fit_options]))
         except GraphormerError as error:
             raise type(error)(f"{name}: {error}") from None
+    jobs = [job.keep() for job in jobs]
+    write_names(directory, list(members))
     status = 0
-    for job in [job.keep() for job in jobs]:
+    for job in jobs:
         print(f"comparison  {job.directory}", flush=True)
-        status = max(status, job.train(again=directory))
-    _report_set(directory)
+        status = max(status, _go_on(job.directory, lambda job=job: job.train(again=directory)))
+        _table(directory)
     return status
 
 
-def _report_only(directory: Path, baseline: str | None) -> None:
+def _report_set(names: Sequence[str], directory: Path, options: argparse.Namespace) -> int:
+    """Report on the comparisons of a set as far as they have come; return the exit status."""
+    statuses = []
+    for name in names:
+        place = directory / name
+        statuses.append(_go_on(place, lambda place=place: _report_only(place, options)))
+    _table(directory)
+    return max(statuses)
+
+
+def _go_on(directory: Path, work: Callable[[], int]) -> int:
+    """Do something with one comparison of a set; what is wrong with it does not stop the others."""
+    try:
+        return work()
+    except GraphormerError as error:
+        print(f"train.py: {directory.name}: {error}", file=sys.stderr, flush=True)
+        return EXIT_FAILED
+
+
+def _table(directory: Path) -> None:
+    """Make the table of a set, if one of its comparisons has results."""
+    from graphormer_sepnorm.compare.comparison_set import TABLE
+    from graphormer_sepnorm.compare.report.set_table import write_set_table
+
+    text = write_set_table(directory)
+    if text is not None:
+        show(f"{text}\n")
+        print(f"table  {directory / TABLE}", flush=True)
+
+
+def _report_only(directory: Path, options: argparse.Namespace) -> int:
     """Report on a comparison as far as it has come."""
     from graphormer_sepnorm.cli.known_warnings import silence_known_noise
     from graphormer_sepnorm.compare.comparison import FILE, Comparison
@@ -105,18 +145,11 @@ def _report_only(directory: Path, baseline: str | None) -> None:
     kept = Comparison.read(directory)
     if kept is None:
         raise ConfigError(f"there is no comparison in {directory}: no {FILE} is there")
-    if baseline:
-        with_baseline(kept, baseline)
+    if options.baseline:
+        with_baseline(kept, options.baseline)
     silence_known_noise()
-    report(directory, baseline)
-
-
-def _report_set(directory: Path) -> None:
-    """Make the table of a set, of the comparisons that have results."""
-    from graphormer_sepnorm.compare.report.set_table import write_set_table
-
-    show(f"{write_set_table(directory)}\n")
-    print(f"table  {directory / 'comparisons.md'}", flush=True)
+    report(directory, options.baseline)
+    return 0
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:

@@ -158,7 +158,8 @@ def train_all(
         any_code: Whether configurations may name any class.
         report: Says what has come of those that are finished.
         seeds_together: Most runs of a process.
-        again: The directory that the command is given that continues; None: `directory`.
+        again: What the command is given that continues, where that is a set of which this is one;
+            None: `directory`.
 
     Returns:
         The exit status.
@@ -173,7 +174,9 @@ def train_all(
         whole = train(runs, plan, checked, placed, lock, any_code, seeds_together)
         unfinished = [run for run in runs if not run.finished]
         count = len(runs) - len(unfinished)
-        done = f"interrupted, {count} of {len(runs)} {words.runs} are finished"
+        # Of one of several it is said which one it is.
+        who = f"{directory.name}: " if again else ""
+        done = f"{who}interrupted, {count} of {len(runs)} {words.runs} are finished"
         then = f"{command('train')} {verb} -o {shlex.quote(str(again or directory))}"
         if not whole and unfinished:
             raise Interrupted(f"{done}; continue with: {then}{words.meanwhile}")
@@ -185,7 +188,7 @@ def train_all(
     if not unfinished:
         return 0
     print(
-        f"train.py: {len(unfinished)} of {len(runs)} runs have failed: "
+        f"train.py: {who}{len(unfinished)} of {len(runs)} runs have failed: "
         f"{', '.join(run.name for run in unfinished)}; to try them again: {then}",
         file=sys.stderr,
     )

@@ -4,6 +4,7 @@ The files, in the order in which a comparison goes through them:
 
     arms                 what is compared: norms by name, or options from a YAML file
     comparison           arms and seeds, as compare.yaml keeps them, and the runs that they make
+    comparison_set       several of them in one directory
     crossvalidation      the same over the folds of a table
     runner               the processes that train the runs; progress shows how far they are,
                          process_lifetime lets none outlive the command

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,8 +85,13 @@ def parse_arms(text: str) -> tuple[Arm, ...]:
     return tuple(arms)
 
 
-def check_arms(arms: Iterable[Arm]) -> None:
+def check_arms(arms: Iterable[Arm], what: str = "arm", taken: Collection[str] = _TAKEN) -> None:
     """Refuse arms that cannot be told apart.
+
+    Args:
+        arms: Each is to have a folder of its name.
+        what: They are called in messages.
+        taken: Names of other things that will lie beside the folders.
 
     Raises:
         ConfigError: Two have the same name or the same options, or a name is no folder's.
@@ -94,14 +99,14 @@ def check_arms(arms: Iterable[Arm]) -> None:
     names: set[str] = set()
     trained: dict[frozenset[tuple[str, str]], str] = {}
     for arm in arms:
-        if not re.fullmatch(r"\w[\w.+-]*", arm.name) or arm.name.lower() in _TAKEN:
+        if not re.fullmatch(r"\w[\w.+-]*", arm.name) or arm.name.lower() in taken:
             raise ConfigError(
-                f"'{arm.name}' cannot be the name of an arm: its folder has the same name; use "
-                f"letters, digits and . _ + - (not {' or '.join(_TAKEN)})"
+                f"'{arm.name}' cannot be the name of {_one(what)}: its folder has the same name; "
+                f"use letters, digits and . _ + - (not {' or '.join(taken)})"
             )
         # Some file systems do not tell capitals from small letters.
         if arm.name.lower() in names:
-            raise ConfigError(f"arm '{arm.name}' is there twice: name it once")
+            raise ConfigError(f"{what} '{arm.name}' is there twice: name it once")
         names.add(arm.name.lower())
         same = frozenset(
             (name, norm_name(value) if name == NORM else value)
@@ -109,13 +114,17 @@ def check_arms(arms: Iterable[Arm]) -> None:
         )
         if same in trained:
             raise ConfigError(
-                f"arms '{trained[same]}' and '{arm.name}' are the same: leave one of them out"
+                f"{what}s '{trained[same]}' and '{arm.name}' are the same: leave one of them out"
             )
         trained[same] = arm.name
 
 
-def read_arms(path: Path) -> list[Arm]:
+def read_arms(path: Path, what: str = "arm") -> list[Arm]:
     """Read a YAML file ``{arm: {option: value}}``.
+
+    Args:
+        path: Of the file.
+        what: The entries are called in messages.
 
     Raises:
         ConfigError: It cannot be read, is of another form, or has options that are not for arms.
@@ -128,20 +137,26 @@ def read_arms(path: Path) -> list[Arm]:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"{path}{line}: the arms cannot be read ({problem})") from error
+        raise ConfigError(f"{path}{line}: the {what}s cannot be read ({problem})") from error
     if not isinstance(root, yaml.MappingNode) or not root.value:
         raise ConfigError(
-            f"{path}: expected arms, each with its options: {{arm: {{option: value}}}}"
+            f"{path}: expected {what}s, each with its options: {{{what}: {{option: value}}}}"
         )
     return [
-        Arm(str(name.value), dict(_options(path, str(name.value), "", options)))
+        Arm(str(name.value), dict(_options(path, what, str(name.value), "", options)))
         for name, options in root.value
     ]
 
 
-def _options(path: Path, arm: str, section: str, node: yaml.Node) -> list[tuple[str, str]]:
+def _one(what: str) -> str:
+    return f"an {what}" if what == "arm" else f"a {what}"
+
+
+def _options(
+    path: Path, what: str, name_of_arm: str, section: str, node: yaml.Node
+) -> list[tuple[str, str]]:
     """Return the options of an arm, those in sections with the section's name before theirs."""
-    where = f"{path}, line {node.start_mark.line + 1}, arm '{arm}'"
+    where = f"{path}, line {node.start_mark.line + 1}, {what} '{name_of_arm}'"
     if not section and isinstance(node, yaml.ScalarNode) and node.value in ("", "null", "~"):
         return []  # an arm that overrides nothing
     if not isinstance(node, yaml.MappingNode):
@@ -150,9 +165,9 @@ def _options(path: Path, arm: str, section: str, node: yaml.Node) -> list[tuple[
     for key, value in node.value:
         name = current_option(section + str(key.value).lstrip("-"))
         if name in OWN_OPTIONS:
-            raise ConfigError(f"{where}: --{name} is not for an arm: {OWN_OPTIONS[name]}")
+            raise ConfigError(f"{where}: --{name} is not for {_one(what)}: {OWN_OPTIONS[name]}")
         if isinstance(value, yaml.MappingNode):
-            found += _options(path, arm, f"{name}.", value)
+            found += _options(path, what, name_of_arm, f"{name}.", value)
         else:
             found.append((name, _typed(value)))
     if twice := [name for name, times in Counter(name for name, _ in found).items() if times > 1]:

@@ -1,8 +1,8 @@
-"""Several comparisons under one directory, as of a paper's table: one for each of its data sets.
+"""Several comparisons in one directory, as of a paper's table: one for each of its data sets.
 
 A set is a YAML file in the syntax of arms: for each comparison the configuration that it starts
 from, as ``config``, and the options that it overrides. Its directory has a folder for each, which
-is a comparison like any other; nothing more is kept.
+is a comparison like any other, and ``set.yaml`` with their names in order.
 """
 
 from __future__ import annotations
@@ -13,65 +13,50 @@ from pathlib import Path
 import yaml
 
 from graphormer_sepnorm.compare.arms import check_arms, read_arms
-from graphormer_sepnorm.compare.comparison import FILE
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.resources import set_path
+from graphormer_sepnorm.files import replacing
 
-CONFIG = "config"
+FILE, TABLE, TABLE_CSV = "set.yaml", "comparisons.md", "comparisons.csv"
+_COMPARISONS, _CONFIG = "comparisons", "config"
+# What lies beside the folders, or would make one comparison of the whole.
+_TAKEN = (FILE, TABLE, TABLE_CSV, "compare.yaml")
+
+
+def read_set(path: Path) -> dict[str, list[str]]:
+    """Read a set; return the words of a command line that each comparison begins with, by name.
+
+    Raises:
+        ConfigError: It cannot be read or used.
+    """
+    members = read_arms(path, "comparison")
+    check_arms(members, "comparison", _TAKEN)
+    for one in members:
+        if _CONFIG not in one.options:
+            raise ConfigError(
+                f"{path}: comparison '{one.name}' does not say which configuration it starts from: "
+                f"give it {_CONFIG}: NAME"
+            )
+    return {one.name: one.arguments for one in members}
 
 
 def names_in(directory: Path) -> list[str]:
-    """Return the names of the comparisons in folders of a directory; none if it is no set's."""
-    return sorted(path.parent.name for path in directory.glob(f"*/{FILE}"))
-
-
-def without_set(words: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Take the ``-c`` that names a set out of words of a command line.
-
-    Args:
-        words: Behind the verb. A file is a set if every entry of it has a ``config``.
-
-    Returns:
-        The other words; and the words that each comparison of the set begins with, by name: none
-        if no ``-c`` names a set.
+    """Return the names of the comparisons of the set in a directory; none if there is no set.
 
     Raises:
-        ConfigError: Two sets are named, or the set cannot be used.
+        ConfigError: What says so is damaged.
     """
-    others: list[str] = []
-    found: list[Path] = []
-    rest = iter(words)
-    for word in rest:
-        flag, equals, name = word.partition("=")
-        if flag not in ("-c", "--config"):
-            others.append(word)
-            continue
-        value = name if equals else next(rest, "")
-        path = _set_file(value)
-        if path is None:
-            others += [word] if equals else [word, value]
-        else:
-            found.append(path)
-    if len(found) > 1:
-        raise ConfigError("-c names two sets of comparisons: name one")
-    members = [one for path in found for one in read_arms(path)]
-    check_arms(members)  # names of folders, no two the same
-    return others, {one.name: one.arguments for one in members}
-
-
-def _set_file(name: str) -> Path | None:
-    path = Path(name).expanduser()
-    if path.is_file():
-        return path if _is_set(path) else None
-    if path.parent in (Path(), Path("configs/sets")):
-        return set_path(path.name.removesuffix(".yaml"))
-    return None
-
-
-def _is_set(path: Path) -> bool:
+    path = directory / FILE
+    if not path.is_file():
+        return []
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError):
-        return False  # whoever reads it as a configuration says what is wrong
-    members = content.values() if isinstance(content, dict) else ()
-    return bool(members) and all(isinstance(one, dict) and CONFIG in one for one in members)
+        return [str(name) for name in yaml.safe_load(path.read_text("utf-8"))[_COMPARISONS]]
+    except (OSError, yaml.YAMLError, KeyError, TypeError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path} is damaged: delete it and give the command that began the set again"
+        ) from error
+
+
+def write_names(directory: Path, names: Sequence[str]) -> None:
+    """Write down which comparisons the set in a directory has."""
+    with replacing(directory / FILE) as partial:
+        partial.write_text(yaml.safe_dump({_COMPARISONS: list(names)}), encoding="utf-8")

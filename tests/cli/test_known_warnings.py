@@ -46,7 +46,8 @@ def test_a_report_alone_is_silent_too(monkeypatch, capsys):
     """It reads the data again, and so imports torch-geometric."""
     monkeypatch.setattr(Comparison, "read", lambda directory: object())
     monkeypatch.setattr(
-        *(comparison_job, "make_report"),
+        comparison_job,
+        "make_report",
         lambda *_: warnings.warn(DEPRECATED, FutureWarning, stacklevel=1),
     )
     with warnings.catch_warnings(record=True) as shown:

@@ -1,4 +1,4 @@
-"""One table of several comparisons, as of a paper: ``comparisons.md`` and ``comparisons.csv``."""
+"""One table of a set of comparisons, in Markdown and as CSV, beside the numbers of the paper."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from graphormer_sepnorm.compare.arm_comparisons import paper_value
 from graphormer_sepnorm.compare.arms import NORM
-from graphormer_sepnorm.compare.comparison_set import names_in
+from graphormer_sepnorm.compare.comparison_set import TABLE, TABLE_CSV, names_in
 from graphormer_sepnorm.compare.report.numbers import (
     NONE,
     Metric,
@@ -29,7 +29,7 @@ _COLUMNS = (
     *("test_mean", "test_sd", "difference", "low", "high", "holm_p", "verdict", "paper"),
 )
 _HEADER = (
-    *("comparison", "test metric", "arm", "epochs", "seeds", "test", "difference"),
+    *("comparison", "metric", "arm", "epochs", "seeds", "test", "difference"),
     *("95 % interval", "verdict", "paper"),
 )
 _NOTES = """\
@@ -40,31 +40,30 @@ SepNorm that it does not name.
 """
 
 
-def write_set_table(directory: Path) -> str:
-    """Write the table of the comparisons in folders of a directory.
+def write_set_table(directory: Path) -> str | None:
+    """Write the table of a set of comparisons.
 
     Args:
-        directory: Of the set; comparisons without results are left out.
+        directory: Of the set; comparisons without results are named below the table.
 
     Returns:
-        The table for a terminal.
+        The table for a terminal; None if no comparison has results, and nothing is written.
 
     Raises:
-        DataError: No comparison there has results, they cannot be read, or the table cannot be
-            written.
+        DataError: Results cannot be read, or the table cannot be written.
     """
     found = {name: Results.read(directory / name) for name in names_in(directory)}
     known = {name: results for name, results in found.items() if results is not None}
     if not known:
-        raise DataError(f"{directory}: no comparison in it has results yet")
+        return None
     arms = [(name, results, arm) for name, results in known.items() for arm in results.arms]
     table = [_HEADER, *(_cells(*one) for one in arms)]
     lacking = [name for name in found if name not in known]
     try:
-        with replacing(directory / "comparisons.md") as partial:
+        with replacing(directory / TABLE) as partial:
             partial.write_text(_markdown(table, list(known), lacking), encoding="utf-8")
         with (
-            replacing(directory / "comparisons.csv") as partial,
+            replacing(directory / TABLE_CSV) as partial,
             partial.open("w", newline="", encoding="utf-8") as file,
         ):
             csv.writer(file).writerows([_COLUMNS, *(_values(*one) for one in arms)])
@@ -95,8 +94,8 @@ def _cells(name: str, results: Results, arm: ArmResult) -> tuple[str, ...]:
     one = next((one for one in results.made if one.arm == arm.name), None)
     test = one.test if one else None
     return (
-        *(name, f"{metric.label}, {results.better} is better", arm_label(results, arm)),
-        *(number(_mean(arm, "epochs"), 0), str(len(arm.finished))),
+        *(name, metric.label, arm_label(results, arm)),
+        *(number(_mean(arm, "epochs"), 0), str(len(arm.values("test")))),
         spread(arm.values("test"), metric.decimals),
         signed(test.mean, metric.decimals) if test else NONE,
         interval(test.low, test.high, metric.decimals) if test else NONE,
@@ -111,7 +110,7 @@ def _mean(arm: ArmResult, what: str) -> float:
 
 
 def _paper(results: Results, arm: ArmResult) -> float:
-    """What the paper has for an arm that differs from Graphormer as in the paper."""
+    """What the paper has for the norm of an arm that is a norm and nothing else."""
     norm = arm.options.get(NORM)
     return paper_value(results.dataset, norm) if norm and len(arm.options) == 1 else math.nan
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from example_results import binary, incomplete, regression
 
-from graphormer_sepnorm.compare.comparison import FILE
+from graphormer_sepnorm.compare.comparison_set import write_names
 from graphormer_sepnorm.compare.report.set_table import write_set_table
 from graphormer_sepnorm.errors import DataError
 
@@ -17,11 +17,10 @@ from graphormer_sepnorm.errors import DataError
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """A regression, a classification, one that is not complete, and one without results."""
-    for name, write in (("a", regression), ("b", binary), ("c", incomplete), ("d", None)):
+    for name, write in (("a", regression), ("b", binary), ("c", incomplete)):
         (tmp_path / name).mkdir()
-        (tmp_path / name / FILE).touch()
-        if write is not None:
-            write(tmp_path / name)
+        write(tmp_path / name)
+    write_names(tmp_path, ["b", "a", "d", "c"])
     return tmp_path
 
 
@@ -43,9 +42,12 @@ def test_numbers_of_the_paper_stand_beside_its_arms(directory: Path) -> None:
     assert rows["a", "sepnorm"]["better"] == "lower"
     assert rows["b", "sepnorm"]["better"] == "higher"
     assert float(rows["a", "sepnorm"]["difference"]) < 0 < float(rows["b", "sepnorm"]["difference"])
+    assert shown is not None
     lines = shown.splitlines()
-    assert lines[1].startswith("a           MAE, lower is better")
-    assert lines[1].endswith("0.164")
+    # In the order of the set.
+    assert [line[0] for line in lines[1:-1]] == [*"bbaaaccc"]
+    assert lines[3].startswith("a           MAE")
+    assert lines[3].endswith("0.164")
     assert lines[-1] == "d: no results yet"
     assert "No results yet: d." in (directory / "comparisons.md").read_text()
 
@@ -60,11 +62,10 @@ def test_what_is_not_finished_is_said_and_not_counted(directory: Path) -> None:
     assert "| bn+bn (partial: 1 of 3 seeds) |" in (directory / "comparisons.md").read_text()
 
 
-def test_a_table_of_nothing_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / FILE).touch()
-    with pytest.raises(DataError, match="no comparison in it has results yet"):
-        write_set_table(tmp_path)
+def test_there_is_no_table_of_nothing(tmp_path: Path) -> None:
+    write_names(tmp_path, ["a"])
+    assert write_set_table(tmp_path) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["set.yaml"]
 
 
 def test_a_full_disk_leaves_the_table_that_was_there(
