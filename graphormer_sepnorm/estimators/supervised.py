@@ -108,7 +108,7 @@ class Trained(Checkpointed):
             )
             trainer = sections["trainer"]
             if trainer.get("max_epochs") is None and trainer.get("max_steps", -1) == -1:
-                trainer["max_epochs"] = epochs_of_table(len(splits.train))
+                trainer["max_epochs"] = epochs_of_table(len(splits.train), self._kind)
             checkpoint = train_in_memory(
                 module,
                 splits,

@@ -457,7 +457,7 @@ def test_rows_that_are_left_out_are_counted_beside_the_splits(tmp_path, capsys) 
 
 def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys, monkeypatch) -> None:
     """The shape of the network is the backbone's, the number of epochs follows from the table."""
-    monkeypatch.setattr(steps, "epochs_of_table", lambda molecules: molecules // 24)
+    monkeypatch.setattr(steps, "epochs_of_table", lambda molecules, kind: molecules // 24)
     table = write_csv(tmp_path / "mine.csv", [["smiles", "logX"], *sample_rows(60)])
     recipe = yaml.safe_load(config_path("table").read_text())
     assert (recipe["ensemble"], recipe["ensemble_by"]) == (5, "folds")
@@ -521,6 +521,12 @@ def test_a_shape_beside_a_pre_trained_network_is_refused(tmp_path, capsys) -> No
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("molecules", "epochs"), [(2, 40), (600, 40), (1000, 24), (10**6, 12)])
-def test_epochs_follow_from_the_number_of_molecules(molecules: int, epochs: int) -> None:
-    assert steps.epochs_of_table(molecules) == epochs
+@pytest.mark.parametrize(
+    ("molecules", "of_numbers", "of_classes"),
+    [(2, 40, 40), (600, 40, 40), (1000, 40, 24), (5000, 24, 12), (10**6, 12, 12)],
+)
+def test_epochs_follow_from_the_number_of_molecules(
+    molecules: int, of_numbers: int, of_classes: int
+) -> None:
+    assert steps.epochs_of_table(molecules, "regression") == of_numbers
+    assert steps.epochs_of_table(molecules, "binary") == of_classes

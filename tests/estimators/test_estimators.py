@@ -283,7 +283,7 @@ def test_a_pretrained_network_keeps_its_features():
 def test_the_recipe_for_tables_is_a_configuration_as_any_other(facts_of, monkeypatch):
     """Its backbone decides the shape, and the table how long it trains."""
     trained: list[int] = []
-    monkeypatch.setattr(supervised, "epochs_of_table", lambda molecules: molecules - 16)
+    monkeypatch.setattr(supervised, "epochs_of_table", lambda molecules, kind: molecules - 16)
     monkeypatch.setattr(
         GraphormerModule, "on_train_epoch_start", lambda one: trained.append(one.current_epoch)
     )
