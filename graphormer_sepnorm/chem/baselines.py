@@ -102,6 +102,7 @@ def fit_baselines(
     columns: Mapping[str, np.ndarray] | None = None,
     names: Sequence[str] = (),
     bounds: Mapping[str, np.ndarray] | None = None,
+    weights: Mapping[str, np.ndarray] | None = None,
 ) -> Baselines:
     """Fit the models that chemists try first, with settings that do well on many data sets.
 
@@ -127,6 +128,8 @@ def fit_baselines(
         names: Of these columns.
         bounds: Of missing labels the values that they are known to lie beyond, ``[n, T]``, under
             the same names; nan = unknown. Models learn these; nothing is judged by them.
+        weights: Of the molecules that models are fitted on, ``[n]``, under the same names; None:
+            all weigh the same. Nothing is judged by them.
 
     Raises:
         DataError: A SMILES cannot be read.
@@ -154,6 +157,9 @@ def fit_baselines(
         {split: np.asarray(of[split][rows[split]], np.float64) for split in _SPLITS}
         for of in (targets, learned)
     )
+    weight = None
+    if weights is not None:
+        weight = np.concatenate([weights[split][rows[split]] for split in fitted_on])
     dealt, held = np.empty(0, np.int64), 0
     if folds is not None:
         pooled = np.concatenate([rows["train"], rows["validation"] + len(targets["train"])])
@@ -178,7 +184,9 @@ def fit_baselines(
             # The mean is of what it is judged by: of bounds nothing is known but a side.
             labels = (y if name == "mean" else taught)["train"][:, target]
             known = ~np.isnan(labels)
-            whole = _fitted(name, kind, x["train"], labels, known)
+            if weight is not None:
+                known &= weight > 0
+            whole = _fitted(name, kind, x["train"], labels, known, weight)
             if whole is None:
                 continue
             if name == "boosting":
@@ -188,7 +196,7 @@ def fit_baselines(
                 values["validation"][:, target] = whole.predict(x["validation"])
             for fold in range(held):
                 own = dealt == fold
-                other = _fitted(name, kind, x["train"], labels, known & ~own)
+                other = _fitted(name, kind, x["train"], labels, known & ~own, weight)
                 if other is not None:
                     at = dealt[dealt < held] == fold
                     values["validation"][at, target] = other.predict(x["train"][own])
@@ -217,7 +225,12 @@ def _room(labels: np.ndarray) -> int:
 
 
 def _fitted(
-    name: str, kind: Kind, x: np.ndarray, labels: np.ndarray, rows: np.ndarray
+    name: str,
+    kind: Kind,
+    x: np.ndarray,
+    labels: np.ndarray,
+    rows: np.ndarray,
+    weight: np.ndarray | None = None,
 ) -> Scaled | None:
     """Fit a model of one target on some rows, bool ``[n]``; None where they say too little."""
     y = labels[rows]
@@ -225,12 +238,16 @@ def _fitted(
         return None
     # Standardised: trees stop growing at a variance of nearly 0, in whatever unit.
     mean, std = (float(y.mean()), float(y.std()) or 1.0) if kind == "regression" else (0.0, 1.0)
+    own = None if weight is None else weight[rows] / weight[rows].mean()
+    if own is not None and kind == "regression":
+        mean = float(np.average(y, weights=own))
+        std = float(np.sqrt(np.average((y - mean) ** 2, weights=own))) or 1.0
     if name == "mean":
         return Scaled(None, mean)
     if len(y) < FEWEST_LABELS or (kind == "binary" and y.min() == y.max()):
         return None
     x = x if rows.all() else x[rows]
-    model = _made(name, kind, *x.shape).fit(x, (y - mean) / std)
+    model = _made(name, kind, *x.shape).fit(x, (y - mean) / std, sample_weight=own)
     if name == "forest":
         model.n_jobs = 1  # threads would add the trees up in any order
     return Scaled(model, mean, std)

@@ -26,6 +26,12 @@ from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
 
+_ANOTHER_TABLE = (
+    "This is not the table and split that the model was trained on: it was split anew, and "
+    "molecules that the model has learned from may be among these. To evaluate all rows of a "
+    "table: predict.py MODEL -i FILE --evaluate COLUMN."
+)
+
 
 def report_data(report: DataReport, data: MoleculeDataModule, run: RunDirectory) -> None:
     """Print the report on a user's table and keep it in the run directory.
@@ -63,6 +69,7 @@ def report_evaluation(
     if not trainer.is_global_zero:
         return
     print(f"checkpoint  {checkpoint}")
+    print(f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}")
     predictions = module.evaluated(split)
     blended, note = final_predictions(data, split, checkpoint, predictions)
     rows = {name: _digits(value) for name, value in values.items()}
@@ -82,7 +89,9 @@ def report_evaluation(
         )
     main = values[f"{split}_{module.task.metric}"]
     _, line = without_new_elements(module, data, split, predictions, main)
-    for text in (note, line):
+    own = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
+    other = data.table_options is not None and not own
+    for text in (note, line, _ANOTHER_TABLE * other):
         if text:
             print(text)
 

@@ -96,6 +96,8 @@ RUN_DIRECTORY = "GRAPHORMER_RUN_DIRECTORY"
 def run_verb(arguments: list[str]) -> None:
     """Run ``fit``, ``validate`` or ``test`` with the options after it."""
     arguments, any_code = without_option(arguments)
+    # As all other verbs and predict.py have it.
+    arguments = ["--output" if word == "-o" else word for word in arguments]
     fit = arguments[0] == "fit"
     with (
         RunPlace() as place,

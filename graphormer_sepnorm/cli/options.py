@@ -44,7 +44,7 @@ OPTIONS: dict[str, tuple[Any, Any, str]] = {
     ),
     "output": (
         *(str | None, None),
-        "Directory of the run (fit). Default: runs/<config, or name of your table>/"
+        "Directory of the run (fit); -o for short. Default: runs/<config, or name of your table>/"
         "<norm>-seed<seed>. If it is taken, a number is added; nothing is overwritten.",
     ),
     "resume": (

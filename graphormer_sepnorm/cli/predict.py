@@ -152,8 +152,8 @@ def _parser() -> OneLineParser:
         metavar="COLUMN",
         action="append",
         default=[],
-        help=f"compare with the labels in this column: {values}, or {classes}; once for each "
-        "target of the model, in its order",
+        help=f"compare with the labels in this column: {values}, or {classes}; of several targets "
+        "once for each, with columns that are called like them, or in their order",
     )
     add("--resume", action="store_true", help="continue an interrupted job, to the identical file")
     add("--overwrite", action="store_true", help="replace an output file that is there")

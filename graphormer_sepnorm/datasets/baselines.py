@@ -102,6 +102,7 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
             {split: data.own_columns(split) for split in SPLITS},
             splits.extra_inputs.columns,
             {split: data.bounds(split) for split in SPLITS},
+            _weights(data),
         )
     finally:
         line.clear()
@@ -123,6 +124,17 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
             Baseline(NAMES[name] + beside * (name != "mean"), validation, test, comparable)
         )
     return Found(found, _left_out(fitted, splits.task, undefined), fitted)
+
+
+def _weights(data: MoleculeDataModule) -> dict[str, np.ndarray] | None:
+    """The weights of the rows of what models are trained on; None if all weigh the same."""
+    parts = SPLITS[:1] if data.member_folds is None else SPLITS[:2]
+    numbers = {split: data.indices(split) for split in parts}
+    weights = data.row_weights(np.concatenate([*numbers.values()]))
+    if weights is None:
+        return None
+    ends = np.cumsum([len(part) for part in numbers.values()])[:-1]
+    return dict(zip(numbers, np.split(weights, ends), strict=True))
 
 
 def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[str, float]:

@@ -356,7 +356,7 @@ class MoleculeDataModule(LightningDataModule):
         return GraphVocabulary.fit(self.store, self.described())
 
     def target_scaling(self) -> tuple[list[float], list[float]]:
-        """Mean and standard deviation of the training labels, per target.
+        """Mean and standard deviation of the training labels, per target, by the rows' weights.
 
         Missing labels are left out. Binary targets are not scaled: mean 0, deviation 1.
 
@@ -364,7 +364,9 @@ class MoleculeDataModule(LightningDataModule):
             DataError: A target has no label in the training split.
         """
         task = self.splits.task
-        labels = self.labels(self.described())
+        labels, weights = self.labels(self.described()), self.row_weights(self.described())
+        if weights is not None:
+            labels = np.where(weights[:, None] > 0, labels, np.nan)
         if labels.shape[1] != len(task.targets):
             raise DataError(
                 f"{self.splits.name}: graphs have {labels.shape[1]} labels, the task names "
@@ -376,10 +378,20 @@ class MoleculeDataModule(LightningDataModule):
             raise DataError(f"{self.splits.name}: no training label for {', '.join(names)}")
         if task.kind == "binary":
             return [0.0] * len(task.targets), [1.0] * len(task.targets)
-        deviation = np.nanstd(labels, axis=0)
+        if weights is None:
+            mean, deviation = np.nanmean(labels, axis=0), np.nanstd(labels, axis=0)
+        else:
+            shares = np.where(np.isnan(labels), 0.0, weights[:, None])
+            shares /= shares.sum(axis=0)
+            mean = np.nansum(shares * labels, axis=0)
+            deviation = np.sqrt(np.nansum(shares * (labels - mean) ** 2, axis=0))
         # A constant target cannot be scaled to deviation 1; it is only shifted.
-        deviation = np.where(deviation > 0, deviation, 1.0)
-        return np.nanmean(labels, axis=0).tolist(), deviation.tolist()
+        return mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
+
+    def row_weights(self, numbers: np.ndarray) -> np.ndarray | None:
+        """Return the weights of graphs, float64 ``[n]``; None if all weigh the same."""
+        weights = np.asarray(self.store.weights[numbers], np.float64)
+        return None if (weights == weights[:1]).all() else weights
 
     def extra_scaling(self) -> tuple[np.ndarray, np.ndarray]:
         """By what the numbers beside the graphs are standardised, see `standardisation`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -36,10 +37,16 @@ def label_of(task: Task, target: int, cell: object) -> float:
 
 
 class Evaluation:
-    """Collects labels and predictions row by row, 16 bytes each, and compares them at the end."""
+    """Collects labels and predictions row by row, 16 bytes each, and compares them at the end.
 
-    def __init__(self, task: Task) -> None:
+    Args:
+        task: What is predicted.
+        targets: Numbers of those that are compared.
+    """
+
+    def __init__(self, task: Task, targets: Sequence[int]) -> None:
         self.task = task
+        self.targets = targets
         self._labels = [array("d") for _ in task.targets]
         self._predictions = [array("d") for _ in task.targets]
         self._unpredicted = [0] * len(task.targets)
@@ -83,7 +90,8 @@ class Evaluation:
     def text(self) -> str:
         """Return a line or two per target; of classes one of all of them before."""
         lines = [self._of_classes()] if self.task.one_of else []
-        for number, (name, unit) in enumerate(zip(self.task.targets, self.task.units, strict=True)):
+        for number in self.targets:
+            name, unit = self.task.targets[number], self.task.units[number]
             labels = np.frombuffer(self._labels[number])
             scores = [
                 f"{METRICS[metric].label} {METRICS[metric].shown(value, unit)}"

@@ -44,7 +44,8 @@ class Columns:
 
     Attributes:
         molecules: Where the molecules stand, and what the model reads beside them.
-        labels: Positions of the labels, one per target; empty without evaluation.
+        labels: Positions of the labels, one per target that is evaluated; empty without
+            evaluation.
         added: Names of our columns: SMILES of records, if any, predictions, warning, error.
         with_smiles: Whether the SMILES of records are added.
         numbers: Names of what is predicted: values, and what comes with them.
@@ -190,7 +191,8 @@ def rounded(value: Any) -> float:
 
 def _evaluate(outcome: Outcome, columns: Columns, row: Row, values: Sequence[float]) -> None:
     if outcome.evaluation is not None:
-        for target, position in enumerate(columns.labels):
+        pairs = zip(outcome.evaluation.targets, columns.labels, strict=True)
+        for target, position in pairs:
             outcome.evaluation.add(target, row.cells[position], values[target])
 
 
@@ -207,13 +209,22 @@ def find_columns(
                 f"--evaluate names {len(job.evaluate)} columns: name the one that has the classes "
                 f"of {task.one_of} ({listed(task.classes)})"
             )
-        if not task.one_of and len(job.evaluate) != len(task.targets):
+        by_name = (
+            not task.one_of
+            and len(set(job.evaluate)) == len(job.evaluate)
+            and {*job.evaluate} <= {*task.targets}
+        )
+        if not task.one_of and not by_name and len(job.evaluate) != len(task.targets):
             raise DataError(
                 f"--evaluate names {len(job.evaluate)} columns, the model has "
                 f"{len(task.targets)} targets ({', '.join(task.targets)}): name one column for "
-                "each, in this order"
+                "each, in this order, or some that are called like targets"
             )
-        outcome.evaluation = Evaluation(task)
+        # Columns that are called like targets are theirs, in whatever order they are named.
+        of_targets = range(len(task.targets))
+        if by_name:
+            of_targets = [task.targets.index(name) for name in job.evaluate]
+        outcome.evaluation = Evaluation(task, of_targets)
     labels = tuple(find_column(reader.columns, name, reader.name) for name in job.evaluate)
     if predictor.task.one_of:
         labels *= len(predictor.task.targets)

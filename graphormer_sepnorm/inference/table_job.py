@@ -73,7 +73,8 @@ class TableJob:
         batch_size: Molecules computed at once.
         max_atoms: Larger molecules get an error.
         jobs: Processes that predict; None: see `number_of_jobs`.
-        evaluate: Columns with labels, one per target; empty: no evaluation.
+        evaluate: Columns with labels: called like targets, or one per target in their order; empty:
+            no evaluation.
         resume: Continue an interrupted job, if there is one.
         overwrite: Replace an output that is there, or begin an interrupted job anew.
         quiet: No progress on stderr.

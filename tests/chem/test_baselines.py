@@ -110,6 +110,43 @@ def test_bounds_are_learned_as_labels_and_judge_nothing(in_folds: bool) -> None:
     assert mean == pytest.approx(np.nanmean(np.concatenate(known)))
 
 
+@pytest.mark.parametrize("in_folds", [False, True])
+def test_weights_weigh_what_is_fitted(in_folds: bool) -> None:
+    smiles, targets = made(1)
+    random = np.random.default_rng(1)
+    weights = {split: random.integers(0, 3, len(targets[split])) * 1.0 for split in SPLITS}
+    folds = np.arange(85) % 3 if in_folds else None
+    found = fit_baselines(smiles, targets, "regression", folds=folds, weights=weights)
+    fitted_on = SPLITS[:2] if in_folds else SPLITS[:1]
+    pooled = {"pool": [one for split in fitted_on for one in smiles[split]]}
+    pool, test = features_of({**pooled, "test": smiles["test"]}, "pool").values()
+    y = np.concatenate([targets[split][:, 0] for split in fitted_on])
+    weight = np.concatenate([weights[split] for split in fitted_on])
+    often = np.repeat(y, weight.astype(int))  # a weight of 2 is a row that is there twice
+    np.testing.assert_allclose(found.predictions["mean"]["test"], often.mean())
+    own = weight > 0
+    model = GradientBoostingRegressor(
+        n_estimators=12,
+        learning_rate=0.05,
+        max_depth=5,
+        subsample=0.5,
+        max_features=max(16, round(0.03 * pool.shape[1])),
+        min_samples_leaf=3,
+        random_state=0,
+    ).fit(pool[own], (y[own] - often.mean()) / often.std(), weight[own] / weight[own].mean())
+    expected = model.predict(test) * often.std() + often.mean()
+    np.testing.assert_allclose(found.predictions["boosting"]["test"][:, 0], expected, rtol=1e-9)
+    # What weighs nothing may be anything.
+    absurd = {
+        split: np.where(weights[split][:, None] > 0, targets[split], 1e6) for split in fitted_on
+    }
+    absurd |= {split: targets[split] for split in SPLITS if split not in fitted_on}
+    other = fit_baselines(smiles, absurd, "regression", folds=folds, weights=weights)
+    for name, predictions in found.predictions.items():
+        for split in SPLITS[1:]:
+            np.testing.assert_array_equal(other.predictions[name][split], predictions[split])
+
+
 def test_forest_of_two_classes_is_that_of_scikit_learn() -> None:
     smiles, targets = made(1, binary=True)
     found = fit_baselines(smiles, targets, "binary")

@@ -172,6 +172,28 @@ def test_evaluation(model, tmp_path, capsys, small_chunks):
     assert "6 rows; 4 with a label but no prediction; 1 with a label that cannot be used" in said
 
 
+def test_columns_that_are_called_like_targets_are_theirs(tmp_path, capsys):
+    torch.save(make_checkpoint(targets=("a", "b", "c")), tmp_path / "model.ckpt")
+    values = Predictor.load(tmp_path / "model.ckpt", "cpu").predict(["CCO", "CCN"]).values
+    rows = [
+        [smiles, *(f"{value + shift:.6f}" for value, shift in zip(row, (1, 2, 3), strict=True))]
+        for smiles, row in zip(["CCO", "CCN"], values, strict=True)
+    ]
+
+    def said(header: list[str], *names: str) -> list[str]:
+        source = write_csv(tmp_path / "in.csv", [["smiles", *header], *rows])
+        asked = [word for name in names for word in ("--evaluate", name)]
+        arguments = [str(tmp_path / "model.ckpt"), "-i", str(source), *asked, "--quiet"]
+        assert main([*arguments, "-o", str(tmp_path / "out.csv"), "--overwrite"]) == 0
+        return [line.split(",")[0] for line in capsys.readouterr().out.splitlines()]
+
+    of_each = {name: f"{name}  MAE {number:.4f} mol/L" for number, name in enumerate("abc", 1)}
+    assert said(["a", "b", "c"], "c", "a", "b") == [of_each[name] for name in "cab"]
+    assert said(["a", "b", "c"], "b") == [of_each["b"]]
+    # Other names stand for the targets in their order.
+    assert said(["x", "y", "z"], "x", "y", "z") == [*of_each.values()]
+
+
 def test_evaluation_of_a_classifier_is_that_of_sklearn(tmp_path, capsys):
     from sklearn.metrics import average_precision_score, roc_auc_score
 

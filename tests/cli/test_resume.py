@@ -249,6 +249,7 @@ def test_signal_before_training_is_said(table: Path, tmp_path: Path) -> None:
         ("test --resume {run}", "--resume is for fit, not for test"),
         ("fit --resume {run} -c quickstart", "--resume and -c: leave -c out"),
         ("fit --resume {run} --output x", "--resume and --output"),
+        ("fit --resume {run} -o x", "--resume and --output"),
         ("fit --resume={run} --model.layers=5", "--model.layers is 5 here and 2"),
         ("fit --resume={run} --data.batch_size=8", "--data.batch_size is 8 here and 16"),
         (

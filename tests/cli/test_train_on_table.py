@@ -128,7 +128,23 @@ def test_test_needs_no_options(
     result = table_run.summary
     root = ["--data.root", str(table_run.folder / "root")]
     assert train(["test", "--ckpt_path", str(table_run.run), *root]) == 0
-    assert f"{result['test_mae']:.6g}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"{result['test_mae']:.6g}" in said
+    assert "12 molecules of mine\n" in said
+    assert "learned from" not in said
+
+
+def test_test_on_another_table_says_what_it_evaluates(
+    table_run: Fitted, tmp_path: Path, capsys
+) -> None:
+    rows = (table_run.folder / "mine.csv").read_text().splitlines()
+    (tmp_path / "part.csv").write_text("\n".join(rows[:41]))
+    table = ["--data.table", str(tmp_path / "part.csv"), "--data.root", str(tmp_path / "root")]
+    assert train(["test", "--ckpt_path", str(table_run.run), *table]) == 0
+    said = capsys.readouterr().out
+    assert "4 molecules of part\n" in said
+    assert "molecules that the model has learned from may be among these" in said
+    assert "predict.py MODEL -i FILE --evaluate COLUMN" in said
 
 
 def test_test_on_a_table_that_has_gone_says_so(table_run: Fitted, tmp_path, capsys) -> None:
@@ -333,6 +349,39 @@ def test_weights_change_training_and_their_scale_does_not(tmp_path: Path) -> Non
     assert plain == pytest.approx(final_loss([3.0] * len(rows)), rel=1e-4, abs=1e-6)
     uneven = final_loss([0.1 + (n % 2) for n in range(len(rows))])
     assert max(abs(a - b) for a, b in zip(plain, uneven, strict=True)) > 1e-5
+
+
+def test_labels_are_scaled_by_the_weights_of_their_rows(tmp_path: Path) -> None:
+    """A weight of 2 is a row that is there twice, and one of 0 a row that is not."""
+    parts = ["train"] * 50 + ["validation"] * 5 + ["test"] * 5
+    rows = [
+        [smiles, label, "" if n % 5 == 1 else n, n % 3, part]
+        for n, ((smiles, label), part) in enumerate(zip(sample_rows(60), parts, strict=True))
+    ]
+
+    def scaling(rows: list[list[Any]], weights: str | None = "w") -> np.ndarray:
+        header = ["smiles", "a", "b", "w", "part"]
+        data = MoleculeDataModule(
+            table=str(write_csv(tmp_path / "w.csv", [header, *rows])),
+            root=str(tmp_path / "root"),
+            target_columns=["a", "b"],
+            weight_column=weights,
+            split="column",
+            split_column="part",
+        )
+        return np.array(data.target_scaling())
+
+    often = [
+        [float(row[column]) for row in rows[:50] for _ in range(row[3]) if row[column] != ""]
+        for column in (1, 2)
+    ]
+    expected = np.array(
+        [[np.mean(labels) for labels in often], [np.std(labels) for labels in often]]
+    )
+    np.testing.assert_allclose(scaling(rows), expected, rtol=1e-5)
+    absurd = [[row[0], *(row[1:3] if row[3] else (1e6, 1e6)), *row[3:]] for row in rows]
+    np.testing.assert_array_equal(scaling(absurd), scaling(rows))
+    assert not np.allclose(scaling(rows, None), scaling(rows), rtol=1e-3)
 
 
 def test_options_of_a_table_are_checked_at_once(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 def fit(folder: Path, table: Path, *more: str, config: str = "table_regression") -> int:
     """Train on a table; the run is in ``run`` of the folder."""
     options = [f"--data.table={table}", f"--data.root={folder / 'root'}"]
-    return train(["fit", "-c", config, *TINY, *options, f"--output={folder / 'run'}", *more])
+    return train(["fit", "-c", config, *TINY, *options, "-o", str(folder / "run"), *more])
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ def data(
         indices=lambda split: np.arange(len(columns[split])) + starts[split],
         member_folds=None,
         own_columns=lambda split: np.empty((len(columns[split]), 0), np.float32),
+        row_weights=lambda numbers: None,
         bounds=lambda split: np.full(columns[split].shape, np.nan),
     )
 
