@@ -107,3 +107,23 @@ def test_a_bound_that_is_no_number_takes_out_its_row(tmp_path: Path) -> None:
         "value is 'ten': not a number, nor true or false",
         "value is 1e+300: too large",
     ]
+
+
+@pytest.mark.parametrize(
+    ("signs", "said"),
+    [
+        (("'='", "'>'", "'<'", None), True),  # as ChEMBL writes them
+        ((">", ">", ">", ">"), True),
+        (("=", "=", "~", ""), False),  # nothing is lost
+        (("=", ">", "a", "="), False),  # something else
+    ],
+)
+def test_relations_in_a_column_of_their_own_are_named(
+    signs: tuple[str | None, ...], said: bool, tmp_path: Path
+) -> None:
+    rows = [(smiles, n, signs[n % 4]) for n, smiles in enumerate(RINGS)]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,pChEMBL Value,Standard Relation")
+    report = report_of(load(path, target_columns=("pChEMBL Value",), **SPLIT))
+    named = [text for text in report.warnings if "'Standard Relation'" in text]
+    assert len(named) == said
+    assert all("write a bound as >10 into the label's cell" in text for text in named)

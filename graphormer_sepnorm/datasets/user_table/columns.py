@@ -42,6 +42,11 @@ SPLIT_WORDS = {
 }
 
 
+# What a column of relations holds.
+_EXACT = frozenset(("=", "~"))
+_BOUNDS = frozenset((">", "<", ">=", "<=", ">>", "<<", "≥", "≤"))
+
+
 @dataclass(frozen=True)
 class TableColumns:
     """Positions of the columns that are used.
@@ -63,6 +68,30 @@ class TableColumns:
     split: int | None
     extra: tuple[int, ...] = ()
     extra_names: tuple[str, ...] = ()
+
+
+def relation_columns(
+    names: Sequence[str], sample: Sequence[Row], columns: TableColumns
+) -> tuple[str, ...]:
+    """Return the columns that are not read and say of other cells that they are bounds.
+
+    As ``Standard Relation`` of ChEMBL, which has ``'>'`` beside a label without a sign.
+
+    Args:
+        names: Of all columns.
+        sample: First rows of the table.
+        columns: Those that are read.
+    """
+    read = {columns.smiles, columns.weight, columns.split, *columns.targets, *columns.extra}
+    found = []
+    for position, name in enumerate(names):
+        if position in read:
+            continue
+        cells = (row.cells[position] for row in sample if position < len(row.cells))
+        signs = {str(cell).strip(" '\"") for cell in cells} - {"", "None"}
+        if signs <= _EXACT | _BOUNDS and signs & _BOUNDS:
+            found.append(name)
+    return tuple(found)
 
 
 def find_columns(

@@ -250,6 +250,15 @@ def _place(row: ValidRow, split: str, files: int) -> str:
     return f"row {row.number}" + (f" of the {split} file" if files > 1 else "")
 
 
+def _relations(tables: Sequence[TableContents]) -> list[str]:
+    names = dict.fromkeys(name for table in tables for name in table.relations)
+    return [
+        f"column {name!r} says that some values are bounds (> or <) and is not read: labels are "
+        "learned as they stand; write a bound as >10 into the label's cell, or take those rows out"
+        for name in names
+    ]
+
+
 def _report(
     options: TableOptions,
     tables: Sequence[TableContents],
@@ -286,7 +295,7 @@ def _report(
         duplicates=find_duplicates(parts, task.kind),
         leakage=find_leakage(parts),
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
-        warnings=find_warnings(targets, labels, task.kind, places, atoms),
+        warnings=(*_relations(tables), *find_warnings(targets, labels, task.kind, places, atoms)),
         words={
             name: tuple(sorted(words))
             for name in tables[0].columns.names

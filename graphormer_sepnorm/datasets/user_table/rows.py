@@ -19,6 +19,7 @@ from graphormer_sepnorm.datasets.user_table.columns import (
     find_columns,
     holds_class_words,
     refuse_words,
+    relation_columns,
 )
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.formatting import shortened
@@ -123,6 +124,7 @@ class TableContents:
         invalid: Those that cannot.
         words: Of the targets whose labels are written in words, these words.
         classes: Of ``multiclass`` the classes, by the numbers that stand in the rows.
+        relations: Columns that are not read and say which labels are bounds.
     """
 
     columns: TableColumns
@@ -131,6 +133,7 @@ class TableContents:
     invalid: list[InvalidRow]
     words: dict[str, set[str]]
     classes: tuple[str, ...] = ()
+    relations: tuple[str, ...] = ()
 
     @property
     def from_records(self) -> bool:
@@ -186,7 +189,10 @@ def read_rows(
         progress.finish()
         if not valid and options.task != "multiclass":
             refuse_words(reader.name, reader.columns, sample, columns.targets)
-        return TableContents(columns, reader.format, valid, invalid, read.words, read.classes)
+        relations = relation_columns(reader.columns, sample, columns)
+        return TableContents(
+            *(columns, reader.format, valid, invalid, read.words, read.classes, relations)
+        )
 
 
 class _RowReader:
