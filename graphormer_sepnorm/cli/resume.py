@@ -66,15 +66,20 @@ def find_resumed(arguments: list[str], place: RunPlace) -> ResumedRun | None:
     for option in ("-c", "--config", "--ckpt_path", "--output", "--metric", "--ensemble"):
         if any(word.partition("=")[0] == option for word in rest):
             raise ConfigError(f"--resume and {option}: leave {option} out, the run has its own")
-    of_members = [
+    of_training = [
         word
         for word in rest[1:]
         if word.startswith("--") and word.partition("=")[0] not in _AFTER_TRAINING
     ]
-    if run.members.is_dir() and of_members:
+    if run.members.is_dir() and of_training:
         raise ConfigError(
-            f"--resume and {of_members[0]}: an ensemble goes on with the options that its members "
+            f"--resume and {of_training[0]}: an ensemble goes on with the options that its members "
             "have been begun with, leave others out"
+        )
+    if run.finished and of_training and not any("--trainer.max_" in word for word in of_training):
+        log.warning(
+            "%s is finished: %s acts only on steps that are added, as by --trainer.max_epochs",
+            *(directory, of_training[0]),
         )
     place.go_on_in(directory)
     checkpoint, step, message = _newest_checkpoint(run)

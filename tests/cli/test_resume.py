@@ -174,6 +174,16 @@ def test_damaged_last_checkpoint_falls_back_to_the_one_before(
     assert_same_run(finished, run)
 
 
+def test_options_that_change_nothing_of_a_finished_run_are_named(run: Path, caplog) -> None:
+    assert main(["fit", "--resume", str(run), "--model.learning_rate=1e-5"]) == 0
+    said = "run is finished: --model.learning_rate=1e-5 acts only on steps that are added"
+    assert said in caplog.text
+    caplog.clear()
+    longer = [f"--trainer.max_steps={2 * STEPS}", "--model.learning_rate=1e-5"]
+    assert main(["fit", "--resume", str(run), *longer]) == 0
+    assert "is finished" not in caplog.text
+
+
 def test_finished_run_is_tested_again_and_stays_the_same(finished: Path, run: Path) -> None:
     (run / "summary.json").unlink()
     assert main(["fit", "--resume", str(run)]) == 0

@@ -118,7 +118,16 @@ def checkpoint_callbacks(
     if patience > 0:
         callbacks.append(
             # A metric that is undefined once is no improvement; Lightning would stop there.
-            StopEarly(monitor, mode=mode, patience=patience, min_delta=0.0, check_finite=False)
+            StopEarly(
+                monitor,
+                mode=mode,
+                patience=patience,
+                min_delta=0.0,
+                check_finite=False,
+                # And not at the end of an epoch: that of a run that is made longer comes again,
+                # without a validation.
+                check_on_train_epoch_end=False,
+            )
         )
     return callbacks
 
