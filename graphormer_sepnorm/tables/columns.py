@@ -120,9 +120,15 @@ def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
             return found[0]
         if found:
             raise _several(found, wanted, where)
+    # Of a list of names one was cut in two.
+    whole = next((name for name in columns if name.startswith(f"{wanted},")), None)
+    hint = (
+        f" (did you mean {in_a_line(whole)!r}? In a list quote what has a comma: '[\"A,b\",C]')"
+        if whole
+        else did_you_mean(wanted, map(in_a_line, columns))
+    )
     raise DataError(
-        f"{where}: there is no column {wanted!r}"
-        f"{did_you_mean(wanted, map(in_a_line, columns))}; the columns are {listed(columns)}"
+        f"{where}: there is no column {wanted!r}{hint}; the columns are {listed(columns)}"
     )
 
 
