@@ -59,8 +59,8 @@ class MoleculeDataModule(LightningDataModule):
         test_table: A file of its own for the test split (then validation_table too).
         smiles_column: Column of the SMILES of a table, or of molecules for pretraining; null finds
             it by its name.
-        target_columns: Columns of the labels; null takes the only column with numbers. Missing
-            labels are left out of the loss and the metrics.
+        target_columns: Columns of the labels; null takes the only column with numbers, all every
+            one. Missing labels are left out of the loss and the metrics.
         weight_column: Column of weights in the training loss, 0 or more; null weighs all rows the
             same. Metrics are not weighted.
         task: regression, binary (labels 0 and 1), multiclass (each different value of the only

@@ -124,6 +124,24 @@ def test_the_only_column_of_numbers_is_the_target(tmp_path: Path, header: str) -
     assert dict(everything(splits)) == {smiles: [value] for smiles, value in plain_rows()}
 
 
+def test_all_columns_of_numbers_can_be_targets(tmp_path: Path) -> None:
+    rows = [
+        (n, s, f"x{n}", v, "" if n % 3 else 2 * v, n + 1) for n, (s, v) in enumerate(plain_rows())
+    ]
+    path = write_csv(tmp_path / "a.csv", rows, 'mol_id,smiles,name,"a, b",c,n')
+    splits = load(path, target_columns=("all",), **SPLIT)
+    assert splits.task.targets == ("a, b", "c")  # no id, no words, nothing that counts the rows
+    assert load(path, target_columns=("all",), units=("m", "s"), **SPLIT).task.units == ("m", "s")
+    with pytest.raises(ConfigError, match="3 units for 2 target columns"):
+        load(path, target_columns=("all",), units=("m", "s", "kg"), **SPLIT)
+    # A column of this name is that column.
+    named = write_csv(tmp_path / "b.csv", [row[1:4] for row in rows], "smiles,name,all")
+    assert load(named, target_columns=("all",), **SPLIT).task.targets == ("all",)
+    words = write_csv(tmp_path / "c.csv", [row[1:3] for row in rows], "smiles,name")
+    assert "no column holds numbers" in failure(words, target_columns=("all",), **SPLIT)
+    assert "or --data.target_columns all" in failure(path, **SPLIT)
+
+
 def test_column_with_a_few_words_is_a_column_of_numbers(tmp_path: Path) -> None:
     rows = [*plain_rows(), ("CC", "~10")]
     splits = load(write_csv(tmp_path / "a.csv", rows), **SPLIT)
@@ -139,7 +157,7 @@ def test_weight_and_split_are_no_targets(tmp_path: Path) -> None:
     message = failure(path, weight_column="w", **SPLIT)
     assert message.endswith(
         "2 columns hold numbers (value, other): say which are the labels, for example "
-        "--data.target_columns '[value]'"
+        "--data.target_columns '[value]', or --data.target_columns all"
     )
     assert load(path, target_columns=("other",), **SPLIT).task.targets == ("other",)
 

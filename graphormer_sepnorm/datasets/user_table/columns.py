@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from graphormer_sepnorm.chem.molecules import is_smiles
-from graphormer_sepnorm.datasets.user_table.options import TableOptions
+from graphormer_sepnorm.datasets.user_table.options import ALL, TableOptions
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.tables.columns import (
@@ -103,7 +103,7 @@ def find_columns(
         reader: The table.
         sample: Its first rows, for telling columns of numbers.
         options: What the user says.
-        targets: Names of the targets; empty: the only column of numbers.
+        targets: Names of the targets; `ALL`: all columns of numbers; empty: the only one.
 
     Raises:
         DataError: A column is not there, is named for two purposes, or which one holds the labels
@@ -124,7 +124,9 @@ def find_columns(
     )
     extra = tuple(find_column(columns, name, where) for name in options.descriptor_columns)
     taken = {position for position in (smiles, weight, split, *extra) if position is not None}
-    if targets:
+    if targets == (ALL,) and ALL not in columns and options.task != "multiclass":
+        found = _all_targets(where, columns, sample, taken)
+    elif targets:
         found = tuple(find_column(columns, name, where) for name in targets)
     else:
         found = (_only_target(where, columns, sample, taken),)
@@ -139,8 +141,18 @@ def find_columns(
     return TableColumns(smiles, found, names, weight, split, extra, extra_names)
 
 
-def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], taken: set[int]) -> int:
-    """Return the only column of numbers that can be a property."""
+def _all_targets(
+    where: str, columns: Sequence[str], sample: Sequence[Row], taken: set[int]
+) -> tuple[int, ...]:
+    """Return all columns of numbers that can be properties; of classes, where there is none."""
+    candidates, _, _ = _candidates(where, columns, sample, taken)
+    return tuple(candidates) or (_only_target(where, columns, sample, taken),)  # which says why
+
+
+def _candidates(
+    where: str, columns: Sequence[str], sample: Sequence[Row], taken: set[int]
+) -> tuple[list[int], Collection[int], Collection[int]]:
+    """Return the columns that can be properties, those of numbers, and those that are ids."""
     free = [position for position in range(len(columns)) if position not in taken]
     found = {position: _numbers(sample, position) for position in free}
     ids = {position for position in free if _are_ids(columns[position], found[position])}
@@ -154,6 +166,13 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
         candidates = [position for position in free if holds_class_words(sample, position)]
     for position in candidates:
         require_one_of_its_name(columns, position, where)
+    return candidates, numbers.keys(), ids
+
+
+def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], taken: set[int]) -> int:
+    """Return the only column of numbers that can be a property."""
+    free = [position for position in range(len(columns)) if position not in taken]
+    candidates, numbers, ids = _candidates(where, columns, sample, taken)
     if len(candidates) == 1:
         if numbers:
             rest = [one for one in free if one not in numbers and one not in ids]
@@ -164,7 +183,8 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
         raise DataError(
             f"{where}: {len(names)} columns hold {'numbers' if numbers else 'classes'} "
             f"({listed(names)}): say which are the "
-            f"labels, for example --data.target_columns '[{names[0]}]'"
+            f"labels, for example --data.target_columns '[{names[0]}]', or --data.target_columns "
+            f"{ALL}"
         )
     if not sample:
         raise DataError(f"{where}: there are no rows below the header ({listed(columns)})")

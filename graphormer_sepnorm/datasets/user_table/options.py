@@ -16,6 +16,7 @@ Split = Literal["auto", "random", "scaffold", "column", "files"]
 OnInvalid = Literal["skip", "error"]
 Descriptors = Literal["rdkit"]
 
+ALL = "all"  # target columns: every one of numbers
 DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
 _PATHS = ("table", "validation_table", "test_table")
 _TUPLES = ("target_columns", "split_fractions", "units", "standardise", "descriptor_columns")
@@ -80,7 +81,8 @@ class TableOptions:
             for name in names:
                 if names.count(name) > 1:
                     raise ConfigError(f"--data.{option} names {name!r} twice: name it once")
-        if self.units and self.target_columns and len(self.units) != len(self.target_columns):
+        named = self.target_columns != (ALL,) and self.target_columns  # of "all" it shows later
+        if self.units and named and len(self.units) != len(self.target_columns):
             raise ConfigError(
                 f"--data.units has {len(self.units)} units for {len(self.target_columns)} target "
                 "columns: give one for each, '' where there is none"
