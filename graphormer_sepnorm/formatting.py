@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 TERMINAL_SECONDS, LOG_SECONDS = 1.0, 30.0
@@ -39,10 +39,23 @@ def shortened(text: str, length: int = 60) -> str:
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
-def format_table(rows: list[tuple[str, str]]) -> str:
-    """Return two aligned columns, one line per row."""
-    width = max(len(label) for label, _ in rows)
-    return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
+def aligned(rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> str:
+    """Return a line for each row, its cells below those of the other rows.
+
+    Args:
+        rows: Cells, as many in each row.
+        numbers_from: From this column on cells are aligned by their last character.
+    """
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    left = len(widths) if numbers_from is None else numbers_from
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
 
 
 class StatusLine:

@@ -19,7 +19,7 @@ from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.formatting import format_table, listed, shows_unicode
+from graphormer_sepnorm.formatting import aligned, listed, shows_unicode
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.metrics import LAST, Metric, metrics_of
 from graphormer_sepnorm.process import command
@@ -81,7 +81,7 @@ def report_evaluation(
             name: f"{_digits(value)}  (network alone {rows[name]})" for name, value in own.items()
         }
         values = {**values, **own}
-    print(format_table([*rows.items()]))
+    print(aligned([*rows.items()]))
     if split == "validation" and module.facts.get("member_folds"):
         note += " " * bool(note) + (
             "Of the networks each was trained on most of these molecules: of those that it has not "
@@ -121,7 +121,7 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> None:
             for name, unit in zip(task.targets, task.units, strict=True)
         ]
     print(f"\ntest {main.label}")
-    print(format_table([(f"  {label}", value) for label, value in rows]))
+    print(aligned([(f"  {label}", value) for label, value in rows]))
     count = None if tested.predictions is None else len(tested.predictions)
     compared = simple.said(main, summary[f"test_{main.name}"], count)
     lines = ((simple.left_out, "  "), (compared, "  "), (tested.new_elements, "\n"))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from graphormer_sepnorm.cli.main import OneLineParser, check_least
 from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.formatting import aligned
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.compare.model_geometry import CloudGeometry
@@ -144,14 +145,7 @@ def _table(clouds: tuple[CloudGeometry, ...]) -> str:
         ]
         rows.append([token.layer, *(_number(value, digits) for value, digits in numbers)])
     floor = _number(clouds[0].uniformity_floor, 2)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]  # numbers by last digit
-        ).rstrip()
-        for row in rows
-    ]
-    return "\n".join([*lines, f"floor of the uniformity in this width: {floor}"])
+    return f"{aligned(rows, numbers_from=1)}\nfloor of the uniformity in this width: {floor}"
 
 
 def _number(value: float, digits: int) -> str:

@@ -25,6 +25,7 @@ from graphormer_sepnorm.cli.table_verbs import (
     what_is_left,
 )
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
+from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.process import name_and_version
 from graphormer_sepnorm.tables.formats import FORMATS
@@ -251,7 +252,7 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
         kinds = ("spread", "low", "high")
         shown |= {f"{kind}_{name}": kind for kind in kinds for name in task.targets}
         names = [shown.get(name, name) for name in (*predictor.columns, *predictor.text_columns)]
-        _say(_aligned(["smiles", *names, ""], _shown(predictions)))
+        _say(aligned([["smiles", *names, ""], *_shown(predictions)]))
         return not all(predictions.errors)
     columns = ["smiles", *predictor.columns, *predictor.text_columns, "warning", "error"]
     types = dict.fromkeys(predictor.columns, "float64")
@@ -307,14 +308,6 @@ def _parts(predictions: Predictions) -> Iterator[tuple[str, Any, tuple[str, ...]
         predictions.warnings,
         predictions.errors,
         strict=True,
-    )
-
-
-def _aligned(header: list[str], rows: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (header, *rows)
     )
 
 

@@ -14,6 +14,7 @@ from graphormer_sepnorm.compare.report.numbers import (
     p_value,
 )
 from graphormer_sepnorm.confidence.quality import in_words
+from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.graphs.task import Task
 
 _DECIMALS = 4
@@ -28,7 +29,7 @@ def results_text(results: FoldResults) -> str:
         f"{count(results.repeats, 'repeat')}{lacking}\n"
         f"test, mean ± standard deviation over {count(finished, 'fold')}"
     )
-    lines = [head, *_table(results)]
+    lines = [head, _table(results)]
     said = [(one.name, in_words(one.confidence)) for one in results.networks if one.confidence]
     lines += [""] * bool(said) + [f"{name}: {words}" for name, words in said]
     if results.differences:
@@ -38,7 +39,7 @@ def results_text(results: FoldResults) -> str:
     return "\n".join(lines)
 
 
-def _table(results: FoldResults) -> list[str]:
+def _table(results: FoldResults) -> str:
     """The metrics that have a mean over the targets, the main one first."""
     known = {name for one in results.networks for name in one.metrics}
     shown = [metric for metric in results.task.metrics if metric.name in known]
@@ -51,8 +52,7 @@ def _table(results: FoldResults) -> list[str]:
                 number(one.out_of_fold.get(metric.name, math.nan), _DECIMALS) for metric in shown
             ]
             rows.append(["    all molecules, out of fold", *cells])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return aligned(rows)
 
 
 def _cell(spread: Spread | None, finished: int) -> str:

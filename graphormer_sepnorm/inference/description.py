@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.confidence.domain import Domain
-from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.formatting import aligned, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.card import run_card, run_of
@@ -41,8 +41,7 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
     rows.append(("from SMILES", f"by {facts['featuriser']}" if facts["featuriser"] else no_smiles))
     packages = facts.get("packages", {})
     rows.append(("made with", ", ".join(f"{name} {value}" for name, value in packages.items())))
-    width = max(len(label) for label, _ in rows)
-    return "\n".join(f"{label:<{width}}  {value}".rstrip() for label, value in rows)
+    return aligned(rows)
 
 
 def _targets(facts: dict[str, Any]) -> list[tuple[str, str]]:

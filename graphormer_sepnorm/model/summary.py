@@ -6,6 +6,7 @@ from itertools import groupby
 
 from torch import nn
 
+from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 _PARTS = {
@@ -64,8 +65,5 @@ def parameter_table(model: Graphormer) -> str:
             shape = " + ".join(f"{count} x {number:,}" for count, number in runs)
             lines.append((f"layers: {label}", shape, sum(each)))
     lines.append(("total", "", count_parameters(model)))
-    widths = [max(len(str(line[column])) for line in lines) for column in (0, 1)]
-    return "\n".join(
-        f"{label:<{widths[0]}}  {shape:<{widths[1]}}  {number:>11,}"
-        for label, shape, number in lines
-    )
+    rows = [(label, shape, f"{number:,}") for label, shape, number in lines]
+    return aligned(rows, numbers_from=2)

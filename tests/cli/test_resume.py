@@ -324,7 +324,7 @@ def test_full_disk_of_logs_or_result_is_one_line(
             "outcome.write_test_predictions",
             "trained, but not all that follows is done: {run}; go on with: ",
         ),
-        ("fit_report.format_table", "trained and tested, what came out is in {run}/summary.json\n"),
+        ("fit_report.aligned", "trained and tested, what came out is in {run}/summary.json\n"),
     ],
 )
 def test_signal_after_the_training_is_answered_with_what_is_done(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 from graphormer_sepnorm.compare.arm_comparisons import paper_value
@@ -23,6 +22,7 @@ from graphormer_sepnorm.compare.results_file import ArmResult, Results
 from graphormer_sepnorm.compare.statistics import mean_sd
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.formatting import aligned
 
 _COLUMNS = (
     *("comparison", "dataset", "metric", "better", "arm", "parameters", "seeds", "epochs", "steps"),
@@ -69,7 +69,7 @@ def write_set_table(directory: Path) -> str | None:
             csv.writer(file).writerows([_COLUMNS, *(_values(*one) for one in arms)])
     except OSError as error:
         raise DataError(f"the table of {directory} cannot be written: {error}") from error
-    return "\n".join([*_aligned(table), *(f"{name}: no results yet" for name in lacking)])
+    return "\n".join([aligned(table), *(f"{name}: no results yet" for name in lacking)])
 
 
 def _values(name: str, results: Results, arm: ArmResult) -> list[object]:
@@ -123,10 +123,3 @@ def _markdown(table: list[tuple[str, ...]], known: list[str], lacking: list[str]
     if lacking:
         parts.append(f"No results yet: {', '.join(lacking)}.")
     return "\n\n".join(parts) + "\n"
-
-
-def _aligned(table: list[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()

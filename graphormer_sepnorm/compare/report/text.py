@@ -29,7 +29,7 @@ from graphormer_sepnorm.compare.report.numbers import (
 from graphormer_sepnorm.compare.results_file import ArmComparison, ArmResult, Results
 from graphormer_sepnorm.compare.roc_statistics import AreaTests
 from graphormer_sepnorm.compare.statistics import EXACT_UP_TO, holm, smallest_sign_flip_p
-from graphormer_sepnorm.formatting import format_table
+from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import LAST, METRICS, monitored
 
 # With more, the arms whose effect is not resolved share one sentence.
@@ -177,13 +177,13 @@ def summary(results: Results) -> str:
     for arm in results.arms:
         values = f"{spread(arm.values('test'), metric.decimals)}{metric.unit}"
         rows.append((f"  {arm_label(results, arm)}", values))
-    lines = [f"test {metric.name}, mean ± standard deviation over the seeds", format_table(rows)]
+    lines = [f"test {metric.name}, mean ± standard deviation over the seeds", aligned(rows)]
     if results.baselines_left_out:
         lines.append(results.baselines_left_out)
     said = [*unfinished(results), *answers(results), *beaten_by(results), *cautions(results)]
     if effects := factor_effects(results):
         rows = [(f"  {one.name}", _effect(metric, one)) for one in effects]
-        said.append(f"Factor effects on the test {metric.name}\n{format_table(rows)}")
+        said.append(f"Factor effects on the test {metric.name}\n{aligned(rows)}")
     return "\n\n".join(["\n".join(lines), *said])
 
 
