@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
 
 from graphormer_sepnorm.errors import ConfigError, DataError
 
@@ -64,6 +65,28 @@ def labels_of(y: Any) -> np.ndarray:
     if np.isinf(labels).any():
         raise InputError("y holds an infinity: nan is a missing label")
     return labels.reshape(len(labels), -1)
+
+
+def classes_of(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes of labels ``[n]``, sorted, and the number of each label's class.
+
+    Raises:
+        InputError: They are no classes, or one is missing, or of a kind that cannot be compared.
+    """
+    try:
+        check_classification_targets(y)
+        return np.unique(y, return_inverse=True)
+    except ValueError as error:
+        raise InputError(f"y is not of classes ({error})") from error
+    except TypeError as error:
+        kinds: dict[str, int] = {}
+        for row, label in enumerate(y.tolist()):
+            kinds.setdefault(type(label).__name__, row)
+        shown = ", ".join(f"{kind} (y[{row}])" for kind, row in kinds.items())
+        raise InputError(
+            f"y holds labels of several kinds, {shown}: every molecule needs a class, all of one "
+            "kind, so leave out those without a label"
+        ) from error
 
 
 def _numbers(values: Any, name: str) -> np.ndarray:

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_consistent_length
-from sklearn.utils.multiclass import check_classification_targets
 
 from graphormer_sepnorm.chem.features import OF_SMILES
 from graphormer_sepnorm.datasets.arrays import load_arrays, require_molecules
@@ -16,6 +15,7 @@ from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.estimators.checkpointed import Checkpointed
 from graphormer_sepnorm.estimators.inputs import (
     InputError,
+    classes_of,
     explained,
     labels_of,
     names_of,
@@ -227,7 +227,7 @@ class GraphormerClassifier(ClassifierMixin, Trained):
         """Train from the beginning; see `GraphormerRegressor.fit`.
 
         Raises:
-            InputError: y is of one class.
+            InputError: y is of one class, or lacks the class of a molecule.
         """
         given = np.asarray(y)
         several = given.ndim == 2 and given.shape[1] > 1
@@ -237,11 +237,7 @@ class GraphormerClassifier(ClassifierMixin, Trained):
                 raise InputError("y has several columns: each must hold 0, 1 or nan (missing)")
             classes: Any = [np.array([0, 1])] * labels.shape[1]
         else:
-            try:
-                check_classification_targets(given.reshape(len(given), -1)[:, 0])
-            except ValueError as error:
-                raise InputError(f"y is not of classes ({error})") from error
-            classes, numbers = np.unique(given.reshape(len(given), -1)[:, 0], return_inverse=True)
+            classes, numbers = classes_of(given.reshape(len(given), -1)[:, 0])
             if len(classes) < 2:
                 raise InputError(f"y is {classes.tolist()[:1]} throughout: two classes are needed")
             labels = numbers.reshape(-1, 1).astype(np.float64)

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
-from graphormer_sepnorm.tables.columns import parse_class, parse_class_name, parse_number
+from graphormer_sepnorm.tables.columns import LARGEST, parse_class, parse_class_name, parse_number
 
 
 def label_of(task: Task, target: int, cell: object) -> float:
@@ -33,6 +33,8 @@ def label_of(task: Task, target: int, cell: object) -> float:
     label = (parse_class if task.kind == "binary" else parse_number)(cell)
     if task.kind == "binary" and not math.isnan(label) and label not in (0, 1):
         raise ValueError(f"{label:g} is not 0 or 1")
+    if abs(label) > LARGEST:
+        raise ValueError(f"{label:g} is too large")
     return label
 
 

@@ -30,7 +30,7 @@ _BOUND = re.compile(r"\s*([<>≤≥])=?\s*(?=\S)")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(e[-+]?\d+)?")
 _SHOWN = 40  # characters of a cell in a message
-_LARGEST = 3.4e38  # what 32-bit numbers hold
+LARGEST = 3.4e38  # what 32-bit numbers hold
 _TRUTH = {"true": 1.0, "false": 0.0}
 # Pairs of words that labels of two classes are written as, class 1 first.
 CLASS_WORDS = (("true", "false"), ("yes", "no"), ("active", "inactive"), ("positive", "negative"))
@@ -191,7 +191,7 @@ def parse_or_missing(cells: Sequence[object], names: Sequence[str]) -> tuple[flo
             number = _parse(cell)
         except ValueError as error:
             raise ValueError(no_number(name, cell, error)) from None
-        numbers.append(number if abs(number) <= _LARGEST else math.nan)
+        numbers.append(number if abs(number) <= LARGEST else math.nan)
     return tuple(numbers)
 
 

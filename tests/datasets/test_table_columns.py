@@ -142,6 +142,25 @@ def test_all_columns_of_numbers_can_be_targets(tmp_path: Path) -> None:
     assert "or --data.target_columns all" in failure(path, **SPLIT)
 
 
+def test_a_column_that_is_empty_for_long_is_not_overlooked(tmp_path: Path) -> None:
+    """As in tables that are sorted by assay; and one without any value stays what it is."""
+    molecules = [smiles for smiles, _ in plain_rows()] * 100
+    rows = [
+        (smiles, 0.5 * n % 7 if n < 1100 else "", "" if n < 1100 else ("yes", "no")[n % 2], "")
+        for n, smiles in enumerate(molecules)
+    ]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,assay1,assay2,empty")
+    assert "'assay2' holds classes" in failure(path, **SPLIT)
+    named = load(path, target_columns=("assay2",), **SPLIT)
+    assert {label for _, (label,) in everything(named)} == {0.0, 1.0}
+    numbers = [(*row[:2], row[2] and len(row[2]), "") for row in rows]
+    path = write_csv(tmp_path / "b.csv", numbers, "smiles,assay1,assay2,empty")
+    assert "2 columns hold numbers (assay1, assay2)" in failure(path, **SPLIT)
+    both = load(path, target_columns=("all",), **SPLIT)
+    assert both.task.targets == ("assay1", "assay2")
+    assert report_of(both).valid == 1200
+
+
 def test_column_with_a_few_words_is_a_column_of_numbers(tmp_path: Path) -> None:
     rows = [*plain_rows(), ("CC", "~10")]
     splits = load(write_csv(tmp_path / "a.csv", rows), **SPLIT)

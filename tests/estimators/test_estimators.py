@@ -370,6 +370,11 @@ def test_bad_classes_and_weights():
         ([0] * 18, r"y is \[0\] throughout: two classes are needed"),
         (ATOMS + 0.5, r"y is not of classes \(Unknown label type: continuous"),
         (np.column_stack([ATOMS, ATOMS]), "each must hold 0, 1 or nan"),
+        (["a", None, *"ab" * 8], r"several kinds, str \(y\[0\]\), NoneType \(y\[1\]\)"),
+        (
+            pandas.Series(["a", "b", np.nan, *"abc" * 5]),
+            r"float \(y\[2\]\): every molecule needs a",
+        ),
     ):
         with pytest.raises(ValueError, match=said):
             classifier().fit(SMILES, labels)

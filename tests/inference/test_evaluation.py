@@ -41,6 +41,12 @@ def test_what_is_undefined_is_said(cells):
     assert ("MAE undefined" in text) == (not cells)
 
 
+def test_a_label_that_training_refuses_is_none_here():
+    text = evaluation("regression", ["1", "1e39"], [1.5, 1.5]).text()
+    assert "MAE 0.5000" in text
+    assert "(1 rows; 1 with a label that cannot be used, such as '1e39')" in text
+
+
 def test_rows_that_do_not_count_are_counted():
     cells = ["1", "0", "NA", None, 0.0, "2", "maybe", "Active"]
     predictions = [0.5, 0.5, 0.5, 0.5, math.nan, 0.5, 0.5, 0.5]

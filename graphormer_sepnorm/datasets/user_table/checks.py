@@ -22,6 +22,7 @@ _SAME = 1e-6  # relative difference up to which two labels are the same
 _FAR = 50
 _MOST_FAR = 0.01  # more of them are no slips but a distribution, unless all are one number
 _WIDE = 1000  # ratio of the labels from which on their logarithm is what to learn
+_NARROW = 1e-3  # spread of labels of which errors would show few digits
 _FEW = 20  # labels of which nothing is said
 
 
@@ -287,5 +288,10 @@ def _doubt(target: TargetReport, values: np.ndarray, places: Sequence[str]) -> s
         return (
             f"the labels of {target.name} go from {first:.3g} to {last:.3g} (98 % of them): the "
             "large ones decide all; consider their logarithm, as in pIC50 for IC50"
+        )
+    if 0 < last - first < _NARROW:
+        return (
+            f"the labels of {target.name} differ by {last - first:.2g} (98 % of them), and errors "
+            "are shown with four decimals: give them in a smaller unit, as nM in place of M"
         )
     return None

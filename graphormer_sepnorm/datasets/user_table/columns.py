@@ -217,7 +217,7 @@ def _refuse_others(
         DataError: One does: classes in words, or numbers among much else.
     """
     for position in others:
-        cells = [cell for cell in _cells(sample, position) if not _is_missing(cell)]
+        cells = [cell for cell in _cells(sample, position) if not is_missing(cell)]
         commas, numbers = 0, 0
         for cell in cells:
             try:
@@ -240,7 +240,8 @@ def _refuse_others(
         )
 
 
-def _is_missing(cell: object) -> bool:
+def is_missing(cell: object) -> bool:
+    """Whether nothing stands in a cell, or a word for it."""
     try:
         return math.isnan(parse_number(cell))
     except ValueError:

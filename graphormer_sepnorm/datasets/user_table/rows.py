@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
-
-import numpy as np
 
 from graphormer_sepnorm.chem.molecules import canonical_smiles, parse_molblock, parse_smiles
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
@@ -18,6 +16,7 @@ from graphormer_sepnorm.datasets.user_table.columns import (
     TableColumns,
     find_columns,
     holds_class_words,
+    is_missing,
     refuse_words,
     relation_columns,
 )
@@ -25,6 +24,7 @@ from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.tables.columns import (
+    LARGEST,
     class_word,
     no_number,
     parse_class,
@@ -40,8 +40,7 @@ from graphormer_sepnorm.tables.reader import Row
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SAMPLE = 1000  # rows that are looked at to tell columns of numbers
-_LARGEST = float(np.finfo(np.float32).max)  # labels and weights are kept as float32
+_SAMPLE = 1000  # rows that are looked at, at least, to tell columns of numbers
 
 # Kinds of reasons, for counting.
 MALFORMED = "malformed"
@@ -170,7 +169,7 @@ def read_rows(
     invalid: list[InvalidRow] = []
     with open_table(path) as reader:
         rows = iter(reader)
-        sample = list(itertools.islice(rows, _SAMPLE))
+        sample = _first_rows(rows, reader.columns, targets)
         columns = find_columns(reader, sample, options, targets)
         read = _RowReader(columns, sample, options.task, options.standardise)
         # Of several training processes only the first one speaks.
@@ -193,6 +192,33 @@ def read_rows(
         return TableContents(
             *(columns, reader.format, valid, invalid, read.words, read.classes, relations)
         )
+
+
+def _first_rows(rows: Iterator[Row], columns: Sequence[str], targets: tuple[str, ...]) -> list[Row]:
+    """Take rows from which columns can be told: the first ones, until none of these is empty.
+
+    Of tables that are sorted by assay many a column is empty for long.
+
+    Args:
+        rows: Of the table, in their order.
+        columns: Its columns.
+        targets: See `read_rows`.
+    """
+    taken = list(itertools.islice(rows, _SAMPLE))
+    named = [columns.index(name) for name in targets if name in columns]
+    empty = set(named or range(len(columns)))
+    for row in taken:
+        empty = _still_empty(empty, row)
+    while empty and (row := next(rows, None)) is not None:
+        taken.append(row)
+        empty = _still_empty(empty, row)
+    return taken
+
+
+def _still_empty(columns: set[int], row: Row) -> set[int]:
+    if row.problem or not columns:
+        return columns
+    return {position for position in columns if is_missing(row.cells[position])}
 
 
 class _RowReader:
@@ -335,7 +361,7 @@ def _number(
         value = parse(cell)
     except ValueError as error:
         raise _Unusable(kind, no_number(what, cell, error)) from None
-    if abs(value) > _LARGEST:
+    if abs(value) > LARGEST:
         raise _Unusable(kind, f"{what} is {value:.6g}: too large")
     return value
 
