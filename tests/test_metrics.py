@@ -151,6 +151,14 @@ def test_labels_of_one_class_let_the_loss_decide() -> None:
         monitored_metric(BINARY, np.ones((2, 2)), "auroc")
 
 
+def test_without_a_label_the_loss_decides() -> None:
+    """As of a validation split of bounds alone, which the loss counts."""
+    task = Task("regression", ("y",), ("",), "mae")
+    assert monitored_metric(task, np.full((3, 1), np.nan)).name == "loss"
+    with pytest.raises(ConfigError, match="no target has a label there"):
+        monitored_metric(task, np.full((3, 1), np.nan), "mae")
+
+
 def test_choice_that_cannot_be_is_refused_in_one_line() -> None:
     with pytest.raises(ConfigError, match=r"--metric rsme .*did you mean 'rmse'.* or last") as one:
         monitored_metric(VALUES, LABELS, "rsme")

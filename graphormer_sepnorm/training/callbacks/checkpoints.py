@@ -54,7 +54,7 @@ def monitored_metric(
         )
     if metric in (loss, LAST):
         return metric
-    undefined = len(undefined_targets(task, validation_targets, metric)) == len(task.targets)
+    undefined = not any(metric.is_defined(labels) for labels in validation_targets.T)
     if chosen is None:
         return loss if undefined or (metric.in_unit and len(task.targets) > 1) else metric
     if not task.has_mean(metric):
