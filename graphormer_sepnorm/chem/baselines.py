@@ -121,15 +121,16 @@ def fit_baselines(
         tell: Is told what is done, how far that is, and how far it goes.
         models: Which of `MODELS`.
         folds: Of each training and then each validation molecule its fold, int64. Then models are
-            fitted on both splits, and others without a fold at a time, until `ENOUGH_HELD_OUT`
-            molecules have been predicted so.
+            fitted on both splits, and others without a fold at a time, of two folds or more, until
+            `ENOUGH_HELD_OUT` molecules have been predicted so.
         columns: Of a table, which are features too: ``[n, C]``, under the same names; nan where
             missing.
         names: Of these columns.
         bounds: Of missing labels the values that they are known to lie beyond, ``[n, T]``, under
             the same names; nan = unknown. Models learn these; nothing is judged by them.
         weights: Of the molecules that models are fitted on, ``[n]``, under the same names; None:
-            all weigh the same. Nothing is judged by them.
+            all weigh the same. Nothing is judged by them, but that with folds those that weigh 0
+            judge nothing.
 
     Raises:
         DataError: A SMILES cannot be read.
@@ -160,17 +161,20 @@ def fit_baselines(
     weight = None
     if weights is not None:
         weight = np.concatenate([weights[split][rows[split]] for split in fitted_on])
-    dealt, held = np.empty(0, np.int64), 0
+    dealt, judged, held = np.empty(0, np.int64), np.empty(0, bool), 0
     if folds is not None:
         pooled = np.concatenate([rows["train"], rows["validation"] + len(targets["train"])])
         for of in (x, y, taught):
             of["train"] = np.concatenate([of["train"], of["validation"]])
         dealt = folds[pooled]
         ends = np.cumsum(np.bincount(dealt))
-        held = min(len(ends), 1 + int(np.searchsorted(ends, ENOUGH_HELD_OUT)))
-        rows["validation"] = pooled[dealt < held]
+        held = min(len(ends), max(2, 1 + int(np.searchsorted(ends, ENOUGH_HELD_OUT))))
+        judged = dealt < held
+        if weight is not None:
+            judged &= weight > 0
+        rows["validation"] = pooled[judged]
         labelled["validation"] = rows["validation"]
-    held_labels = y["validation"] if folds is None else y["train"][dealt < held]
+    held_labels = y["validation"] if folds is None else y["train"][judged]
     asked = [name for name in MODELS if name in models and (name, kind) != ("mean", "binary")]
     predictions = {
         name: {split: np.full((len(rows[split]), count), np.nan) for split in _SPLITS[1:]}
@@ -198,8 +202,8 @@ def fit_baselines(
                 own = dealt == fold
                 other = _fitted(name, kind, x["train"], labels, known & ~own, weight)
                 if other is not None:
-                    at = dealt[dealt < held] == fold
-                    values["validation"][at, target] = other.predict(x["train"][own])
+                    at = dealt[judged] == fold
+                    values["validation"][at, target] = other.predict(x["train"][own & judged])
     return Baselines(
         predictions,
         rows,

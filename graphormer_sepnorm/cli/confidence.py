@@ -108,7 +108,7 @@ def measure(
 
 def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbours]:
     """Return a sketch of the molecules of training, and their numbers in the store."""
-    numbers, report = data.described(), data.splits.report
+    numbers, report = data.weighed(data.described()), data.splits.report
     assert report is not None
     numbers = numbers[drawn(len(numbers), MOST_KEPT)]
     rows = np.concatenate([report.splits[split].rows for split in SPLITS])

@@ -189,7 +189,7 @@ def evaluate_ensemble(
         validated = trainer.validate(module, ckpt_path=path, **options)[0]
     else:
         held = out_of_fold(module, data)
-        found = module.task.evaluate(data.labels(data.described()), held.values)
+        found = module.task.evaluate(data.labels(held.numbers), held.values)
         validated = {f"validation_{name}": value for name, value in found.items()}
     validation = {name: float(value) for name, value in validated.items()}
     checkpoint[KEY] |= {"validation": validation, "member_folds": data.member_folds or 0}

@@ -58,11 +58,15 @@ def of_validation_split(module: GraphormerModule, data: MoleculeDataModule) -> H
 def out_of_fold(module: GraphormerModule, data: MoleculeDataModule) -> HeldOut:
     """Return what an ensemble's members say of all that they were trained on, each of its own fold.
 
+    Of what weighs 0 nothing is said.
+
     Args:
         module: With the members that were trained by ``--ensemble_by folds``, in their order.
         data: Theirs.
     """
-    dealt, numbers = data.dealt(), data.described()
+    trained_on = data.described()
+    numbers = data.weighed(trained_on)
+    dealt = data.dealt()[np.isin(trained_on, numbers)]
     values = np.full((len(numbers), len(module.task.targets)), np.nan)
     for fold, network in enumerate(_networks(module)):
         values[dealt == fold] = _values(module, data, numbers[dealt == fold], network)

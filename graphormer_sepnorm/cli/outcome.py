@@ -22,7 +22,9 @@ from graphormer_sepnorm.confidence.confidence import Told
 from graphormer_sepnorm.confidence.quality import summarised
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
-from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, write_checkpoint
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.runs.directory import RunDirectory
@@ -218,6 +220,7 @@ def finish(
     """
     network, measured = tested, None
     file, held = Path(tested.summary["checkpoint"]), tested.held
+    _forget_earlier_end(tested.run, file)
     sure = keep != "none" and data.splits.report is not None and tested.predictions is not None
     if held is None and (blend or sure):
         held = of_validation_split(module, data)
@@ -234,6 +237,15 @@ def finish(
     if not interrupted:
         tested.run.write_summary(tested.summary)
     return Outcome(network, tested, simple, measured, interrupted)
+
+
+def _forget_earlier_end(run: RunDirectory, file: Path) -> None:
+    """Take out of a checkpoint what an earlier end of its run has put beside the network."""
+    checkpoint = read_checkpoint(file)
+    if beside := checkpoint.keys() & {BLEND, CONFIDENCE}:
+        write_checkpoint({k: v for k, v in checkpoint.items() if k not in beside}, file)
+    for made in (run.confidence_file, run.confidence_figure):
+        made.unlink(missing_ok=True)
 
 
 def without_new_elements(

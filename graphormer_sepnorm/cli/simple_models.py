@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from graphormer_sepnorm.confidence.confidence import Told
 from graphormer_sepnorm.datasets.baselines import MEAN
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint, write_checkpoint
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
@@ -24,7 +26,7 @@ from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.training.module import GraphormerModule
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.chem.baselines import Baselines
+    from graphormer_sepnorm.chem.baselines import Baselines, Scaled
     from graphormer_sepnorm.datasets.baselines import Baseline
     from graphormer_sepnorm.inference.blend import Blend
 
@@ -163,10 +165,24 @@ def simple_models(
         found = baselines_of(data, **models)
         result.baselines, result.left_out = found.baselines, found.left_out
         # Without trees for any target there is nothing to blend; the baselines say why.
-        if held is not None and blend and found.fitted is not None and any(found.fitted.boosted):
-            blended = _blend(module, data, found.fitted, predictions, held)
-            write_checkpoint({**read_checkpoint(file), BLEND: blended.blend.to_plain()}, file)
-            result.blended = blended
+        if held is not None and blend and found.fitted is not None:
+            boosted = _judged(found.fitted)
+            alone = [
+                name
+                for name, fitted, judged in zip(
+                    module.task.targets, found.fitted.boosted, boosted, strict=True
+                )
+                if fitted and not judged
+            ]
+            if alone:
+                result.left_out += (
+                    f" {listed(alone)}: by the network alone, since the labels are too few for "
+                    "trees that leave a fold out."
+                )
+            if any(boosted):
+                blended = _blend(module, data, found.fitted, boosted, predictions, held)
+                write_checkpoint({**read_checkpoint(file), BLEND: blended.blend.to_plain()}, file)
+                result.blended = blended
     except GraphormerError as error:  # a molecule that has a graph, but no fingerprint
         log.warning("no %s: %s", "blend" if blend else "baselines", error)
     except KeyboardInterrupt:
@@ -206,10 +222,24 @@ def evaluate(
     return task.evaluate(targets, predictions, official=data.splits.evaluators)
 
 
+def _judged(fitted: Baselines) -> list[Scaled | None]:
+    """Return the trees of each target that can be weighed; None where there are none.
+
+    Without one fold the labels may be too few for trees, or all of one class: then nobody knows
+    what they say of its molecules, and the target goes by the network alone.
+    """
+    values = fitted.predictions["boosting"]["validation"]
+    return [
+        trees if np.isfinite(column).all() else None
+        for trees, column in zip(fitted.boosted, values.T, strict=True)
+    ]
+
+
 def _blend(
     module: GraphormerModule,
     data: MoleculeDataModule,
     fitted: Baselines,
+    boosted: Sequence[Scaled | None],
     predictions: np.ndarray | None,
     held: HeldOut,
 ) -> BlendedRun:
@@ -218,9 +248,12 @@ def _blend(
     from graphormer_sepnorm.inference.trees import BoostedTrees
 
     task = module.task
-    trees = BoostedTrees.from_fitted(fitted.columns, fitted.boosted, task.kind == "binary")
+    trees = BoostedTrees.from_fitted(fitted.columns, boosted, task.kind == "binary")
     boosting, labels = fitted.predictions["boosting"], fitted.labels["validation"]
-    held = held.take(fitted.rows["validation"])
+    rows = fitted.rows["validation"]
+    if data.member_folds is not None:  # counted from the first training molecule on
+        rows = np.searchsorted(held.numbers, data.described()[rows])
+    held = held.take(rows)
     network, unseen = held.values, boosting["validation"]
     std = np.asarray(module.facts["target_std"])
     bounds = np.asarray(data.store.bounds[held.numbers], np.float64)

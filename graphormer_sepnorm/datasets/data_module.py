@@ -292,7 +292,7 @@ class MoleculeDataModule(LightningDataModule):
         """Numbers of the graphs of a split in the store; a member's, where it has its own."""
         if self.member_fold is not None and split != "test":
             held = self.dealt() == self.member_fold
-            return np.flatnonzero(~held if split == "train" else held)
+            return np.flatnonzero(~held) if split == "train" else self.weighed(np.flatnonzero(held))
         return self._indices(split)
 
     def _indices(self, split: str) -> np.ndarray:
@@ -392,6 +392,14 @@ class MoleculeDataModule(LightningDataModule):
         """Return the weights of graphs, float64 ``[n]``; None if all weigh the same."""
         weights = np.asarray(self.store.weights[numbers], np.float64)
         return None if (weights == weights[:1]).all() else weights
+
+    def weighed(self, numbers: np.ndarray) -> np.ndarray:
+        """Return those of some graphs that do not weigh 0: by the others nothing is judged.
+
+        All of them, if no one weighs anything.
+        """
+        known = np.asarray(self.store.weights[numbers]) > 0
+        return numbers[known] if known.any() else numbers
 
     def extra_scaling(self) -> tuple[np.ndarray, np.ndarray]:
         """By what the numbers beside the graphs are standardised, see `standardisation`."""

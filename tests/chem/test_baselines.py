@@ -145,6 +145,9 @@ def test_weights_weigh_what_is_fitted(in_folds: bool) -> None:
     for name, predictions in found.predictions.items():
         for split in SPLITS[1:]:
             np.testing.assert_array_equal(other.predictions[name][split], predictions[split])
+    if in_folds:  # nor does it judge
+        assert found.rows["validation"].tolist() == np.flatnonzero(own).tolist()
+        np.testing.assert_array_equal(found.labels["validation"][:, 0], y[own])
 
 
 def test_forest_of_two_classes_is_that_of_scikit_learn() -> None:
@@ -187,6 +190,10 @@ def test_folds_are_held_out_until_enough_is_known(monkeypatch: pytest.MonkeyPatc
     found = fit_baselines(smiles, targets, "regression", models=["boosting"], folds=folds)
     assert found.rows["validation"].tolist() == np.flatnonzero(folds < 3).tolist()
     assert len(found.predictions["boosting"]["validation"]) == 51
+    # One fold would give nothing to fit intervals on and to judge them by.
+    monkeypatch.setattr(baselines, "ENOUGH_HELD_OUT", 1)
+    found = fit_baselines(smiles, targets, "regression", models=["boosting"], folds=folds)
+    assert found.rows["validation"].tolist() == np.flatnonzero(folds < 2).tolist()
 
 
 def test_a_model_is_fitted_on_all_and_once_without_each_fold(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_run import Fitted, fit, fitted, summary
+from tiny_run import Fitted, fit, fitted, read_csv, summary
 
 from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli.predict import main as predict
@@ -284,6 +284,42 @@ def test_networks_are_compared_without_blends(tmp_path, capsys) -> None:
     arguments = ["compare", "--arms=sepnorm,sharenorm", "-o", str(tmp_path / "c")]
     assert train([*arguments, "--data.dataset=sample", "--blend=true"]) == 2
     assert "--blend is not for compare: networks are compared" in capsys.readouterr().err
+
+
+def test_trees_that_a_fold_leaves_without_labels_are_not_blended(tmp_path: Path, capsys) -> None:
+    """A target with eleven labels: without one fold they are fewer than trees need."""
+    lines = table(tmp_path / "a.csv").read_text().splitlines()
+    few = [",".join([*line.split(",")[:2], "", *line.split(",")[3:]]) for line in lines]
+    test = PARTS.index("test") + 1
+    kept = [*lines[: 1 + 13], *few[1 + 13 : test], *lines[test:]]  # of 13 rows 10 have a label of b
+    (tmp_path / "b.csv").write_text("\n".join(kept))
+    options = ("--ensemble=2", "--ensemble_by=folds", "--blend=true")
+    assert fit(tmp_path, tmp_path / "b.csv", *SPLIT, *options) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "b: by the network alone, since the labels are too few for trees" in said
+    assert "undefined" not in said
+    weights = read_checkpoint(tmp_path / "run")[BLEND]["weights"]
+    assert weights[0] < 1 == weights[1]
+    assert np.isfinite(summary(tmp_path / "run")["best_validation_mae"])
+
+
+def test_a_new_end_forgets_the_blend_of_the_earlier_one(tmp_path: Path, capsys) -> None:
+    options = ("--blend=true", "--keep=smiles", "--baselines=true")
+    assert fit_here(tmp_path, *options) == 0
+    run = tmp_path / "run"
+    assert {BLEND, CONFIDENCE} <= read_checkpoint(run).keys()
+    again = ("--blend=false", "--keep=none", "--baselines=false")
+    assert train(["fit", "--resume", str(run), *again]) == 0
+    assert not {BLEND, CONFIDENCE} & read_checkpoint(run).keys()
+    assert not list(run.glob("confidence.*"))
+    out = capsys.readouterr().out
+    predictor = Predictor.load(run, "cpu")
+    rows = read_csv(run / "test_predictions.csv")
+    values = predictor.predict([row["smiles"] for row in rows]).values
+    written = np.array([[float(row[f"pred_{name}"]) for name in "ab"] for row in rows])
+    np.testing.assert_allclose(values, written, rtol=1e-4)
+    assert "blend" not in summary(run)
+    assert f"{summary(run)['test_mae']:.4f}" in out
 
 
 def test_without_trees_there_is_no_blend(tmp_path: Path, capsys, monkeypatch) -> None:

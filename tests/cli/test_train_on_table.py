@@ -32,6 +32,8 @@ from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training import steps
@@ -382,6 +384,27 @@ def test_labels_are_scaled_by_the_weights_of_their_rows(tmp_path: Path) -> None:
     absurd = [[row[0], *(row[1:3] if row[3] else (1e6, 1e6)), *row[3:]] for row in rows]
     np.testing.assert_array_equal(scaling(absurd), scaling(rows))
     assert not np.allclose(scaling(rows, None), scaling(rows), rtol=1e-3)
+
+
+def test_rows_that_weigh_nothing_judge_nothing(tmp_path: Path) -> None:
+    """Of an ensemble by folds: the blend, intervals, domain and what is said out of fold."""
+    rows = [[smiles, label, 1] for smiles, label in sample_rows(60)]
+    wrong = [["CC(C)" + "C" * n + "O", 1000 + n, 0] for n in range(20)]
+    table = write_csv(tmp_path / "a.csv", [["smiles", "y", "w"], *rows, *wrong])
+    options = ("--data.weight_column=w", "--data.target_columns=[y]", "--data.split=random")
+    ensemble = ("--ensemble=2", "--ensemble_by=folds", "--blend=true", "--keep=labels")
+    assert fit(tmp_path, table, *options, *ensemble) == 0
+    result = summary(tmp_path / "run")
+    assert result["best_validation_mae"] < 20
+    assert result["network"]["best_validation_mae"] < 20
+    for member in (tmp_path / "run" / "members").glob("seed?"):
+        assert summary(member)["best_validation_mae"] < 20
+    kept = read_checkpoint(tmp_path / "run")[CONFIDENCE]["neighbours"]
+    assert np.nanmax(kept["labels"]) < 20
+    sure = Predictor.load(tmp_path / "run", "cpu").predict(["CCO", wrong[0][0]])
+    assert sure.low is not None
+    assert sure.high is not None
+    assert (sure.high - sure.low).max() < 50
 
 
 def test_options_of_a_table_are_checked_at_once(tmp_path: Path) -> None:
