@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 from graphormer_sepnorm.datasets.catalogue import PRETRAINING, TABLE, canonical_name, load_dataset
 from graphormer_sepnorm.datasets.folds import deal, without_large_groups
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits, Graphs
+from graphormer_sepnorm.datasets.training_labels import scaling, summaries
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.graphs.batch import GraphBatch
@@ -356,37 +357,10 @@ class MoleculeDataModule(LightningDataModule):
         return GraphVocabulary.fit(self.store, self.described())
 
     def target_scaling(self) -> tuple[list[float], list[float]]:
-        """Mean and standard deviation of the training labels, per target, by the rows' weights.
-
-        Missing labels are left out. Binary targets are not scaled: mean 0, deviation 1.
-
-        Raises:
-            DataError: A target has no label in the training split.
-        """
-        task = self.splits.task
-        labels, weights = self.labels(self.described()), self.row_weights(self.described())
-        if weights is not None:
-            labels = np.where(weights[:, None] > 0, labels, np.nan)
-        if labels.shape[1] != len(task.targets):
-            raise DataError(
-                f"{self.splits.name}: graphs have {labels.shape[1]} labels, the task names "
-                f"{len(task.targets)} targets ({', '.join(task.targets)})"
-            )
-        empty = np.asarray(np.isnan(labels).all(axis=0))
-        if empty.any():
-            names = [name for name, none in zip(task.targets, empty, strict=True) if none]
-            raise DataError(f"{self.splits.name}: no training label for {', '.join(names)}")
-        if task.kind == "binary":
-            return [0.0] * len(task.targets), [1.0] * len(task.targets)
-        if weights is None:
-            mean, deviation = np.nanmean(labels, axis=0), np.nanstd(labels, axis=0)
-        else:
-            shares = np.where(np.isnan(labels), 0.0, weights[:, None])
-            shares /= shares.sum(axis=0)
-            mean = np.nansum(shares * labels, axis=0)
-            deviation = np.sqrt(np.nansum(shares * (labels - mean) ** 2, axis=0))
-        # A constant target cannot be scaled to deviation 1; it is only shifted.
-        return mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
+        """Mean and standard deviation of the training labels, per target, see `scaling`."""
+        numbers = self.described()
+        labels, weights = self.labels(numbers), self.row_weights(numbers)
+        return scaling(labels, weights, self.splits.task, self.splits.name)
 
     def row_weights(self, numbers: np.ndarray) -> np.ndarray | None:
         """Return the weights of graphs, float64 ``[n]``; None if all weigh the same."""
@@ -431,19 +405,6 @@ class MoleculeDataModule(LightningDataModule):
         """What the training split covers: atoms of a graph, labels, whether all are connected."""
         train = self.described()
         atoms = self.store.num_atoms(train)
-        labels = self.labels(train)
-        targets = []
-        for column in labels.T:
-            present = column[~np.isnan(column)]
-            spread = {
-                "mean": present.mean(),
-                "std": present.std(),
-                "min": present.min(),
-                "max": present.max(),
-            }
-            targets.append(
-                {"labels": len(present)} | {name: float(value) for name, value in spread.items()}
-            )
         return {
             "atoms": {
                 "min": int(atoms.min()),
@@ -451,7 +412,7 @@ class MoleculeDataModule(LightningDataModule):
                 "max": int(atoms.max()),
             },
             "connected": self.store.are_connected(train),
-            "targets": targets,
+            "targets": summaries(self.labels(train)),
         }
 
     def train_dataloader(self) -> DataLoader:
