@@ -167,11 +167,10 @@ def fit_baselines(
         for of in (x, y, taught):
             of["train"] = np.concatenate([of["train"], of["validation"]])
         dealt = folds[pooled]
-        ends = np.cumsum(np.bincount(dealt))
+        judged = np.ones(len(dealt), bool) if weight is None else weight > 0
+        ends = np.cumsum(np.bincount(dealt[judged], minlength=dealt.max() + 1))
         held = min(len(ends), max(2, 1 + int(np.searchsorted(ends, ENOUGH_HELD_OUT))))
-        judged = dealt < held
-        if weight is not None:
-            judged &= weight > 0
+        judged &= dealt < held
         rows["validation"] = pooled[judged]
         labelled["validation"] = rows["validation"]
     held_labels = y["validation"] if folds is None else y["train"][judged]

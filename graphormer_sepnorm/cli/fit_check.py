@@ -114,7 +114,7 @@ def check_fit(
             )
             task, fingerprint = data.splits.task, data.splits.fingerprint
             metric = task.metric
-            validated = data.store.targets[data.indices("validation")]
+            validated = data.store.targets[data.validated]
             monitored_metric(task, validated, config.metric, config.early_stopping)
     devices = (str(trainer.accelerator), str(trainer.devices))
     seed = int(options.config["fit"].seed_everything)

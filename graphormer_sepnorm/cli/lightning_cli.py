@@ -326,7 +326,7 @@ class TrainCLI(LightningCLI):
     def _select(self, wanted: str | None, patience: int) -> Metric:
         """Say what decides on the best checkpoint; return what is shown of a validation."""
         task = self.datamodule.splits.task
-        validation = self.datamodule.store.targets[self.datamodule.indices("validation")]
+        validation = self.datamodule.store.targets[self.datamodule.validated]
         self.selected_by = selected = monitored_metric(task, validation, wanted, patience)
         # The loss is drawn anyway.
         shown = task.main if selected.kind is None else selected

@@ -175,10 +175,11 @@ def simple_models(
                 if fitted and not judged
             ]
             if alone:
-                result.left_out += (
-                    f" {listed(alone)}: by the network alone, since the labels are too few for "
-                    "trees that leave a fold out."
+                said = (
+                    f"Not blended: {listed(alone)}, of which without one fold the labels are too "
+                    "few for trees, or of one class."
                 )
+                result.left_out = " ".join(filter(None, (result.left_out, said)))
             if any(boosted):
                 blended = _blend(module, data, found.fitted, boosted, predictions, held)
                 write_checkpoint({**read_checkpoint(file), BLEND: blended.blend.to_plain()}, file)

@@ -63,7 +63,8 @@ class MoleculeDataModule(LightningDataModule):
         target_columns: Columns of the labels; null takes the only column with numbers, all every
             one. Missing labels are left out of the loss and the metrics.
         weight_column: Column of weights in the training loss, 0 or more; null weighs all rows the
-            same. Metrics are not weighted.
+            same. Metrics are not weighted; but by folds of an ensemble rows of 0 are not
+            validated on.
         task: regression, binary (labels 0 and 1), multiclass (each different value of the only
             target column is a class), or auto: binary if there are no other labels than 0 and 1.
         units: Unit of each target, for messages.
@@ -338,6 +339,13 @@ class MoleculeDataModule(LightningDataModule):
         return np.concatenate([self._indices("train"), self._indices("validation")])
 
     @property
+    def validated(self) -> np.ndarray:
+        """Numbers of the graphs that a network, or an ensemble's networks together, validate on."""
+        if self.member_folds is not None and self.member_fold is None:
+            return self.weighed(self.described())
+        return self.indices("validation")
+
+    @property
     def molecules_trained_on(self) -> int:
         """How many a network is trained on; with folds on average, the same for all members."""
         if self.member_folds is None:
@@ -368,9 +376,10 @@ class MoleculeDataModule(LightningDataModule):
         return None if (weights == weights[:1]).all() else weights
 
     def weighed(self, numbers: np.ndarray) -> np.ndarray:
-        """Return those of some graphs that do not weigh 0: by the others nothing is judged.
+        """Return those of some graphs that do not weigh 0; all of them, if none weighs more.
 
-        All of them, if no one weighs anything.
+        Where folds make molecules of training judge what was trained on others, those that weigh 0
+        judge nothing, and they are no neighbours of what is predicted.
         """
         known = np.asarray(self.store.weights[numbers]) > 0
         return numbers[known] if known.any() else numbers

@@ -76,12 +76,12 @@ def classes_of(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     try:
         check_classification_targets(y)
         return np.unique(y, return_inverse=True)
-    except ValueError as error:
-        raise InputError(f"y is not of classes ({error})") from error
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         kinds: dict[str, int] = {}
         for row, label in enumerate(y.tolist()):
             kinds.setdefault(type(label).__name__, row)
+        if len(kinds) == 1:
+            raise InputError(f"y is not of classes ({error})") from error
         shown = ", ".join(f"{kind} (y[{row}])" for kind, row in kinds.items())
         raise InputError(
             f"y holds labels of several kinds, {shown}: every molecule needs a class, all of one "

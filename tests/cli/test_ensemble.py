@@ -14,8 +14,19 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from tiny_run import Fitted, fit, fitted, read_csv, refused, sample_table, summary
+from tiny_run import (
+    Fitted,
+    fit,
+    fitted,
+    read_csv,
+    refused,
+    sample_rows,
+    sample_table,
+    summary,
+    write_csv,
+)
 
+from graphormer_sepnorm.chem import baselines as chem_baselines
 from graphormer_sepnorm.cli import ensemble
 from graphormer_sepnorm.cli.fit_check import FitOptions
 from graphormer_sepnorm.cli.predict import main as predict
@@ -23,9 +34,11 @@ from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.compare import runner
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.runner import Run
+from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.inference.checkpoint import model_weights, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.inference.tree_contents import BLEND
 
 SEEDS = (3, 4)
 
@@ -99,6 +112,37 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
     assert np.abs(trees - mean).max() > 0.1
     assert train(["validate", "--ckpt_path", str(by_folds.run)]) == 0
     assert "Of the networks each was trained on most of these molecules" in capsys.readouterr().out
+
+
+def test_the_blend_is_weighed_by_molecules_that_weigh_something(tmp_path: Path) -> None:
+    """And by some folds only, where these are enough: each molecule with its own values."""
+    rows = [[smiles, label, n % 3] for n, (smiles, label) in enumerate(sample_rows(60))]
+    source = write_csv(tmp_path / "w.csv", [["smiles", "y", "w"], *rows])
+    ensemble = ("--ensemble=3", "--ensemble_by=folds", "--blend=true", "--data.split=random")
+    options = ("--data.weight_column=w", "--data.target_columns=[y]", *ensemble)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chem_baselines, "ENOUGH_HELD_OUT", 20)
+        run = fitted(tmp_path, source, *QUIET, *options)
+        given = yaml.safe_load((run.run / "config.yaml").read_text())["data"]
+        data = MoleculeDataModule(**{name: one for name, one in given.items() if name != "seed"})
+        data.deal_members(3)
+        found = baselines_of(data, models=("boosting",)).fitted
+    assert found is not None
+    dealt, weights = data.dealt(), data.store.weights[data.described()]
+    judged = np.flatnonzero((dealt < 2) & (weights > 0))
+    assert 20 <= len(judged) < (weights > 0).sum()
+    np.testing.assert_array_equal(found.rows["validation"], judged)
+    smiles = [*data.splits.smiles["train"], *data.splits.smiles["validation"]]
+    network = np.empty(len(judged))
+    for fold in range(2):
+        own = dealt[judged] == fold
+        member = Predictor.load(member_of(run, fold), "cpu")
+        network[own] = member.predict([smiles[at] for at in judged[own]]).values[:, 0]
+    blend = read_checkpoint(run.run)[BLEND]
+    weight = blend["weights"][0]
+    trees = found.predictions["boosting"]["validation"][:, 0]
+    errors = weight * network + (1 - weight) * trees - data.labels(judged)[:, 0]
+    assert blend["validation"]["mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-5)
 
 
 def test_folds_are_for_tables(capsys) -> None:

@@ -296,7 +296,7 @@ def test_trees_that_a_fold_leaves_without_labels_are_not_blended(tmp_path: Path,
     options = ("--ensemble=2", "--ensemble_by=folds", "--blend=true")
     assert fit(tmp_path, tmp_path / "b.csv", *SPLIT, *options) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "b: by the network alone, since the labels are too few for trees" in said
+    assert "Not blended: b, of which without one fold the labels are too few for trees" in said
     assert "undefined" not in said
     weights = read_checkpoint(tmp_path / "run")[BLEND]["weights"]
     assert weights[0] < 1 == weights[1]

@@ -402,6 +402,7 @@ def test_rows_that_weigh_nothing_judge_nothing(tmp_path: Path) -> None:
     kept = read_checkpoint(tmp_path / "run")[CONFIDENCE]["neighbours"]
     assert np.nanmax(kept["labels"]) < 20
     sure = Predictor.load(tmp_path / "run", "cpu").predict(["CCO", wrong[0][0]])
+    assert "CC(C)O" not in kept["smiles"]
     assert sure.low is not None
     assert sure.high is not None
     assert (sure.high - sure.low).max() < 50

@@ -371,6 +371,7 @@ def test_bad_classes_and_weights():
         (ATOMS + 0.5, r"y is not of classes \(Unknown label type: continuous"),
         (np.column_stack([ATOMS, ATOMS]), "each must hold 0, 1 or nan"),
         (["a", None, *"ab" * 8], r"several kinds, str \(y\[0\]\), NoneType \(y\[1\]\)"),
+        ([None, *"ab" * 8, "a"], r"several kinds, NoneType \(y\[0\]\), str \(y\[1\]\)"),
         (
             pandas.Series(["a", "b", np.nan, *"abc" * 5]),
             r"float \(y\[2\]\): every molecule needs a",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -169,12 +170,12 @@ def read_rows(
     invalid: list[InvalidRow] = []
     with open_table(path) as reader:
         rows = iter(reader)
-        sample = _first_rows(rows, reader.columns, targets)
+        ahead, sample, total = _read_ahead(rows, reader.columns, targets)
         columns = find_columns(reader, sample, options, targets)
         read = _RowReader(columns, sample, options.task, options.standardise)
         # Of several training processes only the first one speaks.
-        progress = TableProgress(reader, "read", quiet=not is_first_process())
-        for row in itertools.chain(sample, rows):
+        progress = TableProgress(reader, "read", quiet=not is_first_process(), total=total)
+        for row in itertools.chain(_drained(ahead), rows):
             progress.show(row.number)
             try:
                 scaffold = max_scaffolds is None or len(valid) < max_scaffolds
@@ -194,8 +195,10 @@ def read_rows(
         )
 
 
-def _first_rows(rows: Iterator[Row], columns: Sequence[str], targets: tuple[str, ...]) -> list[Row]:
-    """Take rows from which columns can be told: the first ones, until none of these is empty.
+def _read_ahead(
+    rows: Iterator[Row], columns: Sequence[str], targets: tuple[str, ...]
+) -> tuple[deque[Row], list[Row], int | None]:
+    """Take rows until columns can be told: some first ones, and as long as a column is empty.
 
     Of tables that are sorted by assay many a column is empty for long.
 
@@ -203,22 +206,36 @@ def _first_rows(rows: Iterator[Row], columns: Sequence[str], targets: tuple[str,
         rows: Of the table, in their order.
         columns: Its columns.
         targets: See `read_rows`.
+
+    Returns:
+        The rows that were taken; of them the first ones, with those that have the first value of a
+        column; and how many there are, if these are all.
     """
-    taken = list(itertools.islice(rows, _SAMPLE))
-    named = [columns.index(name) for name in targets if name in columns]
-    empty = set(named or range(len(columns)))
-    for row in taken:
-        empty = _still_empty(empty, row)
+    ahead = deque(itertools.islice(rows, _SAMPLE))
+    sample = list(ahead)
+    names = {name.lower() for name in targets}
+    named = {at for at, name in enumerate(columns) if name.lower() in names}
+    empty = named or set(range(len(columns)))
+    for row in sample:
+        empty -= _filled(empty, row)
     while empty and (row := next(rows, None)) is not None:
-        taken.append(row)
-        empty = _still_empty(empty, row)
-    return taken
+        ahead.append(row)
+        if found := _filled(empty, row):
+            sample.append(row)
+            empty -= found
+    return ahead, sample, len(ahead) if empty else None
 
 
-def _still_empty(columns: set[int], row: Row) -> set[int]:
-    if row.problem or not columns:
-        return columns
-    return {position for position in columns if is_missing(row.cells[position])}
+def _filled(columns: set[int], row: Row) -> set[int]:
+    if row.problem:
+        return set()
+    return {at for at in columns if not is_missing(row.cells[at])}
+
+
+def _drained(rows: deque[Row]) -> Iterator[Row]:
+    """Give rows, each of which is forgotten."""
+    while rows:
+        yield rows.popleft()
 
 
 class _RowReader:

@@ -54,7 +54,7 @@ def monitored_metric(
         )
     if metric in (loss, LAST):
         return metric
-    undefined = not any(metric.is_defined(labels) for labels in validation_targets.T)
+    undefined = len(undefined_targets(task, validation_targets, metric)) == len(task.targets)
     if chosen is None:
         return loss if undefined or (metric.in_unit and len(task.targets) > 1) else metric
     if not task.has_mean(metric):
@@ -72,20 +72,21 @@ def monitored_metric(
 
 
 def undefined_targets(task: Task, targets: np.ndarray, metric: Metric) -> list[str]:
-    """Return the targets whose labels do not define a metric, though one label would.
+    """Return the targets whose labels do not define a metric.
+
+    Not those that lack any label, where others have one and that is all the metric needs.
 
     Args:
         task: What is predicted.
         targets: Labels of a split, ``[n, T]``; nan = missing.
         metric: Which.
     """
-    if not metric.needs_contrast:
-        return []
-    return [
+    found = [
         name
         for name, labels in zip(task.targets, targets.T, strict=True)
         if not metric.is_defined(labels)
     ]
+    return found if metric.needs_contrast or len(found) == len(task.targets) else []
 
 
 def checkpoint_callbacks(
