@@ -128,7 +128,7 @@ def _distances(
 
     None of a model that does not read [CLS].
     """
-    if module.model.config.readout == "sum":
+    if not module.model.config.reads_graph_token:
         return None, None
     kept = kept[drawn(len(kept), MOST_TOKENS)]
     folds = None if data.member_folds is None else (data.dealt()[kept], held.folds)

@@ -72,9 +72,9 @@ class Embedder:
     @property
     def note(self) -> str:
         """What to know about [CLS] of this network; mostly the empty string."""
-        if self._predictor.model.config.readout != "sum":
+        if self._predictor.model.config.reads_graph_token:
             return ""
-        return "this model reads its predictions from the sum of the atoms, not from [CLS]"
+        return "this model reads its predictions from the atoms, not from [CLS]"
 
     def embed(
         self,

@@ -119,10 +119,10 @@ class Explainer:
         self._number = task.number_of(target, "explain")
         self.target = task.targets[self._number]
         self.signed = METHODS[self.method] is not attention_rollout
-        if not self.signed and config.readout == "sum":
+        if not self.signed and not config.reads_graph_token:
             raise ConfigError(
-                "this model reads its predictions from the sum of the atoms, not from [CLS], whose "
-                "attention says nothing then: choose another method"
+                "this model reads its predictions from the atoms, not from [CLS], whose attention "
+                "says nothing then: choose another method"
             )
         self.binary = task.kind == "binary"
         self.task_unit = task.units[self._number]

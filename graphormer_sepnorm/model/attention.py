@@ -185,6 +185,12 @@ def sum_over_atoms(values: Tensor, batch: GraphBatch) -> Tensor:
     return sums.index_add(0, batch.graph_of_atom, values)
 
 
+def mean_over_atoms(values: Tensor, batch: GraphBatch) -> Tensor:
+    """Return the means ``[B, C]`` of the atoms' ``values [M, C]``; filler rows do not count."""
+    numbers = sum_over_atoms(torch.ones_like(values[:, :1]), batch)
+    return sum_over_atoms(values, batch) / numbers.clamp(min=1)
+
+
 class BondMessages(nn.Module):
     """What GINE adds up: ``W sum_{bonds j -> i} ReLU(h_j + e_ji)``.
 

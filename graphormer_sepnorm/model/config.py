@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 NormPosition = Literal["pre", "post"]
 EncodingName = Literal["graphormer", "rrwp", "rings", "rrwp+rings", "paths", "paths+rings"]
 LocalName = Literal["none", "gine", "gine+rings"]
-ReadoutName = Literal["graph_token", "sum", "both"]
+ReadoutName = Literal["graph_token", "sum", "mean", "both", "graph_token+mean"]
 # Options by which the network becomes another than Graphormer; their defaults are Graphormer's.
 EXTENSIONS = ("encodings", "ring_bias", "local_mpnn", "degree_scaler", "bias_mixing", "readout")
 # Options that act in training only: a network trained with some can go on with others.
@@ -68,7 +68,9 @@ class GraphormerConfig:
         bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.
             Costs heads² parameters a layer.
         readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
-            targets that add up over a molecule), or both. Costs width parameters a target.
+            targets that add up over a molecule), mean (of the atoms, which does not know their
+            number), both (graph token and sum) or graph_token+mean. The last two cost width
+            parameters a target.
         num_targets: Outputs, one for each target.
         mean_atoms: Atoms of an average training graph: sums over atoms are divided by it.
         extra_inputs: Numbers beside each graph that predictions are read from too.
@@ -143,6 +145,11 @@ class GraphormerConfig:
                 f"spatial_rows is {self.spatial_rows}: it must be at least 3 (same atom, farther, "
                 "unreachable)"
             )
+
+    @property
+    def reads_graph_token(self) -> bool:
+        """Whether predictions are read from the graph token, alone or beside the atoms."""
+        return self.readout not in ("sum", "mean")
 
     def for_vocabulary(self, vocabulary: GraphVocabulary) -> GraphormerConfig:
         """Return the configuration with its tables sized for a vocabulary.

@@ -21,6 +21,7 @@ from graphormer_sepnorm.model.attention import (
     DegreeScaler,
     GraphAttention,
     log_degrees,
+    mean_over_atoms,
     sum_over_atoms,
 )
 from graphormer_sepnorm.model.config import GraphormerConfig
@@ -132,11 +133,13 @@ class AtomReadout(nn.Linear):
     With ``s = 1/n sum_i h_i`` over the last embeddings h of a graph's atoms. A target that is a sum
     over parts of a molecule is linear in s; hence sum pooling on ZINC (Xu et al. 2019, "How
     Powerful are Graph Neural Networks?", Section 4.2; Rampášek et al. 2022). Together with the
-    token's read-out this is one linear layer on token and sum side by side.
+    token's read-out this is one linear layer on token and atoms side by side.
 
-    The constant n, atoms of an average training graph, is the same for all graphs: it makes s as
-    large as an embedding, so that one learning rate fits both, and leaves the size of a graph in
-    it, which a mean over its own atoms would take out.
+    For a sum the constant n, atoms of an average training graph, is the same for all graphs: it
+    makes s as large as an embedding, so that one learning rate fits both, and leaves the size of a
+    graph in it. For a mean n is the graph's own number of atoms, which takes its size out: what is
+    learned holds for molecules of other sizes, as those of a scaffold split are. On ogbg-molhiv the
+    published recipes take it (Bodnar et al. 2021; Rampášek et al. 2022).
 
     Args:
         width: C, channels of a token.
@@ -242,7 +245,9 @@ class Graphormer(nn.Module):
         self.output_norm = make_norm(config.norm, config.width) if pre else None
         self.readout = nn.Linear(config.width, config.num_targets)
         self.atom_readout = (
-            AtomReadout(config.width, config.num_targets) if config.readout == "both" else None
+            AtomReadout(config.width, config.num_targets)
+            if config.readout in ("both", "graph_token+mean")
+            else None
         )
         self.extra_readout = (
             ExtraReadout(config.extra_inputs, config.width, config.dropout)
@@ -284,15 +289,17 @@ class Graphormer(nn.Module):
 
     def read_out(self, graph_token: Tensor, atoms: Tensor, batch: GraphBatch) -> Tensor:
         """Return predictions ``[B, num_targets]`` from what `encode` gives."""
-        total = None
-        if self.config.readout != "graph_token":
-            total = sum_over_atoms(atoms, batch) / self.config.mean_atoms
-        read = graph_token if total is None or self.atom_readout is not None else total
+        pooled = None
+        if self.config.readout in ("mean", "graph_token+mean"):
+            pooled = mean_over_atoms(atoms, batch)
+        elif self.config.readout in ("sum", "both"):
+            pooled = sum_over_atoms(atoms, batch) / self.config.mean_atoms
+        read = graph_token if pooled is None or self.atom_readout is not None else pooled
         if self.extra_readout is not None:
             read = self.extra_readout(read, batch.extra)
         outputs = self.readout(read)
-        if total is not None and self.atom_readout is not None:
-            outputs = outputs + self.atom_readout(total)
+        if pooled is not None and self.atom_readout is not None:
+            outputs = outputs + self.atom_readout(pooled)
         return log_odds(outputs) if self.config.exclusive else outputs
 
     def forward(self, batch: GraphBatch) -> Tensor:

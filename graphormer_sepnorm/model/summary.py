@@ -25,7 +25,7 @@ _PARTS = {
     "input_norm": "input norm",
     "output_norm": "output norm",
     "readout": "read-out",
-    "atom_readout": "read-out of the atoms' sum",
+    "atom_readout": "read-out of the atoms",
     "extra_readout": "numbers beside the graph",
 }
 _LAYER_PARTS = {

@@ -151,11 +151,11 @@ def test_status_is_1_where_nothing_could_be_embedded(model, tmp_path):
     assert embed(model, table(tmp_path, ["xx", ""]), tmp_path / "out.npz", "--quiet") == 1
 
 
-def test_a_model_that_sums_atoms_says_so(tmp_path, capsys):
+def test_a_model_that_reads_atoms_says_so(tmp_path, capsys):
     path = tmp_path / "model.ckpt"
     torch.save(make_checkpoint(readout="sum"), path)
     assert embed(path, table(tmp_path), tmp_path / "out.csv") == 0
-    assert "note: this model reads its predictions from the sum" in capsys.readouterr().err
+    assert "note: this model reads its predictions from the atoms, not" in capsys.readouterr().err
 
 
 def test_help(capsys):

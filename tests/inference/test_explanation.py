@@ -221,10 +221,11 @@ def test_what_cannot_be_explained_is_said():
         ConfigError, match=r"no method 'leave_atom_out' \(did you mean 'leave_one_a"
     ):
         two.explain("CCO", "logS", "leave_atom_out")
-    summing = Predictor(make_checkpoint(readout="sum"), "cpu")
-    with pytest.raises(ConfigError, match="reads its predictions from the sum of the atoms, not"):
-        summing.explain("CCO", method="attention_rollout")
-    assert len(contributions_of(summing.explain("CCO"))) == 3
+    for readout in ("sum", "mean"):
+        pooling = Predictor(make_checkpoint(readout=readout), "cpu")
+        with pytest.raises(ConfigError, match="reads its predictions from the atoms, not from"):
+            pooling.explain("CCO", method="attention_rollout")
+        assert len(contributions_of(pooling.explain("CCO"))) == 3
 
 
 @pytest.mark.parametrize(

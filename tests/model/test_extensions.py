@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -22,7 +22,8 @@ from reference.molecules import C60, graph, molecule
 from torch import Tensor
 
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
-from graphormer_sepnorm.model.attention import log_degrees, sum_over_atoms
+from graphormer_sepnorm.model.attention import log_degrees, mean_over_atoms, sum_over_atoms
+from graphormer_sepnorm.model.config import ReadoutName
 from graphormer_sepnorm.model.encodings import RingEncoding
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.walks import path_counts, walk_probabilities
@@ -68,7 +69,7 @@ def test_neutral_values_give_graphormer_bit_for_bit(molecules, training, dtype):
     assert torch.equal(*outputs)
 
 
-@pytest.mark.parametrize("readout", ["graph_token", "sum", "both"])
+@pytest.mark.parametrize("readout", get_args(ReadoutName))
 @pytest.mark.parametrize("norm", ARMS)
 @pytest.mark.parametrize("smiles", [SMILES, ("N", "C")], ids=["molecules", "without bonds"])
 def test_every_parameter_has_a_gradient(molecules, smiles, norm, readout):
@@ -83,13 +84,15 @@ def test_every_parameter_has_a_gradient(molecules, smiles, norm, readout):
         assert parameter.grad.isfinite().all(), name
 
 
-def test_sums_and_degrees_leave_out_filler_rows(molecules):
+def test_sums_means_and_degrees_leave_out_filler_rows(molecules):
     store, vocabulary, _ = molecules
     resident = ResidentGraphs(store, vocabulary, "cpu")
     batch = resident.batch(torch.tensor([3, 0]), BatchShape(14, ((2, 9),)))
     values = torch.arange(28.0).reshape(14, 2) + 1
     sums = sum_over_atoms(values, batch)
     assert torch.equal(sums, torch.stack([values[:5].sum(0), values[5:8].sum(0)]))
+    means = mean_over_atoms(values, batch)
+    torch.testing.assert_close(means, torch.stack([values[:5].mean(0), values[5:8].mean(0)]))
     degrees = [5, 3, 0, 1, 3, 1, 1, 1, 2, 1]
     logs = log_degrees(batch, torch.float64)
     assert logs.shape == (16, 1)

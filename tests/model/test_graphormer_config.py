@@ -49,7 +49,7 @@ CONTRADICTIONS = [
     ({"spatial_rows": 2}, "spatial_rows"),
     ({"degree_rows": 0}, "degree_rows"),
     ({"layers": 0}, "layers"),
-    ({"readout": "mean"}, "readout 'mean'.*'graph_token' or 'sum' or 'both'"),
+    ({"readout": "max"}, "readout 'max'.*'graph_token' or 'sum' or 'mean' or 'both'"),
     ({"local_mpnn": "gin"}, "local_mpnn 'gin'.*'none' or 'gine'"),
     (
         {"encodings": "walks"},

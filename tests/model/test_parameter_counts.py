@@ -62,7 +62,9 @@ def test_shared_batch_norm_has_a_second_norm_in_first_place_only():
     [
         ({"drop_path": 0.2}, 0),
         ({"readout": "sum"}, 0),
+        ({"readout": "mean"}, 0),
         ({"readout": "both"}, 80),
+        ({"readout": "graph_token+mean"}, 80),
         ({"local_mpnn": "gine"}, 12 * (64 * 80 + 80**2)),
         ({"local_mpnn": "gine+rings"}, 12 * (64 * 80 + 2 * 80**2 + 2 * 8 * 80)),
         ({"ring_bias": True}, 2 * 30 * 8),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from reference.passes import EXACT
 
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.model.config import ReadoutName
 from graphormer_sepnorm.model.graphormer import Graphormer, log_odds
 from graphormer_sepnorm.model.summary import count_parameters, parameter_table
 
@@ -29,7 +31,7 @@ def given() -> tuple[GraphBatch, GraphVocabulary]:
     return replace(batch, extra=NUMBERS), vocabulary
 
 
-@pytest.mark.parametrize("readout", ["graph_token", "sum", "both"])
+@pytest.mark.parametrize("readout", get_args(ReadoutName))
 def test_prediction_restated(given: tuple[GraphBatch, GraphVocabulary], readout: str) -> None:
     batch, vocabulary = given
     model = small_model(vocabulary, extra_inputs=3, readout=readout, mean_atoms=2.5)
@@ -38,8 +40,10 @@ def test_prediction_restated(given: tuple[GraphBatch, GraphVocabulary], readout:
     of = model.state_dict()
     with torch.no_grad():
         token, atoms = model.encode(batch)
-        total = torch.stack([part.sum(0) for part in atoms.split([3, 6, 1])]) / 2.5
-        read = total if readout == "sum" else token
+        is_mean = "mean" in readout
+        parts = atoms.split([3, 6, 1])
+        pooled = torch.stack([part.mean(0) if is_mean else part.sum(0) / 2.5 for part in parts])
+        read = pooled if readout in ("sum", "mean") else token
         z = torch.tensor(SCORES, dtype=torch.float64)
         inner = (
             read @ of["extra_readout.read.weight"].T
@@ -49,8 +53,8 @@ def test_prediction_restated(given: tuple[GraphBatch, GraphVocabulary], readout:
         gelu = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
         read = read + gelu @ of["extra_readout.hidden.weight"].T + of["extra_readout.hidden.bias"]
         wanted = read @ of["readout.weight"].T + of["readout.bias"]
-        if readout == "both":
-            wanted = wanted + total @ of["atom_readout.weight"].T
+        if readout in ("both", "graph_token+mean"):
+            wanted = wanted + pooled @ of["atom_readout.weight"].T
         assert relative_error(model(batch), wanted) < EXACT
 
 

@@ -185,15 +185,16 @@ class LiteralWithExtensions(Literal):
         return told
 
     def read_out(self, states: list[Tensor]) -> Tensor:
-        """Predictions from the graph token, from the sum of the atoms, or the sum of both."""
+        """Predictions from the graph token, from a sum or mean of the atoms, or from both."""
         predictions = []
         for tokens in states:
-            total = sum(tokens[1:]) / self.config.mean_atoms
-            if self.config.readout == "sum":
-                predictions.append(self.linear("readout", total))
+            is_mean = self.config.readout in ("mean", "graph_token+mean")
+            pooled = sum(tokens[1:]) / (len(tokens) - 1 if is_mean else self.config.mean_atoms)
+            if self.config.readout in ("sum", "mean"):
+                predictions.append(self.linear("readout", pooled))
                 continue
             prediction = self.linear("readout", tokens[0])
-            if self.config.readout == "both":
-                prediction = prediction + self.parameters["atom_readout.weight"] @ total
+            if self.config.readout in ("both", "graph_token+mean"):
+                prediction = prediction + self.parameters["atom_readout.weight"] @ pooled
             predictions.append(prediction)
         return torch.stack(predictions)

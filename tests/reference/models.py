@@ -25,6 +25,7 @@ EVERYTHING: dict[str, Any] = {
 EXTENSIONS: tuple[dict[str, Any], ...] = (
     {"readout": "sum", "mean_atoms": 3.5},
     {"readout": "both", "mean_atoms": 3.5, "norm": "bn+bn"},
+    {"readout": "graph_token+mean"},
     {"local_mpnn": "gine"},
     {"encodings": "rrwp", "walk_steps": 4},
     {"encodings": "paths", "walk_steps": 9},
