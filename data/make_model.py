@@ -3,7 +3,9 @@
     python data/make_model.py RUN NAME "what it predicts"
 
 writes ``data/models/NAME.ckpt``: the best checkpoint of the run without what only training needs,
-with the run's test result in it. The model card ``data/models/NAME.md`` is written by hand.
+with the run's test result in it. Where it knows more than `MOST_KEPT` training molecules the run is
+ended anew with so many, by their fingerprints: the file stays small. The model card
+``data/models/NAME.md`` is written by hand.
 """
 
 from __future__ import annotations
@@ -12,19 +14,26 @@ import json
 import sys
 from pathlib import Path
 
+from graphormer_sepnorm.cli import confidence
+from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.inference.checkpoint import (
     find_checkpoint,
     read_checkpoint,
     save_for_prediction,
 )
+from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.description import describe
 
 MODELS = Path(__file__).resolve().parent / "models"
 LARGEST_BYTES = 4_000_000
+MOST_KEPT = 12_000
 
 
 def main(run: str, name: str, purpose: str) -> None:
     """Write the file and show what it says about itself."""
+    if _kept(run) > MOST_KEPT:
+        confidence.MOST_KEPT = MOST_KEPT
+        train(["fit", "--resume", run, "--keep", "fingerprints"])
     result = json.loads((Path(run) / "summary.json").read_text(encoding="utf-8"))
     tests = [
         f"{key.removeprefix('test_')} {value:.4f}"
@@ -38,6 +47,12 @@ def main(run: str, name: str, purpose: str) -> None:
     if path.stat().st_size > LARGEST_BYTES:
         raise SystemExit(f"{path} has {path.stat().st_size:,} bytes, more than {LARGEST_BYTES:,}")
     print(describe(read_checkpoint(path), path))
+
+
+def _kept(run: str) -> int:
+    """How many training molecules the checkpoint of a run knows."""
+    known = read_checkpoint(find_checkpoint(run)).get(CONFIDENCE, {}).get("neighbours")
+    return len(known["numbers"]) if known else 0
 
 
 if __name__ == "__main__":

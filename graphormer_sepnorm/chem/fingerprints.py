@@ -13,10 +13,13 @@ from scipy.sparse import csr_array
 RADIUS, ENVIRONMENTS = 2, 2048
 
 
-def morgan_counts(molecules: Sequence[Chem.Mol]) -> csr_array:
+def morgan_counts(molecules: Sequence[Chem.Mol | None]) -> csr_array:
     """Return how often each environment occurs (Morgan or ECFP; Rogers and Hahn 2010).
 
     Without the zeros: a molecule has a few dozen environments.
+
+    Args:
+        molecules: None for one that RDKit does not take, as a few of ogbg-molhiv: it has nothing.
 
     Returns:
         float64 ``[molecules, ENVIRONMENTS]``.
@@ -24,7 +27,7 @@ def morgan_counts(molecules: Sequence[Chem.Mol]) -> csr_array:
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=ENVIRONMENTS)
     columns, values = [np.empty(0, np.int32)], [np.empty(0)]
     for molecule in molecules:
-        fingerprint = generator.GetCountFingerprintAsNumPy(molecule)
+        fingerprint = generator.GetCountFingerprintAsNumPy(molecule or Chem.Mol())
         (occurring,) = fingerprint.nonzero()
         columns.append(occurring.astype(np.int32))
         values.append(fingerprint[occurring].astype(np.float64))

@@ -1,4 +1,4 @@
-"""After training on a table: what the model knows of its errors, kept in its file and judged."""
+"""After training: what the model knows of its errors, kept in its file and judged."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def measure(
 
     Args:
         module: With the weights of the checkpoint.
-        data: What it was trained on, a table.
+        data: What it was trained on, molecules with SMILES.
         run: Gets ``confidence.json`` and ``confidence.png``.
         file: The checkpoint.
         held: What the model says of molecules that it has not seen.
@@ -92,8 +92,11 @@ def measure(
         *(held.values, held.spread, held.apart, distance, _fingerprints(data, held.numbers))
     )
     labels, exclusive = data.labels(held.numbers), bool(task.one_of)
+    # A benchmark's own evaluator is asked of the calibrated values too.
+    ranked = bool(data.splits.evaluators)
     confidence = Confidence.fit(
-        *(task.kind, labels, told, held.folds, std, neighbours, own, places, exclusive, tokens)
+        *(task.kind, labels, told, held.folds, std, neighbours, own, places, exclusive, tokens),
+        ranked,
     )
     write_checkpoint({**read_checkpoint(file), CONFIDENCE: confidence.to_plain()}, file)
     numbers = data.indices("test")
@@ -107,14 +110,18 @@ def measure(
 
 
 def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbours]:
-    """Return a sketch of the molecules of training, and their numbers in the store."""
+    """Return a sketch of the molecules of training, and their numbers in the store.
+
+    They are known by their rows in a table, or by their places in the data set.
+    """
     numbers, report = data.weighed(data.described()), data.splits.report
-    assert report is not None
     numbers = numbers[drawn(len(numbers), MOST_KEPT)]
-    rows = np.concatenate([report.splits[split].rows for split in SPLITS])
+    rows = numbers
+    if report is not None:
+        rows = np.concatenate([report.splits[split].rows for split in SPLITS])[numbers]
     sketch = Neighbours.of(
         _fingerprints(data, numbers),
-        rows[numbers],
+        rows,
         _smiles(data, numbers) if keep in ("smiles", "labels") else (),
         data.labels(numbers) if keep == "labels" else None,
     )
@@ -145,13 +152,12 @@ def _places(kept: np.ndarray, held: np.ndarray) -> np.ndarray:
 def _smiles(data: MoleculeDataModule, numbers: np.ndarray) -> Sequence[str]:
     smiles = data.splits.smiles
     assert smiles is not None
-    together = [text for split in SPLITS for text in smiles[split]]
-    return [together[number] for number in numbers]
+    places = [(split, place) for split in SPLITS for place in range(len(smiles[split]))]
+    return [smiles[split][place] for split, place in (places[number] for number in numbers)]
 
 
 def _fingerprints(data: MoleculeDataModule, numbers: np.ndarray) -> csr_array:
-    parsed = (parse_smiles(text).molecule for text in _smiles(data, numbers))
-    return morgan_counts([molecule for molecule in parsed if molecule is not None])
+    return morgan_counts([parse_smiles(text).molecule for text in _smiles(data, numbers)])
 
 
 def _tested(

@@ -107,7 +107,7 @@ OPTIONS: dict[str, tuple[Any, Any, str]] = {
     ),
     "keep": (
         *(Literal["none", "fingerprints", "smiles", "labels"], "smiles"),
-        "What the checkpoint keeps of the training molecules of your own table (fit): their "
+        "What the checkpoint keeps of the training molecules, if they have SMILES (fit): their "
         "fingerprints, their SMILES too, their labels too; at most 40,000, drawn at random. By the "
         "first predictions get intervals or calibrated probabilities, similarity and domain, by "
         "the others predict.py --neighbours names the most similar ones. A file that leaves the "

@@ -216,12 +216,13 @@ def finish(
     """Make the simple models and the blend that are asked for, and measure how wrong the run is.
 
     Then write ``summary.json``: with it the run is finished. What the checkpoint is to `keep` of
-    the molecules of a table: see `measure`.
+    the molecules of training: see `measure`.
     """
     network, measured = tested, None
     file, held = Path(tested.summary["checkpoint"]), tested.held
     _forget_earlier_end(tested.run, file)
-    sure = keep != "none" and data.splits.report is not None and tested.predictions is not None
+    known = data.splits.smiles is not None and data.splits.featuriser is not None
+    sure = keep != "none" and known and tested.predictions is not None
     if held is None and (blend or sure):
         held = of_validation_split(module, data)
     simple = simple_models(

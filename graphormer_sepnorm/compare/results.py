@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.compare.analysis import RunAnalysis, analyse, device_of
 from graphormer_sepnorm.compare.arm_comparisons import compare_arms
 from graphormer_sepnorm.compare.comparison import Comparison
@@ -30,7 +29,6 @@ from graphormer_sepnorm.compare.runner import Run
 from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.packed_graphs import checked_graph
 from graphormer_sepnorm.runs.directory import RunDirectory, Summary
 
 log = logging.getLogger(__name__)
@@ -152,15 +150,9 @@ def _baselines(
 
 
 def _test_smiles(data: MoleculeDataModule) -> Sequence[str]:
-    """SMILES of the test molecules, made from their graphs if need be; empty where that fails."""
-    splits = data.splits
-    if splits.smiles is not None:
-        return splits.smiles["test"]
-    way_back = get_featuriser(splits.featuriser).smiles_of if splits.featuriser else None
-    graphs = splits.parts["test"]
-    if way_back is None:
-        return [""] * len(graphs)
-    return [way_back(checked_graph(graph, f"test {n}")[0]) for n, graph in enumerate(graphs)]
+    """SMILES of the test molecules; empty where there are none."""
+    smiles = data.splits.smiles
+    return [""] * len(data.splits.test) if smiles is None else smiles["test"]
 
 
 def _analyse_all(

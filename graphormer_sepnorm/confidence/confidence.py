@@ -87,6 +87,7 @@ class Confidence:
         places: np.ndarray | None = None,
         exclusive: bool = False,
         tokens: TokenDistance | None = None,
+        ranked: bool = False,
     ) -> Self:
         """Measure it on molecules that were not trained on.
 
@@ -104,6 +105,7 @@ class Confidence:
             exclusive: Whether the targets are classes of which a molecule is of one. They are
                 calibrated together, or they would no longer add up to 1.
             tokens: What `told.distance` was measured with; None: it was not.
+            ranked: Whether calibration must leave the order of probabilities as it is.
         """
         errors = nearest = domain = None
         uses = tuple(name for name in ("spread", "apart") if getattr(told, name) is not None)
@@ -132,7 +134,7 @@ class Confidence:
             elif signals is None:
                 values = said[known, target]
                 tried_on = np.zeros(len(values)) if exclusive else folds[known]
-                targets.append(Calibration.fit(values, column[known], tried_on))
+                targets.append(Calibration.fit(values, column[known], tried_on, ranked))
             else:
                 targets.append(
                     Intervals.fit(

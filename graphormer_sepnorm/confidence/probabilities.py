@@ -144,7 +144,13 @@ class Calibration:
     counts: tuple[int, int]
 
     @classmethod
-    def fit(cls, probabilities: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> Self:
+    def fit(
+        cls,
+        probabilities: np.ndarray,
+        labels: np.ndarray,
+        folds: np.ndarray,
+        ranked: bool = False,
+    ) -> Self:
         """Take it from molecules that the model has not seen.
 
         Of no map, a temperature, beta calibration and (with `ENOUGH_FOR_ISOTONIC` labels) isotonic
@@ -155,6 +161,7 @@ class Calibration:
             probabilities: Of class 1, ``[n]``.
             labels: 0 and 1, ``[n]``, none missing.
             folds: int64 ``[n]``.
+            ranked: Whether no two probabilities may become one, as by isotonic regression.
         """
         kinds: list[Callable[[np.ndarray, np.ndarray], Map]] = []
         numbers = np.unique(folds)
@@ -163,7 +170,7 @@ class Calibration:
             for fold in numbers
         ):
             kinds += [_temperature, _beta]
-            kinds += [_isotonic] if len(labels) >= ENOUGH_FOR_ISOTONIC else []
+            kinds += [_isotonic] if len(labels) >= ENOUGH_FOR_ISOTONIC and not ranked else []
         chosen, best = _nothing, probabilities
         for kind in kinds:
             mapped = np.empty(len(labels))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -51,7 +51,7 @@ class DatasetSplits:
         featuriser: Name of the chem featuriser that makes such graphs from SMILES, or None where
             there is none.
         smiles: The SMILES of each split (``train``, ``validation``, ``test``) in the order of its
-            graphs, or None where the source has none.
+            graphs, or None where there are none.
         groups: Of each molecule of each split its scaffold, empty where scaffolds do not decide
             about splits, and its canonical SMILES: by them molecules are dealt into folds. None
             where the splits are fixed.
@@ -72,7 +72,7 @@ class DatasetSplits:
     fingerprint: str
     feature_version: str
     featuriser: str | None = None
-    smiles: dict[str, list[str]] | None = None
+    smiles: dict[str, Sequence[str]] | None = None
     groups: dict[str, list[tuple[str, str]]] | None = None
     report: DataReport | None = None
     extra_inputs: ExtraInputs = field(default_factory=ExtraInputs)

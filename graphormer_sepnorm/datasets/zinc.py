@@ -19,6 +19,7 @@ from pathlib import Path
 from torch_geometric.datasets import ZINC
 
 from graphormer_sepnorm.datasets.inmemory import QuickGraphs
+from graphormer_sepnorm.datasets.smiles_of_graphs import SmilesOfGraphs
 from graphormer_sepnorm.datasets.sources import one_line, prepare, require_files
 from graphormer_sepnorm.datasets.splits import DatasetSplits, Graphs
 from graphormer_sepnorm.errors import DataError
@@ -29,6 +30,7 @@ RAW_FILES = tuple(f"{split}.{kind}" for kind in ("pickle", "index") for split in
 # Of the published files: atoms of the subset's first training molecule, and the size of the set.
 _FIRST_ATOMS = 29
 _TRAINING_MOLECULES = 220_011
+_FEATURISER = "zinc-1"
 TASK = Task("regression", ("logP_SA_cycle_normalized",), ("",), "mae")
 
 
@@ -89,13 +91,15 @@ def load_zinc(root: Path, subset: bool) -> DatasetSplits:
         effort="" if subset else "about a minute and 2.6 GB of memory",
     )
     train, validation, test = (_open(name, home, subset, split) for split in SPLITS)
+    parts = {"train": train, "validation": validation, "test": test}
     return DatasetSplits(
         name,
         *(train, validation, test),
         task=TASK,
         fingerprint=fingerprint,
         feature_version="zinc-28",
-        featuriser="zinc-1",
+        featuriser=_FEATURISER,
+        smiles={split: SmilesOfGraphs(graphs, _FEATURISER) for split, graphs in parts.items()},
         note=_note(train, subset),
     )
 

@@ -17,6 +17,7 @@ from reference.processes import FORKING
 from tiny_run import TINY, Run
 
 from graphormer_sepnorm.chem import baselines
+from graphormer_sepnorm.cli import confidence
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.lightning_cli import TrainCLI
 from graphormer_sepnorm.cli.train import main
@@ -44,11 +45,13 @@ def _sample_is_read_once() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _runs_take_a_moment() -> Iterator[None]:
-    """Trees are few, nothing is drawn, and runs of an ensemble need not import torch again."""
+    """Trees are few, little is kept, nothing is drawn, ensembles need not import torch again."""
     with pytest.MonkeyPatch.context() as patch:
         for kind in ("regression", "binary"):
             patch.setitem(baselines.BOOSTED, kind, 20)
             patch.setitem(baselines.FOREST, kind, 5)
+        patch.setattr(confidence, "MOST_KEPT", 500)
+        patch.setattr(confidence, "MOST_TOKENS", 500)
         patch.setattr(runner, "subprocess", FORKING)
         # A learning curve is a tenth of such a run.
         patch.setattr(learning_curve, "draw_learning_curve", lambda *of, **_: of[2].touch())

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from rdkit import Chem
 from tiny_raw_files import ZINC_INDICES, ZINC_SIZES, failure, zinc_molecule
 from torch_geometric.data import Data
 from torch_geometric.datasets import ZINC
 
 from graphormer_sepnorm.datasets import load_dataset, sources
+from graphormer_sepnorm.datasets.smiles_of_graphs import SmilesOfGraphs
 from graphormer_sepnorm.datasets.zinc import _note
 
 Write = Callable[..., Path]
@@ -32,7 +34,26 @@ def test_whole_set_is_read_as_written(tiny_zinc: Write) -> None:
             assert torch.equal(graph.y, molecule["logP_SA_cycle_normalized"])
     assert splits.name == "zinc"
     assert (splits.task.kind, splits.task.metric) == ("regression", "mae")
-    assert splits.smiles is None
+    assert splits.smiles is not None
+    assert [len(texts) for texts in splits.smiles.values()] == list(ZINC_SIZES.values())
+
+
+def test_smiles_are_written_when_they_are_asked_for() -> None:
+    """Of one, of several, from the end; codes that make no molecule have none."""
+    acid = Data(  # C, =O and O in the codes of ZINC
+        x=torch.tensor([[0], [1], [1]]),
+        edge_index=torch.tensor([[0, 1, 0, 2], [1, 0, 2, 0]]),
+        edge_attr=torch.tensor([2, 2, 1, 1]),
+        y=torch.zeros(1),
+    )
+    none = acid.clone()
+    none.edge_attr = torch.full((4,), 3)
+    texts = SmilesOfGraphs([acid, none], "zinc-1")
+    assert len(texts) == 2
+    assert [Chem.CanonSmiles(text) for text in texts] == ["O=CO", ""]
+    assert (texts[-1], texts[:1]) == ("", [texts[0]])
+    with pytest.raises(IndexError):
+        texts[2]
 
 
 @pytest.mark.parametrize("subset_only", [False, True])
