@@ -59,7 +59,8 @@ examples:
   train.py compare -c configs/quickstart.yaml --arms sharenorm,sepnorm -o DIR
   train.py results RUN DIR                         add runs to the table results.md
 
-`train.py VERB --help` lists all options; --debug shows the traceback of an error.
+`train.py VERB --help` explains a verb, `fit --help-all` all options; --debug shows the traceback of
+an error.
 Configurations that are shipped are found by name: {configs}
 """
 
