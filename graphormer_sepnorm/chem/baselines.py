@@ -131,9 +131,6 @@ def fit_baselines(
         weights: Of the molecules that models are fitted on, ``[n]``, under the same names; None:
             all weigh the same. Nothing is judged by them, but that with folds those that weigh 0
             judge nothing.
-
-    Raises:
-        DataError: A SMILES cannot be read.
     """
     learned = {
         split: np.where(np.isnan(targets[split]), bounds[split], targets[split])

@@ -16,7 +16,6 @@ from scipy.sparse import csr_array, vstack
 from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_names
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_smiles
-from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.process import cores, in_processes
 
 FEWEST = 3  # environments in fewer training molecules say nothing
@@ -138,41 +137,32 @@ def compute_features(
     """Compute environments and descriptors; four to ten milliseconds a molecule and core.
 
     Args:
-        smiles: The molecules.
+        smiles: The molecules. One that cannot be read, as some of ogbg-molhiv, has no environment,
+            and all its descriptors are undefined.
         done: Is told now and then how many are done.
         names: Of the descriptors; None: all that this release of RDKit has.
         processes: That compute; None: one for each core, if the molecules are many.
-
-    Raises:
-        DataError: A SMILES cannot be read; the message names its position, counted from one.
     """
     names = descriptor_names() if names is None else names
     processes = processes or (cores() if len(smiles) >= _MANY else 1)
-    chunks = [
-        (smiles[start : start + _CHUNK], names, start, len(smiles))
-        for start in range(0, len(smiles), _CHUNK)
-    ]
+    chunks = [(smiles[start : start + _CHUNK], names) for start in range(0, len(smiles), _CHUNK)]
     parts = [_raw([], names)]
     with in_processes(_of_chunk, chunks, processes) as computed:
-        for (chunk, _, start, _), part in zip(chunks, computed, strict=True):
+        so_far = 0
+        for (texts, _), part in zip(chunks, computed, strict=True):
             parts.append(part)
-            done(start + len(chunk))
+            so_far += len(texts)
+            done(so_far)
     return RawFeatures(
         csr_array(vstack([part.counts for part in parts])),
         np.concatenate([part.descriptors for part in parts]),
     )
 
 
-def _of_chunk(chunk: tuple[Sequence[str], Sequence[str], int, int]) -> RawFeatures:
-    smiles, names, before, total = chunk
-    molecules = []
-    for number, text in enumerate(smiles, start=before + 1):
-        parsed = parse_smiles(text)
-        if parsed.molecule is None:
-            raise DataError(f"molecule {number} of {total}: {parsed.reason}")
-        molecules.append(parsed.molecule)
-    return _raw(molecules, names)
+def _of_chunk(chunk: tuple[Sequence[str], Sequence[str]]) -> RawFeatures:
+    smiles, names = chunk
+    return _raw([parse_smiles(text).molecule for text in smiles], names)
 
 
-def _raw(molecules: Sequence[Chem.Mol], descriptors: Sequence[str]) -> RawFeatures:
+def _raw(molecules: Sequence[Chem.Mol | None], descriptors: Sequence[str]) -> RawFeatures:
     return RawFeatures(morgan_counts(molecules), compute_descriptors(molecules, descriptors))

@@ -184,7 +184,7 @@ def simple_models(
                 blended = _blend(module, data, found.fitted, boosted, predictions, held)
                 write_checkpoint({**read_checkpoint(file), BLEND: blended.blend.to_plain()}, file)
                 result.blended = blended
-    except GraphormerError as error:  # a molecule that has a graph, but no fingerprint
+    except GraphormerError as error:
         log.warning("no %s: %s", "blend" if blend else "baselines", error)
     except KeyboardInterrupt:
         result.interrupted = True

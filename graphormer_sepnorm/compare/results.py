@@ -140,11 +140,7 @@ def _baselines(
     same = earlier and earlier.dataset_fingerprint == data.splits.fingerprint
     if earlier and same and earlier.baselines:
         return earlier.baselines, earlier.baselines_left_out
-    try:
-        found, left_out, _ = baselines_of(data)
-    except DataError as error:  # a molecule that has a graph, but no fingerprint
-        log.warning("no baselines: %s", error)
-        return (), None
+    found, left_out, _ = baselines_of(data)
     metric = data.splits.task.metric
     return tuple(SimpleModel(**one.by(metric)) for one in found), left_out
 

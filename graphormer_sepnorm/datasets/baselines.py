@@ -79,9 +79,6 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
     Args:
         data: The data set.
         models: Which, of `NAMES`.
-
-    Raises:
-        DataError: A molecule that has a graph has no fingerprint.
     """
     from graphormer_sepnorm.chem.baselines import fit_baselines
 

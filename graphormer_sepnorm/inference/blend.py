@@ -70,11 +70,7 @@ class Blend:
         return self.trees.predict(self.trees.columns.of_molecules(molecules, columns, known))
 
     def trees_of_smiles(self, smiles: Sequence[str], own: np.ndarray | None = None) -> np.ndarray:
-        """Return what the trees say of many molecules, in several processes.
-
-        Raises:
-            DataError: A SMILES cannot be read.
-        """
+        """Return what the trees say of many molecules, in several processes."""
         columns = self.trees.columns
         raw = compute_features(smiles, names=columns.descriptors)
         return self.trees.predict(columns.of(raw.with_columns(own)))

@@ -95,8 +95,18 @@ def test_several_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     assert told == [4, 6]
     np.testing.assert_array_equal(several.descriptors, alone.descriptors)
     np.testing.assert_array_equal(several.counts.toarray(), alone.counts.toarray())
-    with pytest.raises(DataError, match="molecule 6 of 7"):
-        compute_features([*SMILES[:5], "C1CC", "C"], processes=2)
+
+
+def test_of_a_smiles_that_cannot_be_read_nothing_is_known() -> None:
+    """RDKit does not take 7 of ogbg-molhiv's molecules, which have graphs and labels."""
+    known = compute_features([*SMILES[:5], "C"])
+    raw = compute_features([*SMILES[:5], "C1CC", "C"])
+    np.testing.assert_array_equal(np.delete(raw.descriptors, 5, axis=0), known.descriptors)
+    np.testing.assert_array_equal(
+        np.delete(raw.counts.toarray(), 5, axis=0), known.counts.toarray()
+    )
+    assert np.isnan(raw.descriptors[5]).all()
+    assert raw.counts[[5]].nnz == 0
 
 
 def test_a_descriptor_that_this_rdkit_lacks_is_one_line() -> None:
