@@ -152,8 +152,9 @@ def _places(kept: np.ndarray, held: np.ndarray) -> np.ndarray:
 def _smiles(data: MoleculeDataModule, numbers: np.ndarray) -> Sequence[str]:
     smiles = data.splits.smiles
     assert smiles is not None
+    # Not all together: those of ZINC are written when they are asked for.
     places = [(split, place) for split in SPLITS for place in range(len(smiles[split]))]
-    return [smiles[split][place] for split, place in (places[number] for number in numbers)]
+    return [smiles[split][place] for split, place in (places[int(one)] for one in numbers)]
 
 
 def _fingerprints(data: MoleculeDataModule, numbers: np.ndarray) -> csr_array:

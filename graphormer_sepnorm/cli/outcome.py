@@ -305,7 +305,7 @@ def write_test_predictions(
     if splits.report:
         columns["row"] = list(splits.report.splits["test"].rows)
     if splits.smiles:
-        columns["smiles"] = splits.smiles["test"]
+        columns["smiles"] = list(splits.smiles["test"])
     labels = data.store.targets[data.indices("test")]
     for name, column in zip(splits.task.targets, labels.T, strict=True):
         columns[f"label_{name}"] = _cells(column)
