@@ -25,6 +25,8 @@ def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
     names = {path.name for path in run.directory.iterdir()}
     assert names == {
         "checkpoints",
+        "confidence.json",
+        "confidence.png",
         "config.yaml",
         "learning_curve.png",
         "metrics.csv",
