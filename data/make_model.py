@@ -33,7 +33,8 @@ def main(run: str, name: str, purpose: str) -> None:
     """Write the file and show what it says about itself."""
     if _kept(run) > MOST_KEPT:
         confidence.MOST_KEPT = MOST_KEPT
-        train(["fit", "--resume", run, "--keep", "fingerprints"])
+        if train(["fit", "--resume", run, "--keep", "fingerprints"]) != 0:
+            raise SystemExit(f"{run} could not be ended anew")
     result = json.loads((Path(run) / "summary.json").read_text(encoding="utf-8"))
     tests = [
         f"{key.removeprefix('test_')} {value:.4f}"

@@ -64,6 +64,21 @@ def fitted():
     return regressor().fit(SMILES, ATOMS)
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    """As searches over `np.logspace` or over the draws of scipy give them."""
+    options = {
+        **{name: np.int64(value) for name, value in SMALL.items() if isinstance(value, int)},
+        **{"learning_rate": np.float64(1e-3), "dropout": np.float32(0.25), "seed": np.int64(3)},
+        **{"norm": np.str_("bn+bn"), "model_options": {"max_path_length": np.int64(3)}},
+    }
+    plain = regressor(
+        **{"learning_rate": 1e-3, "dropout": 0.25, "seed": 3, "norm": "bn+bn"},
+        model_options={"max_path_length": 3},
+    )
+    values = [one.fit(SMILES, ATOMS).predict(SMILES) for one in (plain, regressor(**options))]
+    np.testing.assert_array_equal(*values)
+
+
 @pytest.fixture(scope="module")
 def facts_of(tmp_path_factory):
     """What the checkpoint of an estimator says of its training."""
