@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.padding_mask import PaddingMask
+from graphormer_sepnorm.model.padding_mask import PaddingMask, inside, shown
 from graphormer_sepnorm.model.sepnorm import SepNorm, ShareNorm, TokenNorm, norm_kind
 
 Where = str | Sequence[str] | Callable[[str, nn.Module], bool]
@@ -54,6 +54,8 @@ class ReplacedNorms:
         lines = [f"{name:<{width}}  {what:<9}  {why}".rstrip() for name, what, why in rows]
         if self.mask_from:
             lines.append(f"padding mask taken from {', '.join(self.mask_from)}")
+        elif any(arm.endswith("bn") for arm in self.replaced.values()):
+            lines.append("no module here takes a padding mask: BatchNorm counts every token")
         return "\n".join(lines)
 
 
@@ -88,8 +90,10 @@ def replace_norms(
     Args:
         model: Changed in place. Its [CLS] is expected at `cls_position` of every sequence.
         cls_norm: For [CLS]: ``"bn"``, ``"ln"`` or the class of torch.
-        tok_norm: For the other tokens. BatchNorm leaves out the padding that the ``attention_mask``
-            (or ``src_key_padding_mask``) of a call tells, wherever in the model one is taken.
+        tok_norm: For the other tokens. BatchNorm leaves out the padding that the
+            ``attention_mask`` of a call tells (1 is a token), or ``padding_mask`` and torch's
+            ``src_key_padding_mask`` and its like (True is padding), wherever in the model one of
+            them is taken.
         shared: One norm for [CLS] and tokens, of the kind that both arguments name.
         where: The norms to replace, of those that can be: a pattern of qualified names
             (``"encoder.*"``), several, or a function of name and module. None: all.
@@ -297,14 +301,15 @@ def _made_up(model: nn.Module, position: int) -> Any:
 
 def _hand_padding_on(model: nn.Module, names: list[str]) -> tuple[str, ...]:
     """Connect norms with the modules around them that take a mask; return the outer of these."""
-    padding, outermost, inner = PaddingMask(), [], ()
+    padding, outermost, within = PaddingMask(), [], ()
     for name, module in list(model.named_modules()):
-        within = f"{name}." if name else ""
-        inside = [norm for norm in names if norm.startswith(within)]
-        if inside and padding.read_by(name, module):
-            for norm in inside:
-                model.get_submodule(norm).padding = padding  # type: ignore[assignment]
-            if not name.startswith(inner):
-                outermost.append(padding.readers[-1])
-                inner += (within,)
+        has_norms = any(norm.startswith(inside(name)) for norm in names)
+        if has_norms and padding.read_by(name, module) and not name.startswith(within):
+            outermost.append(shown(name))
+            within += (inside(name),)
+    if outermost:
+        # Those outside first: one that has a name inside as well is told the mask.
+        for name in sorted(names, key=lambda one: one.startswith(within)):
+            given = padding if name.startswith(within) else padding.outside_of_it(name)
+            model.get_submodule(name).padding = given  # type: ignore[assignment]
     return tuple(outermost)

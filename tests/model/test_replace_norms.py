@@ -14,6 +14,8 @@ from reference.models import randomise
 from torch import Tensor, nn
 from torch.export import Dim
 from transformers import (
+    BartConfig,
+    BartModel,
     BertConfig,
     BertForMaskedLM,
     BertModel,
@@ -243,7 +245,7 @@ def test_a_call_that_cannot_know_the_padding_is_a_clear_error():
     replace_norms(model, "bn", "bn")
     given = an_input("masked_bert")
     states = model.bert(**given)[0]  # a part that takes the mask
-    with pytest.raises(ConfigError, match="cannot know the padding, outside of the model and 6 of"):
+    with pytest.raises(ConfigError, match="outside of the model and 6 other modules"):
         model.cls(states)
     four = given["attention_mask"][:, None, None].bool()
     with pytest.raises(ConfigError, match=r"attention_mask \[4, 1, 1, 9\], .*mask \[N, L\]"):
@@ -273,6 +275,128 @@ def test_a_mask_of_other_tokens_is_a_clear_error():
     replace_norms(both, "bn", "bn", example=given)
     with pytest.raises(ConfigError, match=r"mask of \[4, 9\], and.* met \[4, 17\] tokens"):
         both(**given)
+
+
+def assert_padding_does_not_count(
+    model: nn.Module, given: dict[str, Any], padding: dict[str, Tensor]
+) -> None:
+    """What lies in the padding of some inputs, ``[N, L]`` by their name, changes no statistics."""
+    states = []
+    for _ in range(2):
+        run = copy.deepcopy(model).train()
+        run(**given)
+        states.append(run.state_dict())
+        for name, padded in padding.items():
+            other = given[name].roll(1, 0)
+            padded = padded.reshape(*padded.shape, *[1] * (other.dim() - 2))
+            given = given | {name: torch.where(padded, other, given[name])}
+    means = [name for name in states[0] if name.endswith("running_mean")]
+    assert means
+    for name in means:
+        torch.testing.assert_close(states[0][name], states[1][name])
+
+
+def some_padding(*lengths: int) -> Tensor:
+    return torch.arange(L) >= torch.tensor(lengths)[:, None]
+
+
+def test_an_encoder_and_a_decoder_have_masks_of_their_own():
+    """Of as many tokens each, so that no shape tells them apart."""
+    source, target = some_padding(L, 6, 3, L), some_padding(4, L, L, 7)
+    torch.manual_seed(0)
+    model = nn.Transformer(D, 2, 1, 1, 24, dropout=0.0, batch_first=True)
+    given = {
+        **{"src": torch.randn(N, L, D), "tgt": torch.randn(N, L, D)},
+        **{"src_key_padding_mask": source, "memory_key_padding_mask": source},
+        **{"tgt_key_padding_mask": target},
+    }
+    sequences = {name: given[name] for name in ("src", "tgt")}
+    report = replace_norms(model, "bn", "bn", example=sequences)
+    assert report.mask_from == ("encoder", "decoder")
+    assert_padding_does_not_count(model, given, {"src": source, "tgt": target})
+
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "dropout": 0.0}
+    config = BartConfig(d_model=D, vocab_size=40, max_position_embeddings=20, **sizes, **heads)
+    bart = BartModel(config)
+    given = {
+        "input_ids": torch.randint(3, 40, (N, L)),
+        "attention_mask": (~source).long(),
+        "decoder_input_ids": torch.randint(3, 40, (N, L)),
+        "decoder_attention_mask": (~target).long(),
+    }
+    assert replace_norms(bart, "bn", "bn", example=given).mask_from == ("encoder", "decoder")
+    assert_padding_does_not_count(bart, given, {"input_ids": source, "decoder_input_ids": target})
+
+
+class OwnModel(nn.Module):
+    """A norm beside torch's encoder, which alone takes the mask."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.norm = encoder(), nn.LayerNorm(D)
+
+    def forward(self, tokens, padding=None):
+        return self.norm(self.encoder(tokens, src_key_padding_mask=padding))
+
+
+class NamedAsUsual(OwnModel):
+    def forward(self, tokens, padding_mask):
+        return super().forward(tokens, padding_mask)
+
+
+class NoMask(OwnModel):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.LayerNorm(D), nn.Linear(D, D))
+
+    def forward(self, tokens, padding=None):
+        return self.norm(self.encoder(tokens) + tokens)
+
+
+def test_a_norm_that_no_mask_reaches_does_not_count_padding_silently():
+    tokens, padding = torch.randn(N, L, D), some_padding(L, 6, 3, L)
+    model = OwnModel().train()
+    report = replace_norms(model, "bn", "bn", example=tokens)
+    assert report.mask_from == ("encoder",)
+    model(tokens, torch.zeros(N, L, dtype=torch.bool))  # nothing is padding
+    model(tokens)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"mask of \[4, 9\].* in norm, outside of it"):
+            model(tokens, padding)
+    model.eval()(tokens, padding)  # nobody needs to know
+    model.train()
+    model(tokens[:, :7])  # other tokens, as those of an image beside a text
+
+    model = NamedAsUsual()
+    given = {"tokens": tokens, "padding_mask": padding}
+    report = replace_norms(model, "bn", "bn", example=given)
+    assert report.mask_from == ("the model",)
+    assert_padding_does_not_count(model, given, {"tokens": padding})
+
+    report = replace_norms(NoMask(), "bn", "bn", example=tokens)
+    assert "no module here takes a padding mask: BatchNorm counts every token" in str(report)
+    assert "padding" not in str(replace_norms(NoMask(), "bn", "ln", example=tokens))
+
+
+def test_a_call_that_was_interrupted_leaves_no_mask():
+    """Ctrl-C ends a forward without the hooks at its end."""
+    model = made("masked_bert").train()
+    replace_norms(model, "bn", "bn")
+    given = an_input("masked_bert")
+    state = copy.deepcopy(model.state_dict())
+    truth = copy.deepcopy(model)(given["input_ids"])[0]
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    hook = model.bert.encoder.register_forward_hook(interrupt)
+    for part in (model, model.bert):
+        with pytest.raises(KeyboardInterrupt):
+            part(**given)
+    hook.remove()
+    model.load_state_dict(state)
+    assert torch.equal(model(given["input_ids"])[0], truth)
 
 
 @NAMES
