@@ -212,7 +212,7 @@ def section(title):
 @pytest.mark.slow
 def test_output_in_the_readme_is_what_is_printed(run):
     """Predicted values to three digits, a training (capped here) by the shape of its lines."""
-    commands, shown = re.findall(r"^```\w*\n(.*?)^```$", section("In a minute"), re.M | re.S)
+    commands, shown = re.findall(r"^```\w*\n(.*?)^```$", section("In five minutes"), re.M | re.S)
     shown = [line for line in shown.splitlines() if line != "..."]
     [esol, fit] = [
         run(line.partition("  #")[0].strip()).stdout
