@@ -54,7 +54,7 @@ class BoostedTrees:
 
     @classmethod
     def from_fitted(cls, columns: FeatureColumns, boosted: Sequence[Any], logistic: bool) -> Self:
-        """Take the trees out of scikit-learn's models, a `chem.baselines.Scaled` or None a target.
+        """Take the trees out of a `chem.baselines.Scaled` boosting a target, or None.
 
         Raises:
             ConfigError: They are larger than a checkpoint may hold.
@@ -63,11 +63,12 @@ class BoostedTrees:
         first = 0
         for one in boosted:
             before = first
-            grown = [] if one is None else [tree[0].tree_ for tree in one.model.estimators_]
-            scale = 0.0 if one is None else one.model.learning_rate * one.std
+            boosters, std = ((), 1.0) if one is None else (one.model.boosters, one.std)
+            grown = [(tree[0].tree_, each) for each in boosters for tree in each.estimators_]
             parts["trees"].append(np.array([len(grown)]))
             parts["start"].append(np.array([0.0 if one is None else _start(one, logistic)]))
-            for tree in grown:
+            for tree, booster in grown:
+                scale = booster.learning_rate * std / len(boosters)
                 leaf = tree.children_left == _LEAF
                 parts["roots"].append(np.array([first]))
                 parts["feature"].append(np.where(leaf, _LEAF, tree.feature))
@@ -150,9 +151,10 @@ class BoostedTrees:
 
 def _start(one: Any, logistic: bool) -> float:
     """What scikit-learn begins with: the mean, or the logit of the share of class 1."""
-    nothing = np.zeros((1, one.model.n_features_in_))
+    booster = one.model.boosters[0]  # all begin alike
+    nothing = np.zeros((1, booster.n_features_in_))
     if not logistic:
-        return float(one.model.init_.predict(nothing)[0]) * one.std + one.mean
-    share = one.model.init_.predict_proba(nothing)[0, 1]
+        return float(booster.init_.predict(nothing)[0]) * one.std + one.mean
+    share = booster.init_.predict_proba(nothing)[0, 1]
     smallest = np.finfo(np.float32).eps
     return float(logit(np.clip(share, smallest, 1 - smallest)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
+from graphormer_sepnorm.chem.bagged_boosting import BaggedBoosting
 from graphormer_sepnorm.chem.baselines import Kind, Scaled
 from graphormer_sepnorm.chem.tree_features import FeatureColumns
 from graphormer_sepnorm.inference.trees import BoostedTrees
@@ -30,19 +31,22 @@ def boosted_trees(
     without: int | None = None,
     models: Sequence[Any] = (),
 ) -> tuple[BoostedTrees, list[Scaled]]:
-    """Trees on made-up labels, as plain arrays and as scikit-learn's; or those of `models`."""
+    """Trees on made-up labels, as plain arrays and as scikit-learn's; or those of `models`.
+
+    Of two boostings each, the second of which sees other molecules.
+    """
     x = random_features(60)
     random = np.random.default_rng(1)
-    scaled: list[Any] = [Scaled(one) for one in models]
+    scaled: list[Any] = [Scaled(BaggedBoosting((one,))) for one in models]
     for target in range(0 if models else targets):
         y = x @ random.normal(size=x.shape[1]) / 40
-        options: dict[str, Any] = {"n_estimators": count, "subsample": 0.5, "random_state": 0}
+        options: dict[str, Any] = {"n_estimators": count, "subsample": 0.5}
         if target == without:
             scaled.append(None)
         elif kind == "binary":
-            fitted = GradientBoostingClassifier(**options).fit(x, y > np.quantile(y, 0.3))
-            scaled.append(Scaled(fitted))
+            of, labels = GradientBoostingClassifier(**options), y > np.quantile(y, 0.3)
+            scaled.append(Scaled(BaggedBoosting.fit(of, 2, x, labels, None)))
         else:
-            fitted = GradientBoostingRegressor(**options).fit(x, (y - y.mean()) / y.std())
-            scaled.append(Scaled(fitted, 30.0, 7.0))
+            of, labels = GradientBoostingRegressor(**options), (y - y.mean()) / y.std()
+            scaled.append(Scaled(BaggedBoosting.fit(of, 2, x, labels, None), 30.0, 7.0))
     return BoostedTrees.from_fitted(COLUMNS, scaled, kind == "binary"), scaled
