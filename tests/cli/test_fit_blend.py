@@ -122,7 +122,7 @@ def test_evaluating_the_checkpoint_gives_the_same(blended: Fitted, capsys) -> No
 
 def test_info_says_what_it_is(blended: Fitted, capsys) -> None:
     assert predict(["info", str(blended.run)]) == 0
-    said = r"^blend +0\.3 of the network, 0\.7 of gradient boosting: 40 trees on"
+    said = r"^blend +0\.3 of the network, 0\.7 of gradient boosting: 200 trees on"
     assert re.search(said, capsys.readouterr().out, re.MULTILINE)
 
 
