@@ -241,11 +241,15 @@ def finish(
 
 
 def _forget_earlier_end(run: RunDirectory, file: Path) -> None:
-    """Take out of a checkpoint what an earlier end of its run has put beside the network."""
+    """Take away what an earlier end of its run has put beside a network, in the checkpoint too."""
     checkpoint = read_checkpoint(file)
     if beside := checkpoint.keys() & {BLEND, CONFIDENCE}:
         write_checkpoint({k: v for k, v in checkpoint.items() if k not in beside}, file)
-    for made in (run.confidence_file, run.confidence_figure):
+    of_earlier_end = (
+        *(run.confidence_file, run.confidence_figure),
+        *(run.geometry_file, run.computed_predictions_file),
+    )
+    for made in of_earlier_end:
         made.unlink(missing_ok=True)
 
 

@@ -5,7 +5,9 @@ Both are computed once per run and kept in its directory, so that a report can b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ from graphormer_sepnorm.compare.model_geometry import (
 )
 from graphormer_sepnorm.compare.results_file import typed
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.files import read_json, replacing, write_json
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
 from graphormer_sepnorm.graphs.task import Task
@@ -66,12 +69,13 @@ def device_of(accelerator: str | None, devices: int | str | list[int] | None) ->
 def analyse(
     run: RunDirectory, data: MoleculeDataModule, *, histograms: bool, device: str = "cpu"
 ) -> RunAnalysis:
-    """Measure the embeddings of the best checkpoint of a run, and find what it predicts.
+    """Measure the embeddings of the tested checkpoint of a run, and find what it predicts.
 
     What ``fit`` has written of the test split is taken if it is whole; runs of an earlier version
     have nothing.
 
-    The result is kept in the directory of the run and taken from there the next time.
+    The result is kept in the directory of the run and taken from there the next time, also where
+    the checkpoint was deleted meanwhile. No other checkpoint is measured in its place.
 
     Args:
         run: Its directory.
@@ -80,36 +84,50 @@ def analyse(
         device: Where the model is computed.
 
     Raises:
-        CheckpointError: The run has no readable checkpoint.
+        CheckpointError: The checkpoint cannot be read, or it is gone and what is needed of it was
+            not kept.
     """
     kept, table = run.geometry_file, run.computed_predictions_file
-    file = run.tested or run.best
-    wanted = {
-        "version": VERSION,
-        "histograms": histograms,
-        "dataset_fingerprint": data.splits.fingerprint,
-        "checkpoint": f"{file.name} {file.stat().st_mtime_ns}" if file.is_file() else None,
-    }
+    file = _tested(run)
+    wanted = {"version": VERSION, "dataset_fingerprint": data.splits.fingerprint}
+    if file.is_file():
+        wanted |= {"histograms": histograms, "checkpoint": f"{file.name} {file.stat().st_mtime_ns}"}
     written = run.test_predictions(data.splits.task.targets) or ()
     whole = len(written) == len(data.indices("test"))
     predictions = np.array(written) if whole else None
     earlier = read_json(kept)
-    if earlier is not None and wanted.items() <= earlier.items():
+    if earlier is not None and wanted.items() <= earlier.items() and _is_of(file, earlier):
         if predictions is None and table.is_file():
             predictions = np.load(table)
         if predictions is not None:
             return RunAnalysis(predictions, typed(tuple[CloudGeometry, ...], earlier["clouds"]))
+    if not file.is_file():
+        raise CheckpointError(
+            f"{file} is gone, and what the report needs of it was not kept: put it back, or remove "
+            f"{run.path} and start the comparison again to train this run anew"
+        )
     checkpoint = read_checkpoint(file, device)
     model = build_network(checkpoint[KEY]["model"], model_weights(checkpoint))
     model.to(device).eval()
     vocabulary = GraphVocabulary.from_plain(checkpoint[KEY]["vocabulary"])
     if predictions is None:
         predictions = _predict(model, checkpoint[KEY], data, vocabulary)
-        with replacing(table) as partial, partial.open("wb") as file:
-            np.save(file, predictions)
+        with replacing(table) as partial, partial.open("wb") as stream:
+            np.save(stream, predictions)
     clouds = _measure(model, data, vocabulary, histograms)
     write_json(kept, {**wanted, "clouds": [asdict(cloud) for cloud in clouds]}, indent=None)
     return RunAnalysis(predictions, clouds)
+
+
+def _tested(run: RunDirectory) -> Path:
+    """The checkpoint that a finished run was tested with, whether it is still there or not."""
+    named = (run.summary() or {}).get("checkpoint")
+    return run.checkpoints / Path(named).name if named else run.tested or run.best
+
+
+def _is_of(file: Path, kept: Mapping[str, Any]) -> bool:
+    """Whether what was kept was computed from a checkpoint of this name."""
+    return str(kept.get("checkpoint")).startswith(f"{file.name} ")
 
 
 def _predict(

@@ -44,7 +44,8 @@ def collect(directory: Path, baseline: str | None = None) -> None:
     Raises:
         DataError: No comparison was begun there, no run has finished, the data are not those
             that the runs were trained on, or earlier results are of another version.
-        CheckpointError: A finished run has no readable checkpoint.
+        CheckpointError: Of a finished run something has to be computed, and it has no readable
+            checkpoint.
     """
     comparison = Comparison.read(directory)
     if comparison is None:

@@ -18,6 +18,7 @@ from graphormer_sepnorm.compare import analysis
 from graphormer_sepnorm.compare.progress import reached
 from graphormer_sepnorm.compare.results import learning_curve
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.old_names import OPTIONS
 from graphormer_sepnorm.runs.directory import RunDirectory
 
@@ -118,6 +119,12 @@ def test_it_is_tested_resumed_and_a_model(
     assert len(json.loads(json.dumps(old.metrics()))) > 12
 
 
+def data_of(run: RunDirectory, folder: Path) -> MoleculeDataModule:
+    config = run.configuration()
+    options = config["data"] | {"max_path_length": config["model"]["max_path_length"]}
+    return MoleculeDataModule(**options | {"root": str(folder / "root")})
+
+
 def test_a_comparison_takes_its_predictions_and_computes_those_of_an_older_run(
     old: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,9 +132,7 @@ def test_a_comparison_takes_its_predictions_and_computes_those_of_an_older_run(
     progress = reached(old.path, "mae")
     assert progress.step >= 6
     assert progress.best == 1.5495855808258057
-    config = old.configuration()
-    options = config["data"] | {"max_path_length": config["model"]["max_path_length"]}
-    data = MoleculeDataModule(**options | {"root": str(tmp_path / "root")})
+    data = data_of(old, tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(analysis, "_predict", None)  # is not asked
         taken = analysis.analyse(old, data, histograms=False)
@@ -138,3 +143,50 @@ def test_a_comparison_takes_its_predictions_and_computes_those_of_an_older_run(
     assert computed.predictions == pytest.approx(taken.predictions, rel=1e-5)
     assert np.load(old.computed_predictions_file).shape == (4, 1)
     assert computed.geometry == taken.geometry
+
+
+@pytest.mark.parametrize("gone", ["best.ckpt", "best.ckpt last.ckpt"])
+@pytest.mark.parametrize("own", [True, False])
+def test_what_a_comparison_kept_outlives_the_checkpoints(
+    gone: str, own: bool, old: RunDirectory, tmp_path: Path
+) -> None:
+    """With the predictions that the run has, or with those that the comparison computed."""
+    data = data_of(old, tmp_path)
+    if not own:
+        old.test_predictions_file.unlink()
+    found = analysis.analyse(old, data, histograms=False)
+    kept = old.geometry_file.read_bytes()
+    for name in gone.split():
+        (old.checkpoints / name).unlink()
+    for histograms in (False, True):  # none were counted
+        again = analysis.analyse(old, data, histograms=histograms)
+        assert again.geometry == found.geometry
+        assert again.predictions.tolist() == found.predictions.tolist()
+    assert old.geometry_file.read_bytes() == kept
+
+
+def test_no_other_checkpoint_is_measured_in_place_of_one_that_is_gone(
+    old: RunDirectory, tmp_path: Path
+) -> None:
+    data = data_of(old, tmp_path)
+    analysis.analyse(old, data, histograms=False)
+    kept = json.loads(old.geometry_file.read_text())
+    old.best.unlink()
+    said = r"best\.ckpt is gone, and what the report needs of it was not kept: put it back, or"
+    for other in ({"checkpoint": "last.ckpt 7"}, {"dataset_fingerprint": "x"}, {"version": 1}):
+        content = json.dumps({**kept, **other})
+        old.geometry_file.write_text(content)
+        with pytest.raises(CheckpointError, match=said):
+            analysis.analyse(old, data, histograms=False)
+        assert old.geometry_file.read_text() == content
+
+
+def test_a_run_that_is_made_longer_loses_what_a_comparison_kept_of_its_earlier_end(
+    old: RunDirectory, tmp_path: Path
+) -> None:
+    old.test_predictions_file.unlink()
+    analysis.analyse(old, data_of(old, tmp_path), histograms=False)
+    resume = ["fit", "--resume", str(old.path), "--data.root", str(tmp_path / "root")]
+    assert train([*resume, "--trainer.max_epochs=4"]) == 0
+    assert not old.geometry_file.exists()
+    assert not old.computed_predictions_file.exists()
