@@ -176,8 +176,19 @@ def _options(
 
 
 def _typed(node: yaml.Node) -> str:
-    """Return a value as it would be typed on the command line."""
+    """Return a value as it would be typed on the command line: in one word."""
+    if isinstance(node, yaml.ScalarNode) and (node.style or node.value):
+        return str(node.value)
+    return _in_flow(node)
+
+
+def _in_flow(node: yaml.Node) -> str:
+    """Return a part of a list or of a mapping in one line, numbers as they were typed."""
     if isinstance(node, yaml.SequenceNode):
-        parts = [json.dumps(part.value) if part.style else _typed(part) for part in node.value]
-        return f"[{', '.join(parts)}]"
-    return str(node.value)
+        return f"[{', '.join(map(_in_flow, node.value))}]"
+    if isinstance(node, yaml.MappingNode):
+        pairs = (f"{_in_flow(key)}: {_in_flow(value)}" for key, value in node.value)
+        return f"{{{', '.join(pairs)}}}"
+    # On lines of its own a word may hold what means something else within brackets.
+    quoted = node.style or set(node.value) & set(",:[]{}")
+    return json.dumps(node.value, ensure_ascii=False) if quoted else node.value or "null"

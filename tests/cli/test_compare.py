@@ -625,6 +625,18 @@ def fit_options() -> fit_check.FitOptions:
     return fit_check.FitOptions([])
 
 
+def test_an_arm_may_have_callbacks(tmp_path: Path) -> None:
+    (tmp_path / "arms.yaml").write_text(
+        "a:\nb: {trainer: {callbacks: [{class_path: lightning.pytorch.callbacks.Timer,"
+        " init_args: {duration: '00:00:01:00'}}]}}\n"
+    )
+    _, arm = parse_arms(str(tmp_path / "arms.yaml"))
+    found, _ = fit_check.FitOptions(["-c", "quickstart"]).check(arm, ensembles=False)
+    (callback,) = found.trainer.callbacks
+    assert callback.class_path == "lightning.pytorch.callbacks.Timer"
+    assert callback.init_args.duration == "00:00:01:00"
+
+
 @pytest.mark.parametrize(
     ("trainer", "batches", "steps"),
     [

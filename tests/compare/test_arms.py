@@ -52,6 +52,28 @@ def test_arms_of_a_file_have_their_options_as_typed(tmp_path: Path) -> None:
     assert two.options == {"data.target_columns": '[a, "b, c"]'}
 
 
+CALLBACK = "[{class_path: a.B, init_args: {every: 1e-3}}]"
+
+
+@pytest.mark.parametrize(
+    ("written", "typed"),
+    [
+        ("\n    - class_path: a.B\n      init_args: {every: 1e-3}", CALLBACK),
+        (CALLBACK, CALLBACK),
+        ("[[1, 0.10], [\"x: y\", '1']]", '[[1, 0.10], ["x: y", "1"]]'),
+        ("\n    - a, b\n    - µ\n    -", '["a, b", µ, null]'),
+        ("[]", "[]"),
+        ('""', ""),
+        ("", "null"),
+    ],
+)
+def test_a_value_is_one_word_of_the_command_line(written: str, typed: str, tmp_path: Path) -> None:
+    path = tmp_path / "arms.yaml"
+    path.write_text(f"a:\n  trainer.x: {written}\n")
+    (arm,) = parse_arms(str(path))
+    assert arm.arguments == [f"--trainer.x={typed}"]
+
+
 def test_arms_that_come_with_the_package_go_by_name_and_are_as_good_as_a_file() -> None:
     path = Path(__file__).resolve().parents[2] / "configs" / "arms" / "extensions.yaml"
     assert parse_arms("extensions") == parse_arms(str(path))
