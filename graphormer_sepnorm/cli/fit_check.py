@@ -16,6 +16,7 @@ from graphormer_sepnorm.compare.runner import SINGLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.graphs.loading import EpochBatches
+from graphormer_sepnorm.model.norm_arms import norm_name
 from graphormer_sepnorm.training.callbacks.checkpoints import monitored_metric
 from graphormer_sepnorm.training.steps import planned_steps, settled_epochs
 
@@ -77,6 +78,7 @@ class CheckedFit:
         fingerprint: Of the data; empty if they were not prepared.
         devices: Accelerator and number of devices of a run, as the options say.
         seed: Of initial values, order and dropout, as the options say.
+        same: Pairs of arms that come to the same options.
     """
 
     configuration: dict[str, Any]
@@ -85,6 +87,7 @@ class CheckedFit:
     steps: dict[str, int]
     devices: tuple[str, str]
     seed: int = 0
+    same: tuple[tuple[str, str], ...] = ()
 
 
 def check_fit(
@@ -118,7 +121,8 @@ def check_fit(
             monitored_metric(task, validated, config.metric, config.early_stopping)
     devices = (str(trainer.accelerator), str(trainer.devices))
     seed = int(options.config["fit"].seed_everything)
-    return CheckedFit(options.configuration(), metric, fingerprint, steps, devices, seed)
+    configuration, same = options.configuration(), _same(checked)
+    return CheckedFit(configuration, metric, fingerprint, steps, devices, seed, same)
 
 
 def _check_arms(
@@ -135,6 +139,19 @@ def _check_arms(
         shared = len(errors) == len(arms) and len({str(one) for one in errors.values()}) == 1
         raise error if shared else type(error)(f"arm '{name}': {error}")
     return checked
+
+
+def _same(checked: dict[str, tuple[Any, MoleculeDataModule]]) -> tuple[tuple[str, str], ...]:
+    """Pairs of arms with the same options, however they were written."""
+    first: dict[str, str] = {}
+    found = []
+    for name, (config, _) in checked.items():
+        options = config.as_dict()
+        options["model"]["norm"] = norm_name(options["model"]["norm"])
+        before = first.setdefault(json.dumps(options, sort_keys=True, default=str), name)
+        if before != name:
+            found.append((before, name))
+    return tuple(found)
 
 
 def _prepared(

@@ -116,7 +116,16 @@ def check_all(
     # A file of the plan that was lost is written again, with the fingerprint of the data.
     prepare = kept is None or not all(run.finished for run in plan.runs(directory))
     with known_classes_only(str(directory / plan.file), allowed=any_code or kept is None):
-        return check_fit((*plan.base_options, *more), plan.arms, prepare, ensembles)
+        checked = check_fit((*plan.base_options, *more), plan.arms, prepare, ensembles)
+    # What was begun with such arms may be continued.
+    known = {arm.name for arm in kept.arms} if kept else set()
+    for one, other in checked.same:
+        if not {one, other} <= known:
+            raise ConfigError(
+                f"arms '{one}' and '{other}' are the same, however they are written: leave one of "
+                "them out"
+            )
+    return checked
 
 
 def refuse_changes(

@@ -26,7 +26,11 @@ OWN_OPTIONS = {
     "seed_everything": "the seeds are given by --seeds",
     "blend": "networks are compared; train the one that you choose again with it",
     "ensemble": "each run is a single network, with the seeds of --seeds",
+    "keep": "what a checkpoint keeps of the molecules of training is not compared; train the one "
+    "that you choose again with it",
 }
+# Those that an arm cannot have either: they are of all arms.
+_OF_ALL_ARMS = {"baselines": "simple models stand beside all arms, give it to the command itself"}
 # Beside the folders of the arms.
 _TAKEN = ("figures", "compare.yaml", "results.json", "predictions.csv", "report.md", "report.html")
 
@@ -161,11 +165,12 @@ def _options(
         return []  # an arm that overrides nothing
     if not isinstance(node, yaml.MappingNode):
         raise ConfigError(f"{where}: expected options, as {{model.norm: sepnorm}}")
+    refused = OWN_OPTIONS | (_OF_ALL_ARMS if what == "arm" else {})
     found: list[tuple[str, str]] = []
     for key, value in node.value:
         name = current_option(section + str(key.value).lstrip("-"))
-        if name in OWN_OPTIONS:
-            raise ConfigError(f"{where}: --{name} is not for {_one(what)}: {OWN_OPTIONS[name]}")
+        if name in refused:
+            raise ConfigError(f"{where}: --{name} is not for {_one(what)}: {refused[name]}")
         if isinstance(value, yaml.MappingNode):
             found += _options(path, what, name_of_arm, f"{name}.", value)
         else:

@@ -587,6 +587,7 @@ BOTH = "--arms sharenorm,sepnorm"
         (f"{BOTH} --baseline ln", "--baseline ln is no arm"),
         (f"{BOTH} --seed 3", "unknown option --seed (did you mean '--seeds'?)"),
         (f"{BOTH} --seed_everything 3", "--seed_everything is not for compare: the seeds are"),
+        (f"{BOTH} --keep all", "--keep is not for compare: what a checkpoint keeps"),
         (f"{BOTH} --ckpt_path=x", "--ckpt_path is not for compare: all arms start from"),
         (f"{BOTH} --resume x", "--resume is not for compare: start the same command again"),
         (f"{BOTH} --model.layer 3", "unknown option --model.layer (did you mean '--model.layers'"),
@@ -596,6 +597,7 @@ BOTH = "--arms sharenorm,sepnorm"
         (f"{BOTH} --data.table nowhere.csv", "nowhere.csv"),
         ("--arms {arms}", "arm 'b': unknown option --model.widht (did you mean '--model.width'?)"),
         ("--arms {other} -c table_regression --data.table {table}", "arms 'a' and 'b' have diff"),
+        ("--arms {same} -c table_regression --data.table {table}", "arms 'b' and 'c' are the same"),
         (BOTH, "train.py: which data? Give a configuration, for example -c quickstart"),
         ("--report-only", "there is no comparison in"),
         ("--report-only --model.layers=3", "--report-only trains nothing: leave --model.layers=3"),
@@ -607,8 +609,12 @@ def test_mistakes_are_one_line_and_nothing_is_started(
 ) -> None:
     (tmp_path / "arms.yaml").write_text("a: {}\nb: {model.widht: 8}\n")
     (tmp_path / "other.yaml").write_text("a:\nb: {data: {split_fractions: [0.6, 0.2, 0.2]}}\n")
-    places = {"arms": tmp_path / "arms.yaml", "other": tmp_path / "other.yaml", "table": table}
-    words = words.format(**places)
+    (tmp_path / "same.yaml").write_text(
+        "a:\nb: {model.dropout: 0.10, model.learning_rate: 1e-3, trainer.deterministic: True}\n"
+        "c: {model: {learning_rate: 0.0010, dropout: .1}, trainer: {deterministic: true}}\n"
+    )
+    places = {name: tmp_path / f"{name}.yaml" for name in ("arms", "other", "same")}
+    words = words.format(**places, table=table)
     output = tmp_path / "out"
     bare = "report-only" in words or words == BOTH
     root = [] if bare else ["--data.root", str(table.parent / "root")]
@@ -635,6 +641,16 @@ def test_an_arm_may_have_callbacks(tmp_path: Path) -> None:
     (callback,) = found.trainer.callbacks
     assert callback.class_path == "lightning.pytorch.callbacks.Timer"
     assert callback.init_args.duration == "00:00:01:00"
+
+
+def test_arms_are_told_apart_by_the_options_that_they_come_to(tmp_path: Path) -> None:
+    (tmp_path / "arms.yaml").write_text(
+        "nothing:\ndeep: {model.layers: 5}\ndefault: {model.layers: 4}\nnorm: {model.norm: BN+LN}\n"
+    )
+    arms = parse_arms(str(tmp_path / "arms.yaml"))
+    base = ["-c", "quickstart", "--model.norm=sepnorm"]
+    same = fit_check.check_fit(base, arms, prepare=False).same
+    assert same == (("nothing", "default"), ("nothing", "norm"))
 
 
 @pytest.mark.parametrize(

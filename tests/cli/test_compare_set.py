@@ -227,6 +227,12 @@ def test_comparisons_that_only_lie_side_by_side_are_no_set(
     assert "compare needs --arms" in said
 
 
+def test_simple_models_are_for_a_comparison_of_a_set(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("a: {config: x, baselines: true}\nb: {config: x}\n")
+    found = read_set(tmp_path / "own.yaml")
+    assert found == {"a": ["--config=x", "--baselines=true"], "b": ["--config=x"]}
+
+
 def test_words_that_name_no_set_stay(tmp_path: Path) -> None:
     (tmp_path / "plain.yaml").write_text("model: {width: 8}\n")
     (tmp_path / "broken.yaml").write_text("model: {width: 8\n")

@@ -39,7 +39,7 @@ def test_arms_of_a_file_have_their_options_as_typed(tmp_path: Path) -> None:
     path.write_text(
         "plain:\n"
         "small:\n  --model.width: 32\n  model.learning_rate: 1e-3\n"
-        "wide:\n  model: {width: 64, atom_rows: null, betas: [0.9, 0.99]}\n  baselines: true\n"
+        "wide:\n  model: {width: 64, atom_rows: null, betas: [0.9, 0.99]}\n  ema_decay: 0.9\n"
         'two:\n  data.target_columns: [a, "b, c"]\n'
     )
     plain, small, wide, two = parse_arms(str(path))
@@ -47,7 +47,7 @@ def test_arms_of_a_file_have_their_options_as_typed(tmp_path: Path) -> None:
     assert small.options == {"model.width": "32", "model.learning_rate": "1e-3"}
     assert wide.arguments == [
         *("--model.width=64", "--model.atom_rows=null", "--model.betas=[0.9, 0.99]"),
-        "--baselines=true",
+        "--ema_decay=0.9",
     ]
     assert two.options == {"data.target_columns": '[a, "b, c"]'}
 
@@ -125,6 +125,11 @@ def test_mistakes_in_names(text: str, said: str) -> None:
         ("figures: {model.width: 8}\n", "'figures' cannot be the name of an arm"),
         ("a: {seed_everything: 8}\n", "--seed_everything is not for an arm: the seeds are given"),
         ("a: {output: x}\n", "--output is not for an arm"),
+        ("a: {keep: all}\n", "--keep is not for an arm: what a checkpoint keeps"),
+        (
+            "a: {baselines: true}\n",
+            "--baselines is not for an arm: simple models stand beside all arms, give it to the co",
+        ),
     ],
 )
 def test_mistakes_in_a_file(content: str, said: str, tmp_path: Path) -> None:
