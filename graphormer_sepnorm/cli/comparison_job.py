@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from graphormer_sepnorm.cli.many_runs import (
     check_all,
     check_words_of_fit,
+    is_whole,
     keep,
     refuse_changes,
     show,
     threads_of_runs,
     train_all,
+    words_of_all_runs,
 )
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 
@@ -108,6 +110,8 @@ def check(directory: Path, options: argparse.Namespace, fit_options: list[str]) 
         differences = comparison.differences(checked.configuration)
         other = "other data than those that are there now (or with another split of them): put"
         refuse_changes(kept, checked, differences, directory, f"{other} them back")
+        if not is_whole(fit_options):  # they have said nothing new
+            comparison = dataclasses.replace(comparison, base_options=kept.base_options)
     return Job(directory, comparison, kept, checked, placed, options)
 
 
@@ -157,8 +161,7 @@ def _asked(
     arms = parse_arms(options.arms) if options.arms is not None else ()
     seeds = _seeds(options.seeds) if options.seeds is not None else ()
     if kept is not None:
-        # Other words may say the same, and a configuration may lie elsewhere now.
-        base = tuple(fit_options) or kept.base_options
+        base = words_of_all_runs(fit_options, kept)
         comparison = dataclasses.replace(kept.with_more(arms, seeds), base_options=base)
     elif not arms:
         raise ConfigError("compare needs --arms, for example --arms sharenorm,sepnorm")

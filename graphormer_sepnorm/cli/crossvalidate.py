@@ -11,11 +11,13 @@ from graphormer_sepnorm.cli.main import check_least
 from graphormer_sepnorm.cli.many_runs import (
     check_all,
     check_words_of_fit,
+    is_whole,
     parser_of,
     refuse_changes,
     show,
     threads_of_runs,
     train_all,
+    words_of_all_runs,
 )
 from graphormer_sepnorm.errors import ConfigError
 
@@ -99,6 +101,8 @@ def crossvalidate(arguments: list[str]) -> int:
             )
         other = "another table than the one that is there now: put it back"
         refuse_changes(kept, checked, differences, directory, other)
+        if not is_whole(fit_options):  # they have said nothing new
+            plan = dataclasses.replace(plan, base_options=kept.base_options)
     return train_all(
         *(_VERB, plan, kept, checked, placed, directory, options.allow_code),
         lambda: _report(plan, directory),
@@ -169,8 +173,7 @@ def _asked(
     if arms and not kept.with_arms:
         raise ConfigError(f"{kept.file} has no arms: leave --arms out, or begin elsewhere")
     seeds = tuple(kept.seeds[0] + repeat for repeat in range(options.repeats))
-    # Other words may say the same, and a configuration may lie elsewhere now.
-    base = tuple(fit_options) or kept.base_options
+    base = words_of_all_runs(fit_options, kept)
     return dataclasses.replace(kept.with_more(arms, seeds), base_options=base)
 
 

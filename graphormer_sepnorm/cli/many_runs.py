@@ -93,6 +93,20 @@ def check_words_of_fit(
             raise ConfigError(f"unknown option --{name} (did you mean '--{close[0]}'?)")
 
 
+def is_whole(words: Sequence[str]) -> bool:
+    """Whether words for ``fit`` say all: they name the configuration that runs start from."""
+    return any(word.partition("=")[0] in ("-c", "--config") for word in words)
+
+
+def words_of_all_runs(words: Sequence[str], kept: Comparison) -> tuple[str, ...]:
+    """Return the words for ``fit`` that are asked for in a directory that was begun.
+
+    Other ones that say all may say the same, and a configuration may lie elsewhere now. What does
+    not say all is beside what the directory was begun with: else every option of that would differ.
+    """
+    return tuple(words) if is_whole(words) else (*kept.base_options, *words)
+
+
 def check_all(
     plan: Comparison,
     kept: Comparison | None,

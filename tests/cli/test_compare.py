@@ -563,6 +563,42 @@ def test_other_options_in_the_same_directory(
     assert (straight.directory / "compare.yaml").read_text() == before
 
 
+@pytest.fixture
+def begun(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A comparison that was stopped at once."""
+    monkeypatch.setattr(runner.Runner, "run", lambda self: False)
+    assert compare(tmp_path / "out", *options(table), *ARMS, *SEEDS).status == 130
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize(
+    ("words", "differs"),
+    [
+        ("--trainer.max_epochs 3", "--trainer.max_epochs is 3 here and -1"),
+        ("--data.batch_size=32 --seeds 5", "--data.batch_size is 32 here and 16"),
+        (
+            "--model.layers=3 --model.dropout 0",
+            "--model.layers is 3 here and 2 in compare.yaml; --model.dropout is 0.0 here and 0.1",
+        ),
+    ],
+)
+def test_an_option_that_is_given_later_is_all_that_differs(
+    words: str, differs: str, begun: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (begun / "compare.yaml").read_text()
+    assert refused(capsys, main, "compare", *words.split(), "-o", begun) == (
+        f"train.py: {begun} was begun with other options: {differs} in compare.yaml; leave them "
+        "out to continue, or begin in another directory\n"
+    )
+    assert (begun / "compare.yaml").read_text() == before
+
+
+def test_an_option_that_is_given_again_continues(begun: Path) -> None:
+    before = (begun / "compare.yaml").read_text()
+    assert compare(begun, "--data.batch_size=16").status == 130
+    assert (begun / "compare.yaml").read_text() == before
+
+
 BOTH = "--arms sharenorm,sepnorm"
 
 

@@ -300,6 +300,10 @@ def test_a_directory_goes_on_as_it_was_begun(copied: Path, table: Path, trained,
         ([*same, "--seed_everything", "5"], "--seed_everything is 5 here and 0 in"),
         ([*same, "--data.split_seed", "5"], "--data.split_seed is 5 here and 0 in"),
         ([*same, "--model.layers", "3"], "--model.layers is 3 here and 2 in"),
+        (
+            ["--model.layers", "3"],
+            "other options: --model.layers is 3 here and 2 in crossvalidation",
+        ),
     ):
         assert said in refused(capsys, main, "crossvalidate", "-o", copied, *words)
     assert crossvalidate(copied, *same) == 0
