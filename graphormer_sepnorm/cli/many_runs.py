@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.formatting import shows_unicode
 from graphormer_sepnorm.process import command, cores
 
@@ -208,6 +208,11 @@ def train_all(
                 report()
             except KeyboardInterrupt:
                 raise Interrupted(f"{done}; for the report on them: {then}{words.report}") from None
+            except GraphormerError as error:
+                if not unfinished:
+                    raise
+                # Which runs have failed is said all the same.
+                print(f"train.py: {who}{error}", file=sys.stderr)
     if not unfinished:
         return 0
     print(

@@ -115,14 +115,20 @@ def collect(directory: Path, baseline: str | None = None) -> None:
 def runs_are_gone(directory: Path) -> bool:
     """Whether results were collected of finished runs whose directories are no longer there.
 
+    A run that was begun again since is not gone, whatever came of it.
+
     Raises:
         DataError: Of some they are, of others not; or the results are of another version.
     """
     earlier = Results.read(directory)
-    found = [
-        RunDirectory(directory / run.directory).finished
+    collected = [
+        Run(arm.name, run.seed, directory / run.directory, ())
         for arm in (earlier.arms if earlier else ())
         for run in arm.finished
+    ]
+    found = [
+        run.finished or run.files.record_file.is_file() or run.failure.is_file()
+        for run in collected
     ]
     if any(found) and not all(found):
         raise DataError(

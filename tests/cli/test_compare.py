@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.compare.report.numbers import plain
 from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.predictor import Predictor
 
 STEPS = 24
@@ -396,6 +398,67 @@ def test_arm_that_fails_leaves_the_others_alone(failed: Compared) -> None:
     text = (failed.directory / "report.md").read_text()
     assert "Partial results: 4 of 6 runs are finished" in text
     assert "hot seed 0 failed: train.py: training diverged" in text.replace("\\", "")
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not finished fails at once."""
+
+    def fail(runs: Sequence[runner.Run], *others: object) -> bool:
+        for run in runs:
+            if not run.finished:
+                run.failure.parent.mkdir(exist_ok=True)
+                run.failure.write_text("it cannot be done\n")
+        return True
+
+    monkeypatch.setattr(many_runs, "train", fail)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("failing")
+def test_a_finished_run_that_was_deleted_and_fails_is_a_failure(
+    straight: Compared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = shutil.copytree(straight.directory, tmp_path / "out")
+    shutil.rmtree(place / "sepnorm" / "seed1")
+    failed = compare(place)
+    assert (failed.status, failed.err) == (
+        1,
+        "train.py: 1 of 4 runs have failed: sepnorm seed 1; to try them again: python train.py "
+        f"compare -o {place}\n",
+    )
+    assert failed.results["complete"] is False
+    run = failed.results["arms"][1]["runs"][1]
+    assert (run["status"], run["error"], run["test"]) == ("failed", "it cannot be done", None)
+    assert "Partial results: 3 of 4 runs are finished" in (place / "report.md").read_text()
+    # All of them: the report stays that of the ones that were, and cannot be made again.
+    before = (place / "results.json").read_bytes()
+    for arm in ("sharenorm", "sepnorm"):
+        shutil.rmtree(place / arm)
+    failed = compare(place)
+    assert failed.status == 1
+    assert "train.py: 4 of 4 runs have failed: sharenorm seed 0, " in failed.err
+    said = refused(capsys, main, "compare", "--report-only", "-o", place)
+    assert "no run has finished, there is nothing to report yet" in said
+    assert (place / "results.json").read_bytes() == before
+
+
+@pytest.mark.usefixtures("failing", "nothing_starts")
+def test_a_report_that_cannot_be_made_does_not_hide_failures(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(*arguments: object) -> None:
+        raise DataError("something is damaged")
+
+    monkeypatch.setattr(comparison_job, "make_report", damaged)
+    run = tmp_path / "out" / "sharenorm" / "seed0"
+    run.mkdir(parents=True)
+    (run / "summary.json").write_text("{}")
+    done = compare(tmp_path / "out", *options(table), *ARMS, "--seeds", "0")
+    assert done.status == 1
+    first, second = done.err.splitlines()
+    assert first == "train.py: something is damaged"
+    assert second.startswith("train.py: 1 of 2 runs have failed: sepnorm seed 0; to try them again")
 
 
 @pytest.mark.slow
