@@ -112,7 +112,11 @@ def _mean(arm: ArmResult, what: str) -> float:
 def _paper(results: Results, arm: ArmResult) -> float:
     """What the paper has for the norm of an arm that is a norm and nothing else."""
     norm = arm.options.get(NORM)
-    return paper_value(results.dataset, norm) if norm and len(arm.options) == 1 else math.nan
+    # A table of the user's is called as its file is, which may be what a data set is called.
+    of_users = results.configuration.get("data", {}).get("table")
+    if not norm or len(arm.options) > 1 or of_users:
+        return math.nan
+    return paper_value(results.dataset, norm)
 
 
 def _markdown(table: list[tuple[str, ...]], known: list[str], lacking: list[str]) -> str:

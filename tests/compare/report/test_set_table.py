@@ -12,6 +12,7 @@ from example_results import binary, incomplete, regression
 from graphormer_sepnorm.compare.comparison_set import write_names
 from graphormer_sepnorm.compare.report.set_table import write_set_table
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import require_json, write_json
 
 
 @pytest.fixture
@@ -50,6 +51,17 @@ def test_numbers_of_the_paper_stand_beside_its_arms(directory: Path) -> None:
     assert lines[3].endswith("0.164")
     assert lines[-1] == "d: no results yet"
     assert "No results yet: d." in (directory / "comparisons.md").read_text()
+
+
+def test_a_table_of_the_users_is_no_data_set_of_the_papers(directory: Path) -> None:
+    """Whatever its file is called."""
+    path = directory / "a" / "results.json"
+    results = require_json(path)
+    assert results["dataset"] == "zinc-subset"
+    results["configuration"]["data"]["table"] = "zinc-subset.csv"
+    write_json(path, results)
+    write_set_table(directory)
+    assert {row["paper"] for place, row in rows_of(directory).items() if place[0] == "a"} == {""}
 
 
 def test_what_is_not_finished_is_said_and_not_counted(directory: Path) -> None:
