@@ -96,13 +96,21 @@ def answers(results: Results) -> list[str]:
             return texts
         # Behind a colon a sentence has no capital, unless a name begins it.
         return [f"So far: {re.sub('^Not ', 'not ', text)}" for text in texts]
-    tested = [arm for arm in results.arms if len(arm.values("test"))]
-    if len(results.arms) > 1 or not tested:
+    metric, only = Metric.of(results), results.arms[0]
+    if results.comparisons:
+        kind = METRICS[results.metric]
+        needs = f" (it needs {kind.lacking})" if kind.needs_contrast else ""
+        return [
+            f"No answer: seeds are finished under both {results.baseline} and another arm, but for "
+            f"some of them the test {metric.name} is undefined{needs}."
+        ]
+    if len(results.arms) > 1 or not only.finished:
         return ["No answer yet: no seed is finished under both the baseline and another arm."]
-    metric, values = Metric.of(results), tested[0].values("test")
+    values = only.values("test")
+    said = f"{spread(values, metric.decimals)}{metric.unit} over {count(len(values), 'seed')}"
     return [
-        f"Nothing to compare: {tested[0].name} is the only arm. Its test {metric.name} is "
-        f"{spread(values, metric.decimals)}{metric.unit} over {count(len(values), 'seed')}."
+        f"Nothing to compare: {only.name} is the only arm. Its test {metric.name} is "
+        f"{said if len(values) else 'undefined'}."
     ]
 
 

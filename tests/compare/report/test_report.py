@@ -501,6 +501,30 @@ def test_before_anything_is_finished(values):
     assert "have been analysed" in markdown
 
 
+@pytest.mark.usefixtures("coarse")
+def test_a_metric_that_is_undefined_is_no_run_that_is_not_finished(tmp_path):
+    """As the area under the ROC is where no molecule of the test split is positive."""
+    results = binary(tmp_path, molecules=60, positives=0)
+    for arm in results["arms"]:
+        for run in arm["runs"]:
+            run["test"] = None
+    for one in results["comparisons"]:
+        one |= {"test": None, "per_molecule": None, "holm_p": None, "smallest_holm_p": None}
+    write_json(tmp_path / "results.json", results)
+    said = (
+        "No answer: seeds are finished under both sharenorm and another arm, but for some of them "
+        "the test AUROC is undefined (it needs both classes among its labels)."
+    )
+    assert answers(write_report(tmp_path)) == [said]
+    markdown = (tmp_path / "report.md").read_text()
+    assert f"**{said}**" in markdown
+    assert "sepnorm is not compared: its AUROC, or the baseline's, is undefined" in markdown
+    assert "not finished" not in summary(made(results)).lower()
+    results["arms"] = results["arms"][:1]
+    (text,) = answers(made({**results, "comparisons": []}))
+    assert text == "Nothing to compare: sharenorm is the only arm. Its test AUROC is undefined."
+
+
 def test_without_smiles_it_says_why_no_molecule_is_drawn(values):
     column = np.arange(50.0)
     arms = dict.fromkeys(("sharenorm", "sepnorm"), column)
