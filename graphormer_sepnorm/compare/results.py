@@ -77,7 +77,7 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         targets,
         {name: np.mean(values, axis=0) for name, values in of_arms.items() if values},
     )
-    record = next(iter(summaries)).files.record()
+    selected = _selections(summaries)
     baselines, left_out = _baselines(comparison, data, earlier)
     environment, differing = _environments(summaries)
     Results(
@@ -86,7 +86,7 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         molecules={name: len(part) for name, part in splits.parts.items()},
         task=task,
         metric=task.metric,
-        selected_on=record.selected_on if record else None,
+        selected_on=next(iter(selected.values())),
         better=task.main.better,
         unit=task.unit_of(task.main),
         command=tuple(comparison.command_line()),
@@ -101,6 +101,7 @@ def collect(directory: Path, baseline: str | None = None) -> None:
                 options=arm.options,
                 parameters=sizes.get(arm.name, math.nan),
                 runs=tuple(of_runs[arm.name, seed] for seed in comparison.seeds),
+                selected_on=selected.get(arm.name),
             )
             for arm in comparison.arms
         ),
@@ -136,6 +137,16 @@ def runs_are_gone(directory: Path) -> bool:
             f"to report on all, or remove {RESULTS} to report on those that are there"
         )
     return bool(found) and not any(found)
+
+
+def _selections(finished: Iterable[Run]) -> dict[str, str | None]:
+    """What chose the tested checkpoints of each arm: it may have a ``metric`` of its own."""
+    found: dict[str, str | None] = {}
+    for run in finished:
+        if run.arm not in found:
+            record = run.files.record()
+            found[run.arm] = record.selected_on if record else None
+    return found
 
 
 def _baselines(

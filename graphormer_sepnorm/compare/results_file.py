@@ -77,12 +77,17 @@ class RunResult:
 
 @dataclass(frozen=True)
 class ArmResult:
-    """An arm with all its runs."""
+    """An arm with all its runs.
+
+    `selected_on` is what chose its tested checkpoints, as ``validation_mae``; None: as the results
+    say of all arms, or not known.
+    """
 
     name: str
     options: dict[str, str]
     parameters: float
     runs: tuple[RunResult, ...]
+    selected_on: str | None = None
 
     @property
     def finished(self) -> list[RunResult]:
@@ -138,7 +143,8 @@ class Results:
 
     Attributes:
         molecules: Number of each split.
-        selected_on: What chose the tested checkpoints, as ``validation_mae``.
+        selected_on: What chose the tested checkpoints of the first arm that has any; the arms have
+            their own, but for files of an earlier version.
         better: ``lower`` or ``higher``.
         unit: Of the metric; empty if it has none.
         command: One that does all of this.

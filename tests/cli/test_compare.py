@@ -536,6 +536,21 @@ def test_simple_models_are_computed_once_for_all_runs(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_starts")
+def test_what_chose_the_checkpoints_is_told_of_each_arm(straight: Compared, tmp_path: Path) -> None:
+    place = shutil.copytree(straight.directory, tmp_path / "out")
+    for record in (place / "sepnorm").glob("*/run.json"):  # as if it had {metric: last}
+        record.write_text(record.read_text().replace("validation_mae", "step"))
+    assert main(["compare", "--report-only", "-o", str(place)]) == 0
+    results = json.loads((place / "results.json").read_text())
+    assert [arm["selected_on"] for arm in results["arms"]] == ["validation_mae", "step"]
+    assert (
+        "Tested is of sharenorm the checkpoint of each run whose validation MAE is best; of "
+        "sepnorm the last checkpoint of each run."
+    ) in (place / "report.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("nothing_starts")
 def test_report_only_analyses_runs_where_they_were_told_to_train(
     straight: Compared, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -219,11 +219,22 @@ def unfinished(results: Results) -> Iterator[str]:
 
 
 def tested_checkpoint(results: Results) -> str:
-    """Say which checkpoint of each run is tested."""
-    selected = monitored(results.selected_on or METRICS[results.metric].column)
-    if selected is LAST:
+    """Say which checkpoint of each run is tested; of each arm, where they differ."""
+    of_all = results.selected_on or METRICS[results.metric].column
+    arms: dict[str, list[str]] = {}
+    for arm in results.arms:
+        if arm.finished:
+            arms.setdefault(_selected(arm.selected_on or of_all), []).append(arm.name)
+    if len(arms) < 2:
+        return next(iter(arms), _selected(of_all))
+    return "; ".join(f"of {', '.join(names)} {checkpoint}" for checkpoint, names in arms.items())
+
+
+def _selected(column: str) -> str:
+    metric = monitored(column)
+    if metric is LAST:
         return "the last checkpoint of each run"
-    return f"the checkpoint of each run whose validation {selected.label} is best"
+    return f"the checkpoint of each run whose validation {metric.label} is best"
 
 
 def sign_flip(results: Results) -> str:

@@ -307,6 +307,22 @@ def test_the_method_is_said(selected, checkpoint, values):
     assert "The MAE is the mean" not in rendered("markdown", made(values))
 
 
+def test_arms_whose_checkpoints_are_chosen_otherwise_are_told_apart(values):
+    results = copy.deepcopy(values) | {"selected_on": "step"}
+    own = ("step", "validation_mae", None)  # none of its own in a file of an earlier version
+    for arm, selected_on in zip(results["arms"], own, strict=True):
+        arm["selected_on"] = selected_on
+    assert (
+        "Tested is of sharenorm, bn+bn the last checkpoint of each run; of sepnorm the checkpoint "
+        "of each run whose validation MAE is best. Differences are"
+    ) in rendered("markdown", made(results))
+    for run in results["arms"][1]["runs"]:
+        run["status"] = "failed"
+    results["comparisons"] = []
+    said = "Tested is the last checkpoint of each run. Differences are"
+    assert said in rendered("markdown", made(results))
+
+
 def test_few_seeds_are_said_aloud(values):
     # Twice 2^-5 is more than 0.05, and 2^-5 less.
     assert [seeds_needed(arms) for arms in (1, 2, 3, 4)] == [6, 7, 7, 8]
