@@ -194,6 +194,7 @@ def _in_flow(node: yaml.Node) -> str:
     if isinstance(node, yaml.MappingNode):
         pairs = (f"{_in_flow(key)}: {_in_flow(value)}" for key, value in node.value)
         return f"{{{', '.join(pairs)}}}"
+    assert isinstance(node, yaml.ScalarNode)
     # On lines of its own a word may hold what means something else within brackets.
     quoted = node.style or set(node.value) & set(",:[]{}")
     return json.dumps(node.value, ensure_ascii=False) if quoted else node.value or "null"
