@@ -540,7 +540,8 @@ def test_what_chose_the_checkpoints_is_told_of_each_arm(straight: Compared, tmp_
     place = shutil.copytree(straight.directory, tmp_path / "out")
     for record in (place / "sepnorm").glob("*/run.json"):  # as if it had {metric: last}
         record.write_text(record.read_text().replace("validation_mae", "step"))
-    assert main(["compare", "--report-only", "-o", str(place)]) == 0
+    again = ["compare", "--report-only", "--baseline", "sharenorm", "-o", str(place)]
+    assert main(again) == 0
     results = json.loads((place / "results.json").read_text())
     assert [arm["selected_on"] for arm in results["arms"]] == ["validation_mae", "step"]
     assert (
