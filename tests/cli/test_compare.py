@@ -503,6 +503,22 @@ def test_report_is_made_again_without_the_runs(straight: Compared, tmp_path: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("nothing_starts")
+@pytest.mark.parametrize("gone", ["checkpoints", "best.ckpt"])
+def test_report_is_made_again_without_the_checkpoints(
+    gone: str, straight: Compared, tmp_path: Path
+) -> None:
+    place = shutil.copytree(straight.directory, tmp_path / "out")
+    assert compare(place).status == 0
+    before = [(place / name).read_bytes() for name in ("report.md", "results.json")]
+    (place / "results.json").unlink()
+    for path in list(place.rglob(gone)):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert compare(place).status == 0
+    assert [(place / name).read_bytes() for name in ("report.md", "results.json")] == before
+
+
+@pytest.mark.slow
 def test_simple_models_are_computed_once_for_all_runs(
     straight: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
