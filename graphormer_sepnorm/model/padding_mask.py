@@ -9,6 +9,7 @@ module that takes a mask notes it while it runs (`PaddingMask.read_by`), for the
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -16,54 +17,49 @@ from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
 
-# Arguments that say which of [N, L] are real: those of Hugging Face by 1, those of torch mark the
-# padding. Masks of what a decoder attends to (`encoder_attention_mask`, `memory_key_padding_mask`)
-# are of other tokens.
-_MARK_REAL = ("attention_mask", "decoder_attention_mask")
-_MARK_PADDING = (
-    *("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask"),
-    "padding_mask",
-)
+# Arguments that say which of [N, L] are real: Hugging Face's by 1, and those that mark padding as
+# torch does.
+_MARKS_REAL = "attention_mask"
+_OF_DECODER = "tgt_key_padding_mask"
+_ARGUMENTS = (_MARKS_REAL, "src_key_padding_mask", _OF_DECODER, "key_padding_mask", "padding_mask")
+# Who takes this has a decoder inside, whose mask is not that of other parts.
+_DECODERS = "decoder_attention_mask"
 
 
 class PaddingMask:
     """The padding mask of the call under way, for all norms that share this object.
 
     Of modules inside each other the outermost counts: further in the mask may have become something
-    else, which is added to the attention scores. A module that takes the masks of two sequences, as
-    an encoder with a decoder, is none: its parts know which is theirs.
+    else, which is added to the attention scores. A module around an encoder and a decoder is none
+    of them: each of its parts knows which mask is its own.
 
     Attributes:
         real: bool ``[N, L]``, True for real tokens; None: all are, or no call is under way.
-        under_way: Qualified name of the module whose call it is; None between calls.
-        readers: Qualified names of the modules that note their mask.
-        outside: What norms outside of all these met last, ``(N, L)`` by their name.
-        padded: Shape of the last mask that had padding in it. Noted if there are norms outside.
+        under_way: What noted the mask of the call; None between calls.
+        readers: What messages call the modules that note their mask.
     """
 
     def __init__(self) -> None:
         self.real: Tensor | None = None
-        self.under_way: str | None = None
+        self.under_way: _Reader | None = None
         self.readers: list[str] = []
-        self.outside: dict[str, tuple[int, ...]] = {}
-        self.padded: tuple[int, ...] | None = None
 
-    def read_by(self, name: str, module: nn.Module) -> bool:
-        """Note the mask whenever a module is called; return whether it takes one at all."""
+    def read_by(self, names: Collection[str], module: nn.Module) -> bool:
+        """Note the mask whenever a module is called; return whether it takes one that is its own.
+
+        Args:
+            names: All qualified names of the module in its model.
+            module: The module.
+        """
         parameters = list(inspect.signature(module.forward).parameters)
-        taken = [one for one in (*_MARK_REAL, *_MARK_PADDING) if one in parameters]
-        if len(taken) != 1:
+        argument = _own_mask(module)
+        if argument is None or any(_is_of_another(part, argument) for part in module.modules()):
             return False
-        reader = _Reader(self, name, taken[0], parameters.index(taken[0]))
+        reader = _Reader(self, names, argument, parameters.index(argument))
         module.register_forward_pre_hook(reader.begin, with_kwargs=True)
         module.register_forward_hook(reader.end, always_call=True)  # after an error too
-        self.readers.append(name)
+        self.readers.append(reader.name)
         return True
-
-    def outside_of_it(self, name: str) -> NormOutside:
-        """Return what a norm is given in place of this that lies in none of the modules."""
-        self.outside[name] = ()
-        return NormOutside(self, name)
 
     def of(self, tokens: Tensor) -> Tensor | None:
         """Return the mask for tokens ``[N, L, D]``.
@@ -78,88 +74,76 @@ class PaddingMask:
             )
         if self.real is not None and self.real.shape != tokens.shape[:2]:
             raise ConfigError(
-                f"{shown(self.under_way)} was given a padding mask of {list(self.real.shape)}, and "
+                f"{self.under_way.name} was given a padding mask of {list(self.real.shape)}, and "
                 f"inside of it BatchNorm met {list(tokens.shape[:2])} tokens: leave these norms "
                 "out (where=), or replace the norms of each encoder by itself"
             )
         return self.real
 
-    def refuse_padding_outside(self) -> None:
-        """Raise a ConfigError if a norm outside of all modules met tokens that have padding."""
-        for name, shape in self.outside.items():
-            if shape and shape == self.padded:
-                raise ConfigError(
-                    f"{shown(self.readers[0])} was given a padding mask of {list(shape)}, and "
-                    f"BatchNorm over as many tokens in {name}, outside of it, cannot know it: give "
-                    "the whole model that mask in an argument of its own named padding_mask (True "
-                    "is padding) or attention_mask (1 is a token), leave the norm out (where=), or "
-                    "replace the norms of each encoder by itself"
-                )
-
-
-class NormOutside:
-    """In place of a `PaddingMask`, for a norm that no module with a mask contains.
-
-    Its tokens have no padding, as those of an image beside a text, unless they are as many as a
-    mask with padding was for.
-    """
-
-    def __init__(self, padding: PaddingMask, name: str) -> None:
-        self.padding, self.name = padding, name
-
-    def of(self, tokens: Tensor) -> None:
-        """Return None for tokens ``[N, L, D]``, which are all real.
-
-        Raises:
-            ConfigError: A mask with padding was of just such tokens.
-        """
-        self.padding.outside[self.name] = tuple(tokens.shape[:2])
-        self.padding.refuse_padding_outside()
-
 
 class _Reader:
     """The hooks of one module. An object, not a closure, so that they are copied with the model."""
 
-    def __init__(self, padding: PaddingMask, name: str, argument: str, place: int) -> None:
-        self.padding, self.name, self.argument, self.place = padding, name, argument, place
+    def __init__(
+        self, padding: PaddingMask, names: Collection[str], argument: str, place: int
+    ) -> None:
+        self.padding, self.names, self.argument, self.place = padding, names, argument, place
+
+    @property
+    def name(self) -> str:
+        """What messages call the module."""
+        return shown(next(iter(self.names)))
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._within_another():
+        if self._is_within(self.padding.under_way):
             return
         given = args[self.place] if self.place < len(args) else kwargs.get(self.argument)
         if given is not None and not (isinstance(given, Tensor) and given.dim() == 2):
             if module.training:
                 shape = list(given.shape) if isinstance(given, Tensor) else type(given).__name__
                 raise ConfigError(
-                    f"{shown(self.name)} was given the {self.argument} {shape}, from which "
-                    "BatchNorm over tokens cannot tell the padding: turn gradient checkpointing "
-                    "off, or call the model with a mask [N, L]"
+                    f"{self.name} was given the {self.argument} {shape}, from which BatchNorm over "
+                    "tokens cannot tell the padding: turn gradient checkpointing off, or call the "
+                    "model with a mask [N, L]"
                 )
             given = None  # in evaluation nobody looks
-        real = None if given is None else self.real_tokens(given)
-        if self.padding.outside and real is not None and not real.all():
-            self.padding.padded = tuple(real.shape)
-            if module.training:
-                self.padding.refuse_padding_outside()
-        self.padding.real, self.padding.under_way = real, self.name
-
-    def _within_another(self) -> bool:
-        """Whether this is a part of the module whose call is under way.
-
-        Else that call is over: Ctrl-C ends one without the hooks at its end.
-        """
-        outer = self.padding.under_way
-        return outer is not None and outer != self.name and self.name.startswith(inside(outer))
+        self.padding.real = None if given is None else self.real_tokens(given)
+        self.padding.under_way = self
 
     def end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if self.padding.under_way == self.name:
+        if self.padding.under_way is self:
             self.padding.real = self.padding.under_way = None
 
     def real_tokens(self, given: Tensor) -> Tensor:
         """Hugging Face marks real tokens by 1; torch padding by True, or by minus infinity."""
-        if self.argument in _MARK_REAL:
+        if self.argument == _MARKS_REAL:
             return given != 0
-        return ~given if given.dtype == torch.bool else given != float("-inf")
+        return ~given if given.dtype == torch.bool else given == 0
+
+    def _is_within(self, outer: _Reader | None) -> bool:
+        """Whether this module is a part of one whose call is under way.
+
+        If it is not, that call is over: Ctrl-C ends a call without the hook at its end. (A part of
+        what was interrupted cannot tell, until the whole is called again.)
+        """
+        return (
+            outer is not None
+            and outer is not self
+            and any(own.startswith(tuple(map(inside, outer.names))) for own in self.names)
+        )
+
+
+def _own_mask(module: nn.Module) -> str | None:
+    """The argument with the mask of the tokens of a module; None if there is none, or several."""
+    parameters = inspect.signature(module.forward).parameters
+    taken = [one for one in _ARGUMENTS if one in parameters]
+    return taken[0] if len(taken) == 1 and _DECODERS not in parameters else None
+
+
+def _is_of_another(part: nn.Module, argument: str) -> bool:
+    """Whether a part has a decoder's mask, where the whole takes another one in this argument."""
+    parameters = inspect.signature(part.forward).parameters
+    return argument != _OF_DECODER and (_OF_DECODER in parameters or _DECODERS in parameters)
 
 
 def shown(name: str) -> str:
@@ -173,5 +157,4 @@ def inside(name: str) -> str:
 
 
 def _few(names: list[str]) -> str:
-    first = shown(names[0])
-    return first if len(names) == 1 else f"{first} and {len(names) - 1} other modules"
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} other modules"

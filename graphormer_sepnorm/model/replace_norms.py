@@ -37,12 +37,14 @@ class ReplacedNorms:
         kept: Why each other norm stayed, by name.
         same_cls: Those of `replaced` that met the same [CLS] in every sequence.
         mask_from: Modules whose padding mask BatchNorm over tokens is handed.
+        unmasked: Norms with BatchNorm over tokens that lie in none of these: it counts every token.
     """
 
     replaced: dict[str, str]
     kept: dict[str, str]
     same_cls: tuple[str, ...] = ()
     mask_from: tuple[str, ...] = ()
+    unmasked: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         rows = [
@@ -54,8 +56,9 @@ class ReplacedNorms:
         lines = [f"{name:<{width}}  {what:<9}  {why}".rstrip() for name, what, why in rows]
         if self.mask_from:
             lines.append(f"padding mask taken from {', '.join(self.mask_from)}")
-        elif any(arm.endswith("bn") for arm in self.replaced.values()):
-            lines.append("no module here takes a padding mask: BatchNorm counts every token")
+        if self.unmasked:
+            where = ", ".join(self.unmasked) if self.mask_from else "any of these"
+            lines.append(f"no padding mask reaches {where}: every token counts there")
         return "\n".join(lines)
 
 
@@ -150,8 +153,8 @@ def replace_norms(
         name: f"{type(norm).__name__} is no nn.LayerNorm over the last axis"
         for name, norm in others.items()
     }
-    mask_from = _hand_padding_on(model, list(replaced)) if kinds[1] != "ln" else ()
-    return ReplacedNorms(replaced, reasons, tuple(same_cls), mask_from)
+    masks = _hand_padding_on(model, list(replaced)) if kinds[1] != "ln" else ((), ())
+    return ReplacedNorms(replaced, reasons, tuple(same_cls), *masks)
 
 
 def _norms_by_name(
@@ -299,17 +302,23 @@ def _made_up(model: nn.Module, position: int) -> Any:
     )
 
 
-def _hand_padding_on(model: nn.Module, names: list[str]) -> tuple[str, ...]:
-    """Connect norms with the modules around them that take a mask; return the outer of these."""
+def _hand_padding_on(model: nn.Module, norms: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Connect norms with the modules around them that take a mask.
+
+    Returns:
+        The outer ones of these modules, and the norms in none of them.
+    """
+    names: dict[nn.Module, list[str]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        names.setdefault(module, []).append(name)
     padding, outermost, within = PaddingMask(), [], ()
-    for name, module in list(model.named_modules()):
-        has_norms = any(norm.startswith(inside(name)) for norm in names)
-        if has_norms and padding.read_by(name, module) and not name.startswith(within):
-            outermost.append(shown(name))
-            within += (inside(name),)
-    if outermost:
-        # Those outside first: one that has a name inside as well is told the mask.
-        for name in sorted(names, key=lambda one: one.startswith(within)):
-            given = padding if name.startswith(within) else padding.outside_of_it(name)
-            model.get_submodule(name).padding = given  # type: ignore[assignment]
-    return tuple(outermost)
+    for module, own in names.items():
+        around = tuple(map(inside, own))
+        has_norms = any(norm.startswith(around) for norm in norms)
+        if has_norms and padding.read_by(own, module) and not own[0].startswith(within):
+            outermost.append(shown(own[0]))
+            within += around
+    reached = [norm for norm in norms if norm.startswith(within)]
+    for norm in reached:
+        model.get_submodule(norm).padding = padding  # type: ignore[assignment]
+    return tuple(outermost), tuple(norm for norm in norms if norm not in reached)

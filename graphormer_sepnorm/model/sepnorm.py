@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.norm_arms import NORM_KINDS
-from graphormer_sepnorm.model.padding_mask import NormOutside, PaddingMask
+from graphormer_sepnorm.model.padding_mask import PaddingMask
 
 _NAME_OF: dict[Any, str] = {nn.BatchNorm1d: "bn", nn.LayerNorm: "ln"}
 
@@ -61,7 +61,7 @@ class TokenNorm(nn.Module):
 
     weight = bias = _NoLayerNorm()
     eps = 1e-5
-    padding: PaddingMask | NormOutside | None = None
+    padding: PaddingMask | None = None
 
     def _real(self, tokens: Tensor, mask: Tensor | None, norm: nn.Module) -> Tensor | None:
         """The mask for a norm, as far as it is to be had and makes a difference."""

@@ -21,6 +21,8 @@ from transformers import (
     BertModel,
     RobertaConfig,
     RobertaModel,
+    VisionEncoderDecoderConfig,
+    VisionEncoderDecoderModel,
     ViTConfig,
     ViTMAEConfig,
     ViTMAEForPreTraining,
@@ -330,56 +332,105 @@ def test_an_encoder_and_a_decoder_have_masks_of_their_own():
 
 
 class OwnModel(nn.Module):
-    """A norm beside torch's encoder, which alone takes the mask."""
+    """A norm beside torch's encoder, which alone takes a mask by a name that is known."""
 
     def __init__(self):
         super().__init__()
         self.encoder, self.norm = encoder(), nn.LayerNorm(D)
 
-    def forward(self, tokens, padding=None):
-        return self.norm(self.encoder(tokens, src_key_padding_mask=padding))
+    def forward(self, tokens, hidden=None):
+        return self.norm(self.encoder(tokens, src_key_padding_mask=hidden))
 
 
 class NamedAsUsual(OwnModel):
     def forward(self, tokens, padding_mask):
-        return super().forward(tokens, padding_mask)
+        return super().forward(tokens, padding_mask.bool())
 
 
-class NoMask(OwnModel):
+class Translator(nn.Module):
+    """The usual wrapper: its mask is that of the source."""
+
     def __init__(self):
         super().__init__()
-        self.encoder = nn.Sequential(nn.LayerNorm(D), nn.Linear(D, D))
+        self.both = nn.Transformer(D, 2, 1, 1, 24, dropout=0.0, batch_first=True)
 
-    def forward(self, tokens, padding=None):
-        return self.norm(self.encoder(tokens) + tokens)
+    def forward(self, src, tgt, src_key_padding_mask=None):
+        masks = dict.fromkeys(
+            ("src_key_padding_mask", "memory_key_padding_mask"), src_key_padding_mask
+        )
+        return self.both(src, tgt, **masks)
 
 
-def test_a_norm_that_no_mask_reaches_does_not_count_padding_silently():
-    tokens, padding = torch.randn(N, L, D), some_padding(L, 6, 3, L)
-    model = OwnModel().train()
-    report = replace_norms(model, "bn", "bn", example=tokens)
-    assert report.mask_from == ("encoder",)
-    model(tokens, torch.zeros(N, L, dtype=torch.bool))  # nothing is padding
-    model(tokens)
-    for _ in range(2):
-        with pytest.raises(ConfigError, match=r"mask of \[4, 9\].* in norm, outside of it"):
-            model(tokens, padding)
-    model.eval()(tokens, padding)  # nobody needs to know
-    model.train()
-    model(tokens[:, :7])  # other tokens, as those of an image beside a text
+def test_a_norm_that_no_mask_reaches_is_named():
+    tokens = torch.randn(N, L, D)
+    report = replace_norms(OwnModel(), "bn", "bn", example=tokens)
+    assert (report.mask_from, report.unmasked) == (("encoder",), ("norm",))
+    assert "no padding mask reaches norm: every token counts there" in str(report)
+    assert "padding" not in str(replace_norms(OwnModel(), "bn", "ln", example=tokens))
+    plain = nn.Sequential(nn.Linear(D, D), nn.LayerNorm(D))
+    report = replace_norms(plain, "bn", "bn", example=tokens)
+    assert (report.mask_from, report.unmasked) == ((), ("1",))
+    assert "no padding mask reaches any of these: every token counts there" in str(report)
 
-    model = NamedAsUsual()
-    given = {"tokens": tokens, "padding_mask": padding}
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
+def test_a_mask_of_ones_own_that_marks_padding(dtype):
+    padding, model = some_padding(L, 6, 3, L), NamedAsUsual()
+    given = {"tokens": torch.randn(N, L, D), "padding_mask": padding.to(dtype)}
     report = replace_norms(model, "bn", "bn", example=given)
-    assert report.mask_from == ("the model",)
+    assert (report.mask_from, report.unmasked) == (("the model",), ())
     assert_padding_does_not_count(model, given, {"tokens": padding})
 
-    report = replace_norms(NoMask(), "bn", "bn", example=tokens)
-    assert "no module here takes a padding mask: BatchNorm counts every token" in str(report)
-    assert "padding" not in str(replace_norms(NoMask(), "bn", "ln", example=tokens))
+
+def test_a_decoder_has_not_the_mask_of_its_source():
+    """It lies inside a module that takes the source's alone, or a decoder's alone."""
+    padding, model = some_padding(L, 6, 3, L), Translator()
+    given = {"src": torch.randn(N, L, D), "tgt": torch.randn(N, L, D)}
+    report = replace_norms(model, "bn", "bn", example=given)
+    assert report.mask_from == ("both.encoder", "both.decoder")
+    given |= {"src_key_padding_mask": padding}
+    assert_padding_does_not_count(model, given, {"src": padding})
+    text = BertConfig(**TEXT, is_decoder=True, add_cross_attention=True)
+    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(ViTConfig(**IMAGE), text)
+    config.decoder_start_token_id = config.pad_token_id = PAD
+    speaker = VisionEncoderDecoderModel(config)
+    given = {
+        "pixel_values": torch.randn(N, 1, 8, 8),
+        "decoder_input_ids": torch.randint(2, 40, (N, L)),
+        "decoder_attention_mask": (~padding).long(),
+    }
+    assert "decoder" in replace_norms(speaker, "bn", "bn", example=given).mask_from
+    assert_padding_does_not_count(speaker, given, {"decoder_input_ids": padding})
 
 
-def test_a_call_that_was_interrupted_leaves_no_mask():
+def test_a_part_that_two_modules_share_has_the_mask_of_each():
+    class Tower(nn.Module):
+        def __init__(self, trunk):
+            super().__init__()
+            self.trunk, self.norm = trunk, nn.LayerNorm(D)
+
+        def forward(self, tokens, padding_mask):
+            return self.norm(self.trunk(tokens, src_key_padding_mask=padding_mask))
+
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            trunk = encoder()
+            self.a, self.b = Tower(trunk), Tower(trunk)
+
+        def forward(self, one, other, first, second):
+            return self.a(one, first) + self.b(other, second)
+
+    first, second = some_padding(L, 6, 3, L), some_padding(4, L, L, 7)
+    given = {"one": torch.randn(N, L, D), "other": torch.randn(N, L, D)}
+    given |= {"first": first, "second": second}
+    model = Two()
+    report = replace_norms(model, "bn", "bn", example=given)
+    assert (report.mask_from, report.unmasked) == (("a", "b"), ())
+    assert_padding_does_not_count(model, given, {"one": first, "other": second})
+
+
+def test_a_call_that_was_interrupted_leaves_no_mask_to_the_next():
     """Ctrl-C ends a forward without the hooks at its end."""
     model = made("masked_bert").train()
     replace_norms(model, "bn", "bn")
