@@ -1,7 +1,7 @@
 """Gradient boosting several times, with other random numbers, as one model.
 
 Each tree of stochastic gradient boosting sees a part of the molecules and of the features, so that
-two boostings of the same data differ; their mean is better than one.
+two boostings of the same data differ; their mean is mostly better than one.
 
 n molecules · F features.
 """

@@ -114,8 +114,9 @@ def fit_baselines(
     the features of `FeatureColumns`. Nothing is chosen on the validation split.
 
     Of a split with more than `MOST_MOLECULES` molecules so many are drawn, always the same; a tree
-    is grown on at most `MOST_ROWS` of them; and of the targets come the first ones, so many as
-    `MOST_TARGETS` and `MOST_LABELS` leave room for.
+    is grown on at most `MOST_ROWS` of them; of the targets come the first ones, so many as
+    `MOST_TARGETS` and `MOST_LABELS` leave room for; and there are so many boostings as
+    `MOST_BOOSTED_LABELS` leave room for.
 
     Args:
         smiles: The molecules under ``train``, ``validation`` and ``test``.

@@ -80,7 +80,8 @@ def check(directory: Path, options: argparse.Namespace, fit_options: list[str]) 
     Args:
         directory: Of the comparison.
         options: Of the command.
-        fit_options: Its words for ``fit``; none if the comparison's own are to stay.
+        fit_options: Its words for ``fit``. For a comparison that was begun they are beside its own,
+            unless they name a configuration.
 
     Raises:
         GraphormerError: Something in it cannot work, or is not what the directory was begun with.

@@ -150,13 +150,9 @@ def _asked(
         CrossValidation,
     )
 
-    arms = parse_arms(options.arms) if options.arms is not None else ()
-    for arm in arms:
-        for name in FOLD_OPTIONS:
-            if name in arm.options:
-                raise ConfigError(
-                    f"arm '{arm.name}': --{name} is not for an arm, all have the same folds"
-                )
+    refused = dict.fromkeys(FOLD_OPTIONS, "all have the same folds") | _OWN_OPTIONS
+    refused["seed_everything"] = "all have the same seeds, the first is that of the command"
+    arms = parse_arms(options.arms, refused) if options.arms is not None else ()
     if kept is None:
         return CrossValidation(
             base_options=tuple(fit_options),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +29,10 @@ OWN_OPTIONS = {
     "keep": "what a checkpoint keeps of the molecules of training is not compared; train the one "
     "that you choose again with it",
 }
-# Those that an arm cannot have either: they are of all arms.
-_OF_ALL_ARMS = {"baselines": "simple models stand beside all arms, give it to the command itself"}
+# And those that an arm of one cannot have.
+_NOT_OF_AN_ARM = OWN_OPTIONS | {
+    "baselines": "simple models stand beside all arms, give it to the command itself"
+}
 # Beside the folders of the arms.
 _TAKEN = ("figures", "compare.yaml", "results.json", "predictions.csv", "report.md", "report.html")
 
@@ -54,24 +56,25 @@ class Arm:
         return [f"--{name}={value}" for name, value in self.options.items()]
 
 
-def parse_arms(text: str) -> tuple[Arm, ...]:
+def parse_arms(text: str, refused: Mapping[str, str] = _NOT_OF_AN_ARM) -> tuple[Arm, ...]:
     """Read the arms that ``--arms`` names.
 
     Args:
         text: Names of norms with commas between, or a YAML file: ``{arm: {option: value}}``, or the
             name of one that comes with the package. An option may also be written in sections, as
             in a configuration.
+        refused: Options that arms may not have, and why.
 
     Raises:
-        ConfigError: There is no such norm or file, it is of another form, or two arms have the same
-            name or train the same.
+        ConfigError: There is no such norm or file, it is of another form, has options that are not
+            for arms, or two arms have the same name or train the same.
     """
     path = Path(text).expanduser()
     bundled = arms_path(ARMS.get(text, text))
     if path.is_file() or path.suffix in (".yaml", ".yml"):
-        arms = read_arms(path)
+        arms = read_arms(path, refused)
     elif bundled is not None:
-        arms = read_arms(bundled)
+        arms = read_arms(bundled, refused)
     else:
         names = [name.strip() for name in text.split(",")]
         if not all(names):
@@ -123,11 +126,12 @@ def check_arms(arms: Iterable[Arm], what: str = "arm", taken: Collection[str] = 
         trained[same] = arm.name
 
 
-def read_arms(path: Path, what: str = "arm") -> list[Arm]:
+def read_arms(path: Path, refused: Mapping[str, str], what: str = "arm") -> list[Arm]:
     """Read a YAML file ``{arm: {option: value}}``.
 
     Args:
         path: Of the file.
+        refused: Options that no entry may have, and why.
         what: The entries are called in messages.
 
     Raises:
@@ -147,7 +151,7 @@ def read_arms(path: Path, what: str = "arm") -> list[Arm]:
             f"{path}: expected {what}s, each with its options: {{{what}: {{option: value}}}}"
         )
     return [
-        Arm(str(name.value), dict(_options(path, what, str(name.value), "", options)))
+        Arm(str(name.value), dict(_options(path, refused, what, str(name.value), "", options)))
         for name, options in root.value
     ]
 
@@ -157,7 +161,12 @@ def _one(what: str) -> str:
 
 
 def _options(
-    path: Path, what: str, name_of_arm: str, section: str, node: yaml.Node
+    path: Path,
+    refused: Mapping[str, str],
+    what: str,
+    name_of_arm: str,
+    section: str,
+    node: yaml.Node,
 ) -> list[tuple[str, str]]:
     """Return the options of an arm, those in sections with the section's name before theirs."""
     where = f"{path}, line {node.start_mark.line + 1}, {what} '{name_of_arm}'"
@@ -165,14 +174,13 @@ def _options(
         return []  # an arm that overrides nothing
     if not isinstance(node, yaml.MappingNode):
         raise ConfigError(f"{where}: expected options, as {{model.norm: sepnorm}}")
-    refused = OWN_OPTIONS | (_OF_ALL_ARMS if what == "arm" else {})
     found: list[tuple[str, str]] = []
     for key, value in node.value:
         name = current_option(section + str(key.value).lstrip("-"))
         if name in refused:
             raise ConfigError(f"{where}: --{name} is not for {_one(what)}: {refused[name]}")
         if isinstance(value, yaml.MappingNode):
-            found += _options(path, what, name_of_arm, f"{name}.", value)
+            found += _options(path, refused, what, name_of_arm, f"{name}.", value)
         else:
             found.append((name, _typed(value)))
     if twice := [name for name, times in Counter(name for name, _ in found).items() if times > 1]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from graphormer_sepnorm.compare.arms import check_arms, read_arms
+from graphormer_sepnorm.compare.arms import OWN_OPTIONS, check_arms, read_arms
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
 
@@ -28,7 +28,7 @@ def read_set(path: Path) -> dict[str, list[str]]:
     Raises:
         ConfigError: It cannot be read or used.
     """
-    members = read_arms(path, "comparison")
+    members = read_arms(path, OWN_OPTIONS, "comparison")
     check_arms(members, "comparison", _TAKEN)
     for one in members:
         if _CONFIG not in one.options:

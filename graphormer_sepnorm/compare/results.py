@@ -116,7 +116,7 @@ def collect(directory: Path, baseline: str | None = None) -> None:
 def runs_are_gone(directory: Path) -> bool:
     """Whether results were collected of finished runs whose directories are no longer there.
 
-    A run that was begun again since is not gone, whatever came of it.
+    Beside finished ones a run that was begun again since is not gone, whatever came of it.
 
     Raises:
         DataError: Of some they are, of others not; or the results are of another version.
@@ -127,16 +127,17 @@ def runs_are_gone(directory: Path) -> bool:
         for arm in (earlier.arms if earlier else ())
         for run in arm.finished
     ]
-    found = [
+    if not any(run.finished for run in collected):
+        return bool(collected)
+    if not all(
         run.finished or run.files.record_file.is_file() or run.failure.is_file()
         for run in collected
-    ]
-    if any(found) and not all(found):
+    ):
         raise DataError(
             f"{directory}: some of the runs in {RESULTS} are gone, others are there: put them back "
             f"to report on all, or remove {RESULTS} to report on those that are there"
         )
-    return bool(found) and not any(found)
+    return False
 
 
 def _selections(finished: Iterable[Run]) -> dict[str, str | None]:

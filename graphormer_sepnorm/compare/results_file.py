@@ -79,8 +79,8 @@ class RunResult:
 class ArmResult:
     """An arm with all its runs.
 
-    `selected_on` is what chose its tested checkpoints, as ``validation_mae``; None: as the results
-    say of all arms, or not known.
+    `selected_on` is what chose its tested checkpoints, as ``validation_mae``; None: no run of it
+    says, or the file is of an earlier version, and it is what the results say of all.
     """
 
     name: str

@@ -83,6 +83,15 @@ def test_arms_that_come_with_the_package_go_by_name_and_are_as_good_as_a_file() 
             assert sections <= {"model", "data", "trainer"}, arm
 
 
+def test_what_arms_may_have_is_said_by_the_verb(tmp_path: Path) -> None:
+    path = tmp_path / "arms.yaml"
+    path.write_text("one: {ensemble: 1, baselines: false}\nfive: {ensemble: 5}\n")
+    one, _ = parse_arms(str(path), {"blend": "it is not"})
+    assert one.options == {"ensemble": "1", "baselines": "false"}
+    with pytest.raises(ConfigError, match="--ensemble is not for an arm: nor is this"):
+        parse_arms(str(path), {"ensemble": "nor is this"})
+
+
 def assert_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse_arms(text)
