@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from graphormer_sepnorm.datasets.catalogue import PRETRAINING, TABLE, canonical_name, load_dataset
 from graphormer_sepnorm.datasets.folds import deal, without_large_groups
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits, Graphs
-from graphormer_sepnorm.datasets.training_labels import scaling, summaries
+from graphormer_sepnorm.datasets.training_labels import check_labels, scaling, summaries
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.graphs.batch import GraphBatch
@@ -172,6 +172,7 @@ class MoleculeDataModule(LightningDataModule):
         self.member_folds, self.member_fold = member_folds, member_fold
         self._check_member(member_fold)
         self._splits: DatasetSplits | None = None
+        self._given = False
         self._store: GraphStore | None = None
         self._dealt: np.ndarray | None = None
         self._labels: np.ndarray | None = None
@@ -183,13 +184,16 @@ class MoleculeDataModule(LightningDataModule):
     def from_splits(cls, splits: DatasetSplits, **options: Any) -> MoleculeDataModule:
         """Make a data module of your own PyG data sets.
 
+        Their graph store is found again by what `splits` say of the graphs (`fingerprint`,
+        `feature_version`) and by the labels, which are read from all graphs at each start.
+
         Args:
             splits: The graphs of the three splits and what their labels mean.
             options: Arguments of the class except `dataset`.
         """
         module = cls(dataset="sample", **options)
         module.dataset = splits.name
-        module._splits = splits
+        module._splits, module._given = splits, True
         return module
 
     def _table_options(self, options: dict[str, Any]) -> TableOptions | None:
@@ -279,16 +283,29 @@ class MoleculeDataModule(LightningDataModule):
                 "feature_version": splits.feature_version,
                 "graphs": sum(len(part) for part in splits.parts.values()),
             }
+            if not self._vouched_for:
+                from graphormer_sepnorm.datasets.labels_digest import labels_digest
+
+                key["labels"] = labels_digest(splits)
             # Releases that store the structure in other ways can use the same root.
             text = json.dumps([key, self.max_path_length, STRUCTURE_VERSION], sort_keys=True)
             digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-            self._store = GraphStore.open_or_build(
+            store = GraphStore.open_or_build(
                 self.root / "store" / f"{splits.name}-{digest}",
                 key,
                 lambda: itertools.chain(*map(_packed_or_single, splits.parts.values())),
                 self.max_path_length,
             )
+            if not self._vouched_for:
+                check_labels(store.targets, splits)
+            self._store = store
         return self._store
+
+    @property
+    def _vouched_for(self) -> bool:
+        """Whether the data were loaded by this package, whose fingerprints follow the labels."""
+        own = all(hasattr(part, "packed") for part in self.splits.parts.values())
+        return own and not self._given
 
     def indices(self, split: str) -> np.ndarray:
         """Numbers of the graphs of a split in the store; a member's, where it has its own."""
@@ -362,6 +379,7 @@ class MoleculeDataModule(LightningDataModule):
 
     def fit_vocabulary(self) -> GraphVocabulary:
         """Collect the codes that occur in what is trained on."""
+        self._require("train", self.described())
         return GraphVocabulary.fit(self.store, self.described())
 
     def target_scaling(self) -> tuple[list[float], list[float]]:
@@ -507,7 +525,13 @@ class MoleculeDataModule(LightningDataModule):
         return self._loader(self._evaluation_batches("test"))
 
     def _evaluation_batches(self, split: str) -> list[list[int]]:
-        return in_order(self.store, self.indices(split), self.eval_batch_size, *self._processes())
+        numbers = self._require(split, self.indices(split))
+        return in_order(self.store, numbers, self.eval_batch_size, *self._processes())
+
+    def _require(self, split: str, numbers: np.ndarray) -> np.ndarray:
+        if not len(numbers):
+            raise DataError(f"{self.splits.name}: the {split} split holds no graphs: give it some")
+        return numbers
 
     def transfer_batch_to_device(
         self, batch: GraphBatch, device: torch.device, dataloader_idx: int

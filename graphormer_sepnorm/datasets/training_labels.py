@@ -1,14 +1,64 @@
-"""What is known of the labels that a model is trained on: their scale, their spread.
+"""The labels that a model is trained on: whether they can be learned, their scale, their spread.
 
 n molecules · T targets.
 """
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
 
+from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
+
+
+def check_labels(labels: np.ndarray, splits: DatasetSplits) -> None:
+    """Refuse labels that cannot be learned.
+
+    Args:
+        labels: Of all graphs, split after split, ``[n, T]``; nan = missing.
+        splits: The data set.
+
+    Raises:
+        DataError: There are those of more or fewer targets, or one is not what its task takes.
+    """
+    task = splits.task
+    if labels.shape[1] != len(task.targets):
+        raise DataError(
+            f"{splits.name}: graphs have {labels.shape[1]} labels, the task names "
+            f"{len(task.targets)} targets ({', '.join(task.targets)}): give y a value for each, "
+            "nan where it is missing"
+        )
+    if task.kind == "binary":
+        wrong = ~np.isin(labels, (0, 1)) & ~np.isnan(labels)
+        wanted = "give 0 or 1, as a binary target takes"
+    else:
+        wrong, wanted = np.isinf(labels), "give a finite number"
+    if wrong.any():
+        graph, target = np.argwhere(wrong)[0].tolist()
+        raise DataError(
+            f"{_place(graph, splits)}: the label of {task.targets[target]} is "
+            f"{labels[graph, target]:g}: {wanted}, or nan where it is missing"
+        )
+    if task.one_of:
+        wrong = (labels.sum(axis=1) != 1) & ~np.isnan(labels).all(axis=1)
+        if wrong.any():
+            graph = int(wrong.argmax())
+            raise DataError(
+                f"{_place(graph, splits)}: the labels of the classes of {task.one_of} are "
+                f"{labels[graph].tolist()}: give 1 for its class and 0 for the others, or nan for "
+                "all"
+            )
+
+
+def _place(number: int, splits: DatasetSplits) -> str:
+    """Say which graph of which split has this number in the store."""
+    ends = dict(zip(splits.parts, accumulate(map(len, splits.parts.values())), strict=True))
+    split = next(name for name, end in ends.items() if number < end)
+    first = ends[split] - len(splits.parts[split])
+    return f"{splits.name}, graph {number - first} of the {split} split"
 
 
 def scaling(
@@ -25,15 +75,10 @@ def scaling(
         name: Of the data set, for messages.
 
     Raises:
-        DataError: There are labels of other targets, or a target has none.
+        DataError: A target has no label.
     """
     if weights is not None:
         labels = np.where(weights[:, None] > 0, labels, np.nan)
-    if labels.shape[1] != len(task.targets):
-        raise DataError(
-            f"{name}: graphs have {labels.shape[1]} labels, the task names "
-            f"{len(task.targets)} targets ({', '.join(task.targets)})"
-        )
     empty = np.asarray(np.isnan(labels).all(axis=0))
     if empty.any():
         names = [target for target, none in zip(task.targets, empty, strict=True) if none]

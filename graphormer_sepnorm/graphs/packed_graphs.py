@@ -243,14 +243,22 @@ def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, fl
         raise DataError(
             f"{where}: edge_attr has {len(bond_codes)} rows for {edge_index.shape[1]} edges"
         )
+    return MolecularGraph(atom_codes, edge_index, bond_codes), *labels_and_weight(data, where)
+
+
+def labels_and_weight(data: Any, where: str) -> tuple[np.ndarray, float]:
+    """Return of one graph its targets, float32 ``[T]``, and its weight in the training loss.
+
+    Raises:
+        DataError: It has a weight that cannot be.
+    """
     targets = getattr(data, "y", None)
     targets = np.empty(0) if targets is None else np.asarray(targets)
     weight = getattr(data, "weight", None)
     weight = 1.0 if weight is None else float(weight)
     if not 0 <= weight < math.inf:
         raise DataError(f"{where} has the weight {weight}: it must be a number, 0 or more")
-    graph = MolecularGraph(atom_codes, edge_index, bond_codes)
-    return graph, targets.reshape(-1).astype(np.float32), weight
+    return targets.reshape(-1).astype(np.float32), weight
 
 
 def _integer_columns(values: Any, what: str) -> np.ndarray:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.loading import EpochBatches, TrainingOrder
+from graphormer_sepnorm.graphs.task import Task
 
 MakeData = Callable[..., MoleculeDataModule]
 
@@ -128,6 +131,94 @@ def test_store_is_made_once_for_each_kind_of_graphs(
     make_data(dataclasses.replace(splits, fingerprint="other")).setup("fit")
     make_data(dataclasses.replace(splits, feature_version="other")).setup("fit")
     assert len(stores()) == 4
+
+
+def test_labels_are_those_that_are_given_whatever_the_fingerprint_says(
+    make_data: MakeData, splits: DatasetSplits, tmp_path: Path
+) -> None:
+    make_data().setup("fit")
+    for graph in splits.train:
+        graph.y += 1000
+    for graph in splits.test:
+        graph.weight = 3.0
+    data = make_data()
+    assert data.labels(data.indices("train")).min() > 1000
+    assert set(data.store.weights[data.indices("test")]) == {3.0}
+    turned = dataclasses.replace(splits, train=splits.train[::-1])
+    labels = make_data(turned).labels(np.arange(37))
+    assert np.array_equal(labels, data.labels(np.arange(37))[::-1])
+    assert len([*(tmp_path / "root" / "store").glob("paths-*")]) == 3
+
+
+def test_data_sets_that_come_with_the_package_answer_for_their_fingerprints(
+    tmp_path: Path,
+) -> None:
+    data = MoleculeDataModule(dataset="sample", root=str(tmp_path))
+    data.setup("fit")
+    [record] = tmp_path.glob("store/sample-*/store.json")
+    assert "labels" not in json.loads(record.read_text())["key"]
+    # What a recipe adds to the catalogue need not.
+    data._splits = dataclasses.replace(data.splits, test=[data.splits.test[0]])
+    data._store = None
+    data.setup("fit")
+    [_, own] = sorted(
+        tmp_path.glob("store/sample-*/store.json"), key=lambda path: path.stat().st_mtime
+    )
+    assert "labels" in json.loads(own.read_text())["key"]
+
+
+BINARY = Task("binary", ("active", "toxic"), ("", ""), "auroc")
+ONE_OF = dataclasses.replace(BINARY, one_of="kind", targets=("kind_a", "kind_b"))
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "message"),
+    [
+        (BINARY, [1, 2], "paths, graph 3 of the test split: the label of toxic is 2: give 0 or 1"),
+        (
+            BINARY,
+            [0.5, 0],
+            "the label of active is 0.5: give 0 or 1, as a binary target takes, or nan",
+        ),
+        (BINARY, [1], "graphs have 1 labels, the task names 2 targets \\(active, toxic\\): give"),
+        (
+            dataclasses.replace(BINARY, kind="regression", metric="mae"),
+            [0, -np.inf],
+            "graph 3 of the test split: the label of toxic is -inf: give a finite number",
+        ),
+        (ONE_OF, [1, 1], "labels of the classes of kind are \\[1.0, 1.0\\]: give 1 for its class"),
+        (ONE_OF, [np.nan, 1], "labels of the classes of kind are \\[nan, 1.0\\]"),
+    ],
+)
+def test_labels_that_cannot_be_learned_are_refused(
+    make_data: MakeData, splits: DatasetSplits, task: Task, labels: list, message: str
+) -> None:
+    good = [[1.0, 0.0], [0.0, 1.0], [np.nan, np.nan]]
+    for graphs in splits.parts.values():
+        for number, graph in enumerate(graphs):
+            graph.y = torch.tensor([good[number % 3][: np.size(labels)]])
+    given = dataclasses.replace(splits, task=task)
+    if np.size(labels) == 2:
+        make_data(given).setup("fit")
+        splits.test[3].y = torch.tensor(labels)
+    data = make_data(given)
+    for _ in range(2):
+        with pytest.raises(DataError, match=message):
+            data.setup("fit")
+
+
+@pytest.mark.parametrize("empty", ["train", "validation", "test"])
+def test_split_without_graphs_is_named_where_it_is_needed(
+    make_data: MakeData, splits: DatasetSplits, empty: str
+) -> None:
+    data = make_data(dataclasses.replace(splits, **{empty: []}))
+    load = {
+        "train": data.fit_vocabulary,
+        "validation": data.val_dataloader,
+        "test": data.test_dataloader,
+    }[empty]
+    with pytest.raises(DataError, match=f"^paths: the {empty} split holds no graphs"):
+        load()
 
 
 def test_root_does_not_move_with_the_working_directory(
