@@ -68,6 +68,10 @@ def geometry(arguments: list[str]) -> None:
         given = shlex.quote(options.input)
         note += f"; {left_out:,} rows left out, which predict.py -i {given} explains"
     print(note, file=sys.stderr)
+    if not predictor.model.config.reads_graph_token:
+        from graphormer_sepnorm.inference.embeddings import READS_ATOMS
+
+        print(f"note: {READS_ATOMS}", file=sys.stderr)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

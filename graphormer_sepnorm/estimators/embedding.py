@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,13 +13,15 @@ from sklearn.base import TransformerMixin
 from graphormer_sepnorm.estimators.checkpointed import Checkpointed
 from graphormer_sepnorm.estimators.inputs import smiles_of
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint, save_for_prediction
+from graphormer_sepnorm.inference.embeddings import Embedder
 
 
 class GraphormerEmbedding(TransformerMixin, Checkpointed):
     """What a trained network makes of molecules, as a transformer of scikit-learn.
 
     From SMILES to the graph token ([CLS]) after the last norm, of a network that is trained
-    already: nothing is learned from X.
+    already: nothing is learned from X. Of a network that reads its predictions from the atoms alone
+    it is a by-product, which `fit` warns of.
 
     Args:
         model: A bundled model's name, a run directory or a checkpoint.
@@ -44,7 +47,8 @@ class GraphormerEmbedding(TransformerMixin, Checkpointed):
             file = Path(folder) / "model.ckpt"
             save_for_prediction(read_checkpoint(self.model), file)
             self._keep(file.read_bytes())
-        self._predictor()
+        if note := Embedder(self._predictor()).note:
+            warnings.warn(f"{self.model}: {note}", stacklevel=2)
         return self
 
     def transform(self, X: Any) -> np.ndarray:

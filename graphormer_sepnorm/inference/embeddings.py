@@ -15,6 +15,8 @@ from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, by_size, in_chunks
 from graphormer_sepnorm.inference.trained_model import TrainedModel
 
+READS_ATOMS = "this model reads its predictions from the atoms, not from [CLS]"
+
 
 @dataclass(frozen=True)
 class Embeddings:
@@ -23,7 +25,7 @@ class Embeddings:
     Attributes:
         smiles: As given; empty where molecules were given.
         values: float32 ``[n, C]``, the graph token ([CLS]) after the last norm, from which
-            predictions are read; nan where there is an error.
+            predictions are read, if `note` does not say otherwise; nan where there is an error.
         errors: Why there is no embedding; the empty string where there is one.
         warnings: What to know about it; mostly the empty string.
         atoms: float32 ``[sum of atoms, C]``, the atoms after the last norm, molecule after
@@ -31,6 +33,8 @@ class Embeddings:
             for. A molecule with an error has none.
         first_atom: int64 ``[n + 1]``: molecule i has the atoms from ``first_atom[i]`` to
             ``first_atom[i + 1]``.
+        note: What to know about [CLS] of this network: that predictions are read from the atoms
+            alone; mostly the empty string.
     """
 
     smiles: tuple[str, ...]
@@ -39,6 +43,7 @@ class Embeddings:
     warnings: tuple[str, ...]
     atoms: np.ndarray | None = None
     first_atom: np.ndarray | None = None
+    note: str = ""
 
     @property
     def numbers(self) -> np.ndarray:
@@ -72,9 +77,11 @@ class Embedder:
     @property
     def note(self) -> str:
         """What to know about [CLS] of this network; mostly the empty string."""
-        if self._predictor.model.config.reads_graph_token:
+        config = self._predictor.model.config
+        if config.reads_graph_token:
             return ""
-        return "this model reads its predictions from the atoms, not from [CLS]"
+        what = f"take the {config.readout} of theirs (--atoms, from Python atoms=True)"
+        return f"{READS_ATOMS}: {what}"
 
     def embed(
         self,
@@ -95,6 +102,7 @@ class Embedder:
             tuple(warning for part in parts for warning in part.warnings),
             np.concatenate([part.atoms for part in parts]) if self.atoms else None,  # type: ignore[misc]
             _starts(np.concatenate(counts)) if self.atoms else None,
+            self.note,
         )
 
     def predict_molecules(

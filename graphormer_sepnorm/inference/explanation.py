@@ -152,10 +152,28 @@ class Explainer:
                 f"explained is what the network says, {weight:.0%} of the prediction; the other "
                 f"{1 - weight:.0%} is said by trees"
             )
+        extra = self._predictor.extra_inputs.in_words()
+        if not self.signed:
+            yield from self._beside_attention(extra)
+            return
         if confidence is not None and confidence.calibrated_by(self._number) != "none":
             yield "explained are log-odds as they are before calibration"
-        if extra := self._predictor.extra_inputs.in_words():
+        if extra:
             yield f"what the network reads from {extra} is in the baseline, not in atoms"
+
+    def _beside_attention(self, extra: str) -> Iterator[str]:
+        """Say what reaches a prediction by other ways than the attention of [CLS]."""
+        config = self._predictor.model.config
+        if config.readout != "graph_token":
+            pooled = "mean" if "mean" in config.readout else "sum"
+            yield (
+                f"shares are of what [CLS] attends to; what is read from the {pooled} of the atoms "
+                "beside it is not in them"
+            )
+        if config.local_mpnn != "none":
+            yield "messages along bonds, beside attention, are not in the shares"
+        if extra:
+            yield f"what the network reads from {extra} is not in the shares"
 
     def explain(
         self,

@@ -170,7 +170,8 @@ def attention_rollout(subject: Subject) -> np.ndarray:
     Abnar and Zuidema 2020, "Quantifying Attention Flow in Transformers" (arXiv 2005.00928), Section
     3: the product over the layers of ``(A + I) / 2``, A the mean over the heads. The shares of the
     atoms of a molecule add up to 1. They have neither sign nor unit, and are the same for all
-    targets.
+    targets. What atoms say beside attention, by messages along bonds or in a read-out of their own,
+    is not in them.
     """
     network = copy.deepcopy(subject.network).double()  # attention with its weights at hand
     flows: list[Tensor] = []

@@ -17,6 +17,8 @@ LocalName = Literal["none", "gine", "gine+rings"]
 ReadoutName = Literal["graph_token", "sum", "mean", "both", "graph_token+mean"]
 # Options by which the network becomes another than Graphormer; their defaults are Graphormer's.
 EXTENSIONS = ("encodings", "ring_bias", "local_mpnn", "degree_scaler", "bias_mixing", "readout")
+# Read-outs of which the graph token is no part.
+ATOMS_ALONE = ("sum", "mean")
 # Options that act in training only: a network trained with some can go on with others.
 REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
 # No options: the data decide.
@@ -149,7 +151,7 @@ class GraphormerConfig:
     @property
     def reads_graph_token(self) -> bool:
         """Whether predictions are read from the graph token, alone or beside the atoms."""
-        return self.readout not in ("sum", "mean")
+        return self.readout not in ATOMS_ALONE
 
     def for_vocabulary(self, vocabulary: GraphVocabulary) -> GraphormerConfig:
         """Return the configuration with its tables sized for a vocabulary.

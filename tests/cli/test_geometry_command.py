@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from reference.checkpoints import make_checkpoint
 from tiny_run import refused
 
 from graphormer_sepnorm.chem.molecules import parse_smiles
@@ -78,3 +80,11 @@ def test_first_molecules_of_a_table(table, capsys):
 def test_mistakes_are_one_line(arguments, said, table, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert said in refused(capsys, main, "geometry", *arguments.format(table=table).split())
+
+
+def test_a_model_that_reads_atoms_says_so(table, tmp_path, capsys):
+    path = tmp_path / "model.ckpt"
+    torch.save(make_checkpoint(readout="mean"), path)
+    assert main(["geometry", str(path), "-i", str(table)]) == 0
+    said = "note: this model reads its predictions from the atoms, not from [CLS]\n"
+    assert capsys.readouterr().err.endswith(said)

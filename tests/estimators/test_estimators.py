@@ -13,6 +13,7 @@ import pandas
 import pytest
 import torch
 import yaml
+from reference.checkpoints import make_checkpoint
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
@@ -425,6 +426,13 @@ def test_embeddings_are_features():
     np.testing.assert_array_equal(copied.transform(SMILES), values)
     with pytest.raises(CheckpointError, match="no such checkpoint"):
         GraphormerEmbedding("nothing").fit(SMILES)
+
+
+def test_embedding_of_a_network_that_reads_atoms_warns(tmp_path):
+    file = tmp_path / "model.ckpt"
+    torch.save(make_checkpoint(readout="mean"), file)
+    with pytest.warns(UserWarning, match=r"model\.ckpt: this model reads its .* not from \[CLS\]"):
+        GraphormerEmbedding(file, device="cpu").fit(SMILES)
 
 
 def test_a_fitted_embedding_needs_its_file_no_more(fitted, tmp_path):

@@ -110,3 +110,19 @@ def test_atoms_of_a_graph_are_found_again(name):
             assert {places[n.GetIdx()] for n in atom.GetNeighbors()} == {
                 n.GetIdx() for n in other.GetNeighbors()
             }
+
+
+@pytest.mark.parametrize(
+    ("readout", "note"),
+    [
+        ("graph_token", ""),
+        ("both", ""),
+        ("graph_token+mean", ""),
+        ("sum", "this model reads its predictions from the atoms, not from [CLS]: take the sum of"),
+        ("mean", "this model reads its predictions from the atoms, not from [CLS]: take the mean"),
+    ],
+)
+def test_a_graph_token_that_nothing_is_read_from_is_said_to_be_one(readout, note):
+    found = Predictor(make_checkpoint(readout=readout), "cpu").embed(SMILES)
+    assert found.note.startswith(note)
+    assert bool(found.note) is bool(note)

@@ -44,7 +44,9 @@ def contributions_of(explanations):
 def test_rows_keep_their_places_and_bad_ones_say_why(predictor, method):
     found = predictor.explain(SMILES, method=method)
     predicted = predictor.predict(SMILES)
-    assert (found.target, found.method, found.coverage) == ("property", method, "")
+    assert (found.target, found.method) == ("property", method)
+    plain = predictor.model.config.readout == "graph_token"
+    assert bool(found.coverage) is (method == "attention_rollout" and not plain)
     assert [one.smiles for one in found.molecules] == SMILES
     assert [one.error for one in found.molecules] == list(predicted.errors)
     assert [one.warning for one in found.molecules] == list(predicted.warnings)
@@ -207,6 +209,44 @@ def test_numbers_beside_the_molecule_are_in_the_baseline():
     )
     assert [one.value for one in found.molecules] == pytest.approx(values.tolist(), rel=1e-5)
     assert abs(found.molecules[0].baseline - found.molecules[1].baseline) > 0.01
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, ""),
+        (
+            {"readout": "both"},
+            "shares are of what [CLS] attends to; what is read from the sum of the atoms beside it "
+            "is not in them",
+        ),
+        (
+            {"readout": "graph_token+mean", "local_mpnn": "gine"},
+            "shares are of what [CLS] attends to; what is read from the mean of the atoms beside "
+            "it is not in them; messages along bonds, beside attention, are not in the shares",
+        ),
+    ],
+)
+def test_attention_says_what_reaches_the_prediction_past_it(options, said):
+    predictor = Predictor(make_checkpoint(**options), "cpu")
+    found = predictor.explain("CC(=O)N", method="attention_rollout")
+    assert found.coverage == said
+    assert contributions_of(found).sum() == pytest.approx(1)
+    # Contributions do go by everything that is read.
+    assert predictor.explain("CC(=O)N").coverage == ""
+
+
+def test_attention_says_nothing_of_baselines_and_log_odds():
+    found = with_extra_inputs().explain("CO", method="attention_rollout", columns={"pH": [7.0]})
+    assert found.coverage == (
+        "what the network reads from pH and 1 descriptor of RDKit is not in the shares"
+    )
+    predictor = Predictor(make_checkpoint(kind="binary"), "cpu")
+    nine = np.arange(1, 10) / 10
+    one = Calibration(Map(), nine, nine, (9, 9))
+    predictor.confidence = Confidence((one,), None, None, None, (), None, 2.5)
+    assert "log-odds" in predictor.explain("CO").coverage
+    assert predictor.explain("CO", method="attention_rollout").coverage == ""
 
 
 def test_what_cannot_be_explained_is_said():

@@ -31,6 +31,7 @@ from graphormer_sepnorm.compare.roc_statistics import AreaTests
 from graphormer_sepnorm.compare.statistics import EXACT_UP_TO, holm, smallest_sign_flip_p
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import LAST, METRICS, monitored
+from graphormer_sepnorm.model.config import ATOMS_ALONE
 
 # With more, the arms whose effect is not resolved share one sentence.
 FEW_ARMS = 3
@@ -289,3 +290,19 @@ def cautions(results: Results) -> Iterator[str]:
             f"{text}, so no arm can be called better or worse. The interval takes the differences "
             "to be normal, which so few cannot show."
         )
+
+
+def unread_tokens(results: Results) -> str:
+    """Name the arms whose predictions are read from the atoms alone; empty if there are none."""
+    common = results.configuration.get("model", {}).get("readout")
+    arms = [
+        arm.name
+        for arm in results.arms
+        if arm.analysed and arm.options.get("model.readout", common) in ATOMS_ALONE
+    ]
+    if not arms:
+        return ""
+    return (
+        f"Predictions of {' and '.join(arms)} are read from the atoms alone: the geometry of [CLS] "
+        "is not that of what they are read from."
+    )

@@ -191,6 +191,18 @@ def test_simple_models_stand_beside_the_arms(values):
     assert plain(f"{MINUS}1 ± 2 {DASH} \N{GREEK SMALL LETTER MU}") == "-1 +/- 2 - ?"
 
 
+def test_arms_that_do_not_read_the_graph_token_are_named_beside_its_geometry(values):
+    said = "are read from the atoms alone"
+    assert said not in rendered("markdown", made(values))
+    pooled = copy.deepcopy(values)
+    pooled["configuration"]["model"]["readout"] = "mean"
+    pooled["arms"][1]["options"]["model.readout"] = "graph_token+mean"
+    assert f"Predictions of sharenorm and bn+bn {said}" in rendered("markdown", made(pooled))
+    pooled["configuration"]["model"]["readout"] = "both"
+    pooled["arms"][1]["options"]["model.readout"] = "sum"
+    assert f"Predictions of sepnorm {said}" in " ".join(rendered("html", made(pooled)).split())
+
+
 def test_which_arms_do_not_reach_a_simple_model(values):
     def said(better: str, test: float, comparable: bool = True) -> list[str]:
         simple = [SIMPLE[1] | {"test": test, "comparable": comparable}]
