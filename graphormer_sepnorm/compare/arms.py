@@ -33,6 +33,8 @@ OWN_OPTIONS = {
 _NOT_OF_AN_ARM = OWN_OPTIONS | {
     "baselines": "simple models stand beside all arms, give it to the command itself"
 }
+# Options of the command itself, which all arms, and all comparisons of a set, have in common.
+_OF_THE_COMMAND = ("arms", "baseline", "jobs", "seeds", "seeds_together")
 # Beside the folders of the arms.
 _TAKEN = ("figures", "compare.yaml", "results.json", "predictions.csv", "report.md", "report.html")
 
@@ -156,6 +158,13 @@ def read_arms(path: Path, refused: Mapping[str, str], what: str = "arm") -> list
     ]
 
 
+def in_common(name: str, what: str) -> str:
+    """Say where an option is given that is not one arm's; empty of any other name."""
+    if name.replace("-", "_") not in _OF_THE_COMMAND:
+        return ""
+    return f"{name} is the same for all {what}s: give --{name} on the command line"
+
+
 def _one(what: str) -> str:
     return f"an {what}" if what == "arm" else f"a {what}"
 
@@ -173,12 +182,16 @@ def _options(
     if not section and isinstance(node, yaml.ScalarNode) and node.value in ("", "null", "~"):
         return []  # an arm that overrides nothing
     if not isinstance(node, yaml.MappingNode):
+        if not section and (common := in_common(name_of_arm, what)):
+            raise ConfigError(f"{path}, line {node.start_mark.line + 1}: {common}")
         raise ConfigError(f"{where}: expected options, as {{model.norm: sepnorm}}")
     found: list[tuple[str, str]] = []
     for key, value in node.value:
         name = current_option(section + str(key.value).lstrip("-"))
         if name in refused:
             raise ConfigError(f"{where}: --{name} is not for {_one(what)}: {refused[name]}")
+        if common := in_common(name, what):
+            raise ConfigError(f"{where}: {common}")
         if isinstance(value, yaml.MappingNode):
             found += _options(path, refused, what, name_of_arm, f"{name}.", value)
         else:

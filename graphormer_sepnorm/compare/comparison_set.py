@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from graphormer_sepnorm.compare.arms import OWN_OPTIONS, check_arms, read_arms
+from graphormer_sepnorm.compare.arms import OWN_OPTIONS, check_arms, in_common, read_arms
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
 
@@ -32,6 +32,8 @@ def read_set(path: Path) -> dict[str, list[str]]:
     check_arms(members, "comparison", _TAKEN)
     for one in members:
         if _CONFIG not in one.options:
+            if common := in_common(one.name, "comparison"):
+                raise ConfigError(f"{path}: {common}")
             raise ConfigError(
                 f"{path}: comparison '{one.name}' does not say which configuration it starts from: "
                 f"give it {_CONFIG}: NAME"

@@ -57,14 +57,28 @@ def labels_of(y: Any) -> np.ndarray:
     """Return labels as float64 ``[n, targets]``.
 
     Raises:
-        InputError: They are no numbers, or not finite (nan is a missing one).
+        InputError: There are none, or they are no numbers, or not finite (nan is a missing one).
     """
-    labels = _numbers(y, "y")
-    if labels.ndim not in (1, 2):
-        raise InputError(f"y is of shape {labels.shape}: give one column for each target")
+    labels = in_columns(_numbers(y, "y"))
     if np.isinf(labels).any():
         raise InputError("y holds an infinity: nan is a missing label")
-    return labels.reshape(len(labels), -1)
+    return labels
+
+
+def in_columns(y: np.ndarray) -> np.ndarray:
+    """Return labels of any kind as ``[n, targets]``.
+
+    Raises:
+        InputError: They are of another shape, or there are none.
+    """
+    if y.ndim not in (1, 2):
+        raise InputError(
+            f"y is of shape {y.shape}: give a label for each molecule, or one column for each "
+            "target"
+        )
+    if not y.size:
+        raise InputError("y holds no labels: give those of two molecules or more")
+    return y.reshape(len(y), -1)
 
 
 def classes_of(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ from graphormer_sepnorm.estimators.inputs import (
     InputError,
     classes_of,
     explained,
+    in_columns,
     labels_of,
     names_of,
     smiles_of,
@@ -229,15 +230,15 @@ class GraphormerClassifier(ClassifierMixin, Trained):
         Raises:
             InputError: y is of one class, or lacks the class of a molecule.
         """
-        given = np.asarray(y)
-        several = given.ndim == 2 and given.shape[1] > 1
+        given = in_columns(np.asarray(y))
+        several = given.shape[1] > 1
         if several:
             labels = labels_of(y)
             if not np.isin(labels[~np.isnan(labels)], (0, 1)).all():
                 raise InputError("y has several columns: each must hold 0, 1 or nan (missing)")
             classes: Any = [np.array([0, 1])] * labels.shape[1]
         else:
-            classes, numbers = classes_of(given.reshape(len(given), -1)[:, 0])
+            classes, numbers = classes_of(given[:, 0])
             if len(classes) < 2:
                 raise InputError(f"y is {classes.tolist()[:1]} throughout: two classes are needed")
             labels = numbers.reshape(-1, 1).astype(np.float64)

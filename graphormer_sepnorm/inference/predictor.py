@@ -35,6 +35,7 @@ class Predictor(TrainedModel):
 
         Raises:
             CheckpointError: There is no such model, or it cannot be used.
+            ConfigError: The device is not there.
         """
         file = find_checkpoint(path)
         try:

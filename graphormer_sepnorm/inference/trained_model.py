@@ -69,6 +69,7 @@ class TrainedModel:
         facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
 
     Raises:
+        ConfigError: The device is not there.
         CheckpointError: The model was trained on graphs that are not made from SMILES, or by
             features or with a network that this version does not know; or it needs a descriptor
             that this release of RDKit lacks.
@@ -131,8 +132,13 @@ class TrainedModel:
             for network in self.networks:
                 network.to(self.device).eval()
         except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise ConfigError(f"device {self.device!r} cannot be used ({reason})") from error
+            reason = str(error).splitlines()[0].rstrip(".")
+            if reason.startswith("Expected one of"):  # two dozen kinds that torch might have
+                reason = "there is no such kind"
+            raise ConfigError(
+                f"device {self.device!r} cannot be used ({reason}): give cpu, or cuda where torch "
+                "finds a GPU"
+            ) from error
 
     @property
     def columns(self) -> tuple[str, ...]:

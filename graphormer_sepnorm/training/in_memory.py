@@ -57,12 +57,10 @@ def train_in_memory(
         GraphormerError: Training is impossible with these options or data.
     """
     validate = len(splits.validation) > 0
-    kind, _, number = device.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
-        raise ConfigError(f"device is {device!r}: it must be cpu, cuda or cuda:1 ...")
+    kind, number = _checked(device)
     with (
         tempfile.TemporaryDirectory(prefix="graphormer-") as folder,
-        torch.random.fork_rng(devices=[int(number or 0)] if kind == "cuda" else []),
+        torch.random.fork_rng(devices=[number or 0] if kind == "cuda" else []),
         _quiet(),
     ):
         best = ModelCheckpoint(
@@ -74,7 +72,7 @@ def train_in_memory(
         )
         trainer = Trainer(
             accelerator="gpu" if kind == "cuda" else kind,
-            devices=[int(number)] if number else 1,
+            devices=1 if number is None else [number],
             callbacks=[
                 *([AveragedWeights(ema_decay)] if ema_decay else []),
                 _MeasuredAtTheEnd(),
@@ -114,6 +112,23 @@ def train_in_memory(
         slim = Path(folder) / "model.ckpt"
         save_for_prediction(read_checkpoint(kept), slim)
         return slim.read_bytes()
+
+
+def _checked(device: str) -> tuple[str, int | None]:
+    """Return cpu or cuda, and which of the GPUs if that is said.
+
+    Raises:
+        ConfigError: It is none of these, or is not there.
+    """
+    kind, _, number = device.partition(":")
+    if device != "cpu" and (kind != "cuda" or (number and not number.isdecimal())):
+        raise ConfigError(f"device is {device!r}: it must be cpu, cuda or cuda:1 ...")
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device is {device!r}, and torch finds {torch.cuda.device_count() or 'no'} GPU here: "
+            "give cpu, or None for a GPU if there is one"
+        )
+    return kind, int(number) if number else None
 
 
 class _MeasuredAtTheEnd(Callback):

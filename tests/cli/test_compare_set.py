@@ -201,6 +201,15 @@ def test_mistakes_with_sets_are_one_line(
         assert f"'{name}' cannot be the name of a comparison" in of_file(f"{name}: {{config: x}}\n")
     assert "comparison 'b' does not say which" in of_file("a: {config: x}\nb: {confg: x}\n")
     assert "--resume is not for a comparison" in of_file("a: {config: x, resume: y}\n")
+    for name, value in (
+        *(("seeds", "2"), ("seeds", "[0, 1]"), ("arms", "'sharenorm,sepnorm'"), ("jobs", "2")),
+        *(("arms", "{x: {model.norm: bn+bn}}"), ("seeds-together", "2"), ("baseline", "sharenorm")),
+    ):
+        wanted = f"{name} is the same for all comparisons: give --{name} on the command line"
+        inside = of_file(f"a: {{config: x}}\nb: {{config: y, {name}: {value}}}\n")
+        assert f"own.yaml, line 2, comparison 'b': {wanted}" in inside
+        assert wanted in of_file(f"{name}: {value}\na: {{config: x}}\n")
+    assert wanted in of_file("baseline:\na: {config: x}\n")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "compare.yaml").touch()
     assert "holds a single comparison" in said(*words)

@@ -139,12 +139,23 @@ def test_mistakes_in_names(text: str, said: str) -> None:
             "a: {baselines: true}\n",
             "--baselines is not for an arm: simple models stand beside all arms, give it to the co",
         ),
+        (
+            "a: {seeds: 3, model.width: 8}\n",
+            "line 1, arm 'a': seeds is the same for all arms: give --seeds on the command line",
+        ),
+        ("a:\nseeds: [0, 1]\n", "line 2: seeds is the same for all arms: give --seeds on the comm"),
     ],
 )
 def test_mistakes_in_a_file(content: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "arms.yaml"
     path.write_text(content)
     assert_refused(str(path), said)
+
+
+def test_an_arm_may_be_called_as_an_option_is(tmp_path: Path) -> None:
+    path = tmp_path / "arms.yaml"
+    path.write_text("baseline:\njobs: {model.norm: sepnorm}\n")
+    assert [arm.name for arm in parse_arms(str(path))] == ["baseline", "jobs"]
 
 
 def test_comparison_is_kept(tmp_path: Path) -> None:

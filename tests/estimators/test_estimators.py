@@ -35,6 +35,7 @@ from graphormer_sepnorm import (
     Predictor,
 )
 from graphormer_sepnorm.estimators import supervised
+from graphormer_sepnorm.estimators.inputs import InputError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -348,6 +349,8 @@ def test_a_configuration_file_of_ones_own(tmp_path, facts_of):
         ({"model_options": {"seed": 3}}, "there is no 'seed'"),
         ({"model_options": "rrwp"}, "model_options is 'rrwp': it must be a dictionary"),
         ({"device": "tpu"}, "device is 'tpu': it must be cpu, cuda"),
+        ({"device": "cpu:0"}, "device is 'cpu:0': it must be cpu, cuda"),
+        ({"device": "cuda:99"}, r"device is 'cuda:99', and torch finds \w+ GPU here: give cpu"),
     ],
     ids=str,
 )
@@ -369,11 +372,13 @@ def test_bad_parameters_are_one_line_at_fit(parameters, said):
         ([["CCO", "CC"]] * 4, range(4), r"X is of shape \(4, 2\)"),
         (SMILES, ATOMS[1:], "inconsistent numbers of samples"),
         (SMILES, [*ATOMS[1:], np.inf], "y holds an infinity"),
+        ([], [], "y holds no labels: give those of two molecules or more"),
+        (SMILES, None, r"y is of shape \(\): give a label for each molecule"),
         (SMILES, ["x"] * 18, "y does not hold numbers"),
         (SMILES, [np.nan] * 18, "there are 0 molecules with labels"),
         (SMILES, np.column_stack([ATOMS, ATOMS * np.nan]), "no training label for y_1"),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_bad_input_is_one_line(X, y, said):
     with pytest.raises(ValueError, match=said) as caught:
@@ -395,6 +400,14 @@ def test_bad_classes_and_weights():
     ):
         with pytest.raises(ValueError, match=said):
             classifier().fit(SMILES, labels)
+    for labels, said in (
+        ([], "y holds no labels"),
+        (np.empty((0, 2)), "y holds no labels"),
+        (1, r"y is of shape \(\): give"),
+        (np.zeros((18, 2, 2)), r"y is of shape \(18, 2, 2\): give"),
+    ):
+        with pytest.raises(InputError, match=said):
+            classifier().fit(SMILES[: np.size(labels)], labels)
     with pytest.raises(ValueError, match="sample_weight must be finite, and 0 or more"):
         regressor().fit(SMILES, ATOMS, sample_weight=-ATOMS)
     with pytest.raises(ValueError, match="weights of all training graphs are 0"):

@@ -183,9 +183,16 @@ def test_checkpoint_older_than_options_of_the_model_is_understood(predictor):
     assert np.array_equal(Predictor(checkpoint, "cpu").predict([CAFFEINE]).values, values)
 
 
-def test_unknown_device_is_one_line():
-    with pytest.raises(ConfigError, match="device 'cuda:99'") as raised:
-        Predictor(make_checkpoint(), "cuda:99")
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        ("cuda:99", r"device 'cuda:99' cannot be used \(.*\): give cpu, or cuda where"),
+        ("gpu", r"device 'gpu' cannot be used \(there is no such kind\): give cpu, or cuda where"),
+    ],
+)
+def test_unknown_device_is_one_line(device, said):
+    with pytest.raises(ConfigError, match=said) as raised:
+        Predictor(make_checkpoint(), device)
     assert "\n" not in str(raised.value)
 
 
