@@ -1,4 +1,4 @@
-"""Files that are whole or not there, whatever ends the program that writes them; JSON in them."""
+"""Files that are whole or not there, whatever ends the program that writes them; their values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -104,3 +104,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def plain(value: Any) -> Any:
+    """Return a number of numpy's or torch's as Python's, also within dicts, lists and tuples.
+
+    Searches draw such numbers, and a checkpoint that holds one cannot be read without running code.
+    """
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [*map(plain, value)] if isinstance(value, list) else (*map(plain, value),)
+    return value.item() if getattr(value, "ndim", None) == 0 else value

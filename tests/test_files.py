@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from graphormer_sepnorm.files import is_full, replacing
+from graphormer_sepnorm.files import is_full, plain, replacing
 
 
 def test_file_takes_its_place_at_the_end(tmp_path: Path) -> None:
@@ -60,3 +62,20 @@ def behind(error: Exception) -> Exception:
 )
 def test_a_full_disk_is_known_by_what_libraries_say_of_it(error, full):
     assert is_full(error) == full
+
+
+def test_numbers_become_those_of_python_wherever_they_stand() -> None:
+    given = {
+        "a": [np.int64(3), (np.float32(0.5), None)],
+        "b": {"c": np.True_, "d": np.str_("x"), "e": torch.tensor(0.25)},
+        "f": ("text", 2, np.array(7)),
+    }
+    found = plain(given)
+    assert found == {
+        "a": [3, (0.5, None)],
+        "b": {"c": True, "d": "x", "e": 0.25},
+        "f": ("text", 2, 7),
+    }
+    numbers = [found["a"][0], found["a"][1][0], *found["b"].values(), found["f"][2]]
+    assert [*map(type, numbers)] == [int, float, bool, str, float, int]
+    assert plain(several := np.zeros(2)) is several

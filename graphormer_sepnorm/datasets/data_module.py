@@ -21,6 +21,7 @@ from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits, Graphs
 from graphormer_sepnorm.datasets.training_labels import check_labels, scaling, summaries
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
+from graphormer_sepnorm.files import plain
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.extra_inputs import standardisation
 from graphormer_sepnorm.graphs.loading import (
@@ -127,6 +128,9 @@ class MoleculeDataModule(LightningDataModule):
         molecules: str | None = None,
     ) -> None:
         super().__init__()
+        batch_size, eval_batch_size, max_path_length, seed, num_workers, attention_blocks = plain(
+            (batch_size, eval_batch_size, max_path_length, seed, num_workers, attention_blocks)
+        )
         if batch_size < 2:
             raise ConfigError(f"--data.batch_size is {batch_size}: training needs 2 graphs or more")
         for name, value, least in (
@@ -137,7 +141,7 @@ class MoleculeDataModule(LightningDataModule):
             if value is not None and value < least:
                 raise ConfigError(f"--data.{name} is {value}: it must be {least} or more")
         self.dataset = canonical_name(dataset or ("table" if table else "zinc-subset"))
-        self.table_options = self._table_options(
+        options = plain(
             {
                 "table": table,
                 "validation_table": validation_table,
@@ -159,6 +163,7 @@ class MoleculeDataModule(LightningDataModule):
                 "descriptor_columns": _listed(descriptor_columns, commas=True),
             }
         )
+        self.table_options = self._table_options(options)
         if self.dataset == PRETRAINING and molecules is None:
             raise ConfigError("which molecules? Give a file of SMILES: --data.molecules FILE")
         self.molecules, self._smiles_column = molecules, smiles_column
@@ -510,7 +515,7 @@ class MoleculeDataModule(LightningDataModule):
     def _step(self) -> dict[str, int]:
         """What a step is, without which a place in the epoch says nothing."""
         accumulated = self.trainer.accumulate_grad_batches if self.trainer is not None else 1
-        return {"batch_size": self.batch_size, "accumulate_grad_batches": accumulated}
+        return {"batch_size": self.batch_size, "accumulate_grad_batches": int(accumulated)}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Continue where a checkpoint was written."""

@@ -10,10 +10,10 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.files import plain
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.old_names import current_options
 from graphormer_sepnorm.resources import config_path
@@ -58,7 +58,7 @@ def options_of(parameters: Mapping[str, Any], config: str) -> dict[str, Any]:
     Raises:
         ConfigError: One does not exist or cannot be.
     """
-    given = {name: _plain(value) for name, value in parameters.items() if value is not None}
+    given = {name: plain(value) for name, value in parameters.items() if value is not None}
     _check(given)
     config = str(given.get("config", config))
     sections = _read(config)
@@ -87,13 +87,6 @@ def options_of(parameters: Mapping[str, Any], config: str) -> dict[str, Any]:
     if not {"max_epochs", "max_steps"} & sections["trainer"].keys():
         raise ConfigError(f"{config} does not say how long to train: give max_epochs")
     return sections
-
-
-def _plain(value: Any) -> Any:
-    """A number of numpy's as Python's, as searches draw them: a checkpoint holds no others."""
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _check(given: Mapping[str, Any]) -> None:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.files import plain
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import (
@@ -133,6 +134,7 @@ class GraphormerModule(EvaluatedModule):
         if self.backbone is not None:
             own = {name: architecture[name] for name in REGULARISATION if name in architecture}
             architecture = self.backbone.architecture(**own)
+        architecture = plain(architecture)
         # Validated now, before any data are touched. The command line offers what `architecture`
         # can hold: not what stands beside it, which the data decide (FROM_DATA).
         self.architecture = GraphormerConfig(
@@ -145,6 +147,7 @@ class GraphormerModule(EvaluatedModule):
         for name, value in dataclasses.asdict(self.architecture).items():
             if name not in FROM_DATA:  # defaults too: a later version may have others
                 self.hparams.setdefault(name, value)
+        self.hparams.update(plain(self.hparams))
         check_options(self.hparams)
         self.epoch_loss = MeanLoss()
         # The loss of the newest optimiser step, as far as this process contributes to it.
@@ -237,28 +240,27 @@ class GraphormerModule(EvaluatedModule):
         else:
             vocabulary = self.backbone.extended_vocabulary(vocabulary, splits.feature_version)
             config = self.backbone.config(architecture, len(splits.task.targets), vocabulary)
-        self._build(
-            {
-                "format_version": FORMAT_VERSION,
-                "model": dataclasses.asdict(config),
-                "task": splits.task.to_plain(),
-                "target_mean": mean,
-                "target_std": deviation,
-                "vocabulary": vocabulary.to_plain(),
-                "featuriser": splits.featuriser,
-                "feature_version": splits.feature_version,
-                "extra_inputs": splits.extra_inputs.to_plain(),
-                "standardise": list(splits.standardise),
-                "dataset": splits.name,
-                "dataset_fingerprint": splits.fingerprint,
-                "training_graphs": len(data.described()),
-                "from_pretrained": "" if self.backbone is None else self.backbone.name,
-                "training_summary": summary,
-                "weight_scale": data.weight_scale(),
-                "data_options": data.table_options and data.table_options.to_plain(),
-                "packages": package_versions(),
-            }
-        )
+        facts: dict[str, Any] = {
+            "format_version": FORMAT_VERSION,
+            "model": dataclasses.asdict(config),
+            "task": splits.task.to_plain(),
+            "target_mean": mean,
+            "target_std": deviation,
+            "vocabulary": vocabulary.to_plain(),
+            "featuriser": splits.featuriser,
+            "feature_version": splits.feature_version,
+            "extra_inputs": splits.extra_inputs.to_plain(),
+            "standardise": list(splits.standardise),
+            "dataset": splits.name,
+            "dataset_fingerprint": splits.fingerprint,
+            "training_graphs": len(data.described()),
+            "from_pretrained": "" if self.backbone is None else self.backbone.name,
+            "training_summary": summary,
+            "weight_scale": data.weight_scale(),
+            "data_options": data.table_options and data.table_options.to_plain(),
+            "packages": package_versions(),
+        }
+        self._build(plain(facts))
         self.model.initialize(self.hparams["seed"])
         if self.backbone is not None:
             self.backbone.load_into(self.model, self.vocabulary)
@@ -271,11 +273,11 @@ class GraphormerModule(EvaluatedModule):
         self.vocabulary = GraphVocabulary.from_plain(facts["vocabulary"])
         self.loss_name: LossName = choose_loss(self.hparams["loss"], self.task)
         self.model = Graphormer(GraphormerConfig(**facts["model"])).to(self.device)
-        for name, plain in (
+        for name, values in (
             ("target_mean", facts["target_mean"]),
             ("target_std", facts["target_std"]),
         ):
-            scale = torch.tensor(plain, dtype=torch.float32, device=self.device)
+            scale = torch.tensor(values, dtype=torch.float32, device=self.device)
             self.register_buffer(name, scale, persistent=False)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
@@ -388,3 +389,39 @@ def test_last_checkpoint_knows_the_last_validation(tmp_path: Path, train: Callab
     state = saved["callbacks"]
     assert state[best.state_key]["best_model_score"] == best.best_model_score
     assert state[stopping.state_key]["wait_count"] == stopping.wait_count
+
+
+def test_numbers_of_numpy_do_not_keep_a_checkpoint_from_being_read(
+    train: Callable, make_data: Callable, splits: DatasetSplits, tmp_path: Path
+) -> None:
+    """What a search draws is trained with, continued, and the same run as with Python's numbers."""
+    model = {
+        **{"layers": np.int64(2), "width": np.int64(16), "max_path_length": np.int64(3)},
+        **{"learning_rate": np.float64(1e-3), "dropout": np.float32(0.25), "seed": np.int64(3)},
+        **{"betas": (np.float64(0.9), np.float64(0.99)), "ring_bias": np.True_},
+        **{"norm": np.str_("bn+ln"), "loss": np.str_("l1")},
+    }
+    numbers = {
+        **{"batch_size": np.int64(8), "eval_batch_size": np.int64(5), "seed": np.int64(1)},
+        **{"max_path_length": np.int64(3), "attention_blocks": np.int64(2)},
+    }
+    task = dataclasses.replace(splits.task, targets=tuple(np.array(["size"])))
+    own = dataclasses.replace(splits, task=task)
+    module, _, trainer = train(
+        model=model,
+        data=make_data(own, **numbers),
+        accumulate_grad_batches=np.int64(2),
+        max_epochs=1,
+    )
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    kept = torch.load(tmp_path / "a.ckpt", weights_only=True)
+    assert type(kept["hyper_parameters"]["learning_rate"]) is float
+    again = GraphormerModule.load_from_checkpoint(tmp_path / "a.ckpt")
+    batch = next(iter(make_data().test_dataloader()))
+    assert torch.equal(again.eval()(batch), module.eval()(batch))
+    continued = {"accumulate_grad_batches": 2, "resume": tmp_path / "a.ckpt"}
+    train(model=model, data=make_data(own, **numbers), **continued)
+    plainly = {name: value for name, value in module.hparams.items() if name in model}
+    data = make_data(own, **{name: int(value) for name, value in numbers.items()})
+    same, _, _ = train(model=plainly, data=data, accumulate_grad_batches=2, max_epochs=1)
+    assert torch.equal(same.eval()(batch), module(batch))
