@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from joblib import Parallel, delayed
 from scipy.special import expit
+from sklearn.utils.parallel import Parallel, delayed
 
 
 @dataclass(frozen=True)

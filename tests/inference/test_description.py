@@ -96,7 +96,7 @@ def test_description_of_what_stands_beside_a_network(manifold):
     alone, text = describe(make_checkpoint()), describe(manifold)
     for said in (
         "ensemble      3 such networks; their mean is predicted",
-        "0.25 of the network, 0.75 of gradient boosting: 4 trees on 7 Morgan environments and 2 "
+        "0.25 of the network, 0.75 of gradient boosting: 8 trees on 7 Morgan environments and 2 "
         "descriptors of RDKit",
         "of the blend  validation mae 0.1250",
         "intervals, by the errors on up to 34 unseen molecules",
