@@ -64,8 +64,7 @@ class BlendedRun:
     def told(self, network: Told) -> Told:
         """Return what it says of the test split, where the `network` says that."""
         assert self.predictions is not None
-        # The trees are the same for all members of an ensemble.
-        spread = None if network.spread is None else network.spread * self.blend.weights
+        spread = _spread(self.blend, network.spread, network.values, self.predictions)
         return Told(self.predictions, spread, self.apart)
 
     def in_summary(self, result: dict[str, Any]) -> dict[str, Any]:
@@ -223,6 +222,12 @@ def evaluate(
     return task.evaluate(targets, predictions, official=data.splits.evaluators)
 
 
+def _spread(
+    blend: Blend, spread: np.ndarray | None, network: np.ndarray, combined: np.ndarray
+) -> np.ndarray | None:
+    return None if spread is None else blend.spread(spread, network, combined)
+
+
 def _judged(fitted: Baselines) -> list[Scaled | None]:
     """Return the trees of each target that can be weighed; None where there are none.
 
@@ -245,8 +250,9 @@ def _blend(
     held: HeldOut,
 ) -> BlendedRun:
     """Weigh network and trees where neither was trained; no test label is looked at for it."""
-    from graphormer_sepnorm.inference.blend import Blend, choose_weight
+    from graphormer_sepnorm.inference.blend import Blend
     from graphormer_sepnorm.inference.trees import BoostedTrees
+    from graphormer_sepnorm.inference.weighing import weigh_classes, weigh_values
 
     task = module.task
     trees = BoostedTrees.from_fitted(fitted.columns, boosted, task.kind == "binary")
@@ -256,17 +262,21 @@ def _blend(
         rows = np.searchsorted(held.numbers, data.described()[rows])
     held = held.take(rows)
     network, unseen = held.values, boosting["validation"]
-    std = np.asarray(module.facts["target_std"])
-    bounds = np.asarray(data.store.bounds[held.numbers], np.float64)
-    weight = choose_weight(
-        task.kind, labels, network, unseen, std, bounds if bounds.shape[1] else None
-    )
-    blend = Blend.of_trees(trees, weight, bool(task.one_of))
+    if task.kind == "binary":
+        weight, log_odds = weigh_classes(labels, network, unseen)
+        blend = Blend.of_trees(trees, weight, bool(task.one_of), log_odds)
+    else:
+        std = np.asarray(module.facts["target_std"])
+        bounds = np.asarray(data.store.bounds[held.numbers], np.float64)
+        given = bounds if bounds.shape[1] else None
+        blend = Blend.of_trees(trees, weigh_values(labels, network, unseen, std, given))
     combined = blend.combined(network, unseen)
     blend = dataclasses.replace(blend, validation=task.evaluate(labels, combined))
-    spread = None if held.spread is None else held.spread * blend.weights
     held = dataclasses.replace(
-        held, values=combined, spread=spread, apart=blend.apart(network, unseen)
+        held,
+        values=combined,
+        spread=_spread(blend, held.spread, network, combined),
+        apart=blend.apart(network, unseen),
     )
     where = "validation molecules" if data.member_folds is None else "molecules out of fold"
     result = BlendedRun(blend, f"{len(labels):,} {where}", held)

@@ -7,20 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy.special import expit, logit
 
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS
 from graphormer_sepnorm.chem.tree_features import compute_features
 from graphormer_sepnorm.errors import CheckpointError, DataError
 from graphormer_sepnorm.inference.trees import BoostedTrees
-from graphormer_sepnorm.metrics import Kind
 
-# Weights of the network that are tried on molecules that neither it nor the trees have seen.
-WEIGHTS = tuple(tenth / 10 for tenth in range(11))
-# Few labels are a poor judge: the best weight is drawn to the half, as if so many had asked for it.
-EVEN, EVEN_LABELS = 0.5, 200
+# No network and no tree is surer of a class than that.
+_SMALLEST = 1e-6
+
+
+class LogOdds(NamedTuple):
+    """What becomes of the mean of log-odds: slope · mean + constant.
+
+    Attributes:
+        slope: Not negative; below 1 where network and trees are too sure, above where they are not
+            sure enough, as of two that each know something of their own.
+        constants: float64 ``[T]``, above 0 where both find a class too rare.
+    """
+
+    slope: float
+    constants: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,30 +43,66 @@ class Blend:
         weights: float64 ``[T]``, the share of the network; 1 for targets without trees.
         validation: Metrics of the blend on the molecules that it was weighed on, by their names.
         exclusive: Whether the targets are classes of which a molecule is of one.
+        log_odds: Of classes: the mean is of log-odds. None: of values, or of probabilities, as in
+            checkpoints of before 2026-11-25.
     """
 
     trees: BoostedTrees
     weights: np.ndarray
     validation: dict[str, float] = field(default_factory=dict)
     exclusive: bool = False
+    log_odds: LogOdds | None = None
 
     @classmethod
-    def of_trees(cls, trees: BoostedTrees, weight: float, exclusive: bool = False) -> Self:
+    def of_trees(
+        cls,
+        trees: BoostedTrees,
+        weight: float,
+        exclusive: bool = False,
+        log_odds: LogOdds | None = None,
+    ) -> Self:
         """Give all targets that have trees the same weight."""
-        return cls(trees, np.where(trees.known, weight, 1.0), exclusive=exclusive)
+        weights = np.where(trees.known, weight, 1.0)
+        return cls(trees, weights, exclusive=exclusive, log_odds=log_odds)
 
     @property
     def weight(self) -> float:
         """The share of the network in the targets that have trees."""
         return float(self.weights.min(initial=1.0))
 
+    @property
+    def changes(self) -> bool:
+        """Whether it says anything else than the network."""
+        return self.weight < 1 or self.log_odds is not None
+
     def combined(self, network: np.ndarray, trees: np.ndarray) -> np.ndarray:
         """Return the weighted mean of what both say, real units or probabilities: ``[n, T]``."""
-        values = np.where(
-            self.weights < 1, self.weights * network + (1 - self.weights) * trees, network
-        )
+        if self.log_odds is None:
+            mean = self.weights * network + (1 - self.weights) * trees
+            values = np.where(self.weights < 1, mean, network)
+        else:
+            mean = self.weights * log_odds(network) + (1 - self.weights) * log_odds(trees)
+            said = expit(self.log_odds.slope * mean + self.log_odds.constants)
+            values = np.where(self.trees.known, said, network)
         # Trees look at one class at a time, and know nothing of the others.
         return values / values.sum(axis=1, keepdims=True) if self.exclusive else values
+
+    def spread(self, spread: np.ndarray, network: np.ndarray, combined: np.ndarray) -> np.ndarray:
+        """Return how far members of an ensemble disagree in the blend; their trees are the same.
+
+        To first order: how much a small change of the `network` changes what is `combined`.
+
+        Args:
+            spread: Standard deviation of what the members say, ``[n, T]``.
+            network: Their mean.
+            combined: What `combined` makes of it.
+        """
+        if self.log_odds is None:
+            return spread * self.weights
+        inside = np.clip(network, _SMALLEST, 1 - _SMALLEST)
+        slope = self.weights * self.log_odds.slope
+        steeper = combined * (1 - combined) / (inside * (1 - inside))
+        return spread * np.where(self.trees.known, slope * steeper, 1.0)
 
     def trees_of_molecules(
         self,
@@ -81,12 +128,17 @@ class Blend:
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as a checkpoint holds it."""
-        return {
+        plain: dict[str, Any] = {
             "trees": self.trees.to_plain(),
             "weights": self.weights.tolist(),
             "validation": dict(self.validation),
-            **({"exclusive": True} if self.exclusive else {}),
         }
+        if self.exclusive:
+            plain["exclusive"] = True
+        if self.log_odds is not None:
+            slope, constants = self.log_odds
+            plain["log_odds"] = {"slope": slope, "constants": constants.tolist()}
+        return plain
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
@@ -105,56 +157,21 @@ class Blend:
             trees.columns.check()
         except DataError as error:
             raise CheckpointError(str(error)) from error
-        weights = np.array(plain["weights"], np.float64)
-        return cls(trees, weights, plain.get("validation", {}), plain.get("exclusive", False))
+        return cls(
+            trees,
+            np.array(plain["weights"], np.float64),
+            plain.get("validation", {}),
+            plain.get("exclusive", False),
+            _log_odds_from(plain.get("log_odds")),
+        )
 
 
-def choose_weight(
-    kind: Kind,
-    labels: np.ndarray,
-    network: np.ndarray,
-    trees: np.ndarray,
-    std: np.ndarray,
-    bounds: np.ndarray | None = None,
-) -> float:
-    """Return the weight of the network by its loss on molecules that were not trained on.
+def log_odds(probabilities: np.ndarray) -> np.ndarray:
+    """Return ln(p / (1 - p)), which nothing makes infinite."""
+    return logit(np.clip(probabilities, _SMALLEST, 1 - _SMALLEST))
 
-    Squared error in units of the training labels' deviation, or log loss, a mean over the targets.
-    What lies beyond a bound costs nothing, as in training. The best of `WEIGHTS` is drawn to the
-    half as if `EVEN_LABELS` more labels were best with that.
 
-    Args:
-        kind: Of the targets.
-        labels: ``[n, T]``; nan = missing.
-        network: Real units or probabilities, as `labels`.
-        trees: The same; nan in all rows of a target without trees.
-        std: ``[T]``, deviations of the training labels.
-        bounds: Of missing labels what they are at least, then what they are at most, ``[n, 2 T]``;
-            nan where nothing is known. None: of none.
-
-    Returns:
-        From 0 to 1; the half where there is nothing to choose by, or the network says something
-        that is no number.
-    """
-    chosen = np.flatnonzero(~np.isnan(trees).any(axis=0))
-    low, high = np.full((2, *labels.shape), np.nan) if bounds is None else np.split(bounds, 2, 1)
-    labels, network, trees, low, high = (
-        values[:, chosen] for values in (labels, network, trees, low, high)
-    )
-    present = ~np.isnan(np.fmax(np.fmax(labels, low), high))
-    fewest = present.sum(axis=0).min(initial=len(labels)) if len(chosen) else 0
-    if fewest == 0 or not np.isfinite(network[present]).all():
-        return EVEN
-    losses = []
-    for weight in WEIGHTS:
-        values = weight * network + (1 - weight) * trees
-        if kind == "binary":
-            right = np.clip(np.where(labels > 0.5, values, 1 - values), 1e-7, 1)
-            loss = -np.log(right)
-        else:
-            beyond = np.fmax(np.fmax(low - values, values - high), 0)
-            errors = np.where(np.isnan(labels), beyond, values - labels)
-            loss = (errors / std[chosen]) ** 2
-        losses.append(np.mean(loss, axis=0, where=present).mean())
-    best = WEIGHTS[int(np.argmin(losses))]
-    return round(EVEN + (best - EVEN) * float(fewest / (fewest + EVEN_LABELS)), 2)
+def _log_odds_from(plain: dict[str, Any] | None) -> LogOdds | None:
+    if plain is None:
+        return None
+    return LogOdds(float(plain["slope"]), np.array(plain["constants"], np.float64))

@@ -92,6 +92,7 @@ def _blend(blend: dict[str, Any] | None) -> dict[str, Any] | None:
         return None
     return {
         "network_weights": [float(weight) for weight in blend["weights"]],
+        **({"log_odds": blend["log_odds"]} if "log_odds" in blend else {}),
         "trees": len(blend["trees"]["roots"]),
         "validation": blend.get("validation") or {},
     }

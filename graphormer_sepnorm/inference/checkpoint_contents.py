@@ -142,6 +142,11 @@ def _check_blend(blend: dict[str, Any], kind: str, targets: int, columns: Any) -
     trees, weights = blend["trees"], len(blend["weights"])
     require(weights == targets, f"blend.weights is of {weights} targets, task.targets of {targets}")
     require(trees["logistic"] == (kind == "binary"), f"blend.trees are not for {kind} targets")
+    if "log_odds" in blend:
+        require(kind == "binary", f"blend.log_odds are not for {kind} targets")
+        constants = len(blend["log_odds"]["constants"])
+        said = f"blend.log_odds.constants is of {constants} targets, task.targets of {targets}"
+        require(constants == targets, said)
     require(
         list(trees["columns"].get("columns", ())) == list(columns),
         "blend.trees take other columns of a table than the network",
@@ -253,7 +258,11 @@ _BLEND = record(
             }
         ),
     },
-    {"validation": dictionary_of(REAL), "exclusive": FLAG},
+    {
+        "validation": dictionary_of(REAL),
+        "exclusive": FLAG,
+        "log_odds": record({"slope": NOT_NEGATIVE, "constants": list_of(FINITE)}),
+    },
 )
 
 _SHARES = list_of(SHARE)

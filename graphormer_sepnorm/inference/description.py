@@ -92,10 +92,11 @@ def _blend(blend: dict[str, Any] | None) -> list[tuple[str, str]]:
         return []
     trees, columns = blend["trees"], blend["trees"]["columns"]
     weight = min(blend["weights"])
+    of = " (log-odds)" if "log_odds" in blend else ""
     text = (
-        f"{weight:g} of the network, {1 - weight:g} of gradient boosting: {len(trees['roots']):,} "
-        f"trees on {len(columns['environments']):,} Morgan environments and "
-        f"{len(columns['descriptors']):,} descriptors of RDKit {columns['rdkit']}"
+        f"{weight:g} of the network, {1 - weight:g} of gradient boosting{of}: "
+        f"{len(trees['roots']):,} trees on {len(columns['environments']):,} Morgan environments "
+        f"and {len(columns['descriptors']):,} descriptors of RDKit {columns['rdkit']}"
     )
     if own := columns.get("columns"):
         text += f", with {listed(own)} of a table"

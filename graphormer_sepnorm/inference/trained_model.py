@@ -121,8 +121,7 @@ class TrainedModel:
         self._beside = Beside(by_default, self.confidence, self.task)
         # Without weight they are asked only where intervals need them.
         self._asks_trees = self.blend is not None and (
-            self.blend.weight < 1
-            or (self.confidence is not None and "apart" in self.confidence.uses)
+            self.blend.changes or (self.confidence is not None and "apart" in self.confidence.uses)
         )
         self.networks = [
             build_network(self.facts["model"], weights) for weights in networks_of(checkpoint)
@@ -217,9 +216,10 @@ class TrainedModel:
                 names = self.extra_inputs.descriptors
                 descriptors, beside = np.hsplit(graphs.extra, [len(names)])
                 trees = self.blend.trees_of_molecules(understood, beside, (names, descriptors))
-                apart[places] = self.blend.apart(values[places], trees)
-                values[places] = self.blend.combined(values[places], trees)
-                spread[places] *= self.blend.weights  # the trees are the same for all members
+                network = values[places]
+                apart[places] = self.blend.apart(network, trees)
+                values[places] = self.blend.combined(network, trees)
+                spread[places] = self.blend.spread(spread[places], network, values[places])
         for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
             values[place], spread[place], warnings[place] = np.nan, np.nan, ""
             errors[place] = "the model gives no finite value for it"

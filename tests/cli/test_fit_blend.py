@@ -19,7 +19,8 @@ from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.baselines import MEAN, Baseline
 from graphormer_sepnorm.datasets.user_table.load import load_table
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.inference import blend as blending
+from graphormer_sepnorm.inference import weighing
+from graphormer_sepnorm.inference.blend import LogOdds
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -44,6 +45,14 @@ def table(path: Path, binary: bool = False) -> Path:
     return path
 
 
+def weigh_by(weight: float, patch: pytest.MonkeyPatch) -> None:
+    """Let no label choose it."""
+    of_classes = weight, LogOdds(1.2, np.array([0.1, -0.2]))
+    patch.setattr(weighing, "EVEN_LABELS", 0)
+    patch.setattr(weighing, "WEIGHTS", (weight,))
+    patch.setattr(weighing, "weigh_classes", lambda *arguments: of_classes)
+
+
 def fit_here(folder: Path, *more: str) -> int:
     """Train on that table."""
     return fit(folder, table(folder / "a.csv"), *SPLIT, *more)
@@ -53,8 +62,7 @@ def fit_here(folder: Path, *more: str) -> int:
 def blended(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     folder, config = tmp_path_factory.mktemp("blended"), request.param
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blending, "EVEN_LABELS", 0)
-        patch.setattr(blending, "WEIGHTS", (0.3,))
+        weigh_by(0.3, patch)
         source = table(folder / "a.csv", "class" in config)
         return fitted(folder, source, *SPLIT, "--blend=true", config=config)
 
@@ -122,7 +130,7 @@ def test_evaluating_the_checkpoint_gives_the_same(blended: Fitted, capsys) -> No
 
 def test_info_says_what_it_is(blended: Fitted, capsys) -> None:
     assert predict(["info", str(blended.run)]) == 0
-    said = r"^blend +0\.3 of the network, 0\.7 of gradient boosting: 200 trees on"
+    said = r"^blend +0\.3 of the network, 0\.7 of gradient boosting( \(log-odds\))?: 200 trees on"
     assert re.search(said, capsys.readouterr().out, re.MULTILINE)
 
 
@@ -135,7 +143,7 @@ def test_what_is_trained_on_has_no_blend(blended: Fitted) -> None:
 def test_of_a_part_of_the_test_split_the_network_alone_is_tested(
     tmp_path: Path, capsys, monkeypatch
 ) -> None:
-    monkeypatch.setattr(blending, "WEIGHTS", (0.5,))
+    weigh_by(0.5, monkeypatch)
     # Not 1: whether that is a batch or the whole depends on which of float | int and int | float
     # some library has named first in this process, since typing keeps the first.
     part = ["--trainer.limit_test_batches=0.3", "--data.eval_batch_size=4"]
@@ -152,8 +160,7 @@ def test_of_a_part_of_the_test_split_the_network_alone_is_tested(
 @pytest.mark.parametrize("blended", ["table_regression"], indirect=True)
 def test_no_test_label_is_looked_at(blended: Fitted, tmp_path: Path, monkeypatch) -> None:
     """Other labels there, the same checkpoint."""
-    monkeypatch.setattr(blending, "EVEN_LABELS", 0)
-    monkeypatch.setattr(blending, "WEIGHTS", (0.3,))
+    weigh_by(0.3, monkeypatch)
     text = table(tmp_path / "a.csv").read_text()
     changed = re.sub(r"^(\w+),\d+,\d*,test$", r"\1,50,60,test", text, flags=re.MULTILINE)
     assert changed != text
@@ -237,8 +244,7 @@ def test_a_run_is_not_finished_before_all_is_made(
     def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(blending, "EVEN_LABELS", 0)
-    monkeypatch.setattr(blending, "WEIGHTS", (0.3,))
+    weigh_by(0.3, monkeypatch)
     run = RunDirectory(shutil.copytree(blended.run, tmp_path / "run"))
     complete = run.summary()
     with monkeypatch.context() as patched:

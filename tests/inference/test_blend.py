@@ -16,30 +16,41 @@ from reference.trees import COLUMNS, boosted_trees
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference import stream
-from graphormer_sepnorm.inference.blend import Blend, choose_weight
+from graphormer_sepnorm.inference.blend import Blend, LogOdds
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
+from graphormer_sepnorm.inference.weighing import weigh_classes, weigh_values
 
 SMILES = ["CCO", "CCN", "c1ccccc1O", "CC(C)CO", "CNC", "OCCO"]
 TWO = {"targets": ("a", "b")}
 
 
-def blended(weight: float, kind: Any = "regression", without: int | None = None) -> dict[str, Any]:
+def blended(
+    weight: float,
+    kind: Any = "regression",
+    without: int | None = None,
+    log_odds: LogOdds | None = None,
+) -> dict[str, Any]:
     """A checkpoint of two targets."""
     trees, _ = boosted_trees(kind, targets=2, without=without)
-    blend = Blend.of_trees(trees, weight)
+    blend = Blend.of_trees(trees, weight, log_odds=log_odds)
     return make_checkpoint(kind=kind, **TWO) | {BLEND: blend.to_plain()}
+
+
+def alone_and_trees(checkpoint: dict[str, Any], kind: Any) -> tuple[np.ndarray, np.ndarray]:
+    """What the network, and what its trees say of `SMILES`."""
+    alone = {name: value for name, value in checkpoint.items() if name != BLEND}
+    features = COLUMNS.of_molecules([Chem.MolFromSmiles(text) for text in SMILES])
+    trees = Blend.from_plain(checkpoint[BLEND]).trees.predict(features)
+    return Predictor(alone, "cpu").predict(SMILES).values, trees
 
 
 @pytest.mark.parametrize("kind", ["regression", "binary"])
 def test_values_are_the_weighted_mean(kind: Any) -> None:
     torch.manual_seed(0)
     checkpoint = blended(0.3, kind)
-    alone = {name: value for name, value in checkpoint.items() if name != BLEND}
-    network = Predictor(alone, "cpu").predict(SMILES).values
-    features = COLUMNS.of_molecules([Chem.MolFromSmiles(text) for text in SMILES])
-    trees = boosted_trees(kind, targets=2)[0].predict(features)
+    network, trees = alone_and_trees(checkpoint, kind)
     found = Predictor(checkpoint, "cpu").predict(["", *SMILES, "C1CC", "CCCl"])
     assert np.abs(network - trees).min() > 1e-3
     np.testing.assert_allclose(found.values[1:7], 0.3 * network + 0.7 * trees, rtol=1e-9)
@@ -47,6 +58,39 @@ def test_values_are_the_weighted_mean(kind: Any) -> None:
     # A molecule is what it is, in whatever company.
     one = Predictor(checkpoint, "cpu").predict(SMILES[3]).values
     np.testing.assert_allclose(one[0], found.values[4], rtol=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.0])
+def test_of_classes_log_odds_are_weighed(weight: float) -> None:
+    torch.manual_seed(0)
+    odds = LogOdds(1.4, np.array([0.5, -0.7]))
+    checkpoint = blended(weight, "binary", without=1, log_odds=odds)
+    network, trees = alone_and_trees(checkpoint, "binary")
+    found = Predictor(checkpoint, "cpu").predict(SMILES).values
+    p, q = network[:, 0], trees[:, 0]
+    ratio = ((p / (1 - p)) ** weight * (q / (1 - q)) ** (1 - weight)) ** 1.4 * np.exp(0.5)
+    np.testing.assert_allclose(found[:, 0], ratio / (1 + ratio), rtol=1e-6)
+    # Of a target without trees nothing is known that the network does not say.
+    np.testing.assert_array_equal(found[:, 1], network[:, 1])
+
+
+def test_probabilities_of_0_and_1_say_no_more_than_numbers_can() -> None:
+    blend = Blend.of_trees(boosted_trees("binary")[0], 0.5, log_odds=LogOdds(1.0, np.zeros(1)))
+    sure = np.array([[0.0], [1.0], [0.0]])
+    found = blend.combined(sure, 1 - np.array([[1.0], [0.0], [0.0]]))
+    np.testing.assert_allclose(found[:, 0], [1e-6, 1 - 1e-6, 0.5], rtol=1e-6)
+    assert np.isfinite(blend.spread(np.full((3, 1), 0.1), sure, found)).all()
+
+
+@pytest.mark.parametrize("odds", [None, LogOdds(1.4, np.array([0.5, -0.7]))])
+def test_members_disagree_in_a_blend_as_a_small_change_of_them_says(odds: LogOdds | None) -> None:
+    blend = Blend.of_trees(boosted_trees("binary", targets=2, without=1)[0], 0.3, log_odds=odds)
+    random = np.random.default_rng(0)
+    network, trees = random.uniform(0.05, 0.95, (2, 9, 2))
+    combined, step = blend.combined(network, trees), 1e-6
+    moved = (blend.combined(network + step, trees) - combined) / step
+    found = blend.spread(np.full((9, 2), 0.02), network, combined)
+    np.testing.assert_allclose(found, 0.02 * moved, rtol=1e-4)
 
 
 def test_a_target_without_trees_is_the_networks() -> None:
@@ -86,6 +130,11 @@ def test_processes_and_a_file_give_the_same_values(tmp_path: Path, monkeypatch) 
     [
         (("weights",), [0.5], "blend.weights is of 1 targets, task.targets of 2"),
         (("weights",), [0.5, 1.5], r"blend.weights\[1\] is 1.5, expected a number from 0 to 1"),
+        (
+            ("log_odds",),
+            {"slope": 1.0, "constants": [0.0, 0.0]},
+            "blend.log_odds are not for regression targets",
+        ),
         (("trees", "logistic"), True, "blend.trees are not for regression targets"),
         (("trees", "value"), [1.0], "blend.trees.value is of type list, expected a row of float64"),
         (("trees", "left"), torch.zeros(3, 3), "expected a row of int32"),
@@ -103,53 +152,63 @@ def test_a_damaged_blend_is_one_line(place: tuple, value: Any, said: str, tmp_pa
     assert str(path) in str(caught.value)
 
 
-def labelled(kind: Any, rows: int = 100) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"slope": -1.0, "constants": [0.0, 0.0]}, "slope is -1.0, expected a number"),
+        ({"slope": 1.0, "constants": [0.0]}, "constants is of 1 targets, task.targets of 2"),
+        ({"slope": 1.0, "constants": [0.0, float("inf")]}, r"constants\[1\] is inf, expected"),
+        ({"slope": 1.0}, "log_odds.constants is missing"),
+    ],
+)
+def test_damaged_log_odds_are_one_line(value: Any, said: str, tmp_path: Path) -> None:
+    damaged = replaced(blended(0.5, "binary"), (BLEND, "log_odds"), value)
+    torch.save(damaged, path := tmp_path / "a.ckpt")
+    with pytest.raises(CheckpointError, match=said):
+        Predictor.load(path, "cpu")
+
+
+def labelled(rows: int = 100) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Labels ``[n, 1]``, and two predictions that are wrong independently, the first less so."""
     random = np.random.default_rng(0)
     labels = random.normal(size=(rows, 1))
     network, trees = (labels + random.normal(size=(rows, 1)) * noise for noise in (1.0, 1.2))
-    if kind == "binary":
-        return (labels > 0).astype(float), *(1 / (1 + np.exp(-x)) for x in (network, trees))
     return labels, network, trees
 
 
-@pytest.mark.parametrize("kind", ["regression", "binary"])
-def test_the_weight_has_the_smallest_loss(kind: Any) -> None:
-    labels, network, trees = labelled(kind)
-    weight = choose_weight(kind, labels, network, trees, np.ones(1))
+def test_the_weight_has_the_smallest_loss() -> None:
+    labels, network, trees = labelled()
+    weight = weigh_values(labels, network, trees, np.ones(1))
     losses = {}
     for tenth in range(11):
         values = tenth / 10 * network + (1 - tenth / 10) * trees
-        loss = (values - labels) ** 2
-        if kind == "binary":
-            loss = -labels * np.log(values) - (1 - labels) * np.log(1 - values)
-        losses[tenth / 10] = loss.mean()
+        losses[tenth / 10] = ((values - labels) ** 2).mean()
     best = min(losses, key=lambda one: losses[one])
     # 100 labels against as many as 200 that ask for the half.
     assert weight == round((100 * best + 200 * 0.5) / 300, 2) != 0.5
-    assert choose_weight(kind, labels, labels, trees, np.ones(1)) == round(200 / 300, 2)
-    assert choose_weight(kind, labels, network, labels, np.ones(1)) == round(100 / 300, 2)
+    assert weigh_values(labels, labels, trees, np.ones(1)) == round(200 / 300, 2)
+    assert weigh_values(labels, network, labels, np.ones(1)) == round(100 / 300, 2)
 
 
 def test_targets_count_by_their_deviation_and_only_where_there_are_trees() -> None:
-    labels, network, trees = labelled("regression")
-    own = choose_weight("regression", labels, network, trees, np.ones(1))
+    labels, network, trees = labelled()
+    own = weigh_values(labels, network, trees, np.ones(1))
     # Of the second target, in other units, the trees are the better ones.
     both = [np.hstack([one, 1000 * two]) for one, two in ((labels, labels), (network, trees))]
     both.append(np.hstack([trees, 1000 * network]))
-    assert choose_weight("regression", *both, np.array([1.0, 1000.0])) == 0.5
+    assert weigh_values(*both, np.array([1.0, 1000.0])) == 0.5
     both[2][:, 1] = np.nan
-    assert choose_weight("regression", *both, np.array([1.0, 1000.0])) == own
+    assert weigh_values(*both, np.array([1.0, 1000.0])) == own
 
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_what_lies_beyond_a_bound_costs_nothing(side: int) -> None:
-    labels, network, trees = labelled("regression")
+    labels, network, trees = labelled()
     hidden = labels < -0.5 if side else labels > 0.5
     some = np.where(hidden, np.nan, labels)
     bounds = np.full((100, 2), np.nan)
     bounds[:, [side]] = np.where(hidden, -0.5 if side else 0.5, np.nan)
-    weight = choose_weight("regression", some, network, trees, np.ones(1), bounds)
+    weight = weigh_values(some, network, trees, np.ones(1), bounds)
     losses = {}
     for tenth in range(11):
         values = tenth / 10 * network + (1 - tenth / 10) * trees
@@ -160,20 +219,101 @@ def test_what_lies_beyond_a_bound_costs_nothing(side: int) -> None:
     assert weight == round((100 * best + 200 * 0.5) / 300, 2)
     # Trees that differ only by staying before the bound: nothing but that asks for the network.
     near = np.where(hidden, bounds[:, [side]] + (1 if side else -1), network)
-    assert choose_weight("regression", some, network, near, np.ones(1)) < 0.5
-    assert choose_weight("regression", some, network, near, np.ones(1), bounds) > 0.5
+    assert weigh_values(some, network, near, np.ones(1)) < 0.5
+    assert weigh_values(some, network, near, np.ones(1), bounds) > 0.5
 
 
 def test_few_labels_change_little() -> None:
-    labels, network, trees = labelled("regression", 2000)
+    labels, network, trees = labelled(2000)
     chosen = {}
     for rows in (2, 20, 200, 2000):
         some = labels.copy()
         some[rows:] = np.nan
-        chosen[rows] = choose_weight("regression", some, labels, trees, np.ones(1))
+        chosen[rows] = weigh_values(some, labels, trees, np.ones(1))
     assert chosen == {2: 0.5, 20: 0.55, 200: 0.75, 2000: 0.95}
     nothing = np.full_like(trees, np.nan)
-    assert choose_weight("regression", labels, labels, nothing, np.ones(1)) == 0.5
-    assert choose_weight("regression", nothing, labels, trees, np.ones(1)) == 0.5
+    assert weigh_values(labels, labels, nothing, np.ones(1)) == 0.5
+    assert weigh_values(nothing, labels, trees, np.ones(1)) == 0.5
     network[3] = np.inf
-    assert choose_weight("regression", labels, network, trees, np.ones(1)) == 0.5
+    assert weigh_values(labels, network, trees, np.ones(1)) == 0.5
+
+
+def classes(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels of two targets, of which some are missing, and probabilities that are not right."""
+    random = np.random.default_rng(0)
+    hidden = random.normal(size=(rows, 2))
+    labels = (hidden + random.logistic(size=(rows, 2)) > 0.5).astype(float)
+    labels[random.random((rows, 2)) < 0.2] = np.nan
+    # The network is not sure enough and finds the class too frequent, the trees are too sure.
+    network = 0.3 * (hidden + 0.6 * random.normal(size=(rows, 2))) + 1
+    trees = 2.5 * (hidden + 1.2 * random.normal(size=(rows, 2)))
+    return labels, *(1 / (1 + np.exp(-odds)) for odds in (network, trees))
+
+
+@pytest.mark.parametrize("rows", [20, 300])
+def test_the_weights_of_classes_are_the_likeliest(rows: int) -> None:
+    """By the plain sum over labels, which no neighbour makes smaller."""
+    labels, network, trees = classes(rows)
+    weight, (slope, constants) = weigh_classes(labels, network, trees)
+
+    def loss(weight: float, slope: float, constants: np.ndarray) -> float:
+        found = 0.0
+        for (row, target), label in np.ndenumerate(labels):
+            if not np.isnan(label):
+                p, q = network[row, target], trees[row, target]
+                odds = weight * np.log(p / (1 - p)) + (1 - weight) * np.log(q / (1 - q))
+                right = 1 / (1 + np.exp(-slope * odds - constants[target]))
+                found -= np.log(right if label else 1 - right)
+        for slopes in (weight * slope, (1 - weight) * slope):
+            found += (slopes - 0.5) ** 2 / (2 * 0.15**2)
+        return found + (constants**2).sum() / (2 * 0.5**2)
+
+    least = loss(weight, slope, constants)
+    for change in (-0.02, 0.02):
+        # The weight is rounded to hundredths.
+        assert loss(weight + change, slope, constants) > least
+        assert loss(weight, slope + change, constants) > least
+        for target in range(2):
+            assert loss(weight, slope, constants + change * np.eye(2)[target]) > least
+
+
+def test_how_sure_the_network_is_does_not_decide_its_weight() -> None:
+    """A mean of probabilities would leave out the one that is less sure, however well it ranks."""
+    labels, network, trees = classes(3000)
+    weight, odds = weigh_classes(labels, network, trees)
+    blend = Blend.of_trees(boosted_trees("binary", targets=2)[0], weight, log_odds=odds)
+    assert weight > 0.5
+    assert (odds.constants < 0).all()
+
+    def loss(values: np.ndarray) -> float:
+        return -np.nanmean(np.log(np.where(labels > 0.5, values, 1 - values)), where=labels >= 0)
+
+    means = [loss(tenth / 10 * network + (1 - tenth / 10) * trees) for tenth in range(11)]
+    assert loss(blend.combined(network, trees)) < min(means) - 0.01
+
+
+def test_few_labels_of_classes_change_little() -> None:
+    labels, network, trees = classes(300)
+    nothing = np.full_like(labels, np.nan)
+    for said in (
+        weigh_classes(nothing, network, trees),
+        weigh_classes(labels, network, nothing),
+        weigh_classes(labels, np.where(labels == 1, np.nan, network), trees),
+        weigh_classes(labels[:0], network[:0], trees[:0]),
+    ):
+        assert said[0] == 0.5
+        assert said[1].slope == 1
+        assert (said[1].constants == 0).all()
+    # One class alone, which makes constants of a plain logistic regression infinite.
+    weight, odds = weigh_classes(np.ones((5, 2)), network[:5], trees[:5])
+    assert abs(weight - 0.5) < 0.2
+    assert (np.abs(odds.constants) < 0.5).all()
+    # Trees of one target alone.
+    trees[:, 1] = np.nan
+    both, alone = (
+        weigh_classes(labels, network, trees),
+        weigh_classes(*(one[:, :1] for one in (labels, network, trees))),
+    )
+    assert both[0] == alone[0]
+    assert both[1].slope == pytest.approx(alone[1].slope, rel=1e-3)
+    assert both[1].constants[1] == 0
