@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from reference.checkpoints import make_checkpoint
@@ -11,7 +12,8 @@ from reference.confidence import confidence
 from reference.trees import boosted_trees
 
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.inference.blend import Blend
+from graphormer_sepnorm.inference.blend import Blend, LogOdds
+from graphormer_sepnorm.inference.card import model_card
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     find_checkpoint,
@@ -107,6 +109,18 @@ def test_description_of_what_stands_beside_a_network(manifold):
     blend = Blend.of_trees(boosted_trees(targets=2, without=0)[0], 0.25).to_plain()
     text = describe(make_checkpoint(targets=("a", "b")) | {BLEND: blend})
     assert "1 of 2 targets by the network alone" in text
+
+
+def test_description_of_a_blend_of_classes_says_what_is_weighed(tmp_path):
+    trees = boosted_trees("binary")[0]
+    blend = Blend.of_trees(trees, 0.25, log_odds=LogOdds(1.2, np.array([0.1]))).to_plain()
+    classes = make_checkpoint(kind="binary") | {BLEND: blend}
+    said = "0.25 of the network, 0.75 of gradient boosting (log-odds): 8 trees"
+    assert said in describe(classes)
+    torch.save(classes, file := tmp_path / "a.ckpt")
+    found = model_card(classes, file)["blend"]
+    assert found["network_weights"] == [0.25]
+    assert found["log_odds"] == {"slope": 1.2, "constants": [0.1]}
 
 
 def test_file_for_prediction_is_small_and_predicts_the_same(manifold, tmp_path):
