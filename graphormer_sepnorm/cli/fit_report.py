@@ -71,7 +71,7 @@ def report_evaluation(
     print(f"checkpoint  {checkpoint}")
     print(f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}")
     predictions = module.evaluated(split)
-    blended, note = final_predictions(data, split, checkpoint, predictions)
+    blended, note = final_predictions(module, data, split, checkpoint, predictions)
     rows = {name: _digits(value) for name, value in values.items()}
     if blended is not None:
         predictions = blended

@@ -33,6 +33,7 @@ class HeldOut:
         spread: ``[n, T]``, standard deviation over networks that all have not seen the molecule;
             None: there is one.
         apart: ``[n, T]``, how far network and trees of a blend are from each other; None: no blend.
+        each: ``[n, K, T]``, what each of several networks says; None: there is one.
     """
 
     numbers: np.ndarray
@@ -40,6 +41,12 @@ class HeldOut:
     folds: np.ndarray
     spread: np.ndarray | None = None
     apart: np.ndarray | None = None
+    each: np.ndarray | None = None
+
+    @property
+    def networks(self) -> np.ndarray:
+        """What each network says, ``[K, n, T]``; of an ensemble by folds the one that may."""
+        return self.values[None] if self.each is None else np.moveaxis(self.each, 1, 0)
 
     def take(self, rows: np.ndarray) -> HeldOut:
         """Return some of the molecules, by their places."""
@@ -50,9 +57,12 @@ class HeldOut:
 def of_validation_split(module: GraphormerModule, data: MoleculeDataModule) -> HeldOut:
     """Return what a model says of the validation molecules."""
     numbers = data.indices("validation")
-    values, spread = of_molecules(module, data, numbers)
+    each = of_molecules(module, data, numbers)
     parts = np.random.default_rng(0).permutation(len(numbers)) % _PARTS
-    return HeldOut(numbers, values, parts, spread)
+    if len(each) == 1:
+        return HeldOut(numbers, each[0], parts)
+    spread = each.std(axis=0, ddof=1)
+    return HeldOut(numbers, each.mean(axis=0), parts, spread, each=np.moveaxis(each, 0, 1))
 
 
 def out_of_fold(module: GraphormerModule, data: MoleculeDataModule) -> HeldOut:
@@ -75,13 +85,21 @@ def out_of_fold(module: GraphormerModule, data: MoleculeDataModule) -> HeldOut:
 
 def of_molecules(
     module: GraphormerModule, data: MoleculeDataModule, numbers: np.ndarray
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the mean over the networks of a model ``[n, T]``, and their standard deviation.
+) -> np.ndarray:
+    """Return what each network of a model says of molecules, ``[K, n, T]``."""
+    return np.stack([_values(module, data, numbers, network) for network in _networks(module)])
 
-    Which is None where there is one network.
+
+def networks_of(
+    module: GraphormerModule, data: MoleculeDataModule, split: str, predictions: np.ndarray
+) -> np.ndarray:
+    """Return what each network of a model says of a split, ``[K, n, T]``.
+
+    `predictions` are their mean, as they were evaluated, which are those of a single one.
     """
-    each = np.stack([_values(module, data, numbers, network) for network in _networks(module)])
-    return each.mean(axis=0), each.std(axis=0, ddof=1) if len(each) > 1 else None
+    if not module.members:
+        return predictions[None]
+    return of_molecules(module, data, data.indices(split))
 
 
 @torch.inference_mode()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.cli.confidence import Measured, measure
-from graphormer_sepnorm.cli.held_out import HeldOut, of_molecules, of_validation_split
+from graphormer_sepnorm.cli.held_out import HeldOut, networks_of, of_validation_split
 from graphormer_sepnorm.cli.simple_models import (
     SimpleModels,
     evaluate,
@@ -171,10 +171,11 @@ def _with_confidence(
     """Measure how wrong the model is, and keep what it predicts with that."""
     assert tested.predictions is not None
     told = Told(tested.predictions)
-    if held.spread is not None:
-        told = told._replace(spread=of_molecules(module, data, data.indices("test"))[1])
     if simple.blended is not None:
-        held, told = simple.blended.held, simple.blended.told(told)
+        held, told = simple.blended.held, simple.blended.told
+    elif held.spread is not None:
+        networks = networks_of(module, data, "test", tested.predictions)
+        told = told._replace(spread=networks.std(axis=0, ddof=1))
     file = Path(tested.summary["checkpoint"])
     measured = measure(module, data, tested.run, file, held, told, keep)
     summary = {**tested.summary, "confidence": summarised(measured.quality.values())}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphormer_sepnorm.cli.held_out import HeldOut
+from graphormer_sepnorm.cli.held_out import HeldOut, networks_of
 from graphormer_sepnorm.confidence.confidence import Told
 from graphormer_sepnorm.datasets.baselines import MEAN
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -44,6 +44,8 @@ class BlendedRun:
         weighed_on: The molecules that its weight was chosen by, in words.
         held: What it says of them.
         predictions: float64 ``[n, T]`` of the test split; None: only a part of it was tested.
+        spread: ``[n, T]``, how far the members of an ensemble disagree there; None as these, or
+            there is one network.
         apart: ``[n, T]``, how far network and trees are from each other there; None as these.
         test: Metrics of them, by their names.
     """
@@ -52,6 +54,7 @@ class BlendedRun:
     weighed_on: str
     held: HeldOut
     predictions: np.ndarray | None = None
+    spread: np.ndarray | None = None
     apart: np.ndarray | None = None
     test: dict[str, float] = field(default_factory=dict)
 
@@ -61,15 +64,18 @@ class BlendedRun:
         weight = self.blend.weight
         return f"blend, {weight:g} Graphormer + {1 - weight:g} gradient boosting"
 
-    def told(self, network: Told) -> Told:
-        """Return what it says of the test split, where the `network` says that."""
+    @property
+    def told(self) -> Told:
+        """What it says of the test split, as far as it is known of the molecules of `held`."""
         assert self.predictions is not None
-        spread = _spread(self.blend, network.spread, network.values, self.predictions)
+        spread = None if self.held.spread is None else self.spread
         return Told(self.predictions, spread, self.apart)
 
     def in_summary(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return what came out: of the blend, and of the network, as given, under ``network``."""
-        result = {**result, "blend": {"network_weight": self.blend.weight}}
+        stacking = self.blend.stacking
+        slope = {} if stacking is None else {"slope": stacking.slope}
+        result = {**result, "blend": {"network_weight": self.blend.weight, **slope}}
         if self.predictions is None:
             return result
         names = [name for name in result if name.startswith(("test_", "best_validation_"))]
@@ -191,7 +197,11 @@ def simple_models(
 
 
 def final_predictions(
-    data: MoleculeDataModule, split: str, file: str, predictions: np.ndarray
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    split: str,
+    file: str,
+    predictions: np.ndarray,
 ) -> tuple[np.ndarray | None, str]:
     """Return what a checkpoint says of an evaluated split, beyond its network's ``[n, T]``.
 
@@ -208,7 +218,7 @@ def final_predictions(
             return None, "these are of the network alone: a blend takes SMILES of the whole split"
         blend = Blend.from_plain(checkpoint[BLEND])
         trees = blend.trees_of_smiles(splits.smiles[split], data.own_columns(split))
-        values = blend.combined(predictions, trees)
+        values, _ = blend.combined(networks_of(module, data, split, predictions), trees)
     if CONFIDENCE in checkpoint:
         values = Confidence.from_plain(checkpoint[CONFIDENCE], splits.task.kind).calibrated(values)
     return (values, "") if (values != predictions).any() else (None, "")
@@ -220,12 +230,6 @@ def evaluate(
     """Return the metrics of predictions ``[n, T]``, those of a benchmark by its own evaluator."""
     targets = data.labels(data.indices(split))
     return task.evaluate(targets, predictions, official=data.splits.evaluators)
-
-
-def _spread(
-    blend: Blend, spread: np.ndarray | None, network: np.ndarray, combined: np.ndarray
-) -> np.ndarray | None:
-    return None if spread is None else blend.spread(spread, network, combined)
 
 
 def _judged(fitted: Baselines) -> list[Scaled | None]:
@@ -263,19 +267,20 @@ def _blend(
     held = held.take(rows)
     network, unseen = held.values, boosting["validation"]
     if task.kind == "binary":
-        weight, log_odds = weigh_classes(labels, network, unseen)
-        blend = Blend.of_trees(trees, weight, bool(task.one_of), log_odds)
+        exclusive = bool(task.one_of)
+        weight, stacking = weigh_classes(labels, held.networks, unseen, exclusive)
+        blend = Blend.of_trees(trees, weight, exclusive, stacking)
     else:
         std = np.asarray(module.facts["target_std"])
         bounds = np.asarray(data.store.bounds[held.numbers], np.float64)
         given = bounds if bounds.shape[1] else None
         blend = Blend.of_trees(trees, weigh_values(labels, network, unseen, std, given))
-    combined = blend.combined(network, unseen)
+    combined, spread = blend.combined(held.networks, unseen)
     blend = dataclasses.replace(blend, validation=task.evaluate(labels, combined))
     held = dataclasses.replace(
         held,
         values=combined,
-        spread=_spread(blend, held.spread, network, combined),
+        spread=spread,
         apart=blend.apart(network, unseen),
     )
     where = "validation molecules" if data.member_folds is None else "molecules out of fold"
@@ -286,10 +291,12 @@ def _blend(
     if len(fitted.rows["test"]) < len(predictions):  # some were not drawn, or have no label
         assert data.splits.smiles is not None
         say = blend.trees_of_smiles(data.splits.smiles["test"], data.own_columns("test"))
-    blended = blend.combined(predictions, say)
+    networks = networks_of(module, data, "test", predictions)
+    blended, spread = blend.combined(networks, say)
     return dataclasses.replace(
         result,
         predictions=blended,
+        spread=spread,
         apart=blend.apart(predictions, say),
         test=evaluate(data, task, "test", blended),
     )

@@ -1,4 +1,4 @@
-"""A network and gradient boosting in one model: a weighted mean of what both say.
+"""A network and gradient boosting in one model: a weighted mean of values, of classes of log-odds.
 
 n molecules · T targets.
 """
@@ -21,12 +21,12 @@ from graphormer_sepnorm.inference.trees import BoostedTrees
 _SMALLEST = 1e-6
 
 
-class LogOdds(NamedTuple):
+class Stacking(NamedTuple):
     """What becomes of the mean of log-odds: slope · mean + constant.
 
     Attributes:
-        slope: Not negative; below 1 where network and trees are too sure, above where they are not
-            sure enough, as of two that each know something of their own.
+        slope: Above 0; below 1 where network and trees are too sure, above where they are not sure
+            enough, as of two that each know something of their own.
         constants: float64 ``[T]``, above 0 where both find a class too rare.
     """
 
@@ -43,7 +43,7 @@ class Blend:
         weights: float64 ``[T]``, the share of the network; 1 for targets without trees.
         validation: Metrics of the blend on the molecules that it was weighed on, by their names.
         exclusive: Whether the targets are classes of which a molecule is of one.
-        log_odds: Of classes: the mean is of log-odds. None: of values, or of probabilities, as in
+        stacking: Of classes: log-odds are blended. None: values are, or probabilities, as in
             checkpoints of before 2026-11-25.
     """
 
@@ -51,7 +51,7 @@ class Blend:
     weights: np.ndarray
     validation: dict[str, float] = field(default_factory=dict)
     exclusive: bool = False
-    log_odds: LogOdds | None = None
+    stacking: Stacking | None = None
 
     @classmethod
     def of_trees(
@@ -59,11 +59,11 @@ class Blend:
         trees: BoostedTrees,
         weight: float,
         exclusive: bool = False,
-        log_odds: LogOdds | None = None,
+        stacking: Stacking | None = None,
     ) -> Self:
         """Give all targets that have trees the same weight."""
         weights = np.where(trees.known, weight, 1.0)
-        return cls(trees, weights, exclusive=exclusive, log_odds=log_odds)
+        return cls(trees, weights, exclusive=exclusive, stacking=stacking)
 
     @property
     def weight(self) -> float:
@@ -73,36 +73,36 @@ class Blend:
     @property
     def changes(self) -> bool:
         """Whether it says anything else than the network."""
-        return self.weight < 1 or self.log_odds is not None
+        return self.weight < 1 or self.stacking is not None
 
-    def combined(self, network: np.ndarray, trees: np.ndarray) -> np.ndarray:
-        """Return the weighted mean of what both say, real units or probabilities: ``[n, T]``."""
-        if self.log_odds is None:
-            mean = self.weights * network + (1 - self.weights) * trees
-            values = np.where(self.weights < 1, mean, network)
-        else:
-            mean = self.weights * log_odds(network) + (1 - self.weights) * log_odds(trees)
-            said = expit(self.log_odds.slope * mean + self.log_odds.constants)
-            values = np.where(self.trees.known, said, network)
-        # Trees look at one class at a time, and know nothing of the others.
-        return values / values.sum(axis=1, keepdims=True) if self.exclusive else values
-
-    def spread(self, spread: np.ndarray, network: np.ndarray, combined: np.ndarray) -> np.ndarray:
-        """Return how far members of an ensemble disagree in the blend; their trees are the same.
-
-        To first order: how much a small change of the `network` changes what is `combined`.
+    def combined(
+        self, networks: np.ndarray, trees: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return what the blend says.
 
         Args:
-            spread: Standard deviation of what the members say, ``[n, T]``.
-            network: Their mean.
-            combined: What `combined` makes of it.
+            networks: What each of K networks says, real units or probabilities of class 1:
+                ``[K, n, T]``. Of several the mean is taken, of log-odds where these are blended.
+            trees: The same of trees, ``[n, T]``.
+
+        Returns:
+            The blended values, ``[n, T]``; and how far those of the networks disagree, each beside
+            the same trees, as a standard deviation. None: there is one network.
         """
-        if self.log_odds is None:
-            return spread * self.weights
-        inside = np.clip(network, _SMALLEST, 1 - _SMALLEST)
-        slope = self.weights * self.log_odds.slope
-        steeper = combined * (1 - combined) / (inside * (1 - inside))
-        return spread * np.where(self.trees.known, slope * steeper, 1.0)
+        if self.stacking is None:
+            values = np.where(
+                self.weights < 1, self.weights * networks + (1 - self.weights) * trees, networks
+            )
+            mean = values.mean(axis=0)
+        else:
+            odds = self.weights * log_odds(networks) + (1 - self.weights) * log_odds(trees)
+            odds = self.stacking.slope * odds + self.stacking.constants
+            values = np.where(self.trees.known, expit(odds), networks)
+            mean = np.where(self.trees.known, expit(odds.mean(axis=0)), networks.mean(axis=0))
+        if self.exclusive:
+            # Trees look at one class at a time, and know nothing of the others.
+            values, mean = (one / one.sum(axis=-1, keepdims=True) for one in (values, mean))
+        return mean, values.std(axis=0, ddof=1) if len(values) > 1 else None
 
     def trees_of_molecules(
         self,
@@ -135,9 +135,9 @@ class Blend:
         }
         if self.exclusive:
             plain["exclusive"] = True
-        if self.log_odds is not None:
-            slope, constants = self.log_odds
-            plain["log_odds"] = {"slope": slope, "constants": constants.tolist()}
+        if self.stacking is not None:
+            slope, constants = self.stacking
+            plain["stacking"] = {"slope": slope, "constants": constants.tolist()}
         return plain
 
     @classmethod
@@ -162,7 +162,7 @@ class Blend:
             np.array(plain["weights"], np.float64),
             plain.get("validation", {}),
             plain.get("exclusive", False),
-            _log_odds_from(plain.get("log_odds")),
+            _stacking_from(plain.get("stacking")),
         )
 
 
@@ -171,7 +171,7 @@ def log_odds(probabilities: np.ndarray) -> np.ndarray:
     return logit(np.clip(probabilities, _SMALLEST, 1 - _SMALLEST))
 
 
-def _log_odds_from(plain: dict[str, Any] | None) -> LogOdds | None:
+def _stacking_from(plain: dict[str, Any] | None) -> Stacking | None:
     if plain is None:
         return None
-    return LogOdds(float(plain["slope"]), np.array(plain["constants"], np.float64))
+    return Stacking(float(plain["slope"]), np.array(plain["constants"], np.float64))

@@ -92,10 +92,15 @@ def _blend(blend: dict[str, Any] | None) -> dict[str, Any] | None:
         return None
     return {
         "network_weights": [float(weight) for weight in blend["weights"]],
-        **({"log_odds": blend["log_odds"]} if "log_odds" in blend else {}),
+        **({"stacking": _stacking(blend["stacking"])} if "stacking" in blend else {}),
         "trees": len(blend["trees"]["roots"]),
         "validation": blend.get("validation") or {},
     }
+
+
+def _stacking(stacking: dict[str, Any]) -> dict[str, Any]:
+    constants = [float(constant) for constant in stacking["constants"]]
+    return {"slope": float(stacking["slope"]), "constants": constants}
 
 
 def _confidence(confidence: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -47,6 +47,8 @@ from graphormer_sepnorm.model.config import GraphormerConfig
 KEY = "graphormer_sepnorm"
 
 _MAX_DEPTH = 50
+# What log-odds are multiplied by, and what is added to them.
+_STEEPEST = 1000
 MAX_MEMBERS = 64
 
 
@@ -142,11 +144,13 @@ def _check_blend(blend: dict[str, Any], kind: str, targets: int, columns: Any) -
     trees, weights = blend["trees"], len(blend["weights"])
     require(weights == targets, f"blend.weights is of {weights} targets, task.targets of {targets}")
     require(trees["logistic"] == (kind == "binary"), f"blend.trees are not for {kind} targets")
-    if "log_odds" in blend:
-        require(kind == "binary", f"blend.log_odds are not for {kind} targets")
-        constants = len(blend["log_odds"]["constants"])
-        said = f"blend.log_odds.constants is of {constants} targets, task.targets of {targets}"
-        require(constants == targets, said)
+    if "stacking" in blend:
+        require(kind == "binary", f"blend.stacking is not for {kind} targets")
+        slope, constants = blend["stacking"]["slope"], blend["stacking"]["constants"]
+        said = f"blend.stacking is of {len(constants)} targets, task.targets of {targets}"
+        require(len(constants) == targets, said)
+        largest = max(map(abs, (slope, *constants)))
+        require(largest <= _STEEPEST, f"blend.stacking has {largest:g}, more than {_STEEPEST}")
     require(
         list(trees["columns"].get("columns", ())) == list(columns),
         "blend.trees take other columns of a table than the network",
@@ -261,7 +265,7 @@ _BLEND = record(
     {
         "validation": dictionary_of(REAL),
         "exclusive": FLAG,
-        "log_odds": record({"slope": NOT_NEGATIVE, "constants": list_of(FINITE)}),
+        "stacking": record({"slope": POSITIVE, "constants": list_of(FINITE)}),
     },
 )
 

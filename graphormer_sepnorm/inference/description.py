@@ -92,7 +92,7 @@ def _blend(blend: dict[str, Any] | None) -> list[tuple[str, str]]:
         return []
     trees, columns = blend["trees"], blend["trees"]["columns"]
     weight = min(blend["weights"])
-    of = " (log-odds)" if "log_odds" in blend else ""
+    of = f" (log-odds, times {blend['stacking']['slope']:.2f})" if "stacking" in blend else ""
     text = (
         f"{weight:g} of the network, {1 - weight:g} of gradient boosting{of}: "
         f"{len(trees['roots']):,} trees on {len(columns['environments']):,} Morgan environments "

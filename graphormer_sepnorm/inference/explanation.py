@@ -147,7 +147,12 @@ class Explainer:
         """Say what of the prediction is not explained."""
         blend, confidence = self._predictor.blend, self._predictor.confidence
         weight = 1.0 if blend is None else float(blend.weights[self._number])
-        if weight < 1:
+        if blend is not None and blend.stacking is not None and blend.trees.known[self._number]:
+            yield (
+                "explained is what the network says; the log-odds of the prediction are "
+                f"{weight * blend.stacking.slope:.2f} times its, with what trees say and a constant"
+            )
+        elif weight < 1:
             yield (
                 f"explained is what the network says, {weight:.0%} of the prediction; the other "
                 f"{1 - weight:.0%} is said by trees"

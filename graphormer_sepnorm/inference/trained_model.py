@@ -193,8 +193,8 @@ class TrainedModel:
         `columns` are the values of ``extra_inputs.columns``, ``[n, C]``; None: there are none.
         """
         molecules = self.prepared(molecules)
-        values = np.full((len(molecules), len(self.task.targets)), np.nan)
-        spread, apart = values.copy(), values.copy()
+        each = np.full((len(self.networks), len(molecules), len(self.task.targets)), np.nan)
+        apart = each[0].copy()
         distance = np.full(len(molecules), np.nan)
         tokens = None if self.confidence is None else self.confidence.tokens
         graphs, places, errors, warnings = self.featurise(molecules, max_atoms)
@@ -206,28 +206,28 @@ class TrainedModel:
                 remarks = [warnings[place], *self.extra_inputs.remarks(row)]
                 warnings[place] = "; ".join(filter(None, remarks))
             for numbers in by_size(graphs.num_atoms, batch_size):
-                each, seen = self._values(graphs.take(numbers))
+                each[:, places[numbers]], seen = self._values(graphs.take(numbers))
                 if tokens is not None:
                     distance[places[numbers]] = tokens.of(seen)
-                values[places[numbers]] = each.mean(axis=0)
-                if len(each) > 1:
-                    spread[places[numbers]] = each.std(axis=0, ddof=1)
-            if self.blend is not None and self._asks_trees:
-                names = self.extra_inputs.descriptors
-                descriptors, beside = np.hsplit(graphs.extra, [len(names)])
-                trees = self.blend.trees_of_molecules(understood, beside, (names, descriptors))
-                network = values[places]
-                apart[places] = self.blend.apart(network, trees)
-                values[places] = self.blend.combined(network, trees)
-                spread[places] = self.blend.spread(spread[places], network, values[places])
+        values = each.mean(axis=0)
+        spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
+        if graphs is not None and self.blend is not None and self._asks_trees:
+            names = self.extra_inputs.descriptors
+            descriptors, beside = np.hsplit(graphs.extra, [len(names)])
+            trees = self.blend.trees_of_molecules(understood, beside, (names, descriptors))
+            apart[places] = self.blend.apart(values[places], trees)
+            values[places], disagree = self.blend.combined(each[:, places], trees)
+            if spread is not None:
+                spread[places] = disagree
         for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
-            values[place], spread[place], warnings[place] = np.nan, np.nan, ""
+            values[place], warnings[place] = np.nan, ""
+            if spread is not None:
+                spread[place] = np.nan
             errors[place] = "the model gives no finite value for it"
-        shown = spread if len(self.networks) > 1 else None
-        predictions = Predictions((), values, tuple(errors), tuple(warnings), shown)
+        predictions = Predictions((), values, tuple(errors), tuple(warnings), spread)
         told = Told(
             values,
-            shown,
+            spread,
             None if self.blend is None else apart,
             None if tokens is None else distance,
         )

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from graphormer_sepnorm.inference.blend import LogOdds, log_odds
+from graphormer_sepnorm.inference.blend import Stacking, log_odds
 
 # Weights of the network that are tried for values.
 WEIGHTS = tuple(tenth / 10 for tenth in range(11))
@@ -18,6 +18,8 @@ EVEN, EVEN_LABELS = 0.5, 200
 # The same for classes: how far what multiplies the log-odds of either is expected to be from the
 # half, and constants from 0.
 _SLOPES, _CONSTANTS = 0.15, 0.5
+# Whatever labels say, the order of molecules is not lost.
+_LEAST = 0.01
 
 
 def weigh_values(
@@ -65,32 +67,37 @@ def weigh_values(
 
 
 def weigh_classes(
-    labels: np.ndarray, network: np.ndarray, trees: np.ndarray
-) -> tuple[float, LogOdds]:
+    labels: np.ndarray, networks: np.ndarray, trees: np.ndarray, exclusive: bool = False
+) -> tuple[float, Stacking]:
     """Return the weight of the network in a mean of log-odds, and what becomes of the mean.
 
-    Stacking (Wolpert 1992) by a logistic regression: a and b, not negative, for the log-odds of
-    network and trees, the same for all targets, and a constant for each. Few labels are a poor
-    judge: a and b are drawn to the half, and constants to 0, by normal distributions around these
-    (the largest a posteriori). An ensemble's mean, or a network with much dropout, is less sure
-    than it could be, and a mean of probabilities would hear the surer one alone.
+    Stacking (Wolpert 1992) by a logistic regression: a and b, positive, for the log-odds of network
+    and trees, the same for all targets, and a constant for each; every label counts alike. Few
+    labels are a poor judge: a and b are drawn to the half, and constants to 0, by normal
+    distributions around these (the largest a posteriori). How sure network and trees are, and how
+    frequent they find a class, does not decide: a mean of probabilities hears less of what is
+    less sure, as a network with much dropout, however well it ranks.
 
     Args:
         labels: 0 and 1, ``[n, T]``; nan = missing.
-        network: Probabilities of class 1, as `labels`.
-        trees: The same; nan in all rows of a target without trees.
+        networks: Probabilities of class 1 that each of K networks says, ``[K, n, T]``.
+        trees: The same of trees, ``[n, T]``; nan in all rows of a target without trees.
+        exclusive: Whether the targets are classes of which a molecule is of one: the labels of a
+            molecule count as one then.
 
     Returns:
-        a / (a + b), and a + b with the constants; the half, 1 and 0 where the network says
+        a / (a + b), and a + b with the constants; the half, 1 and 0 where a network says
         something that is no number.
     """
     targets = labels.shape[1]
     present = ~np.isnan(labels) & ~np.isnan(trees).any(axis=0)
-    if not np.isfinite(network[present]).all():
-        return EVEN, LogOdds(1.0, np.zeros(targets))
+    if not np.isfinite(networks[:, present]).all():
+        return EVEN, Stacking(1.0, np.zeros(targets))
     right = labels[present]
-    said = np.stack([log_odds(network[present]), log_odds(trees[present])])
+    network = log_odds(networks[:, present]).mean(axis=0)
+    said = np.stack([network, log_odds(trees[present])])
     target = np.nonzero(present)[1]
+    share = 1 / targets if exclusive else 1.0
     usual = np.concatenate([[EVEN, EVEN], np.zeros(targets)])
     precision = np.concatenate([np.full(2, _SLOPES), np.full(targets, _CONSTANTS)]) ** -2
 
@@ -99,11 +106,10 @@ def weigh_classes(
         off, wrong = found - usual, expit(odds) - right
         slopes, constants = said @ wrong, np.bincount(target, wrong, targets)
         return (
-            float((np.logaddexp(0, odds) - right * odds).sum() + precision @ off**2 / 2),
-            np.concatenate([slopes, constants]) + precision * off,
+            float(share * (np.logaddexp(0, odds) - right * odds).sum() + precision @ off**2 / 2),
+            share * np.concatenate([slopes, constants]) + precision * off,
         )
 
-    free = [(0, None)] * 2 + [(None, None)] * targets
+    free = [(_LEAST, None)] * 2 + [(None, None)] * targets
     a, b, *constants = minimize(loss, usual, jac=True, method="L-BFGS-B", bounds=free).x.tolist()
-    weight = a / (a + b) if a + b > 0 else EVEN
-    return round(weight, 2), LogOdds(a + b, np.array(constants))
+    return round(a / (a + b), 2), Stacking(a + b, np.array(constants))

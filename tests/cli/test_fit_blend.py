@@ -20,7 +20,7 @@ from graphormer_sepnorm.datasets.baselines import MEAN, Baseline
 from graphormer_sepnorm.datasets.user_table.load import load_table
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference import weighing
-from graphormer_sepnorm.inference.blend import LogOdds
+from graphormer_sepnorm.inference.blend import Blend, Stacking
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -47,7 +47,7 @@ def table(path: Path, binary: bool = False) -> Path:
 
 def weigh_by(weight: float, patch: pytest.MonkeyPatch) -> None:
     """Let no label choose it."""
-    of_classes = weight, LogOdds(1.2, np.array([0.1, -0.2]))
+    of_classes = weight, Stacking(1.2, np.array([0.1, -0.2]))
     patch.setattr(weighing, "EVEN_LABELS", 0)
     patch.setattr(weighing, "WEIGHTS", (weight,))
     patch.setattr(weighing, "weigh_classes", lambda *arguments: of_classes)
@@ -88,7 +88,8 @@ def test_network_trees_and_blend_stand_side_by_side(blended: Fitted) -> None:
     )
     assert f"{result[f'best_validation_{name}']:.4f}." in blended.out
     assert "random forest" not in blended.out  # which is a baseline and was not asked for
-    assert result["blend"] == {"network_weight": 0.3}
+    slope = {} if metric == "test_mae" else {"slope": 1.2}
+    assert result["blend"] == {"network_weight": 0.3, **slope}
     assert "--blend true" not in blended.out
 
 
@@ -130,8 +131,27 @@ def test_evaluating_the_checkpoint_gives_the_same(blended: Fitted, capsys) -> No
 
 def test_info_says_what_it_is(blended: Fitted, capsys) -> None:
     assert predict(["info", str(blended.run)]) == 0
-    said = r"^blend +0\.3 of the network, 0\.7 of gradient boosting( \(log-odds\))?: 200 trees on"
+    of = "" if main_metric(blended) == "test_mae" else r" \(log-odds, times 1\.20\)"
+    said = rf"^blend +0\.3 of the network, 0\.7 of gradient boosting{of}: 200 trees on"
     assert re.search(said, capsys.readouterr().out, re.MULTILINE)
+
+
+def test_classes_are_weighed_by_the_validation_molecules(tmp_path: Path) -> None:
+    source = table(tmp_path / "a.csv", binary=True)
+    run = fitted(tmp_path, source, *SPLIT, "--blend=true", config="table_classification")
+    checkpoint = read_checkpoint(run.run)
+    alone = {name: part for name, part in checkpoint.items() if name not in (BLEND, CONFIDENCE)}
+    rows = [row for row in read_csv(source) if row["set"] == "validation"]
+    smiles = [row["smiles"] for row in rows]
+    labels = np.array([[float(row[name] or "nan") for name in "ab"] for row in rows])
+    blend = Blend.from_plain(checkpoint[BLEND])
+    network = Predictor(alone, "cpu").predict(smiles).values
+    weight, stacking = weighing.weigh_classes(labels, network[None], blend.trees_of_smiles(smiles))
+    assert blend.stacking is not None
+    assert blend.weights.tolist() == [weight, weight]
+    assert blend.stacking.slope == pytest.approx(stacking.slope, rel=1e-4)
+    np.testing.assert_allclose(blend.stacking.constants, stacking.constants, rtol=1e-3)
+    assert run.summary["blend"]["slope"] == blend.stacking.slope
 
 
 def test_what_is_trained_on_has_no_blend(blended: Fitted) -> None:

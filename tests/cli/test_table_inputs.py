@@ -19,7 +19,7 @@ from graphormer_sepnorm.chem.descriptors import descriptor_names
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.errors import CheckpointError, DataError
-from graphormer_sepnorm.inference import blend, stream
+from graphormer_sepnorm.inference import stream, weighing
 from graphormer_sepnorm.inference.checkpoint import KEY, joined, read_checkpoint
 from graphormer_sepnorm.inference.checkpoint_contents import check_contents
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -250,7 +250,7 @@ def test_trees_take_the_columns_too(
 ) -> None:
     """As baselines and in a blend, which learn what only the temperature decides."""
     monkeypatch.setitem(baselines.BOOSTED, "regression", 100)
-    monkeypatch.setattr(blend, "WEIGHTS", (0.3,))
+    monkeypatch.setattr(weighing, "WEIGHTS", (0.3,))
     hot = np.random.default_rng(0).permutation(60) % 2
     molecules = zip(sample_rows(60), hot.tolist(), PARTS, strict=True)
     rows = [

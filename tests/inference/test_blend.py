@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from reference.trees import COLUMNS, boosted_trees
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference import stream
-from graphormer_sepnorm.inference.blend import Blend, LogOdds
-from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.inference.blend import Blend, Stacking, log_odds
+from graphormer_sepnorm.inference.checkpoint import joined, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.inference.weighing import weigh_classes, weigh_values
@@ -30,11 +31,11 @@ def blended(
     weight: float,
     kind: Any = "regression",
     without: int | None = None,
-    log_odds: LogOdds | None = None,
+    stacking: Stacking | None = None,
 ) -> dict[str, Any]:
     """A checkpoint of two targets."""
     trees, _ = boosted_trees(kind, targets=2, without=without)
-    blend = Blend.of_trees(trees, weight, log_odds=log_odds)
+    blend = Blend.of_trees(trees, weight, stacking=stacking)
     return make_checkpoint(kind=kind, **TWO) | {BLEND: blend.to_plain()}
 
 
@@ -60,11 +61,11 @@ def test_values_are_the_weighted_mean(kind: Any) -> None:
     np.testing.assert_allclose(one[0], found.values[4], rtol=1e-5)
 
 
-@pytest.mark.parametrize("weight", [0.3, 1.0])
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 def test_of_classes_log_odds_are_weighed(weight: float) -> None:
     torch.manual_seed(0)
-    odds = LogOdds(1.4, np.array([0.5, -0.7]))
-    checkpoint = blended(weight, "binary", without=1, log_odds=odds)
+    stacking = Stacking(1.4, np.array([0.5, -0.7]))
+    checkpoint = blended(weight, "binary", without=1, stacking=stacking)
     network, trees = alone_and_trees(checkpoint, "binary")
     found = Predictor(checkpoint, "cpu").predict(SMILES).values
     p, q = network[:, 0], trees[:, 0]
@@ -74,23 +75,46 @@ def test_of_classes_log_odds_are_weighed(weight: float) -> None:
     np.testing.assert_array_equal(found[:, 1], network[:, 1])
 
 
-def test_probabilities_of_0_and_1_say_no_more_than_numbers_can() -> None:
-    blend = Blend.of_trees(boosted_trees("binary")[0], 0.5, log_odds=LogOdds(1.0, np.zeros(1)))
-    sure = np.array([[0.0], [1.0], [0.0]])
-    found = blend.combined(sure, 1 - np.array([[1.0], [0.0], [0.0]]))
-    np.testing.assert_allclose(found[:, 0], [1e-6, 1 - 1e-6, 0.5], rtol=1e-6)
-    assert np.isfinite(blend.spread(np.full((3, 1), 0.1), sure, found)).all()
+@pytest.mark.parametrize("stacking", [None, Stacking(1.4, np.array([0.5, -0.7]))])
+def test_members_of_an_ensemble_stand_beside_the_same_trees(stacking: Stacking | None) -> None:
+    trees, _ = boosted_trees("binary", targets=2, without=1)
+    plain = Blend.of_trees(trees, 0.3, stacking=stacking).to_plain()
+    members = {f"member {number}": make_checkpoint(kind="binary", **TWO) for number in range(3)}
+    each = [
+        Predictor(one | {BLEND: plain}, "cpu").predict(SMILES).values for one in members.values()
+    ]
+    networks = np.stack([Predictor(one, "cpu").predict(SMILES).values for one in members.values()])
+    found = Predictor(joined(members) | {BLEND: plain}, "cpu").predict(SMILES)
+    np.testing.assert_allclose(found.spread, np.std(each, axis=0, ddof=1), rtol=1e-6)
+    if stacking is None:
+        np.testing.assert_allclose(found.values, np.mean(each, axis=0), rtol=1e-6)
+        return
+    # The mean of their log-odds, and so of the blend's; of the second target it is theirs.
+    odds = [np.log(one[:, 0] / (1 - one[:, 0])) for one in each]
+    np.testing.assert_allclose(found.values[:, 0], 1 / (1 + np.exp(-np.mean(odds, axis=0))))
+    np.testing.assert_allclose(found.values[:, 1], networks[:, :, 1].mean(axis=0))
 
 
-@pytest.mark.parametrize("odds", [None, LogOdds(1.4, np.array([0.5, -0.7]))])
-def test_members_disagree_in_a_blend_as_a_small_change_of_them_says(odds: LogOdds | None) -> None:
-    blend = Blend.of_trees(boosted_trees("binary", targets=2, without=1)[0], 0.3, log_odds=odds)
+def test_classes_of_which_a_molecule_is_of_one_add_up_to_1() -> None:
+    trees, _ = boosted_trees("binary", targets=3, without=2)
+    stacking = Stacking(1.4, np.array([0.5, -0.7, 0.0]))
+    blend = Blend.of_trees(trees, 0.3, exclusive=True, stacking=stacking)
     random = np.random.default_rng(0)
-    network, trees = random.uniform(0.05, 0.95, (2, 9, 2))
-    combined, step = blend.combined(network, trees), 1e-6
-    moved = (blend.combined(network + step, trees) - combined) / step
-    found = blend.spread(np.full((9, 2), 0.02), network, combined)
-    np.testing.assert_allclose(found, 0.02 * moved, rtol=1e-4)
+    networks, said = random.dirichlet(np.ones(3), (2, 9)), random.uniform(0.01, 0.9, (9, 3))
+    values, spread = blend.combined(networks, said)
+    np.testing.assert_allclose(values.sum(axis=1), 1)
+    each = [blend.combined(one[None], said)[0] for one in networks]
+    np.testing.assert_allclose(spread, np.std(each, axis=0, ddof=1))
+    apart = dataclasses.replace(blend, exclusive=False).combined(networks, said)[0]
+    np.testing.assert_allclose(values, apart / apart.sum(axis=1, keepdims=True))
+
+
+def test_probabilities_of_0_and_1_say_no_more_than_numbers_can() -> None:
+    blend = Blend.of_trees(boosted_trees("binary")[0], 0.5, stacking=Stacking(1.0, np.zeros(1)))
+    network, trees = np.array([[0.0], [1.0], [0.0]]), np.array([[0.0], [1.0], [1.0]])
+    values, spread = blend.combined(network[None], trees)
+    np.testing.assert_allclose(values[:, 0], [1e-6, 1 - 1e-6, 0.5], rtol=1e-6)
+    assert spread is None
 
 
 def test_a_target_without_trees_is_the_networks() -> None:
@@ -131,9 +155,9 @@ def test_processes_and_a_file_give_the_same_values(tmp_path: Path, monkeypatch) 
         (("weights",), [0.5], "blend.weights is of 1 targets, task.targets of 2"),
         (("weights",), [0.5, 1.5], r"blend.weights\[1\] is 1.5, expected a number from 0 to 1"),
         (
-            ("log_odds",),
+            ("stacking",),
             {"slope": 1.0, "constants": [0.0, 0.0]},
-            "blend.log_odds are not for regression targets",
+            "blend.stacking is not for regression targets",
         ),
         (("trees", "logistic"), True, "blend.trees are not for regression targets"),
         (("trees", "value"), [1.0], "blend.trees.value is of type list, expected a row of float64"),
@@ -155,14 +179,16 @@ def test_a_damaged_blend_is_one_line(place: tuple, value: Any, said: str, tmp_pa
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({"slope": -1.0, "constants": [0.0, 0.0]}, "slope is -1.0, expected a number"),
-        ({"slope": 1.0, "constants": [0.0]}, "constants is of 1 targets, task.targets of 2"),
+        ({"slope": 0.0, "constants": [0.0, 0.0]}, "slope is 0.0, expected a positive number"),
+        ({"slope": 1e308, "constants": [0.0, 0.0]}, r"has 1e\+308, more than 1000"),
+        ({"slope": 1.0, "constants": [0.0, -1001.0]}, "has 1001, more than 1000"),
+        ({"slope": 1.0, "constants": [0.0]}, "stacking is of 1 targets, task.targets of 2"),
         ({"slope": 1.0, "constants": [0.0, float("inf")]}, r"constants\[1\] is inf, expected"),
-        ({"slope": 1.0}, "log_odds.constants is missing"),
+        ({"slope": 1.0}, "stacking.constants is missing"),
     ],
 )
-def test_damaged_log_odds_are_one_line(value: Any, said: str, tmp_path: Path) -> None:
-    damaged = replaced(blended(0.5, "binary"), (BLEND, "log_odds"), value)
+def test_damaged_stacking_is_one_line(value: Any, said: str, tmp_path: Path) -> None:
+    damaged = replaced(blended(0.5, "binary"), (BLEND, "stacking"), value)
     torch.save(damaged, path := tmp_path / "a.ckpt")
     with pytest.raises(CheckpointError, match=said):
         Predictor.load(path, "cpu")
@@ -247,14 +273,21 @@ def classes(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     # The network is not sure enough and finds the class too frequent, the trees are too sure.
     network = 0.3 * (hidden + 0.6 * random.normal(size=(rows, 2))) + 1
     trees = 2.5 * (hidden + 1.2 * random.normal(size=(rows, 2)))
-    return labels, *(1 / (1 + np.exp(-odds)) for odds in (network, trees))
+    network, trees = (1 / (1 + np.exp(-odds)) for odds in (network, trees))
+    return labels, network, trees
 
 
-@pytest.mark.parametrize("rows", [20, 300])
-def test_the_weights_of_classes_are_the_likeliest(rows: int) -> None:
+def several(network: np.ndarray) -> np.ndarray:
+    """Three networks with a mean of log-odds that is that of one."""
+    odds = np.log(network / (1 - network))
+    return 1 / (1 + np.exp(-odds + np.array([-1.0, 0.3, 0.7])[:, None, None]))
+
+
+@pytest.mark.parametrize(("rows", "exclusive"), [(20, False), (300, False), (300, True)])
+def test_the_weights_of_classes_are_the_likeliest(rows: int, exclusive: bool) -> None:
     """By the plain sum over labels, which no neighbour makes smaller."""
     labels, network, trees = classes(rows)
-    weight, (slope, constants) = weigh_classes(labels, network, trees)
+    weight, (slope, constants) = weigh_classes(labels, several(network), trees, exclusive)
 
     def loss(weight: float, slope: float, constants: np.ndarray) -> float:
         found = 0.0
@@ -263,10 +296,10 @@ def test_the_weights_of_classes_are_the_likeliest(rows: int) -> None:
                 p, q = network[row, target], trees[row, target]
                 odds = weight * np.log(p / (1 - p)) + (1 - weight) * np.log(q / (1 - q))
                 right = 1 / (1 + np.exp(-slope * odds - constants[target]))
-                found -= np.log(right if label else 1 - right)
+                found -= np.log(right if label else 1 - right) / (2 if exclusive else 1)
         for slopes in (weight * slope, (1 - weight) * slope):
             found += (slopes - 0.5) ** 2 / (2 * 0.15**2)
-        return found + (constants**2).sum() / (2 * 0.5**2)
+        return float(found + (constants**2).sum() / (2 * 0.5**2))
 
     least = loss(weight, slope, constants)
     for change in (-0.02, 0.02):
@@ -278,42 +311,64 @@ def test_the_weights_of_classes_are_the_likeliest(rows: int) -> None:
 
 
 def test_how_sure_the_network_is_does_not_decide_its_weight() -> None:
-    """A mean of probabilities would leave out the one that is less sure, however well it ranks."""
+    """A mean of probabilities hears less of the one that is less sure, however well it ranks."""
     labels, network, trees = classes(3000)
-    weight, odds = weigh_classes(labels, network, trees)
-    blend = Blend.of_trees(boosted_trees("binary", targets=2)[0], weight, log_odds=odds)
+    weight, stacking = weigh_classes(labels, network[None], trees)
+    blend = Blend.of_trees(boosted_trees("binary", targets=2)[0], weight, stacking=stacking)
     assert weight > 0.5
-    assert (odds.constants < 0).all()
+    assert (stacking.constants < 0).all()
 
     def loss(values: np.ndarray) -> float:
-        return -np.nanmean(np.log(np.where(labels > 0.5, values, 1 - values)), where=labels >= 0)
+        right = np.where(labels > 0.5, values, 1 - values)
+        return -float(np.log(right[~np.isnan(labels)]).mean())
 
     means = [loss(tenth / 10 * network + (1 - tenth / 10) * trees) for tenth in range(11)]
-    assert loss(blend.combined(network, trees)) < min(means) - 0.01
+    assert loss(blend.combined(network[None], trees)[0]) < min(means) - 0.01
 
 
 def test_few_labels_of_classes_change_little() -> None:
-    labels, network, trees = classes(300)
-    nothing = np.full_like(labels, np.nan)
-    for said in (
-        weigh_classes(nothing, network, trees),
-        weigh_classes(labels, network, nothing),
-        weigh_classes(labels, np.where(labels == 1, np.nan, network), trees),
-        weigh_classes(labels[:0], network[:0], trees[:0]),
-    ):
-        assert said[0] == 0.5
-        assert said[1].slope == 1
-        assert (said[1].constants == 0).all()
+    labels, network, trees = classes(3000)
+    networks, slopes = network[None], {}
+    for rows in (0, 2, 20, 200, 3000):
+        some = labels.copy()
+        some[rows:] = np.nan
+        weight, stacking = weigh_classes(some, networks, trees)
+        own, of_trees = weight * stacking.slope, (1 - weight) * stacking.slope
+        slopes[rows] = abs(own - 0.5) + abs(of_trees - 0.5)
+    assert slopes[0] == 0
+    assert sorted(slopes.values()) == [*slopes.values()]
+    assert slopes[20] < 0.3 < 1 < slopes[3000]
     # One class alone, which makes constants of a plain logistic regression infinite.
-    weight, odds = weigh_classes(np.ones((5, 2)), network[:5], trees[:5])
+    weight, stacking = weigh_classes(np.ones((5, 2)), networks[:, :5], trees[:5])
     assert abs(weight - 0.5) < 0.2
-    assert (np.abs(odds.constants) < 0.5).all()
+    assert (np.abs(stacking.constants) < 0.5).all()
+
+
+def test_classes_with_nothing_to_choose_by_are_weighed_alike() -> None:
+    labels, network, trees = classes(30)
+    nothing, networks = np.full_like(labels, np.nan), network[None]
+    for weight, stacking in (
+        weigh_classes(labels, networks, nothing),
+        weigh_classes(labels, np.where(labels == 1, np.nan, networks), trees),
+        weigh_classes(labels[:0], networks[:, :0], trees[:0]),
+    ):
+        assert weight == 0.5
+        assert stacking.slope == 1
+        assert (stacking.constants == 0).all()
     # Trees of one target alone.
     trees[:, 1] = np.nan
-    both, alone = (
-        weigh_classes(labels, network, trees),
-        weigh_classes(*(one[:, :1] for one in (labels, network, trees))),
-    )
+    both = weigh_classes(labels, networks, trees)
+    alone = weigh_classes(labels[:, :1], networks[:, :, :1], trees[:, :1])
     assert both[0] == alone[0]
     assert both[1].slope == pytest.approx(alone[1].slope, rel=1e-3)
     assert both[1].constants[1] == 0
+
+
+def test_models_that_are_worse_than_chance_keep_their_order() -> None:
+    labels, network, trees = classes(3000)
+    weight, stacking = weigh_classes(1 - labels, network[None], trees)
+    blend = Blend.of_trees(boosted_trees("binary", targets=2)[0], weight, stacking=stacking)
+    assert stacking.slope == pytest.approx(0.02)
+    found = blend.combined(network[None], trees)[0][:, 0]
+    odds = weight * log_odds(network[:, 0]) + (1 - weight) * log_odds(trees[:, 0])
+    np.testing.assert_array_equal(np.argsort(found), np.argsort(odds))

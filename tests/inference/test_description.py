@@ -12,7 +12,7 @@ from reference.confidence import confidence
 from reference.trees import boosted_trees
 
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.inference.blend import Blend, LogOdds
+from graphormer_sepnorm.inference.blend import Blend, Stacking
 from graphormer_sepnorm.inference.card import model_card
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
@@ -113,14 +113,14 @@ def test_description_of_what_stands_beside_a_network(manifold):
 
 def test_description_of_a_blend_of_classes_says_what_is_weighed(tmp_path):
     trees = boosted_trees("binary")[0]
-    blend = Blend.of_trees(trees, 0.25, log_odds=LogOdds(1.2, np.array([0.1]))).to_plain()
+    blend = Blend.of_trees(trees, 0.25, stacking=Stacking(1.2, np.array([0.1]))).to_plain()
     classes = make_checkpoint(kind="binary") | {BLEND: blend}
-    said = "0.25 of the network, 0.75 of gradient boosting (log-odds): 8 trees"
+    said = "0.25 of the network, 0.75 of gradient boosting (log-odds, times 1.20): 8 trees"
     assert said in describe(classes)
     torch.save(classes, file := tmp_path / "a.ckpt")
     found = model_card(classes, file)["blend"]
     assert found["network_weights"] == [0.25]
-    assert found["log_odds"] == {"slope": 1.2, "constants": [0.1]}
+    assert found["stacking"] == {"slope": 1.2, "constants": [0.1]}
 
 
 def test_file_for_prediction_is_small_and_predicts_the_same(manifold, tmp_path):

@@ -14,7 +14,7 @@ from graphormer_sepnorm.confidence.probabilities import Calibration, Map
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explanation_methods
-from graphormer_sepnorm.inference.blend import Blend
+from graphormer_sepnorm.inference.blend import Blend, Stacking
 from graphormer_sepnorm.inference.checkpoint import KEY, joined
 from graphormer_sepnorm.inference.explanation_methods import METHODS, STEPS
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -175,6 +175,26 @@ def test_trees_of_a_blend_are_not_explained_and_it_says_so():
     assert found.molecules[0].prediction == blended.predict("CC(C)CO").values[0, 0]
     assert found.molecules[0].value == network.molecules[0].value
     assert blended.explain("CC(C)CO", "b").coverage == ""
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.0])
+def test_of_classes_it_says_how_much_of_the_log_odds_is_explained(weight):
+    checkpoint = make_checkpoint(kind="binary", targets=("a", "b"))
+    trees, _ = boosted_trees("binary", targets=2, without=1)
+    blend = Blend.of_trees(trees, weight, stacking=Stacking(1.5, np.array([0.4, 0.0])))
+    predictor = Predictor(checkpoint | {BLEND: blend.to_plain()}, "cpu")
+    both = [predictor.explain(text, "a") for text in ("CC(C)CO", "CC(C)CN")]
+    factor = 1.5 * weight
+    assert both[0].coverage == (
+        "explained is what the network says; the log-odds of the prediction are "
+        f"{factor:.2f} times its, with what trees say and a constant"
+    )
+    if weight == 1:  # the trees are nothing then, and it can be seen
+        odds = [one.molecules[0].prediction for one in both]
+        odds = [np.log(one / (1 - one)) for one in odds]
+        values = [one.molecules[0].value for one in both]
+        assert odds[0] - odds[1] == pytest.approx(factor * (values[0] - values[1]), rel=1e-4)
+    assert predictor.explain("CC(C)CO", "b").coverage == ""
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
