@@ -218,7 +218,10 @@ def final_predictions(
             return None, "these are of the network alone: a blend takes SMILES of the whole split"
         blend = Blend.from_plain(checkpoint[BLEND])
         trees = blend.trees_of_smiles(splits.smiles[split], data.own_columns(split))
-        values, _ = blend.combined(networks_of(module, data, split, predictions), trees)
+        networks = predictions[None]
+        if blend.stacking is not None:  # what is blended is not the mean that was evaluated
+            networks = networks_of(module, data, split, predictions)
+        values, _ = blend.combined(networks, trees)
     if CONFIDENCE in checkpoint:
         values = Confidence.from_plain(checkpoint[CONFIDENCE], splits.task.kind).calibrated(values)
     return (values, "") if (values != predictions).any() else (None, "")
@@ -291,7 +294,9 @@ def _blend(
     if len(fitted.rows["test"]) < len(predictions):  # some were not drawn, or have no label
         assert data.splits.smiles is not None
         say = blend.trees_of_smiles(data.splits.smiles["test"], data.own_columns("test"))
-    networks = networks_of(module, data, "test", predictions)
+    networks = predictions[None]
+    if blend.stacking is not None or held.spread is not None:
+        networks = networks_of(module, data, "test", predictions)
     blended, spread = blend.combined(networks, say)
     return dataclasses.replace(
         result,
