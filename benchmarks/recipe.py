@@ -31,9 +31,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8, help="of a turn (8)")
     options, others = parser.parse_known_args()
     given = [
-        *("-c", options.config, "--data.root", str(options.data_root.resolve()), *others),
+        "-c",
+        options.config,
+        "--data.root",
+        str(options.data_root.resolve()),
+        *others,
         # Nothing but steps.
-        *("--trainer.check_val_every_n_epoch", "1000", "--trainer.enable_progress_bar", "false"),
+        "--trainer.check_val_every_n_epoch",
+        "1000",
+        "--trainer.enable_progress_bar",
+        "false",
     ]
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as trainings:
         sides = []

@@ -18,8 +18,16 @@ from benchmarks.rounds import ratios
 from benchmarks.rows import MATRIX_PRODUCT
 
 HEADER = (
-    *("work", "threads", "beside", "times as fast", "seconds", "its seconds"),
-    *("memory", "its memory", "of peak", "its share"),
+    "work",
+    "threads",
+    "beside",
+    "times as fast",
+    "seconds",
+    "its seconds",
+    "memory",
+    "its memory",
+    "of peak",
+    "its share",
 )
 BY_HAND = "## What the numbers say"
 LEGEND = """\
@@ -83,7 +91,10 @@ def _cells(row: dict[str, Any]) -> list[list[str]]:
     for other in others or [None]:
         faster = "" if other is None else _ratio(other, ours)
         columns = [
-            *(row["title"], str(row["threads"]), other["label"] if other else "", faster),
+            row["title"],
+            str(row["threads"]),
+            other["label"] if other else "",
+            faster,
             *(_seconds(side) for side in (ours, other)),
             *(_memory(side) for side in (ours, other)),
             *(_share(side, peak) for side in (ours, other)),

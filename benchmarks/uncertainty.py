@@ -99,7 +99,11 @@ class Fold:
             found = [confidence["test"].get(one, nothing) for one in targets]
             held = [one["held"] for one in found]
             return cls(
-                *(mean, similarity, distance, outside, np.empty(0)),
+                mean,
+                similarity,
+                distance,
+                outside,
+                np.empty(0),
                 labels=labels,
                 probabilities=said,
                 held=np.array(held, np.float64),  # null becomes nan
@@ -149,7 +153,10 @@ def class_row(name: str, folds: Sequence[Fold]) -> list[str]:
     )
     known = sum(len(y) for _, y in pairs)
     return [
-        *(name, f"{known:,}", f"{error:.3f}", f"{loss:.3f}"),
+        name,
+        f"{known:,}",
+        f"{error:.3f}",
+        f"{loss:.3f}",
         *(f"{zeros:.1f}, {ones:.1f}" for zeros, ones in shares),
         f"{classes[LEVELS.index(0.9)]:.2f}",
     ]

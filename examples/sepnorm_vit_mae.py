@@ -59,8 +59,10 @@ def autoencoder() -> ViTMAEForPreTraining:
     model = ViTMAEForPreTraining(copy.deepcopy(CONFIG))
     embeddings, decoder = model.vit.embeddings, model.decoder
     for table in (
-        *(embeddings.position_embeddings, embeddings.cls_token),
-        *(decoder.decoder_pos_embed, decoder.mask_token),
+        embeddings.position_embeddings,
+        embeddings.cls_token,
+        decoder.decoder_pos_embed,
+        decoder.mask_token,
     ):
         torch.nn.init.normal_(table.requires_grad_(True), std=0.5)
     return model
@@ -114,7 +116,10 @@ def main() -> None:
     arms, data = given.arms.split(","), images()
     try:
         runs = run_all(
-            *(given.out, arms, given.seeds, {"epochs": given.epochs}),
+            given.out,
+            arms,
+            given.seeds,
+            {"epochs": given.epochs},
             lambda arm, seed: measured(pretrained(arm, seed, data[0], given.epochs), data),
         )
     except GraphormerError as error:

@@ -87,7 +87,8 @@ def in_processes(
     pool = ProcessPoolExecutor(
         processes,
         get_context("spawn"),  # forked, torch's threads may hold locks
-        *(signal.signal, (signal.SIGINT, signal.SIG_IGN)),  # this process decides
+        signal.signal,
+        (signal.SIGINT, signal.SIG_IGN),  # this process decides
     )
     try:
         yield pool.map(function, given)

@@ -36,8 +36,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 # These take longest: they go first, so that no worker of several waits for them at the end.
 LONGEST = (
-    *("test_readme.py", "test_compare.py", "test_distributed.py", "test_resume.py"),
-    *("test_checkpoints.py", "test_predict_ray.py"),
+    "test_readme.py",
+    "test_compare.py",
+    "test_distributed.py",
+    "test_resume.py",
+    "test_checkpoints.py",
+    "test_predict_ray.py",
 )
 
 

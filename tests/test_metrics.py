@@ -116,7 +116,9 @@ def test_direction_and_words() -> None:
     assert monitored("validation_rmse").best(2.0, 1.0) == 1.0
     assert monitored("validation_r2").best(2.0, 1.0) == 2.0
     assert [METRICS[name].better for name in ("brier", "auroc", "loss")] == [
-        *("lower", "higher", "lower")
+        "lower",
+        "higher",
+        "lower",
     ]
     assert METRICS["rmse"].shown(0.5, "eV") == "0.5000 eV"
     assert METRICS["r2"].shown(0.5, "eV") == "0.5000"

@@ -182,7 +182,13 @@ def wheel(source, tmp_path_factory) -> Path:
         compiler.write_text('#!/bin/sh\nexec {compiler} "$@" -O0\n'.format(**names))
     compiler.chmod(0o755)
     run(
-        *(sys.executable, "-m", "build", "--no-isolation", "--outdir", output, source),
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--outdir",
+        output,
+        source,
         cwd=output,
         CC=str(compiler),
     )
@@ -203,7 +209,9 @@ def installed(wheel, tmp_path_factory) -> Path:
     (own / "of_the_tests.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"]
     run(
-        *(*pip, "--no-index", wheel),
+        *pip,
+        "--no-index",
+        wheel,
         cwd=folder,
         PIP_FIND_LINKS="",
         PIP_DISABLE_PIP_VERSION_CHECK="1",
@@ -303,7 +311,14 @@ def test_wheel_is_for_every_python_and_for_the_c_libraries_that_it_needs(wheel, 
 @pytest.mark.slow
 def test_without_a_compiler_the_wheel_is_for_every_machine(source, tmp_path):
     said = run(
-        *(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, source),
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        tmp_path,
+        source,
         cwd=tmp_path,
         CC=str(tmp_path / "no_compiler"),
     )

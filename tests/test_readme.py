@@ -17,8 +17,16 @@ from reference.processes import REPOSITORY, run_python
 from graphormer_sepnorm.resources import sample_path
 
 GUIDES = (
-    *("installing", "tables", "training", "predicting", "explaining", "comparing", "python"),
-    *("evidence", "elsewhere", "uncertainty"),
+    "installing",
+    "tables",
+    "training",
+    "predicting",
+    "explaining",
+    "comparing",
+    "python",
+    "evidence",
+    "elsewhere",
+    "uncertainty",
 )
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in GUIDES)]
 TEXT = "\n".join((REPOSITORY / name).read_text(encoding="utf-8") for name in DOCUMENTS)
@@ -33,9 +41,18 @@ COMMANDS = list(
     )
 )
 CAP = [
-    *("--trainer.max_steps", "3", "--trainer.max_epochs", "-1", "--model.warmup_steps", "1"),
-    *("--trainer.limit_val_batches", "2", "--trainer.limit_test_batches", "2"),
-    *("--data.batch_size", "16"),
+    "--trainer.max_steps",
+    "3",
+    "--trainer.max_epochs",
+    "-1",
+    "--model.warmup_steps",
+    "1",
+    "--trainer.limit_val_batches",
+    "2",
+    "--trainer.limit_test_batches",
+    "2",
+    "--data.batch_size",
+    "16",
 ]
 SMALL = ["--model.layers", "2", "--model.width", "16", "--model.ffn_width", "16"]
 ROWS = 200  # of the sample

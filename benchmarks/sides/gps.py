@@ -35,8 +35,10 @@ class GPS(nn.Module):
             for _ in range(LAYERS)
         )
         self.readout = nn.Sequential(
-            *(nn.Linear(WIDTH, WIDTH // 2), nn.ReLU()),
-            *(nn.Linear(WIDTH // 2, WIDTH // 4), nn.ReLU()),
+            nn.Linear(WIDTH, WIDTH // 2),
+            nn.ReLU(),
+            nn.Linear(WIDTH // 2, WIDTH // 4),
+            nn.ReLU(),
             nn.Linear(WIDTH // 4, 1),
         )
 

@@ -190,7 +190,14 @@ def first_prediction(options: Options) -> Work:
 
 if __name__ == "__main__":
     works = (
-        *(smiles_to_batches, train, train_recipe, forward, forward_recipe),
-        *(predict, stream, show_help, first_prediction),
+        smiles_to_batches,
+        train,
+        train_recipe,
+        forward,
+        forward_recipe,
+        predict,
+        stream,
+        show_help,
+        first_prediction,
     )
     serve({work.__name__: work for work in works})

@@ -215,7 +215,9 @@ def _png(drawn: bytes, texts: Sequence[_Text], size: tuple[int, int]) -> bytes:
     figure.figimage(imread(io.BytesIO(drawn)))
     for one in texts:
         figure.text(
-            *(one.x / width, 1 - one.y / height, one.text.replace("$", r"\$")),
+            one.x / width,
+            1 - one.y / height,
+            one.text.replace("$", r"\$"),
             fontsize=0.72 * _FONT,  # points of 1/72 inch
             ha="center",
             va="center",

@@ -19,9 +19,35 @@ from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
 
 # Codes 0 to 27 of the data set, then everything it does not have.
 _ATOM_TYPES = (
-    *("C", "O", "N", "F", "C H1", "S", "Cl", "O -", "N H1 +", "Br", "N H3 +", "N H2 +", "N +"),
-    *("N -", "S -", "I", "P", "O H1 +", "N H1 -", "O +", "S +", "P H1", "P H2", "C H2 -", "P +"),
-    *("S H1 +", "C H1 -", "P H1 +", OTHER),
+    "C",
+    "O",
+    "N",
+    "F",
+    "C H1",
+    "S",
+    "Cl",
+    "O -",
+    "N H1 +",
+    "Br",
+    "N H3 +",
+    "N H2 +",
+    "N +",
+    "N -",
+    "S -",
+    "I",
+    "P",
+    "O H1 +",
+    "N H1 -",
+    "O +",
+    "S +",
+    "P H1",
+    "P H2",
+    "C H2 -",
+    "P +",
+    "S H1 +",
+    "C H1 -",
+    "P H1 +",
+    OTHER,
 )
 _BOND_TYPES = {1: Chem.BondType.SINGLE, 2: Chem.BondType.DOUBLE, 3: Chem.BondType.TRIPLE}
 ATOM_TABLES = (CodeTable("atom type", _ATOM_TYPES),)
@@ -141,6 +167,13 @@ def _atom_order(molecule: Chem.Mol) -> list[int]:
 
 _PACKER = Packer(_atom_row, _bond_row, (len(ATOM_TABLES), len(BOND_TABLES)))
 ZINC_1 = Featuriser(
-    *("zinc-1", ATOM_TABLES, BOND_TABLES, _PACKER, _labels, _kekulise, _remarks, _smiles_of),
+    "zinc-1",
+    ATOM_TABLES,
+    BOND_TABLES,
+    _PACKER,
+    _labels,
+    _kekulise,
+    _remarks,
+    _smiles_of,
     atom_order=_atom_order,
 )

@@ -21,10 +21,21 @@ from graphormer_sepnorm.model.norm_arms import norm_name
 CHANGEABLE = tuple(
     f"model.{name}"
     for name in (
-        *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
-        *("betas", "eps", "precise_bn_graphs", "frozen_bn_fraction"),
-        *("uniformity_weight", "uniformity_on"),
-        *("dropout", "attention_dropout", "input_dropout", "drop_path"),
+        "learning_rate",
+        "final_learning_rate",
+        "warmup_steps",
+        "schedule",
+        "weight_decay",
+        "betas",
+        "eps",
+        "precise_bn_graphs",
+        "frozen_bn_fraction",
+        "uniformity_weight",
+        "uniformity_on",
+        "dropout",
+        "attention_dropout",
+        "input_dropout",
+        "drop_path",
     )
 )
 

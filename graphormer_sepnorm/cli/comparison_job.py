@@ -67,8 +67,14 @@ class Job:
             Interrupted: With what is finished.
         """
         return train_all(
-            *(VERB, self.comparison, self.kept, self.checked, self.placed, self.directory),
-            *(self.options.allow_code, lambda: report(self.directory)),
+            VERB,
+            self.comparison,
+            self.directory,
+            kept=self.kept,
+            checked=self.checked,
+            placed=self.placed,
+            any_code=self.options.allow_code,
+            report=lambda: report(self.directory),
             seeds_together=self.options.seeds_together,
             again=again,
         )

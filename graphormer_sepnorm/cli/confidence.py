@@ -88,15 +88,22 @@ def measure(
     if data.member_folds is not None:  # molecules of training are the unseen ones too
         own, places = data.dealt()[kept], _places(kept, held.numbers)
     tokens, distance = _distances(module, data, kept, held)
-    told = Told(
-        *(held.values, held.spread, held.apart, distance, _fingerprints(data, held.numbers))
-    )
+    told = Told(held.values, held.spread, held.apart, distance, _fingerprints(data, held.numbers))
     labels, exclusive = data.labels(held.numbers), bool(task.one_of)
     # A benchmark's own evaluator is asked of the calibrated values too.
     ranked = bool(data.splits.evaluators)
     confidence = Confidence.fit(
-        *(task.kind, labels, told, held.folds, std, neighbours, own, places, exclusive, tokens),
-        ranked,
+        task.kind,
+        labels,
+        told,
+        held.folds,
+        std,
+        neighbours,
+        own_folds=own,
+        places=places,
+        exclusive=exclusive,
+        tokens=tokens,
+        ranked=ranked,
     )
     write_checkpoint({**read_checkpoint(file), CONFIDENCE: confidence.to_plain()}, file)
     numbers = data.indices("test")

@@ -104,8 +104,14 @@ def crossvalidate(arguments: list[str]) -> int:
         if not is_whole(fit_options):  # they have said nothing new
             plan = dataclasses.replace(plan, base_options=kept.base_options)
     return train_all(
-        *(_VERB, plan, kept, checked, placed, directory, options.allow_code),
-        lambda: _report(plan, directory),
+        _VERB,
+        plan,
+        directory,
+        kept=kept,
+        checked=checked,
+        placed=placed,
+        any_code=options.allow_code,
+        report=lambda: _report(plan, directory),
     )
 
 

@@ -27,8 +27,12 @@ SHOWN: dict[str, dict[str, tuple[str, ...]]] = {
         "data": _DATA,
         "model": ("model.norm", "model.layers", "model.width", "model.heads", "model.dropout"),
         "training": (
-            *("trainer.max_epochs", "model.learning_rate"),
-            *("early_stopping", "ensemble", "baselines", "blend"),
+            "trainer.max_epochs",
+            "model.learning_rate",
+            "early_stopping",
+            "ensemble",
+            "baselines",
+            "blend",
         ),
         "machine": _MACHINE,
     },
@@ -96,7 +100,9 @@ def short_help(parser: LightningArgumentParser, verb: str) -> str:
     actions = {name: action for action in parser._actions for name in action.option_strings}
     lines = [
         (
-            *(group, f"--{name}", _plain(actions[f"--{name}"].default)),
+            group,
+            f"--{name}",
+            _plain(actions[f"--{name}"].default),
             _TEXTS.get(name, actions[f"--{name}"].help or ""),
         )
         for group, names in SHOWN[verb].items()

@@ -63,7 +63,8 @@ def parser_of(verb: str, noun: str, usage: str, description: str, epilog: str) -
         "The cores are shared equally, unless OMP_NUM_THREADS is set",
     )
     add(
-        *("--allow-code", "--allow_code"),
+        "--allow-code",
+        "--allow_code",
         action="store_true",
         help="let what lies in DIR name classes that are neither Lightning's nor of this package: "
         "it is code that is run, and DIR may come from elsewhere",
@@ -160,10 +161,11 @@ def refuse_changes(
 def train_all(
     verb: str,
     plan: Comparison,
+    directory: Path,
+    *,
     kept: Comparison | None,
     checked: CheckedFit,
     placed: tuple[Sequence[str], int],
-    directory: Path,
     any_code: bool,
     report: Callable[[], None],
     seeds_together: int = 1,
@@ -174,10 +176,10 @@ def train_all(
     Args:
         verb: The verb at work.
         plan: What is to be trained.
+        directory: With all runs.
         kept: What was read from the directory before.
         checked: What the options say of the runs.
         placed: GPUs for the processes, and how many processes there may be side by side.
-        directory: With all runs.
         any_code: Whether configurations may name any class.
         report: Says what has come of those that are finished.
         seeds_together: Most runs of a process.

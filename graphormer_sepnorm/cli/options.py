@@ -39,74 +39,87 @@ LINKED = ("model.seed", "data.seed", "data.max_path_length")
 # Those that belong to neither trainer nor model nor data: type, default, help.
 OPTIONS: dict[str, tuple[Any, Any, str]] = {
     "seed_everything": (
-        *(int, 0),
+        int,
+        0,
         "Decides initial parameters, order of training and dropout: same seed, same run.",
     ),
     "output": (
-        *(str | None, None),
+        str | None,
+        None,
         "Directory of the run (fit); -o for short. Default: runs/<config, or name of your table>/"
         "<norm>-seed<seed>. If it is taken, a number is added; nothing is overwritten.",
     ),
     "resume": (
-        *(str | None, None),
+        str | None,
+        None,
         "Run directory to continue in, whatever ended the run (fit); no other option is "
         "needed, and the result is that of a run never interrupted. Classes that are neither "
         f"Lightning's nor of this package need {OPTION}: a run may come from elsewhere.",
     ),
     "checkpoint_minutes": (
-        *(float, 10.0),
+        float,
+        10.0,
         "Time between two checkpoints inside an epoch (fit); an epoch ends with one "
         "unless the last one is less than a minute old, and training always does.",
     ),
     "ema_decay": (
-        *(float, 0.0),
+        float,
+        0.0,
         "Validate, save and test an exponential moving average of the weights (fit): the "
         "share that is kept at each step, as 0.999; 0 takes the weights as they are.",
     ),
     "engine": (
-        *(Literal["eager", "captured", "compiled"], "eager"),
+        Literal["eager", "captured", "compiled"],
+        "eager",
         "How steps are taken on one GPU (fit): eager starts kernel after kernel; captured "
         "replays them as a CUDA graph, several steps for one turn of Lightning's loop, from "
         "data that stay on the GPU; compiled compiles them first, which takes minutes. Where "
         "one of these cannot be, a line says why and eager is taken.",
     ),
     "early_stopping": (
-        *(int, 0),
+        int,
+        0,
         "Stop after this many validations without improvement (fit); 0 never stops.",
     ),
     "metric": (
-        *(str | None, None),
+        str | None,
+        None,
         "What decides on the validation split which checkpoint is the best, and when to "
         f"stop early (fit): {', '.join(METRICS)}. Default: mae or auroc; with real values of "
         "several targets the loss. last: none is chosen, the end of training is taken.",
     ),
     "ensemble": (
-        *(int, 1),
+        int,
+        1,
         "Train so many networks and predict the mean of their values (fit). Their seeds follow "
         "upon seed_everything; each is trained by a process of its own, in members/ of the run.",
     ),
     "ensemble_by": (
-        *(Literal["seeds", "folds"], "seeds"),
+        Literal["seeds", "folds"],
+        "seeds",
         "What the members of an ensemble differ in (fit): their seeds, with the same molecules to "
         "train and to validate on; or also in a fold of training and validation split together, "
         "which one of them validates on and the others train on (your own tables). Validation "
         "metrics are out of fold then, and a blend is weighed by them.",
     ),
     "baselines": (
-        *(bool, False),
+        bool,
+        False,
         "Show the test metric of simple models beside the model's (fit): a random forest and "
         "gradient boosting on Morgan fingerprints and descriptors, of real values the mean too; "
         "for data sets with SMILES. Bounded: 40,000 molecules of each split, drawn at random, and "
         "the first targets, at most 50; what is left out is said.",
     ),
     "blend": (
-        *(bool, False),
+        bool,
+        False,
         "Let the best checkpoint predict a weighted mean of network and gradient boosting (fit), "
         "which is fitted after training; the validation split chooses the weight. Descriptors "
         "make prediction slower by 4 to 10 ms a molecule.",
     ),
     "keep": (
-        *(Literal["none", "fingerprints", "smiles", "labels"], "smiles"),
+        Literal["none", "fingerprints", "smiles", "labels"],
+        "smiles",
         "What the checkpoint keeps of the training molecules, if they have SMILES (fit): their "
         "fingerprints, their SMILES too, their labels too; at most 40,000, drawn at random. By the "
         "first predictions get intervals or calibrated probabilities, similarity and domain, by "

@@ -247,8 +247,10 @@ def _forget_earlier_end(run: RunDirectory, file: Path) -> None:
     if beside := checkpoint.keys() & {BLEND, CONFIDENCE}:
         write_checkpoint({k: v for k, v in checkpoint.items() if k not in beside}, file)
     of_earlier_end = (
-        *(run.confidence_file, run.confidence_figure),
-        *(run.geometry_file, run.computed_predictions_file),
+        run.confidence_file,
+        run.confidence_figure,
+        run.geometry_file,
+        run.computed_predictions_file,
     )
     for made in of_earlier_end:
         made.unlink(missing_ok=True)

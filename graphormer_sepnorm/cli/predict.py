@@ -130,13 +130,15 @@ def _parser() -> OneLineParser:
     table = parser.add_argument_group("tables")
     add = table.add_argument
     add(
-        *("-i", "--input"),
+        "-i",
+        "--input",
         metavar="FILE",
         help="table of molecules: .csv .tsv .smi .sdf (also .gz) .parquet .xlsx; - reads "
         "standard input",
     )
     add(
-        *("-o", "--output"),
+        "-o",
+        "--output",
         metavar="FILE",
         default="-",
         help="table to write: .csv .tsv (also .gz) .parquet .xlsx, .sdf from .sdf; - (default) "

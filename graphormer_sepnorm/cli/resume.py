@@ -79,7 +79,8 @@ def find_resumed(arguments: list[str], place: RunPlace) -> ResumedRun | None:
     if run.finished and of_training and not any("--trainer.max_" in word for word in of_training):
         log.warning(
             "%s is finished: %s acts only on steps that are added, as by --trainer.max_epochs",
-            *(directory, of_training[0]),
+            directory,
+            of_training[0],
         )
     place.go_on_in(directory)
     checkpoint, step, message = _newest_checkpoint(run)

@@ -151,7 +151,10 @@ def _measure(
     test = _some(data.indices("test"), TEST_MOLECULES)
     numbers = np.concatenate([_some(data.indices("train"), TRAINING_MOLECULES), test])
     embeddings = collect_embeddings(
-        *(model, data.store, vocabulary, numbers),
+        model,
+        data.store,
+        vocabulary,
+        numbers,
         batch_size=data.eval_batch_size,
         max_atoms=_ATOMS,
         seed=_SEED,

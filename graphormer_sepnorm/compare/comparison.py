@@ -106,8 +106,16 @@ class Comparison:
         """The words of one command that does all of this, however it was really put together."""
         baseline = ["--baseline", self.baseline] if self.baseline != self.arms[0].name else []
         return [
-            *("python", "train.py", "compare", *self.base_options, *self.arms_option()),
-            *("--seeds", ",".join(map(str, self.seeds)), *baseline, "-o", "DIR"),
+            "python",
+            "train.py",
+            "compare",
+            *self.base_options,
+            *self.arms_option(),
+            "--seeds",
+            ",".join(map(str, self.seeds)),
+            *baseline,
+            "-o",
+            "DIR",
         ]
 
     def arms_option(self) -> list[str]:

@@ -95,6 +95,15 @@ class CrossValidation(Comparison):
         """The words of one command that does all of this, however it was really put together."""
         arms = self.arms_option() if self.with_arms else []
         return [
-            *("python", "train.py", "crossvalidate", *self.base_options, *arms),
-            *("--folds", str(self.folds), "--repeats", str(len(self.seeds)), "-o", "DIR"),
+            "python",
+            "train.py",
+            "crossvalidate",
+            *self.base_options,
+            *arms,
+            "--folds",
+            str(self.folds),
+            "--repeats",
+            str(len(self.seeds)),
+            "-o",
+            "DIR",
         ]

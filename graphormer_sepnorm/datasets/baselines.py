@@ -95,7 +95,12 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
     try:
         folds = None if data.member_folds is None else data.dealt()
         fitted = fit_baselines(
-            *(splits.smiles, targets, splits.task.kind, show, models, folds),
+            splits.smiles,
+            targets,
+            splits.task.kind,
+            show,
+            models,
+            folds,
             {split: data.own_columns(split) for split in SPLITS},
             splits.extra_inputs.columns,
             {split: data.bounds(split) for split in SPLITS},

@@ -94,7 +94,9 @@ def load_zinc(root: Path, subset: bool) -> DatasetSplits:
     parts = {"train": train, "validation": validation, "test": test}
     return DatasetSplits(
         name,
-        *(train, validation, test),
+        train,
+        validation,
+        test,
         task=TASK,
         fingerprint=fingerprint,
         feature_version="zinc-28",

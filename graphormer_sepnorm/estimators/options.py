@@ -22,13 +22,24 @@ from graphormer_sepnorm.training.module import GraphormerModule
 # What of a configuration's sections is taken; the rest is about files, logs and runs.
 _OF_DATA = ("batch_size", "attention_blocks", "num_workers")
 _OF_TRAINER = (
-    *("max_epochs", "max_steps", "gradient_clip_val", "gradient_clip_algorithm"),
-    *("accumulate_grad_batches", "precision"),
+    "max_epochs",
+    "max_steps",
+    "gradient_clip_val",
+    "gradient_clip_algorithm",
+    "accumulate_grad_batches",
+    "precision",
 )
 # Parameters that are options of the module.
 _OF_MODULE = (
-    *("norm", "layers", "width", "heads", "ffn_width", "dropout"),
-    *("learning_rate", "weight_decay", "loss"),
+    "norm",
+    "layers",
+    "width",
+    "heads",
+    "ffn_width",
+    "dropout",
+    "learning_rate",
+    "weight_decay",
+    "loss",
 )
 _WHOLE = ("max_epochs", "batch_size", "layers", "width", "heads", "ffn_width", "seed")
 _REAL = ("learning_rate", "weight_decay", "dropout", "validation_fraction")

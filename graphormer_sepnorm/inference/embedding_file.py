@@ -55,7 +55,7 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
         arrays = _Arrays(path.parent, embedder.width, embedder.atoms, files)
         columns = MoleculeColumns.find(reader, job.smiles_column)
         with computed(
-            *(reader, columns, embed, CHUNK_ROWS), device=embedder.device, job=job, outcome=outcome
+            reader, columns, embed, CHUNK_ROWS, device=embedder.device, job=job, outcome=outcome
         ) as work:
             for _, embeddings in work:
                 arrays.add(embeddings)

@@ -53,14 +53,20 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
 
     def explain(molecules: Molecules) -> list[Explanation]:
         return explainer.explain_molecules(
-            *(molecules.parsed, molecules.smiles),
-            *(job.batch_size, job.max_atoms, molecules.beside),
+            molecules.parsed,
+            molecules.smiles,
+            job.batch_size,
+            job.max_atoms,
+            molecules.beside,
         )
 
     with open_table(job.source, job.input_format) as reader:
         columns = MoleculeColumns.find(reader, job.smiles_column, explainer.columns)
         with computed(
-            *(reader, columns, explain, CHUNK_ROWS),
+            reader,
+            columns,
+            explain,
+            CHUNK_ROWS,
             device=explainer.device,
             job=job,
             outcome=outcome,

@@ -176,8 +176,11 @@ def _read(
                 unusable.append(cell)
             rows.append(
                 _Row(
-                    *(row.number, given[place], ready[place].molecule),
-                    *(found.values[place, target], value),
+                    row.number,
+                    given[place],
+                    ready[place].molecule,
+                    found.values[place, target],
+                    value,
                     tuple(np.nan_to_num(molecules.beside[place], nan=np.inf)),
                 )
             )
@@ -212,8 +215,11 @@ def _write(table: PairTable, rows: Sequence[_Row], writer: TableWriter) -> None:
         some = itertools.islice(enumerate(table.pairs), start, start + CHUNK_ROWS)
         writer.write(
             [
-                *(rows[pair.first].number, rows[pair.second].number),
-                *(rows[pair.first].smiles, rows[pair.second].smiles, *pair[2:]),
+                rows[pair.first].number,
+                rows[pair.second].number,
+                rows[pair.first].smiles,
+                rows[pair.second].smiles,
+                *pair[2:],
                 *(
                     rounded(value)
                     for of, change in zip(values, changes, strict=True)

@@ -36,7 +36,8 @@ def check_trees(plain: dict[str, Any], targets: int, place: str) -> None:
     require = requirement(place)
     for name, size in (
         *((name, nodes) for name in ("threshold", "left", "right", "value")),
-        *(("trees", targets), ("start", targets)),
+        ("trees", targets),
+        ("start", targets),
     ):
         require(len(arrays[name]) == size, f"has {len(arrays[name])} {name}, expected {size}")
     medians = len(columns["medians"])

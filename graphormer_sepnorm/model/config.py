@@ -113,8 +113,15 @@ class GraphormerConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
         for option in (
-            *("layers", "width", "heads", "ffn_width", "degree_rows", "num_targets"),
-            *("atom_rows", "bond_rows", "walk_steps"),
+            "layers",
+            "width",
+            "heads",
+            "ffn_width",
+            "degree_rows",
+            "num_targets",
+            "atom_rows",
+            "bond_rows",
+            "walk_steps",
         ):
             value = getattr(self, option)
             if value is not None and value < 1:
@@ -132,8 +139,10 @@ class GraphormerConfig:
                 f"{self.path_rows}"
             )
         for option, choices in (
-            *(("norm_position", NormPosition), ("encodings", EncodingName)),
-            *(("local_mpnn", LocalName), ("readout", ReadoutName)),
+            ("norm_position", NormPosition),
+            ("encodings", EncodingName),
+            ("local_mpnn", LocalName),
+            ("readout", ReadoutName),
         ):
             if getattr(self, option) not in get_args(choices):
                 names = " or ".join(f"'{choice}'" for choice in get_args(choices))

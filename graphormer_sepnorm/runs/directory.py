@@ -139,9 +139,16 @@ class RunDirectory:
     def before_the_first_step(self) -> set[Path]:
         """What it may hold when nothing is trained; without a step it is of no use."""
         return {
-            *(self.configuration_file, self.data_report_file, self.splits_file),
-            *(self.invalid_rows_file, self.record_file, self.metrics_file),
-            *(self.tensorboard, self.checkpoints, self.lock, self.members),
+            self.configuration_file,
+            self.data_report_file,
+            self.splits_file,
+            self.invalid_rows_file,
+            self.record_file,
+            self.metrics_file,
+            self.tensorboard,
+            self.checkpoints,
+            self.lock,
+            self.members,
         }
 
     @property

@@ -22,17 +22,40 @@ ArmOf = tuple[str, Collection[str]]
 # Options that make no other experiment: seed, places, what is shown and kept. Which data a run had
 # says the fingerprint of the data.
 NO_DIFFERENCE = {
-    *("seed_everything", "model.seed", "data.seed", "output", "resume"),
-    *("checkpoint_minutes", "baselines", "ensemble", "ensemble_by", "keep", "data.num_workers"),
+    "seed_everything",
+    "model.seed",
+    "data.seed",
+    "output",
+    "resume",
+    "checkpoint_minutes",
+    "baselines",
+    "ensemble",
+    "ensemble_by",
+    "keep",
+    "data.num_workers",
     "data.member_fold",  # which goes with the seed
-    *("data.dataset", "data.root", "data.table", "data.validation_table", "data.test_table"),
-    *("trainer.accelerator", "trainer.default_root_dir", "trainer.logger"),
-    *("trainer.log_every_n_steps", "trainer.profiler", "trainer.enable_progress_bar"),
-    *("trainer.enable_model_summary", "trainer.enable_checkpointing", "trainer.barebones"),
+    "data.dataset",
+    "data.root",
+    "data.table",
+    "data.validation_table",
+    "data.test_table",
+    "trainer.accelerator",
+    "trainer.default_root_dir",
+    "trainer.logger",
+    "trainer.log_every_n_steps",
+    "trainer.profiler",
+    "trainer.enable_progress_bar",
+    "trainer.enable_model_summary",
+    "trainer.enable_checkpointing",
+    "trainer.barebones",
 }
 _FILES = {
-    *("-c", "--config", "--ckpt_path"),
-    *("--data.table", "--data.validation_table", "--data.test_table"),
+    "-c",
+    "--config",
+    "--ckpt_path",
+    "--data.table",
+    "--data.validation_table",
+    "--data.test_table",
 }
 
 

@@ -203,7 +203,9 @@ class EvaluatedModule(LightningModule):
             self._undefined.add(split)  # once, and not after every epoch
             log.warning(
                 "%s %s is undefined: no target has %s there, or a prediction is not a number",
-                *(split, main.label, main.lacking),
+                split,
+                main.label,
+                main.lacking,
             )
         # float64, or Lightning would round. The same in every process already; a mean over them
         # would round too.

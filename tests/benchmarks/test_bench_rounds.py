@@ -71,7 +71,16 @@ def test_the_table_holds_ratio_memory_and_share_of_peak():
         [cell.strip() for cell in line.split("|")[1:-1]] for line in lines_of(made_up_result())
     ]
     assert table[2] == [
-        *("step", "2", "other", "3.50 [3.25, 3.75]", "1.5", "5.5", "4", "3", "50.0%", ""),
+        "step",
+        "2",
+        "other",
+        "3.50 [3.25, 3.75]",
+        "1.5",
+        "5.5",
+        "4",
+        "3",
+        "50.0%",
+        "",
     ]
     assert table[3] == ["stream", "1", "", "", "9", "", "5", "", "", ""]
     text = document([made_up_result(), made_up_result()])

@@ -114,7 +114,7 @@ def test_bounds_are_learned_as_labels_and_judge_nothing(in_folds: bool) -> None:
         assert np.isnan(found.labels[split]).mean() > 0.2
     assert np.isnan(whole.labels["test"]).sum() == 0
     mean = fit_baselines(
-        *(smiles, censored, "regression"), folds=folds, models=["mean"], bounds=bounds
+        smiles, censored, "regression", folds=folds, models=["mean"], bounds=bounds
     ).predictions["mean"]["test"]
     known = [censored["train"], censored["validation"]] if in_folds else [censored["train"]]
     assert mean == pytest.approx(np.nanmean(np.concatenate(known)))

@@ -93,8 +93,14 @@ def test_words_stand_in_the_svg():
     file = draw_contributions(MOLECULES, VALUES, Scale(1.0, "to logP [Å]"), captions=captions)
     root = ET.fromstring(file)
     assert [one.text for one in root.iter(f"{SVG}text")] == [
-        *("<ethanol> & co", "1", "benzene", "µM"),
-        *("to logP [Å]", "\N{MINUS SIGN}1", "0", "+1"),
+        "<ethanol> & co",
+        "1",
+        "benzene",
+        "µM",
+        "to logP [Å]",
+        "\N{MINUS SIGN}1",
+        "0",
+        "+1",
     ]
 
 

@@ -13,10 +13,31 @@ from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.errors import ConfigError
 
 ODD = [
-    *("C", "[H][H]", "[Na+].[Cl-]", "*C", "[U]", "[CH3]", "[O]", "O=[N]", "[C-]#[O+]", "[Fe+6]"),
-    *("C[C@H](O)F", "C[C@@H](O)F", "F/C=C/F", "F/C=C\\F", "FC=CF", "C1=CC=CC=C1", "[C-4]"),
-    *("FS(F)(F)(F)(F)F", "FP(F)(F)(F)F", "[NH3]->[Pt](Cl)(Cl)<-[NH3]", "C[Pt@SP1](F)(Cl)Br"),
-    *("C[C@H]1CC[C@@H](C)CC1", "CC(C)=[N+]=[N-]", "c1ccc2[nH]ccc2c1", "C#CC#N"),
+    "C",
+    "[H][H]",
+    "[Na+].[Cl-]",
+    "*C",
+    "[U]",
+    "[CH3]",
+    "[O]",
+    "O=[N]",
+    "[C-]#[O+]",
+    "[Fe+6]",
+    "C[C@H](O)F",
+    "C[C@@H](O)F",
+    "F/C=C/F",
+    "F/C=C\\F",
+    "FC=CF",
+    "C1=CC=CC=C1",
+    "[C-4]",
+    "FS(F)(F)(F)(F)F",
+    "FP(F)(F)(F)F",
+    "[NH3]->[Pt](Cl)(Cl)<-[NH3]",
+    "C[Pt@SP1](F)(Cl)Br",
+    "C[C@H]1CC[C@@H](C)CC1",
+    "CC(C)=[N+]=[N-]",
+    "c1ccc2[nH]ccc2c1",
+    "C#CC#N",
 ]
 
 

@@ -15,8 +15,19 @@ from graphormer_sepnorm.errors import DataError
 # Ordinary ones between those whose atoms have to be asked about one by one, stereo centres, rings,
 # no bonds at all, several pieces.
 SMILES = [
-    *("CCO", "*C", "[CH3:7][OH:8]", "C[C@H](O)F", "C", "C1CC2CCC1CC2", "C" * 256, "F/C=C/F"),
-    *("[Na+].[Cl-]", "N[C@@H](C)C(=O)O", "c1ccc2[nH]ccc2c1", "[1*]C", "OC[C@@H](O)[C@H](O)CO"),
+    "CCO",
+    "*C",
+    "[CH3:7][OH:8]",
+    "C[C@H](O)F",
+    "C",
+    "C1CC2CCC1CC2",
+    "C" * 256,
+    "F/C=C/F",
+    "[Na+].[Cl-]",
+    "N[C@@H](C)C(=O)O",
+    "c1ccc2[nH]ccc2c1",
+    "[1*]C",
+    "OC[C@@H](O)[C@H](O)CO",
 ]
 
 

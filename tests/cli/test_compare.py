@@ -57,11 +57,28 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def options(table: Path) -> list[str]:
     return [
-        *("-c", "table_regression", *(option for option in TINY if "max_" not in option)),
-        *("--data.table", str(table), "--data.root", str(table.parent / "root")),
-        *("--data.split", "random", "--data.batch_size", "16", "--model.dropout", "0.1"),
-        *("--trainer.max_steps", str(STEPS), "--trainer.max_epochs", "-1"),
-        *("--checkpoint_minutes", "0.0001", "--ema_decay", "0.9", "--data.units=[furlong]"),
+        "-c",
+        "table_regression",
+        *(option for option in TINY if "max_" not in option),
+        "--data.table",
+        str(table),
+        "--data.root",
+        str(table.parent / "root"),
+        "--data.split",
+        "random",
+        "--data.batch_size",
+        "16",
+        "--model.dropout",
+        "0.1",
+        "--trainer.max_steps",
+        str(STEPS),
+        "--trainer.max_epochs",
+        "-1",
+        "--checkpoint_minutes",
+        "0.0001",
+        "--ema_decay",
+        "0.9",
+        "--data.units=[furlong]",
     ]
 
 
@@ -113,8 +130,14 @@ def kill_after_saving(directory: Path, run: str, *arguments: str) -> None:
     before = saved(directory / run)
     with Forked(
         [
-            *(sys.executable, str(REPOSITORY / "train.py"), "compare", *arguments),
-            *("-o", str(directory), "--jobs", "1"),
+            sys.executable,
+            str(REPOSITORY / "train.py"),
+            "compare",
+            *arguments,
+            "-o",
+            str(directory),
+            "--jobs",
+            "1",
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -179,7 +202,9 @@ def test_results_are_those_of_the_runs(straight: Compared, table: Path) -> None:
     assert results["molecules"] == {"train": 80, "validation": 10, "test": 10}
     assert results["selected_on"] == "validation_mae"
     assert (results["metric"], results["better"], results["baseline"]) == (
-        *("mae", "lower", "sharenorm"),
+        "mae",
+        "lower",
+        "sharenorm",
     )
     seen = set()
     for arm in results["arms"]:
@@ -249,9 +274,18 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     given = [option for option in options(path) if option not in left_out]
     return compare(
         directory / "out",
-        *("-c", "table_classification", *given, "--data.target_columns", "[active, toxic]"),
-        *("--data.split_fractions", "[0.6, 0.1, 0.3]", *ARMS, "--seeds", "3"),
-        *("--baseline", "sepnorm"),
+        "-c",
+        "table_classification",
+        *given,
+        "--data.target_columns",
+        "[active, toxic]",
+        "--data.split_fractions",
+        "[0.6, 0.1, 0.3]",
+        *ARMS,
+        "--seeds",
+        "3",
+        "--baseline",
+        "sepnorm",
     )
 
 
@@ -260,7 +294,9 @@ def test_binary_targets_with_one_seed(binary: Compared) -> None:
     assert binary.status == 0, binary.err
     results = binary.results
     assert (results["metric"], results["better"], results["baseline"]) == (
-        *("auroc", "higher", "sepnorm"),
+        "auroc",
+        "higher",
+        "sepnorm",
     )
     (comparison,) = results["comparisons"]
     assert (comparison["arm"], comparison["seeds"]) == ("sharenorm", [3])

@@ -202,8 +202,13 @@ def test_mistakes_with_sets_are_one_line(
     assert "comparison 'b' does not say which" in of_file("a: {config: x}\nb: {confg: x}\n")
     assert "--resume is not for a comparison" in of_file("a: {config: x, resume: y}\n")
     for name, value in (
-        *(("seeds", "2"), ("seeds", "[0, 1]"), ("arms", "'sharenorm,sepnorm'"), ("jobs", "2")),
-        *(("arms", "{x: {model.norm: bn+bn}}"), ("seeds-together", "2"), ("baseline", "sharenorm")),
+        ("seeds", "2"),
+        ("seeds", "[0, 1]"),
+        ("arms", "'sharenorm,sepnorm'"),
+        ("jobs", "2"),
+        ("arms", "{x: {model.norm: bn+bn}}"),
+        ("seeds-together", "2"),
+        ("baseline", "sharenorm"),
     ):
         wanted = f"{name} is the same for all comparisons: give --{name} on the command line"
         inside = of_file(f"a: {{config: x}}\nb: {{config: y, {name}: {value}}}\n")

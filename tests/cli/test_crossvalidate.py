@@ -37,9 +37,16 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def options(table: Path) -> list[str]:
     return [
-        *("-c", "table_regression", *(option for option in TINY if "max_" not in option)),
-        *("--trainer.max_steps=1", "--trainer.max_epochs=-1", "--data.units=[furlong]"),
-        *("--data.table", str(table), "--data.root", str(table.parent / "root")),
+        "-c",
+        "table_regression",
+        *(option for option in TINY if "max_" not in option),
+        "--trainer.max_steps=1",
+        "--trainer.max_epochs=-1",
+        "--data.units=[furlong]",
+        "--data.table",
+        str(table),
+        "--data.root",
+        str(table.parent / "root"),
     ]
 
 

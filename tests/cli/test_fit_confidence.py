@@ -231,8 +231,17 @@ def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: 
     assert predict([str(blend.run), "-i", source, "-o", str(out), *options]) == 0
     rows = read_csv(out)
     assert list(rows[0])[3:] == [
-        *("pred_a", "low_a", "high_a", "similarity", "distance", "in_domain"),
-        *("nearest_1", "similarity_1", "nearest_a_1", "warning", "error"),
+        "pred_a",
+        "low_a",
+        "high_a",
+        "similarity",
+        "distance",
+        "in_domain",
+        "nearest_1",
+        "similarity_1",
+        "nearest_a_1",
+        "warning",
+        "error",
     ]
     expected = Predictor.load(blend.run, "cpu").ask(interval=0.8, neighbours=1)
     found = expected.predict([row["smiles"] for row in rows])

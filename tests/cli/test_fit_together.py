@@ -37,10 +37,26 @@ def table(tmp_path: Path) -> Path:
 
 def options(place: Path, seed: int, *more: str) -> list[str]:
     return [
-        *("-c", "table_regression", *TINY, "--engine", "captured", "--data.batch_size", "16"),
-        *("--data.table", str(place.parent / "mine.csv"), "--data.split", "random"),
-        *("--data.root", str(place.parent / "root"), "--output", str(place)),
-        *("--seed_everything", str(seed), "--trainer.max_steps", "9", *more),
+        "-c",
+        "table_regression",
+        *TINY,
+        "--engine",
+        "captured",
+        "--data.batch_size",
+        "16",
+        "--data.table",
+        str(place.parent / "mine.csv"),
+        "--data.split",
+        "random",
+        "--data.root",
+        str(place.parent / "root"),
+        "--output",
+        str(place),
+        "--seed_everything",
+        str(seed),
+        "--trainer.max_steps",
+        "9",
+        *more,
     ]
 
 

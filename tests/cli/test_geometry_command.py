@@ -19,8 +19,21 @@ from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.inference.predictor import Predictor
 
 SMILES = [
-    *("CCO", "c1ccccc1", "CC(=O)O", "CCCCCC", "C1CCCCC1", "c1ccc2ccccc2c1", "CCN", "CO"),
-    *("CC(C)C", "OCCO", "Clc1ccccc1", "CCOCC", "C1CC1", "CC=C", "Oc1ccccc1"),
+    "CCO",
+    "c1ccccc1",
+    "CC(=O)O",
+    "CCCCCC",
+    "C1CCCCC1",
+    "c1ccc2ccccc2c1",
+    "CCN",
+    "CO",
+    "CC(C)C",
+    "OCCO",
+    "Clc1ccccc1",
+    "CCOCC",
+    "C1CC1",
+    "CC=C",
+    "Oc1ccccc1",
 ]
 
 

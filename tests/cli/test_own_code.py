@@ -26,9 +26,19 @@ def options(folder: Path) -> list[str]:
     if not table.is_file():
         sample_table(table, 80)
     return [
-        *("-c", "table_regression", *TINY, "--data.table", str(table), "--data.split", "random"),
-        *("--data.root", str(folder / "root"), "--data.batch_size", "16"),
-        *("--trainer.enable_progress_bar", "false"),
+        "-c",
+        "table_regression",
+        *TINY,
+        "--data.table",
+        str(table),
+        "--data.split",
+        "random",
+        "--data.root",
+        str(folder / "root"),
+        "--data.batch_size",
+        "16",
+        "--trainer.enable_progress_bar",
+        "false",
     ]
 
 

@@ -230,13 +230,23 @@ MISTAKES = {
     "is there already": ["{model}", "-i", "{table}", "-o", "{model}"],
     "cannot be written": ["{model}", "-i", "{table}", "-o", "{folder}/no/out.csv"],
     "no column 'smile' (did you mean 'SMILES'?)": [
-        *("{model}", "-i", "{table}", "--smiles_column", "smile")
+        "{model}",
+        "-i",
+        "{table}",
+        "--smiles_column",
+        "smile",
     ],
     "its first line has 'CCO', which is a molecule": ["{model}", "-i", "{headless}"],
     "--smiles_column 'C#N'": ["{model}", "-i", "{headless_of_two}"],
     "no column 'y'": ["{model}", "-i", "{table}", "--evaluate", "y"],
     "names 2 columns, the model has 1": [
-        *("{model}", "-i", "{table}", "--evaluate", "id", "--evaluate", "id")
+        "{model}",
+        "-i",
+        "{table}",
+        "--evaluate",
+        "id",
+        "--evaluate",
+        "id",
     ],
     "--batch_size is 0": ["{model}", "CCO", "--batch_size", "0"],
     "invalid choice: 'xls'": ["{model}", "-i", "{table}", "--input_format", "xls"],
@@ -253,7 +263,13 @@ MISTAKES = {
     "--shard needs an input file": ["{model}", "-i", "-", "--shard", "1/2"],
     "--shard is for tables": ["{model}", "CCO", "--shard", "1/2"],
     "--evaluate compares whole tables": [
-        *("{model}", "-i", "{table}", "--evaluate", "id", "--shard", "1/2")
+        "{model}",
+        "-i",
+        "{table}",
+        "--evaluate",
+        "id",
+        "--shard",
+        "1/2",
     ],
     "--top is for --engine ray": ["{model}", "-i", "{folder}", "--top", "5"],
     "--address is for --engine ray": ["{model}", "CCO", "--address", "auto"],

@@ -44,7 +44,13 @@ def test_standard_input_and_output(model, tmp_path):
     text = "smiles\n" + "".join(f"{'C' * (1 + n % 7)}\n" for n in range(2500))
     outputs = [
         run_python(
-            *(REPOSITORY / "predict.py", model, "-i", "-", "--jobs", jobs, "--quiet"),
+            REPOSITORY / "predict.py",
+            model,
+            "-i",
+            "-",
+            "--jobs",
+            jobs,
+            "--quiet",
             cwd=tmp_path,
             text=text,
         )

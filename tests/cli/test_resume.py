@@ -27,8 +27,12 @@ from graphormer_sepnorm.runs.place import RunLock
 STEPS = 42
 # What a checkpoint says about training itself.
 PARTS = (
-    *("state_dict", "trained_weights", "optimizer_states", "lr_schedulers"),
-    *("global_step", "epoch"),
+    "state_dict",
+    "trained_weights",
+    "optimizer_states",
+    "lr_schedulers",
+    "global_step",
+    "epoch",
 )
 
 
@@ -40,12 +44,33 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def options(table: Path, norm: str) -> list[str]:
     tiny = [option for option in TINY if "max_" not in option]
     return [
-        *("-c", "table_regression", *tiny, "--data.table", str(table), "--data.split", "random"),
-        *("--data.root", str(table.parent / "root"), "--data.batch_size", "16"),
-        *("--trainer.max_steps", str(STEPS), "--trainer.max_epochs", "-1"),
-        *("--model.norm", norm, "--model.dropout", "0.2", "--checkpoint_minutes", "0.0001"),
-        *("--trainer.enable_progress_bar", "false", "--early_stopping", "20"),
-        *("--ema_decay", "0.9"),
+        "-c",
+        "table_regression",
+        *tiny,
+        "--data.table",
+        str(table),
+        "--data.split",
+        "random",
+        "--data.root",
+        str(table.parent / "root"),
+        "--data.batch_size",
+        "16",
+        "--trainer.max_steps",
+        str(STEPS),
+        "--trainer.max_epochs",
+        "-1",
+        "--model.norm",
+        norm,
+        "--model.dropout",
+        "0.2",
+        "--checkpoint_minutes",
+        "0.0001",
+        "--trainer.enable_progress_bar",
+        "false",
+        "--early_stopping",
+        "20",
+        "--ema_decay",
+        "0.9",
     ]
 
 

@@ -28,8 +28,12 @@ from graphormer_sepnorm.training.backbone import Backbone
 HEADER = ["smiles", "T", "y", "pH", "set"]
 PARTS = ["train"] * 40 + ["validation"] * 10 + ["test"] * 10
 OPTIONS = [
-    *("--data.split_column", "set"),
-    *("--data.descriptors", "rdkit", "--data.descriptor_columns", "T,pH"),
+    "--data.split_column",
+    "set",
+    "--data.descriptors",
+    "rdkit",
+    "--data.descriptor_columns",
+    "T,pH",
 ]
 
 

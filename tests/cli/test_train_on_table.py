@@ -328,8 +328,17 @@ def test_decimal_commas_are_named(cells: str, options: list[str], said: str, tmp
     rows[7][1] = "-2"
     table = write_csv(tmp_path / "comma.csv", [["smiles", "dG"], *rows])
     error = refused(
-        *(capsys, train, "fit", "-c", "table_regression", *TINY, "--data.table", table),
-        *("--data.root", tmp_path / "root", *options),
+        capsys,
+        train,
+        "fit",
+        "-c",
+        "table_regression",
+        *TINY,
+        "--data.table",
+        table,
+        "--data.root",
+        tmp_path / "root",
+        *options,
     )
     assert said in error
     assert "decimal comma" in error

@@ -46,7 +46,9 @@ def test_arms_of_a_file_have_their_options_as_typed(tmp_path: Path) -> None:
     assert plain == Arm("plain", {})
     assert small.options == {"model.width": "32", "model.learning_rate": "1e-3"}
     assert wide.arguments == [
-        *("--model.width=64", "--model.atom_rows=null", "--model.betas=[0.9, 0.99]"),
+        "--model.width=64",
+        "--model.atom_rows=null",
+        "--model.betas=[0.9, 0.99]",
         "--ema_decay=0.9",
     ]
     assert two.options == {"data.target_columns": '[a, "b, c"]'}
@@ -172,7 +174,14 @@ def test_comparison_is_kept(tmp_path: Path) -> None:
     begun.write(tmp_path)
     assert Comparison.read(tmp_path) == begun
     assert begun.command_line()[3:] == [
-        *("-c", "quickstart", "--arms", "sharenorm,sepnorm", "--seeds", "0,1", "-o", "DIR"),
+        "-c",
+        "quickstart",
+        "--arms",
+        "sharenorm,sepnorm",
+        "--seeds",
+        "0,1",
+        "-o",
+        "DIR",
     ]
     more = begun.with_more(parse_arms("bn+bn,sepnorm"), (1, 5))
     assert [arm.name for arm in more.arms] == ["sharenorm", "sepnorm", "bn+bn"]

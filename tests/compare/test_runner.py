@@ -179,13 +179,22 @@ def test_runs_are_planned_seed_by_seed(tmp_path: Path) -> None:
     comparison = Comparison(("-c", "quickstart"), arms, (3, 1), "sharenorm")
     runs = comparison.runs(tmp_path)
     assert [run.name for run in runs] == [
-        *("sharenorm seed 3", "bn+bn seed 3", "sharenorm seed 1", "bn+bn seed 1"),
+        "sharenorm seed 3",
+        "bn+bn seed 3",
+        "sharenorm seed 1",
+        "bn+bn seed 1",
     ]
     place = tmp_path / "bn+bn" / "seed1"
     # What is given for all arms stands first, so that those of an arm win.
     assert runs[3].arguments == (
-        *("-c", "quickstart", "--model.norm=bn+bn", "--ensemble=1", "--keep=none"),
-        *("--baselines=false", "--seed_everything=1", f"--output={place}"),
+        "-c",
+        "quickstart",
+        "--model.norm=bn+bn",
+        "--ensemble=1",
+        "--keep=none",
+        "--baselines=false",
+        "--seed_everything=1",
+        f"--output={place}",
     )
     assert runs[3].log == tmp_path / "bn+bn" / "seed1.log"
     blended = dataclasses.replace(comparison, configuration={"blend": True})
@@ -233,9 +242,13 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
     whole, events = workplace.train(runs)
     assert whole
     assert events == [
-        *("started bad seed 0", "failed bad seed 0: it cannot be done"),
-        *("started dead seed 0", "failed dead seed 0: killed by SIGKILL"),
-        *("started good seed 0", "finished good seed 0", "closed"),
+        "started bad seed 0",
+        "failed bad seed 0: it cannot be done",
+        "started dead seed 0",
+        "failed dead seed 0: killed by SIGKILL",
+        "started good seed 0",
+        "finished good seed 0",
+        "closed",
     ]
     assert last_line(runs[0].log) == "it cannot be done"
     assert last_line(runs[1].log) == "killed by SIGKILL"
@@ -245,8 +258,11 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
     (runs[1].directory / "left").touch()
     _, events = workplace.train(runs)
     assert events == [
-        *("started bad seed 0", "finished bad seed 0"),
-        *("started dead seed 0", "failed dead seed 0: killed by SIGKILL", "closed"),
+        "started bad seed 0",
+        "finished bad seed 0",
+        "started dead seed 0",
+        "failed dead seed 0: killed by SIGKILL",
+        "closed",
     ]
     # It had saved, so it went on; the other had not, and began with an empty directory.
     assert runs[0].log.read_text().splitlines()[-1] == "continued"
@@ -263,9 +279,13 @@ def test_seeds_of_an_arm_share_a_process(workplace: Workplace) -> None:
     runs = [workplace.run("a"), workplace.run("a", 1, do="fail"), workplace.run("a", 2)]
     _, events = workplace.train(runs, seeds_together=2)
     assert events == [
-        *("started a seed 0", "started a seed 1"),
-        *("finished a seed 0", "failed a seed 1: it cannot be done"),
-        *("started a seed 2", "finished a seed 2", "closed"),
+        "started a seed 0",
+        "started a seed 1",
+        "finished a seed 0",
+        "failed a seed 1: it cannot be done",
+        "started a seed 2",
+        "finished a seed 2",
+        "closed",
     ]
     assert runs[0].log.read_text() == "2 runs\nbegun\n"
     assert runs[1].failure.read_text() == "it cannot be done\n"
@@ -446,7 +466,8 @@ def test_lines_elsewhere(workplace: Workplace, capsys: pytest.CaptureFixture[str
     assert captured.out == ""
     assert captured.err.splitlines() == [
         "1 of 3 runs are finished already",
-        *("a seed 0: started", "b seed 0: started"),
+        "a seed 0: started",
+        "b seed 0: started",
         "a seed 0: finished (2 of 3), validation MAE 0.5000, test MAE 0.2500, 0:01:01",
         f"b seed 0: failed, a [1mline ({bad.log})",
     ]

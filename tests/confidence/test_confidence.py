@@ -104,8 +104,14 @@ def _wrong_about_anilines() -> tuple[Confidence, Told]:
     told = Told(np.zeros((len(smiles), 1)), fingerprints=fingerprints(smiles))
     folds = np.tile(np.arange(len(smiles) // 2) % 5, 2)
     made = Confidence.fit(
-        *("regression", -residuals, told, folds, np.ones(1)),
-        *(_sketch(smiles), folds, np.arange(len(smiles))),
+        "regression",
+        -residuals,
+        told,
+        folds,
+        np.ones(1),
+        _sketch(smiles),
+        folds,
+        np.arange(len(smiles)),
     )
     asked = fingerprints(["Cc1ccc(CN)c(C)c1", "CCCCOCO"])
     return made, Told(np.zeros((2, 1)), fingerprints=asked)
@@ -156,9 +162,7 @@ def test_far_molecules_have_wide_intervals_and_say_so() -> None:
     told = Told(parts[1], distance=parts[2], fingerprints=fingerprints(TRAINED * 4))
     sketch = _sketch(TRAINED)
     folds = np.arange(4 * 34) % 5
-    made = Confidence.fit(
-        *("regression", parts[0], told, folds, np.ones(1), sketch), tokens=measure
-    )
+    made = Confidence.fit("regression", parts[0], told, folds, np.ones(1), sketch, tokens=measure)
     predictor = Predictor(checkpoint | {CONFIDENCE: made.to_plain()}, "cpu")
     assert predictor.columns[-2:] == ("similarity", "distance")
     found = predictor.predict(TRAINED)

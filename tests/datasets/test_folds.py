@@ -37,7 +37,8 @@ def test_each_molecule_is_held_out_by_one_member(tmp_path: Path, split: str) -> 
     plain = table(tmp_path, smiles, split=split)
     members = [
         table(
-            *(tmp_path, smiles),
+            tmp_path,
+            smiles,
             **{"split": split, "member_folds": 3, "member_fold": fold, "descriptors": "rdkit"},
         )
         for fold in range(3)

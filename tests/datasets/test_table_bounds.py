@@ -25,7 +25,7 @@ def test_what_a_bound_is(cell: object, expected: tuple[str, object]) -> None:
     assert split_bound(cell) == expected
 
 
-VALUES = [0.1, ">2", "<= -1.5", 0.4, *[0.2, 0.3, ">1", "<0"], *[0.5, "≥7", 0.1, "-"]]
+VALUES = [0.1, ">2", "<= -1.5", 0.4, 0.2, 0.3, ">1", "<0", 0.5, "≥7", 0.1, "-"]
 
 
 def test_bounds_are_no_labels_and_go_with_their_graphs(tmp_path: Path) -> None:

@@ -41,8 +41,24 @@ from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.module import GraphormerModule
 
 SMILES = [
-    *("CCO", "CCCO", "CCN", "CCCN", "c1ccccc1", "Oc1ccccc1", "Nc1ccccc1", "CC(=O)O", "CC(=O)N"),
-    *("CCOC", "CCCCC", "C1CCCCC1", "OC1CCCCC1", "NCCO", "OCCO", "CC(C)C", "CC(C)O", "c1ccncc1"),
+    "CCO",
+    "CCCO",
+    "CCN",
+    "CCCN",
+    "c1ccccc1",
+    "Oc1ccccc1",
+    "Nc1ccccc1",
+    "CC(=O)O",
+    "CC(=O)N",
+    "CCOC",
+    "CCCCC",
+    "C1CCCCC1",
+    "OC1CCCCC1",
+    "NCCO",
+    "OCCO",
+    "CC(C)C",
+    "CC(C)O",
+    "c1ccncc1",
 ]
 ATOMS = np.array([sum(letter in "CNOcno" for letter in text) for text in SMILES], dtype=float)
 AROMATIC = ["c" in text for text in SMILES]

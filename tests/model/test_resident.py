@@ -52,8 +52,18 @@ def test_exact_batch_is_the_collators(graphs, blocks):
     assert batch.real_atoms is not None
     assert batch.real_atoms.all()
     for name in (
-        *("atom_rows", "in_degree", "out_degree", "ring_sizes", "graph_of_atom", "bond_rows"),
-        *("unpad", "targets", "weights", "extra", "bounds", "graph_ids"),
+        "atom_rows",
+        "in_degree",
+        "out_degree",
+        "ring_sizes",
+        "graph_of_atom",
+        "bond_rows",
+        "unpad",
+        "targets",
+        "weights",
+        "extra",
+        "bounds",
+        "graph_ids",
     ):
         one, other = getattr(batch, name), getattr(truth, name)
         assert one.dtype == other.dtype, name

@@ -60,4 +60,4 @@ def confidence(
     sketch = Neighbours.of(fingerprints(TRAINED), np.arange(len(TRAINED)), TRAINED, labels)
     std = np.ones(targets)
     places = np.arange(len(TRAINED))
-    return Confidence.fit(*(kind, labels, told, folds, std, sketch, folds, places), tokens=measure)
+    return Confidence.fit(kind, labels, told, folds, std, sketch, folds, places, tokens=measure)

@@ -124,7 +124,7 @@ def test_end_of_training_in_place_of_a_selection(tmp_path: Path) -> None:
 
 def test_aurocs_best_is_the_highest(tmp_path: Path) -> None:
     directory = write_run(
-        *(tmp_path / "a", session(end=None)), metric="auroc", selected_on="validation_auroc"
+        tmp_path / "a", session(end=None), metric="auroc", selected_on="validation_auroc"
     )
     (directory / "metrics.csv").write_text("validation_auroc\nnan\n0.3\n0.7\n0.5\n")
     assert read(directory)[0].runs[0].validation == 0.7

@@ -26,7 +26,12 @@ def test_row_of_several_seeds() -> None:
     ]
     (row,) = rows(experiment(*runs))
     assert row == [
-        *("1. mine", "0, 1, 2", "489,481", "1,000", "10 min", "A GPU"),
+        "1. mine",
+        "0, 1, 2",
+        "489,481",
+        "1,000",
+        "10 min",
+        "A GPU",
         f"{statistics.mean(validation):.4f} ± {statistics.stdev(validation):.4f}",
         f"{statistics.mean(test):.4f} ± {statistics.stdev(test):.4f}",
     ]
@@ -65,7 +70,11 @@ def test_order_is_that_of_validation_and_never_of_test() -> None:
         of("second", 0.3, 0.5),
     )
     assert [row[0].split()[1] for row in found] == [
-        *("first", "second", "third", "unknown", "unfinished"),
+        "first",
+        "second",
+        "third",
+        "unknown",
+        "unfinished",
     ]
 
 

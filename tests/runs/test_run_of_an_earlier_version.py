@@ -59,12 +59,15 @@ def test_its_files_are_read(old: RunDirectory) -> None:
     assert [(one.from_step, one.to_step, one.end) for one in record.sessions] == [(0, 6, "trained")]
     assert record.sessions[0].packages["lightning"] == "2.6.6"
     assert (summary.validation("mae"), summary.test("mae")) == (
-        *(1.5495855808258057, 0.9085940718650818),
+        1.5495855808258057,
+        0.9085940718650818,
     )
     assert summary.test("rmse") is None
     assert old.configuration()["model"]["width"] == 8
     assert [row["validation_mae"] for row in old.metrics() if "validation_mae" in row] == [
-        *(1.5523725748062134, 1.5504024028778076, 1.5495855808258057),
+        1.5523725748062134,
+        1.5504024028778076,
+        1.5495855808258057,
     ]
     rows = old.test_predictions(["logp"])
     assert rows is not None

@@ -171,9 +171,12 @@ def test_launches_train_as_the_ordinary_path_does(tmp_path: Path, fit: Fit) -> N
 @pytest.mark.parametrize(
     ("first", "second", "stops", "fixed"),
     [
-        *((4, 4, (11, 15), 0.0), (4, 4, (11, 15), 0.35)),
-        *((None, 4, (11,), 0.35), (None, 4, (15,), 0.0)),
-        *((4, None, (11,), 0.0), (4, None, (15,), 0.35)),
+        (4, 4, (11, 15), 0.0),
+        (4, 4, (11, 15), 0.35),
+        (None, 4, (11,), 0.35),
+        (None, 4, (15,), 0.0),
+        (4, None, (11,), 0.0),
+        (4, None, (15,), 0.35),
     ],
 )
 def test_resumed_run_equals_the_uninterrupted_one(

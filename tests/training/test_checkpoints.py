@@ -193,7 +193,9 @@ def test_resumed_run_equals_the_uninterrupted_one(
         curve = LearningCurve(tmp_path / f"{folder}.png", "mae")
         module, _, trainer = train(
             *([AveragedWeights(0.9), ValidateAtTheEnd(), curve] if seldom else []),
-            *(recorder, seen, *more),
+            recorder,
+            seen,
+            *more,
             *checkpoint_callbacks(tmp_path / folder, "mae", patience=2 if seldom else 0),
             model={"dropout": 0.2, **options},
             data={"num_workers": num_workers},
@@ -249,7 +251,10 @@ def test_a_run_validates_its_end_whatever_epochs_it_validates(
     curve, seen = LearningCurve(tmp_path / "curve.png", "mae"), Validations()
     _, _, trainer = train(
         *([AveragedWeights(0.9)] if averaged else []),
-        *(ValidateAtTheEnd(), seen, curve, *checkpoint_callbacks(tmp_path, "mae", 0)),
+        ValidateAtTheEnd(),
+        seen,
+        curve,
+        *checkpoint_callbacks(tmp_path, "mae", 0),
         model={"norm": "bn+bn"},
         check_val_every_n_epoch=every,
         **options,

@@ -74,9 +74,14 @@ def _drawings(
 ) -> Iterator[tuple[str, Figure | bytes | None]]:
     """Draw what there is to draw, each under the name of its file."""
     for draw in (
-        *(figures.paired_seeds, figures.learning_curves, geometry_figures.uniformity),
-        *(geometry_figures.effective_rank, geometry_figures.singular_values),
-        *(geometry_figures.cosine, geometry_figures.features, geometry_figures.probes),
+        figures.paired_seeds,
+        figures.learning_curves,
+        geometry_figures.uniformity,
+        geometry_figures.effective_rank,
+        geometry_figures.singular_values,
+        geometry_figures.cosine,
+        geometry_figures.features,
+        geometry_figures.probes,
     ):
         yield draw.__name__, draw(results)
     if predictions is None:

@@ -25,12 +25,35 @@ from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import aligned
 
 _COLUMNS = (
-    *("comparison", "dataset", "metric", "better", "arm", "parameters", "seeds", "epochs", "steps"),
-    *("test_mean", "test_sd", "difference", "low", "high", "holm_p", "verdict", "paper"),
+    "comparison",
+    "dataset",
+    "metric",
+    "better",
+    "arm",
+    "parameters",
+    "seeds",
+    "epochs",
+    "steps",
+    "test_mean",
+    "test_sd",
+    "difference",
+    "low",
+    "high",
+    "holm_p",
+    "verdict",
+    "paper",
 )
 _HEADER = (
-    *("comparison", "metric", "arm", "epochs", "seeds", "test", "difference"),
-    *("95 % interval", "verdict", "paper"),
+    "comparison",
+    "metric",
+    "arm",
+    "epochs",
+    "seeds",
+    "test",
+    "difference",
+    "95 % interval",
+    "verdict",
+    "paper",
 )
 _NOTES = """\
 Test: mean ± standard deviation over the seeds. Difference: to the first arm, paired by seed, with
@@ -79,8 +102,16 @@ def _values(name: str, results: Results, arm: ArmResult) -> list[object]:
     one = next((one for one in results.made if one.arm == arm.name), None)
     difference = one.test if one else None
     row = [
-        *(name, results.dataset, results.metric, results.better, arm.name, arm.parameters),
-        *(len(test), *(_mean(arm, what) for what in ("epochs", "steps")), mean, sd),
+        name,
+        results.dataset,
+        results.metric,
+        results.better,
+        arm.name,
+        arm.parameters,
+        len(test),
+        *(_mean(arm, what) for what in ("epochs", "steps")),
+        mean,
+        sd,
         *(getattr(difference, what, math.nan) for what in ("mean", "low", "high")),
         *((one.holm_p, verdict(results, one)) if one else (math.nan, "")),
         _paper(results, arm),
@@ -94,8 +125,11 @@ def _cells(name: str, results: Results, arm: ArmResult) -> tuple[str, ...]:
     one = next((one for one in results.made if one.arm == arm.name), None)
     test = one.test if one else None
     return (
-        *(name, metric.label, arm_label(results, arm)),
-        *(number(_mean(arm, "epochs"), 0), str(len(arm.values("test")))),
+        name,
+        metric.label,
+        arm_label(results, arm),
+        number(_mean(arm, "epochs"), 0),
+        str(len(arm.values("test"))),
         spread(arm.values("test"), metric.decimals),
         signed(test.mean, metric.decimals) if test else NONE,
         interval(test.low, test.high, metric.decimals) if test else NONE,

@@ -83,8 +83,15 @@ def differences(results: Results) -> Table:
                 ]
             )
     header = [
-        *("arm", "seeds", f"difference{in_unit(metric.unit)}", _LEVEL, "relative", "paper"),
-        *("p (smallest)", "Holm's p (smallest)", "verdict"),
+        "arm",
+        "seeds",
+        f"difference{in_unit(metric.unit)}",
+        _LEVEL,
+        "relative",
+        "paper",
+        "p (smallest)",
+        "Holm's p (smallest)",
+        "verdict",
     ]
     return Table(header, rows)
 
@@ -198,8 +205,15 @@ def cost(results: Results) -> Table:
             ]
         )
     header = [
-        *("arm", "extra parameters", "ms per step", "extra ms", "graphs per second"),
-        *("training, min", "in all, min", "epochs", "steps"),
+        "arm",
+        "extra parameters",
+        "ms per step",
+        "extra ms",
+        "graphs per second",
+        "training, min",
+        "in all, min",
+        "epochs",
+        "steps",
     ]
     return Table(header, rows)
 

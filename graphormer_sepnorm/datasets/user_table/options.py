@@ -54,7 +54,9 @@ class TableOptions:
 
     def __post_init__(self) -> None:
         for name, choices in (
-            *(("task", Kind), ("split", Split), ("on_invalid", OnInvalid)),
+            ("task", Kind),
+            ("split", Split),
+            ("on_invalid", OnInvalid),
             *((("descriptors", Descriptors),) if self.descriptors is not None else ()),
         ):
             value = getattr(self, name)

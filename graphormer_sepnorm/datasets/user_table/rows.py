@@ -191,7 +191,7 @@ def read_rows(
             refuse_words(reader.name, reader.columns, sample, columns.targets)
         relations = relation_columns(reader.columns, sample, columns)
         return TableContents(
-            *(columns, reader.format, valid, invalid, read.words, read.classes, relations)
+            columns, reader.format, valid, invalid, read.words, read.classes, relations
         )
 
 

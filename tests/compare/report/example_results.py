@@ -56,8 +56,17 @@ def regression(
     }
     task = Task("regression", ("penalised_logp",), ("",), "mae")
     return _write(
-        *(directory, "zinc-subset", task, tests, seeds, lacking or {}, random),
-        *(smiles, atoms, target, predictions),
+        directory,
+        "zinc-subset",
+        task,
+        tests,
+        seeds,
+        lacking or {},
+        random,
+        smiles,
+        atoms,
+        target,
+        predictions,
     )
 
 
@@ -77,8 +86,17 @@ def binary(
     task = Task("binary", ("HIV_active",), ("",), "auroc")
     tests = {"sharenorm": 0.733, "sepnorm": 0.754}
     return _write(
-        *(directory, "ogbg-molhiv", task, tests, seeds, {}, random),
-        *(smiles, atoms, target, predictions),
+        directory,
+        "ogbg-molhiv",
+        task,
+        tests,
+        seeds,
+        {},
+        random,
+        smiles,
+        atoms,
+        target,
+        predictions,
     )
 
 
