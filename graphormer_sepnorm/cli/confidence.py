@@ -26,7 +26,8 @@ from graphormer_sepnorm.confidence.quality import (
     summarised,
 )
 from graphormer_sepnorm.confidence.token_distance import MOST_TOKENS, TokenDistance
-from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.beside import LEVEL
@@ -86,7 +87,7 @@ def measure(
     kept, neighbours = _sketch(data, keep)
     own, places = None, None
     if data.member_folds is not None:  # molecules of training are the unseen ones too
-        own, places = data.dealt()[kept], _places(kept, held.numbers)
+        own, places = data.numbers.dealt[kept], _places(kept, held.numbers)
     tokens, distance = _distances(module, data, kept, held)
     told = Told(held.values, held.spread, held.apart, distance, _fingerprints(data, held.numbers))
     labels, exclusive = data.labels(held.numbers), bool(task.one_of)
@@ -121,7 +122,7 @@ def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbours
 
     They are known by their rows in a table, or by their places in the data set.
     """
-    numbers, report = data.weighed(data.described()), data.splits.report
+    numbers, report = data.numbers.weighed(data.numbers.described), data.splits.report
     numbers = numbers[drawn(len(numbers), MOST_KEPT)]
     rows = numbers
     if report is not None:
@@ -145,7 +146,7 @@ def _distances(
     if not module.model.config.reads_graph_token:
         return None, None
     kept = kept[drawn(len(kept), MOST_TOKENS)]
-    folds = None if data.member_folds is None else (data.dealt()[kept], held.folds)
+    folds = None if data.member_folds is None else (data.numbers.dealt[kept], held.folds)
     seen, unseen = (tokens_of(module, data, numbers) for numbers in (kept, held.numbers))
     return TokenDistance.fit(seen, unseen, *(folds or ()))
 

@@ -122,7 +122,7 @@ def train_members(
     threads = os.environ.get("OMP_NUM_THREADS", "")
     trained_on = data.indices("train")
     if data.member_folds is not None:  # folds are nearly of one size
-        trained_on = np.flatnonzero(data.dealt() > 0)
+        trained_on = np.flatnonzero(data.numbers.dealt > 0)
     batches = len(EpochBatches(trained_on, data.batch_size, 0))
     steps = {_MEMBER: planned_steps(options.trainer, batches, options.trainer.max_epochs)}
     folder = members[0].directory.parent
@@ -192,7 +192,8 @@ def evaluate_ensemble(
         found = module.task.evaluate(data.labels(held.numbers), held.values)
         validated = {f"validation_{name}": value for name, value in found.items()}
     validation = {name: float(value) for name, value in validated.items()}
-    checkpoint[KEY] |= {"validation": validation, "member_folds": data.member_folds or 0}
+    folds = 0 if data.member_folds is None else data.member_folds.count
+    checkpoint[KEY] |= {"validation": validation, "member_folds": folds}
     write_checkpoint(checkpoint, run.best)
     summaries = [dict(one.files.summary() or {}) for one in members]
     summary = {**summaries[0], **{name: float(value) for name, value in tested.items()}}

@@ -14,6 +14,7 @@ from graphormer_sepnorm.cli.options import explain, explain_classes, require_dat
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.runner import SINGLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.graphs.loading import EpochBatches
 from graphormer_sepnorm.model.norm_arms import norm_name
@@ -62,7 +63,7 @@ class FitOptions(TrainCLI):
             data = self.parser.instantiate_classes(config)["fit"]["data"]
         check_ensemble(config.fit)
         if config.fit.ensemble > 1 and config.fit.ensemble_by == "folds":
-            data.deal_members(config.fit.ensemble)
+            data.deal_members(MemberFolds(config.fit.ensemble))
         require_data(words)  # last, so that other mistakes are said first
         return config.fit, data
 
@@ -117,7 +118,7 @@ def check_fit(
             )
             task, fingerprint = data.splits.task, data.splits.fingerprint
             metric = task.metric
-            validated = data.store.targets[data.validated]
+            validated = data.store.targets[data.numbers.validated]
             monitored_metric(task, validated, config.metric, config.early_stopping)
     devices = (str(trainer.accelerator), str(trainer.devices))
     seed = int(options.config["fit"].seed_everything)

@@ -14,8 +14,9 @@ from lightning.pytorch import Trainer
 from graphormer_sepnorm.cli.confidence import said
 from graphormer_sepnorm.cli.outcome import Outcome, Tested, without_new_elements
 from graphormer_sepnorm.cli.simple_models import evaluate, final_predictions
-from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
+from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.files import write_json

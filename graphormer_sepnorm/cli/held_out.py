@@ -74,9 +74,9 @@ def out_of_fold(module: GraphormerModule, data: MoleculeDataModule) -> HeldOut:
         module: With the members that were trained by ``--ensemble_by folds``, in their order.
         data: Theirs.
     """
-    trained_on = data.described()
-    numbers = data.weighed(trained_on)
-    dealt = data.dealt()[np.isin(trained_on, numbers)]
+    trained_on = data.numbers.described
+    numbers = data.numbers.weighed(trained_on)
+    dealt = data.numbers.dealt[np.isin(trained_on, numbers)]
     values = np.full((len(numbers), len(module.task.targets)), np.nan)
     for fold, network in enumerate(_networks(module)):
         values[dealt == fold] = _values(module, data, numbers[dealt == fold], network)

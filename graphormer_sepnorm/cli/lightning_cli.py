@@ -47,6 +47,7 @@ from graphormer_sepnorm.cli.outcome import Tested, evaluate_best, finish
 from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed, resuming
 from graphormer_sepnorm.cli.simple_models import require_smiles
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import listed
@@ -265,7 +266,7 @@ class TrainCLI(LightningCLI):
             require_smiles(self.datamodule)
         options = self.config["fit"]
         if options.ensemble > 1 and options.ensemble_by == "folds":
-            self.datamodule.deal_members(options.ensemble)
+            self.datamodule.deal_members(MemberFolds(options.ensemble))
         kwargs["max_epochs"] = settled_epochs(options.trainer, self.datamodule)
         options.trainer.max_epochs = kwargs["max_epochs"]
         shown = self._select(options.metric, options.early_stopping)
@@ -326,7 +327,7 @@ class TrainCLI(LightningCLI):
     def _select(self, wanted: str | None, patience: int) -> Metric:
         """Say what decides on the best checkpoint; return what is shown of a validation."""
         task = self.datamodule.splits.task
-        validation = self.datamodule.store.targets[self.datamodule.validated]
+        validation = self.datamodule.store.targets[self.datamodule.numbers.validated]
         self.selected_by = selected = monitored_metric(task, validation, wanted, patience)
         # The loss is drawn anyway.
         shown = task.main if selected.kind is None else selected

@@ -266,7 +266,7 @@ def _blend(
     boosting, labels = fitted.predictions["boosting"], fitted.labels["validation"]
     rows = fitted.rows["validation"]
     if data.member_folds is not None:  # counted from the first training molecule on
-        rows = np.searchsorted(held.numbers, data.described()[rows])
+        rows = np.searchsorted(held.numbers, data.numbers.described[rows])
     held = held.take(rows)
     network, unseen = held.values, boosting["validation"]
     if task.kind == "binary":

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.formatting import StatusLine, listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import metrics_of
@@ -93,7 +94,7 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
             line.show(f"baselines: {what}, {done:,} of {total:,}")
 
     try:
-        folds = None if data.member_folds is None else data.dealt()
+        folds = None if data.member_folds is None else data.numbers.dealt
         fitted = fit_baselines(
             splits.smiles,
             targets,

@@ -16,8 +16,8 @@ from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 from graphormer_sepnorm.datasets.catalogue import PRETRAINING, TABLE, canonical_name, load_dataset
-from graphormer_sepnorm.datasets.folds import deal, without_large_groups
-from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits, Graphs
+from graphormer_sepnorm.datasets.graph_numbers import GraphNumbers, MemberFolds
+from graphormer_sepnorm.datasets.splits import DatasetSplits, Graphs
 from graphormer_sepnorm.datasets.training_labels import check_labels, scaling, summaries
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
@@ -147,10 +147,10 @@ class MoleculeDataModule(LightningDataModule):
                 "validation_table": validation_table,
                 "test_table": test_table,
                 "smiles_column": smiles_column,
-                "target_columns": _listed(target_columns),
+                "target_columns": target_columns,
                 "weight_column": weight_column,
                 "task": task,
-                "units": _listed(units),
+                "units": units,
                 "split": split,
                 "split_column": split_column,
                 "split_fractions": split_fractions,
@@ -160,7 +160,7 @@ class MoleculeDataModule(LightningDataModule):
                 "on_invalid": on_invalid,
                 "standardise": standardise,
                 "descriptors": descriptors,
-                "descriptor_columns": _listed(descriptor_columns, commas=True),
+                "descriptor_columns": descriptor_columns,
             }
         )
         self.table_options = self._table_options(options)
@@ -174,16 +174,17 @@ class MoleculeDataModule(LightningDataModule):
         self.seed = seed
         self.num_workers = num_workers
         self.attention_blocks = attention_blocks
-        self.member_folds, self.member_fold = member_folds, member_fold
-        self._check_member(member_fold)
+        self.member_folds: MemberFolds | None = None
         self._splits: DatasetSplits | None = None
         self._given = False
         self._store: GraphStore | None = None
-        self._dealt: np.ndarray | None = None
+        self._numbers: GraphNumbers | None = None
         self._labels: np.ndarray | None = None
         self._position = (0, 0)
         # Training batches are numbers of graphs, where the graphs themselves are on the device.
         self.numbers_only = False
+        if (own := MemberFolds.of_options(member_folds, member_fold)) is not None:
+            self.deal_members(own)
 
     @classmethod
     def from_splits(cls, splits: DatasetSplits, **options: Any) -> MoleculeDataModule:
@@ -229,21 +230,8 @@ class MoleculeDataModule(LightningDataModule):
             raise ConfigError("which table? Give your file: --data.table FILE")
         return TableOptions.from_data_options(options)
 
-    def _check_member(self, fold: int | None) -> None:
-        folds = self.member_folds
-        if (folds is None) != (fold is None):
-            raise ConfigError("--data.member_folds and --data.member_fold: give both, or none")
-        if folds is None or fold is None:
-            return
-        if not 0 <= fold < folds or folds < 2:
-            raise ConfigError(
-                f"--data.member_fold is {fold}, --data.member_folds {folds}: there must be 2 folds "
-                "or more, counted from 0"
-            )
-        self.deal_members(folds)
-
-    def deal_members(self, folds: int) -> None:
-        """Have the members of an ensemble train and validate on folds, see `dealt`.
+    def deal_members(self, folds: MemberFolds) -> None:
+        """Have an ensemble's members, or this one of them, train and validate on folds.
 
         Raises:
             ConfigError: The data set is no table.
@@ -253,7 +241,7 @@ class MoleculeDataModule(LightningDataModule):
                 f"folds of an ensemble are for a table of your own, and {self.dataset} has its own "
                 "validation split: give --ensemble_by seeds"
             )
-        self.member_folds = folds
+        self.member_folds, self._numbers = folds, None
 
     def _load(self) -> DatasetSplits:
         if self.dataset == PRETRAINING:
@@ -312,67 +300,16 @@ class MoleculeDataModule(LightningDataModule):
         own = all(hasattr(part, "packed") for part in self.splits.parts.values())
         return own and not self._given
 
+    @property
+    def numbers(self) -> GraphNumbers:
+        """Which graphs of the store belong to what."""
+        if self._numbers is None:
+            self._numbers = GraphNumbers(self.splits, lambda: self.store.weights, self.member_folds)
+        return self._numbers
+
     def indices(self, split: str) -> np.ndarray:
         """Numbers of the graphs of a split in the store; a member's, where it has its own."""
-        if self.member_fold is not None and split != "test":
-            held = self.dealt() == self.member_fold
-            return np.flatnonzero(~held) if split == "train" else self.weighed(np.flatnonzero(held))
-        return self._indices(split)
-
-    def _indices(self, split: str) -> np.ndarray:
-        sizes = [len(part) for part in self.splits.parts.values()]
-        position = SPLITS.index(split)
-        return np.arange(sizes[position]) + sum(sizes[:position])
-
-    def dealt(self) -> np.ndarray:
-        """Deal the graphs of training and validation split into the folds of an ensemble's members.
-
-        By scaffold where the split is, but for scaffolds larger than half a fold.
-
-        Returns:
-            The fold of each, int64 ``[training + validation]``.
-
-        Raises:
-            DataError: There are fewer different molecules than folds.
-        """
-        folds, groups = self.member_folds, self.splits.groups
-        assert folds is not None
-        assert groups is not None
-        if self._dealt is not None:
-            return self._dealt
-        scaffolds, molecules = zip(*groups["train"], *groups["validation"], strict=True)
-        if len(set(molecules)) < folds:
-            raise DataError(
-                f"{self.splits.name}: {len(set(molecules)):,} different molecules to train and "
-                f"validate on cannot be dealt into {folds} folds: give --ensemble_by seeds"
-            )
-        apart = without_large_groups(scaffolds, molecules, folds)
-        self._dealt = deal(apart, folds, "members")
-        return self._dealt
-
-    def described(self) -> np.ndarray:
-        """Numbers of the graphs from which scaling, vocabulary and summary are taken.
-
-        The training split; where members of an ensemble have folds, all that they are trained on
-        together, so that they agree.
-        """
-        if self.member_folds is None:
-            return self._indices("train")
-        return np.concatenate([self._indices("train"), self._indices("validation")])
-
-    @property
-    def validated(self) -> np.ndarray:
-        """Numbers of the graphs that a network, or an ensemble's networks together, validate on."""
-        if self.member_folds is not None and self.member_fold is None:
-            return self.weighed(self.described())
-        return self.indices("validation")
-
-    @property
-    def molecules_trained_on(self) -> int:
-        """How many a network is trained on; with folds on average, the same for all members."""
-        if self.member_folds is None:
-            return len(self._indices("train"))
-        return round(len(self.described()) * (1 - 1 / self.member_folds))
+        return self.numbers.of(split)
 
     def prepare_data(self) -> None:
         """Download and preprocess, in one process only."""
@@ -384,12 +321,12 @@ class MoleculeDataModule(LightningDataModule):
 
     def fit_vocabulary(self) -> GraphVocabulary:
         """Collect the codes that occur in what is trained on."""
-        self._require("train", self.described())
-        return GraphVocabulary.fit(self.store, self.described())
+        self._require("train", self.numbers.described)
+        return GraphVocabulary.fit(self.store, self.numbers.described)
 
     def target_scaling(self) -> tuple[list[float], list[float]]:
         """Mean and standard deviation of the training labels, per target, see `scaling`."""
-        numbers = self.described()
+        numbers = self.numbers.described
         labels, weights = self.labels(numbers), self.row_weights(numbers)
         return scaling(labels, weights, self.splits.task, self.splits.name)
 
@@ -398,18 +335,9 @@ class MoleculeDataModule(LightningDataModule):
         weights = np.asarray(self.store.weights[numbers], np.float64)
         return None if (weights == weights[:1]).all() else weights
 
-    def weighed(self, numbers: np.ndarray) -> np.ndarray:
-        """Return those of some graphs that do not weigh 0; all of them, if none weighs more.
-
-        Where folds make molecules of training judge what was trained on others, those that weigh 0
-        judge nothing, and they are no neighbours of what is predicted.
-        """
-        known = np.asarray(self.store.weights[numbers]) > 0
-        return numbers[known] if known.any() else numbers
-
     def extra_scaling(self) -> tuple[np.ndarray, np.ndarray]:
         """By what the numbers beside the graphs are standardised, see `standardisation`."""
-        return standardisation(self.store.extra[self.described()])
+        return standardisation(self.store.extra[self.numbers.described])
 
     def own_columns(self, split: str) -> np.ndarray:
         """Return `descriptor_columns` of a split, float32 ``[n, C]``; nan = missing."""
@@ -428,14 +356,14 @@ class MoleculeDataModule(LightningDataModule):
         Raises:
             DataError: All weights are 0.
         """
-        mean = float(np.asarray(self.store.weights[self.described()], np.float64).mean())
+        mean = float(np.asarray(self.store.weights[self.numbers.described], np.float64).mean())
         if mean == 0:
             raise DataError(f"{self.splits.name}: the weights of all training graphs are 0")
         return 1 / mean
 
     def training_summary(self) -> dict[str, Any]:
         """What the training split covers: atoms of a graph, labels, whether all are connected."""
-        train = self.described()
+        train = self.numbers.described
         atoms = self.store.num_atoms(train)
         return {
             "atoms": {
@@ -573,16 +501,3 @@ def _packed_or_single(graphs: Graphs) -> Iterable[Any]:
     """Give the graphs of a split, many at once if it knows how to."""
     packed = getattr(graphs, "packed", None)
     return packed() if packed else graphs
-
-
-def _listed(names: list[str] | str | None, commas: bool = False) -> list[str] | None:
-    """One name may be given without the brackets of a list; with `commas` several may.
-
-    Names that YAML takes for something else, as in ``[720,721]`` or ``[on]``, arrive as one text.
-    """
-    if not isinstance(names, str):
-        return names
-    bare = names.removeprefix("[").removesuffix("]")
-    if commas or len(names) - len(bare) == 2:
-        return [name.strip().strip("'\"") for name in bare.split(",")]
-    return [names]

@@ -253,7 +253,7 @@ class GraphormerModule(EvaluatedModule):
             "standardise": list(splits.standardise),
             "dataset": splits.name,
             "dataset_fingerprint": splits.fingerprint,
-            "training_graphs": len(data.described()),
+            "training_graphs": len(data.numbers.described),
             "from_pretrained": "" if self.backbone is None else self.backbone.name,
             "training_summary": summary,
             "weight_scale": data.weight_scale(),

@@ -65,7 +65,7 @@ def settled_epochs(trainer: Any, data: Any) -> int | None:
     """
     open_ended = trainer.max_epochs is None and trainer.max_steps == -1 and trainer.max_time is None
     if open_ended and data.table_options is not None:
-        return epochs_of_table(data.molecules_trained_on, data.splits.task.kind)
+        return epochs_of_table(data.numbers.trained_on, data.splits.task.kind)
     return trainer.max_epochs
 
 

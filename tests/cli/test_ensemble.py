@@ -36,6 +36,7 @@ from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.runner import Run
 from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
 from graphormer_sepnorm.inference.checkpoint import model_weights, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
@@ -92,7 +93,7 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
     labels = np.asarray(data.store.targets[: len(parts)], np.float64)[:, 0]
     expected = np.empty(len(parts))
     for fold, (seed, record) in enumerate(zip(SEEDS, records, strict=True)):
-        own = np.flatnonzero(data.dealt() == fold)
+        own = np.flatnonzero(data.numbers.dealt == fold)
         assert record["molecules"]["validation"] == len(own)
         assert record["molecules"]["train"] == len(parts) - len(own)
         network = Predictor.load(member_of(by_folds, seed), "cpu")
@@ -125,10 +126,10 @@ def test_the_blend_is_weighed_by_molecules_that_weigh_something(tmp_path: Path) 
         run = fitted(tmp_path, source, *QUIET, *options)
         given = yaml.safe_load((run.run / "config.yaml").read_text())["data"]
         data = MoleculeDataModule(**{name: one for name, one in given.items() if name != "seed"})
-        data.deal_members(3)
+        data.deal_members(MemberFolds(3))
         found = baselines_of(data, models=("boosting",)).fitted
     assert found is not None
-    dealt, weights = data.dealt(), data.store.weights[data.described()]
+    dealt, weights = data.numbers.dealt, data.store.weights[data.numbers.described]
     judged = np.flatnonzero((dealt < 2) & (weights > 0))
     assert 20 <= len(judged) < (weights > 0).sum()
     np.testing.assert_array_equal(found.rows["validation"], judged)
@@ -292,7 +293,7 @@ def test_comparison_takes_single_networks_of_a_configuration_with_ensembles(
     table: Path, tmp_path: Path
 ) -> None:
     base = ["-c", "table", "--data.table", str(table), "--data.root", str(tmp_path)]
-    for allowed, members, folds in ((False, 1, None), (True, 5, 5)):
+    for allowed, members, folds in ((False, 1, None), (True, 5, MemberFolds(5))):
         options, data = FitOptions(base).check(Arm("a", {}), allowed)
         assert (options.ensemble, data.member_folds) == (members, folds)
 

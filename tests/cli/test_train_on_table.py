@@ -29,7 +29,8 @@ from tiny_run import (
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
-from graphormer_sepnorm.datasets.data_module import SPLITS, MoleculeDataModule
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE

@@ -48,7 +48,7 @@ def test_each_molecule_is_held_out_by_one_member(tmp_path: Path, split: str) -> 
     assert sorted(np.concatenate(held)) == pool.tolist()
     assert min(map(len, held)) > len(pool) / 5
     # So that all train equally long, whatever the sizes of their folds.
-    assert {one.molecules_trained_on for one in members} == {round(len(pool) * 2 / 3)}
+    assert {one.numbers.trained_on for one in members} == {round(len(pool) * 2 / 3)}
     for one, own in zip(members, held, strict=True):
         assert sorted([*one.indices("train"), *own]) == pool.tolist()
         np.testing.assert_array_equal(one.indices("test"), plain.indices("test"))
@@ -63,9 +63,9 @@ def test_each_molecule_is_held_out_by_one_member(tmp_path: Path, split: str) -> 
     if split == "scaffold":
         texts = [*plain.splits.smiles["train"], *plain.splits.smiles["validation"]]
         for ring in RINGS:
-            folds = {members[0].dealt()[at] for at, text in enumerate(texts) if ring in text}
+            folds = {members[0].numbers.dealt[at] for at, text in enumerate(texts) if ring in text}
             assert len(folds) <= 1
-        chains = {members[0].dealt()[at] for at, text in enumerate(texts) if text in CHAINS}
+        chains = {members[0].numbers.dealt[at] for at, text in enumerate(texts) if text in CHAINS}
         assert chains == {0, 1, 2}  # they are more than half a fold
 
 

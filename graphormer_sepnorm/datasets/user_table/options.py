@@ -191,5 +191,19 @@ class TableOptions:
         for name in values.keys() & set(_PATHS):
             values[name] = Path(values[name]) if values[name] else None
         for name in values.keys() & set(_TUPLES):
-            values[name] = tuple(values[name] or ())
+            names = values[name] or ()
+            if isinstance(names, str):
+                names = _listed(names, commas=name == "descriptor_columns")
+            values[name] = tuple(names)
         return cls(**values)
+
+
+def _listed(names: str, commas: bool) -> list[str]:
+    """One name may be given without the brackets of a list; with `commas` several may.
+
+    Names that YAML takes for something else, as in ``[720,721]`` or ``[on]``, arrive as one text.
+    """
+    bare = names.removeprefix("[").removesuffix("]")
+    if commas or len(names) - len(bare) == 2:
+        return [name.strip().strip("'\"") for name in bare.split(",")]
+    return [names]
