@@ -95,7 +95,8 @@ class DelimitedReader(_TextReader):
         format: ``csv`` or ``tsv``.
 
     Attributes:
-        delimiter: What separates the cells: a comma, a semicolon or a tab, or what ``sep=`` says.
+        delimiter: What separates the cells: a comma, a semicolon, a tab or a bar, or what ``sep=``
+            says.
 
     Raises:
         DataError: There is no header.
@@ -188,8 +189,8 @@ def _find_delimiter(header: str, format: str) -> str:
         return "\t"
     outside = "".join(header.split('"')[::2])
     found = [mark for mark in ",;\t" if mark in outside]
-    # smiles;logS (mol/L, 25 C) has another comma.
-    named = [mark for mark in found if any(map(is_smiles_name, _names(header, mark)))]
+    # smiles;logS (mol/L, 25 C) has another comma. A bar is rare, and may be a part of names.
+    named = [mark for mark in found or "|" if any(map(is_smiles_name, _names(header, mark)))]
     return next(iter([*named, *found]), ",")
 
 

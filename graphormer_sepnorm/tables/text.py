@@ -117,7 +117,7 @@ class TextSource:
         if self.separator:
             return "tsv" if self.separator == "\t" else "csv"
         line = self._first_line()
-        for delimiter, format in (("\t", "tsv"), (",", "csv"), (";", "csv")):
+        for delimiter, format in (("\t", "tsv"), (",", "csv"), (";", "csv"), ("|", "csv")):
             cells = [cell.strip(' "') for cell in line.split(delimiter)]
             if len(cells) > 1 and any(is_smiles_name(cell) for cell in cells):
                 return format

@@ -273,7 +273,12 @@ class _TextWriter(TableWriter):
         texts = [_text(cell) for cell in cells]
         if texts == [""]:
             return '""\n'  # an empty line would not be a row
-        quoted = (f'"{text.replace(_Q, _QQ)}"' if _QUOTED.search(text) else text for text in texts)
+        quoted = (
+            f'"{text.replace(_Q, _QQ)}"'
+            if _QUOTED.search(text) or self._delimiter in text
+            else text
+            for text in texts
+        )
         return self._delimiter.join(quoted) + "\n"
 
     def _record(self, cells: Sequence[object], record: str) -> str:

@@ -54,15 +54,17 @@ def test_formats_agree(model, tmp_path, suffix):
     assert rows_of(second)[0][-3:] == ["pred_property_2", "warning_2", "error_2"]
 
 
-@pytest.mark.parametrize(("delimiter", "suffix"), [(";", "csv"), ("\t", "csv"), (";", "tsv")])
+@pytest.mark.parametrize(
+    ("delimiter", "suffix"), [(";", "csv"), ("\t", "csv"), ("|", "csv"), (";", "tsv")]
+)
 def test_csv_keeps_its_delimiter(model, tmp_path, delimiter, suffix):
     source, output = tmp_path / "in.csv", tmp_path / f"out.{suffix}"
-    source.write_text(f'SMILES{delimiter}note\nCCO{delimiter}"a, b"\n')
+    source.write_text(f'SMILES{delimiter}note\nCCO{delimiter}"a, b|c"\n')
     assert main([str(model), "-i", str(source), "-o", str(output), "--quiet"]) == 0
     expected = "\t" if suffix == "tsv" else delimiter
     header, row = output.read_text().splitlines()
     assert header == expected.join(["SMILES", "note", "pred_property", "warning", "error"])
-    assert row.startswith(f'CCO{expected}"a, b"{expected}')
+    assert row.startswith(f'CCO{expected}"a, b|c"{expected}')
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "xlsx", "parquet"])

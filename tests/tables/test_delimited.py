@@ -115,6 +115,9 @@ def test_byte_order_marks(tmp_path: Path, encoding: str, suffix: str) -> None:
         (",b,\n1,2,3\n", ("column_1", "b", "column_3")),
         (" a , a\n1,2\n", ("a", "a")),
         ("smiles;logS (mol/L, 25 C)\nCCO;1,5\n", ("smiles", "logS (mol/L, 25 C)")),
+        ("id|smiles|y\n1|CCO|2\n", ("id", "smiles", "y")),
+        ("smiles|y,z\nCCO,1\n", ("smiles|y", "z")),
+        ("a|b\n1\n", ("a|b",)),
         ("SMILES\tlogS (mol/L, 25 C)\nCCO\t1\n", ("SMILES", "logS (mol/L, 25 C)")),
     ],
 )
