@@ -235,8 +235,12 @@ def said(measured: Measured, task: Task, run: RunDirectory) -> str:
         )
     domain = measured.confidence.domain
     assert domain is not None
-    count = int(measured.outside.sum())
-    outside = f"{count:,} of {len(measured.outside):,} test molecules are outside"
-    lines.append(f"domain      {outside}: {domain.rule}")
+    if domain.rule:
+        count, total = int(measured.outside.sum()), len(measured.outside)
+        lines.append(
+            f"domain      {count:,} of {total:,} test molecules are outside: {domain.rule}"
+        )
+    else:
+        lines.append("domain      no border: too few unseen molecules, or too unlike the others")
     lines.append(f"            {run.confidence_file}, {run.confidence_figure.name}")
     return "\n".join(lines)

@@ -71,7 +71,9 @@ class Domain:
 
     @property
     def rule(self) -> str:
-        """What is outside, in words."""
+        """What is outside, in words; the empty string where there is no border."""
+        if not self.border and self.furthest is None:
+            return ""
         rule = f"similarity to training molecules below {self.border:g}"
         rule += f" (errors were {self.larger:.1f} times the mean)" if self.larger else ""
         if self.furthest is not None:

@@ -123,7 +123,8 @@ def _confidence(confidence: dict[str, Any] | None) -> list[tuple[str, str]]:
     rows = [("how sure", text)]
     domain, sketch = confidence.get("domain"), confidence.get("neighbours")
     if domain is not None:
-        rows.append(("domain", f"outside it: {Domain.from_plain(domain).rule}"))
+        rule = Domain.from_plain(domain).rule
+        rows.append(("domain", f"outside it: {rule}" if rule else "has no border"))
     if sketch is not None:
         kept = (
             ["fingerprints"] + ["SMILES"] * ("smiles" in sketch) + ["labels"] * ("labels" in sketch)

@@ -135,3 +135,10 @@ def test_where_errors_do_not_grow_only_the_untried_is_outside() -> None:
     domain = Domain.fit(similarity, np.ones(1001))
     assert (domain.border, domain.larger) == (pytest.approx(0.208), 0)
     assert domain.said(0.1).endswith("nearly all that the model was tried on are above 0.21")
+    assert domain.rule == "similarity to training molecules below 0.208"
+
+
+def test_few_molecules_give_no_border() -> None:
+    domain = Domain.fit(np.linspace(0, 1, 19), np.ones(19), np.ones(19))
+    assert (domain.border, domain.furthest, domain.rule) == (0, None, "")
+    assert domain.said(0.0, 9.0) == ""
