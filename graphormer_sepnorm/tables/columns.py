@@ -34,7 +34,23 @@ LARGEST = 3.4e38  # what 32-bit numbers hold
 _TRUTH = {"true": 1.0, "false": 0.0}
 # Pairs of words that labels of two classes are written as, class 1 first.
 CLASS_WORDS = (("true", "false"), ("yes", "no"), ("active", "inactive"), ("positive", "negative"))
+_WRITTEN_COMMA = re.compile(r"\s*(?:[<>≤≥]=?)?\s*[-+]?\d+,\d+(?:[eE][-+]?\d+)?\s*")
 _CLASSES = {word: float(place == 0) for pair in CLASS_WORDS for place, word in enumerate(pair)}
+
+
+class DecimalComma(str):
+    """A cell that is known to hold a number with a decimal comma, as it is written."""
+
+    __slots__ = ()
+
+
+def with_decimal_comma(cell: str) -> str:
+    """Return a cell as `DecimalComma` if it may be one.
+
+    For tables whose cells are separated by semicolons, as spreadsheets write them where the comma
+    is the decimal sign: elsewhere ``1,234`` may be a thousand.
+    """
+    return DecimalComma(cell) if _WRITTEN_COMMA.fullmatch(cell) else cell
 
 
 def find_smiles_column(
@@ -209,6 +225,8 @@ def _parse(cell: object) -> float:
         return math.nan
     if text in _TRUTH:
         return _TRUTH[text]
+    if isinstance(cell, DecimalComma):
+        return float(text.replace(",", "."))
     if "_" in text:  # Python takes 1_000 for a number; a table does not
         raise ValueError(f"{cell!r} is not a number")
     if _DECIMAL_COMMA.fullmatch(text):
@@ -246,7 +264,7 @@ def split_bound(cell: object) -> tuple[str, object]:
     found = _BOUND.match(cell) if isinstance(cell, str) else None
     if not found or not isinstance(cell, str):
         return "", cell
-    return {"≤": "<", "≥": ">"}.get(found[1], found[1]), cell[found.end() :]
+    return {"≤": "<", "≥": ">"}.get(found[1], found[1]), type(cell)(cell[found.end() :])
 
 
 def class_word(cell: object) -> str:

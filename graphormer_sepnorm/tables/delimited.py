@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import chain
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.columns import is_smiles_name
+from graphormer_sepnorm.tables.columns import is_smiles_name, with_decimal_comma
 from graphormer_sepnorm.tables.reader import Row, TableReader
 from graphormer_sepnorm.tables.text import TextSource
 
@@ -130,6 +130,8 @@ class DelimitedReader(_TextReader):
             problem = ""
             if any(cells[width:]):
                 problem = f"the row has {len(cells)} cells, the header names {width}"
+            if self.delimiter == ";":
+                cells = [with_decimal_comma(cell) for cell in cells]
             missing = width - len(cells) if cells else 0
             yield line, (*cells[:width], *[""] * missing), problem
 

@@ -167,11 +167,17 @@ def test_evaluation(model, tmp_path, capsys, small_chunks):
         labels.append([smiles, "" if number == 2 else str(np.nan_to_num(value) + 0.5)])
     labels += [["CCO", ">3"]]
     source, output = write_csv(tmp_path / "in.csv", labels), tmp_path / "out.csv"
-    arguments = [str(model), "-i", str(source), "-o", str(output), "--evaluate", "y", "--quiet"]
-    assert main(arguments) == 0
-    said = capsys.readouterr().out
-    assert "MAE 0.5000 mol/L, RMSE 0.5000 mol/L, R2 " in said
-    assert "6 rows; 4 with a label but no prediction; 1 with a label that cannot be used" in said
+    semicolons = tmp_path / "semicolons.csv"
+    semicolons.write_text(source.read_text().replace(",", ";").replace(".", ","))
+    for path in (source, semicolons):
+        arguments = [str(model), "-i", str(path), "-o", str(output), "--evaluate", "y", "--quiet"]
+        assert main([*arguments, "--overwrite"]) == 0
+        said = capsys.readouterr().out
+        assert "MAE 0.5000 mol/L, RMSE 0.5000 mol/L, R2 " in said
+        assert "; 4 with a label but no prediction; 1 with a label that cannot be used" in said
+    assert output.read_text().splitlines()[1].split(";")[1].strip('"') == labels[1][1].replace(
+        ".", ","
+    )
 
 
 def test_columns_that_are_called_like_targets_are_theirs(tmp_path, capsys):

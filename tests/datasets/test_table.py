@@ -16,7 +16,9 @@ from graphormer_sepnorm import formatting
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.datasets import lazy_graphs
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
+from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table import rows as table_rows
+from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.store import GraphStore
 
@@ -127,6 +129,23 @@ def test_kind_of_task(tmp_path: Path, labels: list[str], given: str, kind: str) 
     splits = load(write_csv(tmp_path / "a.csv", rows), task=given, **SPLIT)
     assert splits.task.kind == kind
     assert splits.task.metric == ("auroc" if kind == "binary" else "mae")
+
+
+def test_semicolons_go_with_decimal_commas(tmp_path: Path) -> None:
+    values = ["0.5", "-1.25", ">1.5", "1.234", "2", "0.1", "1e-1", "3.5", "<0.5", "7", "8.25", "9"]
+    rows = [(RINGS[n], y, y.lstrip("<->"), y.lstrip("<>")) for n, y in enumerate(values)]
+    options = {"weight_column": "w", "descriptor_columns": ("x",), "target_columns": ("y",)}
+    points = write_csv(tmp_path / "a.csv", rows, "smiles,y,w,x")
+    commas = tmp_path / "b.csv"
+    commas.write_text(points.read_text().replace(",", ";").replace(".", ","))
+    one, other = (load(path, **options, **SPLIT) for path in (points, commas))
+    for name in SPLITS:
+        (first,), (second,) = (list(of.parts[name].packed()) for of in (one, other))
+        for field in ("targets", "weights", "bounds", "extra"):
+            np.testing.assert_array_equal(getattr(first, field), getattr(second, field), field)
+    assert report_of(one).decimal_comma == ""
+    text = report_text(report_of(other))
+    assert "numbers     0,5 is taken for 0.5: cells are separated by semicolons" in text
 
 
 def test_separate_files(tmp_path: Path) -> None:

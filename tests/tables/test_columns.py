@@ -14,6 +14,8 @@ from graphormer_sepnorm.tables.columns import (
     find_smiles_column,
     free_name,
     parse_number,
+    split_bound,
+    with_decimal_comma,
 )
 
 
@@ -109,6 +111,23 @@ def test_what_is_no_finite_number_is_refused(cell: object) -> None:
 def test_a_decimal_comma_is_named(cell: str) -> None:
     with pytest.raises(ValueError, match="a decimal comma has to be a point"):
         parse_number(cell)
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [("1,5", 1.5), (" -11,01 ", -11.01), ("+0,5e-3", 0.0005), ("1,234", 1.234), ("1,5E2", 150)],
+)
+def test_a_decimal_comma_that_is_known_for_one_is_read(cell: str, number: float) -> None:
+    marked = with_decimal_comma(cell)
+    assert marked == cell
+    assert parse_number(marked) == number
+    assert split_bound(with_decimal_comma(f">{cell}"))[0] == ">"
+    assert parse_number(split_bound(with_decimal_comma(f">={cell}"))[1]) == number
+
+
+@pytest.mark.parametrize("cell", ["1,2,3", "1.234,5", "a,5", ",5", "5,", "1,5 nM", "~1,5", ">", ""])
+def test_other_cells_with_commas_stay_what_they_are(cell: str) -> None:
+    assert type(with_decimal_comma(cell)) is str
 
 
 @pytest.mark.parametrize(

@@ -310,4 +310,5 @@ def _report(
             if low or high
         },
         one_of=task.one_of,
+        decimal_comma=next((one.decimal_comma for one in tables if one.decimal_comma), ""),
     )

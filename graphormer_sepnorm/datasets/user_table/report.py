@@ -53,6 +53,7 @@ class DataReport:
         bounds: Of the targets that have bounds in place of labels, how many of them say at least
             (``>``), and how many at most (``<``).
         one_of: See `Task`.
+        decimal_comma: A label with a decimal comma, as it is written; empty if none has.
     """
 
     name: str
@@ -69,6 +70,7 @@ class DataReport:
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     one_of: str = ""
+    decimal_comma: str = ""
 
     @property
     def valid(self) -> int:

@@ -26,6 +26,7 @@ from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.tables.columns import (
     LARGEST,
+    DecimalComma,
     class_word,
     no_number,
     parse_class,
@@ -125,6 +126,7 @@ class TableContents:
         words: Of the targets whose labels are written in words, these words.
         classes: Of ``multiclass`` the classes, by the numbers that stand in the rows.
         relations: Columns that are not read and say which labels are bounds.
+        decimal_comma: The first label with a decimal comma, as it is written; empty if none has.
     """
 
     columns: TableColumns
@@ -134,6 +136,7 @@ class TableContents:
     words: dict[str, set[str]]
     classes: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
+    decimal_comma: str = ""
 
     @property
     def from_records(self) -> bool:
@@ -191,7 +194,14 @@ def read_rows(
             refuse_words(reader.name, reader.columns, sample, columns.targets)
         relations = relation_columns(reader.columns, sample, columns)
         return TableContents(
-            columns, reader.format, valid, invalid, read.words, read.classes, relations
+            columns,
+            reader.format,
+            valid,
+            invalid,
+            read.words,
+            read.classes,
+            relations,
+            read.decimal_comma,
         )
 
 
@@ -256,6 +266,7 @@ class _RowReader:
         self._binary = kind == "binary"
         self._numbers: dict[str, int] | None = {} if kind == "multiclass" else None
         self.words: dict[str, set[str]] = {}
+        self.decimal_comma = ""
         self._parse = [
             parse_class if holds_class_words(sample, position) else parse_number
             for position in columns.targets
@@ -324,6 +335,8 @@ class _RowReader:
         places = zip(columns.names, columns.targets, self._parse, strict=True)
         for name, position, parse in places:
             cell = row.cells[position]
+            if isinstance(cell, DecimalComma) and not self.decimal_comma:
+                self.decimal_comma = cell.strip()
             sides = {"<": math.nan, ">": math.nan}
             side, number = ("", cell) if self._binary else split_bound(cell)
             if side:
