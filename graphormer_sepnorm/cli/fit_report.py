@@ -34,15 +34,17 @@ _ANOTHER_TABLE = (
 )
 
 
-def report_data(report: DataReport, data: MoleculeDataModule, run: RunDirectory) -> None:
+def report_data(
+    report: DataReport, data: MoleculeDataModule, run: RunDirectory, fine_tuned: bool
+) -> None:
     """Print the report on a user's table and keep it in the run directory.
 
     Beside it go the split of every row and the rows that cannot be used, with reasons.
     """
-    vocabulary = data.fit_vocabulary()
-    found = {split: new_elements(data, split, vocabulary) for split in SPLITS[1:]}
+    known = data.fit_vocabulary().atoms.seen[0]
+    found = {split: new_elements(data, split, known) for split in SPLITS[1:]}
     lines = [
-        in_words(molecules, split, len(data.indices(split)))
+        in_words(molecules, split, len(data.indices(split)), fine_tuned)
         for split, molecules in found.items()
         if molecules
     ]

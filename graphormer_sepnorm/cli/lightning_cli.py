@@ -360,7 +360,12 @@ class TrainCLI(LightningCLI):
         print(f"run    {directory}", flush=True)
         report = self.datamodule.splits.report
         if report is not None:
-            report_data(report, self.datamodule, RunDirectory(directory))
+            report_data(
+                report,
+                self.datamodule,
+                RunDirectory(directory),
+                fine_tuned=self.model.backbone is not None,
+            )
         return directory
 
     def _save_config(self, directory: Path) -> None:

@@ -268,7 +268,9 @@ def without_new_elements(
     And a line that says it beside `value`, the main metric, without them; nothing where there are
     none.
     """
-    found = new_elements(data, split, module.vocabulary)
+    summary = module.facts.get("training_summary") or {}
+    known = summary.get("elements", module.vocabulary.atoms.seen[0])
+    found = new_elements(data, split, known)
     numbers = data.indices(split)
     count = len(numbers)
     if not found or len(predictions) != count:
@@ -277,8 +279,9 @@ def without_new_elements(
     targets = data.labels(numbers)
     task, main = module.task, module.task.main
     without = task.evaluate(targets[known], predictions[known], [main])[main.name]
+    fine_tuned = bool(module.facts.get("from_pretrained"))
     return found, (
-        f"{in_words(found, split, count)}: {split} {main.label} with them "
+        f"{in_words(found, split, count, fine_tuned)}: {split} {main.label} with them "
         f"{main.shown(value, task.unit_of(main))}, without "
         f"{main.shown(without, task.unit_of(main))}"
     )
@@ -298,7 +301,7 @@ def write_test_predictions(
     one is missing, and ``pred_<target>``: in the unit of the labels, or the probability of class 1;
     then what comes with it: ``low_<target>`` and ``high_<target>``, ``similarity``.
     ``new_elements`` says which of a molecule's elements training lacks: mostly it is empty, and
-    where it is not `predict.py` gives no value.
+    where it is not `predict.py` gives no value, or a warning.
 
     Args:
         run: The run.

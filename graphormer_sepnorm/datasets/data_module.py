@@ -362,7 +362,10 @@ class MoleculeDataModule(LightningDataModule):
         return 1 / mean
 
     def training_summary(self) -> dict[str, Any]:
-        """What the training split covers: atoms of a graph, labels, whether all are connected."""
+        """What the training split covers: atoms, elements, labels, whether all are connected.
+
+        Elements are codes of the features' first column.
+        """
         train = self.numbers.described
         atoms = self.store.num_atoms(train)
         return {
@@ -371,6 +374,7 @@ class MoleculeDataModule(LightningDataModule):
                 "mean": float(atoms.mean()),
                 "max": int(atoms.max()),
             },
+            "elements": np.unique(self.store.atom_codes_of(train)[:, 0]).tolist(),
             "connected": self.store.are_connected(train),
             "targets": summaries(self.labels(train)),
         }

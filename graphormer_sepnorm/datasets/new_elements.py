@@ -1,6 +1,7 @@
 """Molecules with an element that no training molecule has.
 
-`predict.py` gives no value for them: to the model such an atom is nothing at all. Validation and
+`predict.py` gives no value for them: to the model such an atom is nothing at all. If it is
+fine-tuned and has seen the element before, it gives one with a warning. Validation and
 test keep them, since the published splits are evaluated whole; so how many there are, and what the
 metric is without them, is said wherever it is shown.
 """
@@ -8,23 +9,21 @@ metric is without them, is said wherever it is shown.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 
-def new_elements(
-    data: MoleculeDataModule, split: str, vocabulary: GraphVocabulary
-) -> dict[int, str]:
+def new_elements(data: MoleculeDataModule, split: str, known: Sequence[int]) -> dict[int, str]:
     """Find the molecules of a split that have an element that did not occur in training.
 
     Args:
         data: The data set.
         split: ``validation`` or ``test``.
-        vocabulary: What occurred in training.
+        known: Codes of the elements that occurred in training.
 
     Returns:
         The elements by the molecule's position in its split, as ``B, Se`` (with `zinc-1` the atom
@@ -34,7 +33,7 @@ def new_elements(
         return {}
     indices = data.indices(split)
     codes = data.store.atom_codes_of(indices)
-    new = np.flatnonzero(vocabulary.new_elements(codes))
+    new = np.flatnonzero(~np.isin(codes[:, 0], known))
     molecules = np.arange(len(indices)).repeat(data.store.num_atoms(indices))[new]
     featuriser = get_featuriser(data.splits.featuriser)
     values = featuriser.atom_tables[0].values
@@ -44,12 +43,15 @@ def new_elements(
     return {molecule: ", ".join(sorted(elements)) for molecule, elements in found.items()}
 
 
-def in_words(found: dict[int, str], split: str, of: int) -> str:
+def in_words(found: dict[int, str], split: str, of: int, fine_tuned: bool) -> str:
     """Say how many molecules `new_elements` has found among `of`."""
     elements = sorted({element for one in found.values() for element in one.split(", ")})
     shown = ", ".join(elements[:6]) + (", ..." if len(elements) > 6 else "")
-    have = "molecule has" if len(found) == 1 else "molecules have"
+    have = "molecules has" if len(found) == 1 else "molecules have"
+    then = "predict.py gives no value"
+    if fine_tuned:
+        then += ", or a warning where pre-training had them"
     return (
         f"{len(found):,} of {of:,} {split} {have} elements that training lacks ({shown}), for "
-        "which predict.py gives no value"
+        f"which {then}"
     )

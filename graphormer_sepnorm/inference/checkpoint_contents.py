@@ -227,6 +227,7 @@ _NEEDED_FACTS = {
 REQUIRED = tuple(_NEEDED_FACTS)  # names of what has to be there
 _TRAINING_SUMMARY = {
     "atoms": record({"min": COUNT, "max": COUNT}),
+    "elements": CODES,
     "targets": list_of(_LABELS),
     "connected": FLAG,
 }

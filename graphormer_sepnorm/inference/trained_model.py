@@ -100,8 +100,8 @@ class TrainedModel:
         self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
         _compare(self.vocabulary, self._featuriser)
         self._steps = tuple(self.facts.get("standardise", ()))
-        self._unseen = UnseenCodes(self._featuriser, self.vocabulary)
         summary = self.facts.get("training_summary") or {}
+        self._unseen = UnseenCodes(self._featuriser, self.vocabulary, summary.get("elements"))
         self._largest_seen = summary["atoms"]["max"] if "atoms" in summary else None
         self._only_connected = summary.get("connected", False)
         self.extra_inputs = ExtraInputs.of_facts(self.facts)

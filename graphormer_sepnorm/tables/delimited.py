@@ -191,8 +191,10 @@ def _find_delimiter(header: str, format: str) -> str:
         return "\t"
     outside = "".join(header.split('"')[::2])
     found = [mark for mark in ",;\t" if mark in outside]
-    # smiles;logS (mol/L, 25 C) has another comma. A bar is rare, and may be a part of names.
-    named = [mark for mark in found or "|" if any(map(is_smiles_name, _names(header, mark)))]
+    # A bar is rare, and may be a part of a name.
+    possible = found or [mark for mark in "|" if mark in outside]
+    # smiles;logS (mol/L, 25 C) has another comma.
+    named = [mark for mark in possible if any(map(is_smiles_name, _names(header, mark)))]
     return next(iter([*named, *found]), ",")
 
 

@@ -36,7 +36,7 @@ class ExcelReader(TableReader):
     """The first sheet of a workbook; its first row names the columns.
 
     The cells are values of Python's types, of formulas the values that were saved with them. Empty
-    rows are left out.
+    rows below the last one that holds something, which spreadsheets may keep, are left out.
     """
 
     format = "xlsx"
@@ -79,13 +79,19 @@ class ExcelReader(TableReader):
 
     def __iter__(self) -> Iterator[Row]:
         width = len(self.columns)
+        empty = 0
         while True:
             with self._explained():
                 line, cells = next(self._rows, (0, None))
             if cells is None:
                 return
             if not any(map(_there, cells)):
+                empty += 1
                 continue
+            for above in range(empty, 0, -1):
+                self._done += 1
+                yield Row(self._done, line - above, (None,) * width)
+            empty = 0
             self._done += 1
             known, more = cells[:width], [cell for cell in cells[width:] if _there(cell)]
             known = (*known, *repeat(None, width - len(known)))

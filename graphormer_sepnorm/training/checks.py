@@ -12,6 +12,7 @@ from lightning.pytorch import Trainer
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.training.loss import LOSSES, UNIFORMITY_ON
 from graphormer_sepnorm.training.optimizer import DECAYED, OPTIMIZERS, SCHEDULES
@@ -68,12 +69,18 @@ def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
 
     Raises:
         CheckpointError: The trainer trains, and its data are other ones; or they have other numbers
-            beside the graphs.
+            beside the graphs, or labels of another kind.
     """
     data = trainer.datamodule  # type: ignore[attr-defined]
     if not isinstance(data, MoleculeDataModule):
         return  # evaluated with a loader
     splits = data.splits
+    kind, own = Task.from_plain(facts["task"]).kind, splits.task.kind
+    if kind != own:
+        raise CheckpointError(
+            f"the model was trained for {kind} labels, those of {splits.name} are {own}: give "
+            "labels of the same kind"
+        )
     wanted = ExtraInputs.of_facts(dict(facts))
     if wanted != splits.extra_inputs:
         raise CheckpointError(

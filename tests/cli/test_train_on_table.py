@@ -475,7 +475,7 @@ def test_molecules_with_new_elements_are_said_and_marked(
     out = " ".join(capsys.readouterr().out.split())
     said = "2 of 10 test molecules have elements that training lacks (B, Se), for which predict.py"
     assert out.count(said) == 2  # before training and after the test
-    assert "1 of 10 validation molecule has elements that training lacks (Si)" in out
+    assert "1 of 10 validation molecules has elements that training lacks (Si)" in out
     report = json.loads((tmp_path / "run" / "data_report.json").read_text())
     assert any(said in warning for warning in report["warnings"])
     kept = read_csv(tmp_path / "run" / "test_predictions.csv")
@@ -560,7 +560,14 @@ def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys, monkeypatch) 
     assert facts["from_pretrained"] == "graphormer-small"
     assert (facts["model"]["layers"], facts["model"]["width"]) == (6, 96)
     assert summary(tmp_path / "run")["epochs"] == 48 // 24
-    assert predict([str(tmp_path / "run"), "CCO", "--device", "cpu"]) == 0
+    capsys.readouterr()
+    # The backbone knows silicon, and no molecule of the table has any.
+    assert predict([str(tmp_path / "run"), "CCO", "C[Si](C)(C)C", "--device", "cpu"]) == 0
+    plain, silane = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert plain["warning"] == plain["error"] == silane["error"] == ""
+    assert "not in its own training data, only in pre-training: Si" in silane["warning"]
+    assert silane["pred_logX"]
+    assert silane["in_domain"] == "no"
 
 
 def test_a_fine_tuning_that_was_interrupted_goes_on(tmp_path, capsys, monkeypatch) -> None:

@@ -118,6 +118,7 @@ def test_byte_order_marks(tmp_path: Path, encoding: str, suffix: str) -> None:
         ("id|smiles|y\n1|CCO|2\n", ("id", "smiles", "y")),
         ("smiles|y,z\nCCO,1\n", ("smiles|y", "z")),
         ("a|b\n1\n", ("a|b",)),
+        ("smiles\nC|C\n", ("smiles",)),
         ("SMILES\tlogS (mol/L, 25 C)\nCCO\t1\n", ("SMILES", "logS (mol/L, 25 C)")),
     ],
 )

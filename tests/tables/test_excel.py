@@ -29,7 +29,7 @@ def book(path: Path, *sheets: list[list[Any]]) -> Path:
     return path
 
 
-def test_values_have_their_types_and_empty_rows_are_none(tmp_path: Path) -> None:
+def test_values_have_their_types_and_empty_rows_stay_in_between(tmp_path: Path) -> None:
     day = datetime.datetime(2026, 1, 2)
     path = book(
         tmp_path / "t.xlsx",
@@ -40,6 +40,8 @@ def test_values_have_their_types_and_empty_rows_are_none(tmp_path: Path) -> None
             [None, None, None],
             ["N", 0.5],
             ["O", True, None, None, "more"],
+            [None],
+            [""],
         ],
         [["another"]],
     )
@@ -47,11 +49,12 @@ def test_values_have_their_types_and_empty_rows_are_none(tmp_path: Path) -> None
     assert columns == ("smiles", "y", "", "when")
     assert [row.cells for row in rows] == [
         ("C", 1, "x", day),
+        (None, None, None, None),
         ("N", 0.5, None, None),
         ("O", True, None, None),
     ]
-    assert [(row.number, row.line) for row in rows] == [(1, 3), (2, 5), (3, 6)]
-    assert [row.problem for row in rows] == ["", "", "5 cells for 4 columns"]
+    assert [(row.number, row.line) for row in rows] == [(1, 3), (2, 4), (3, 5), (4, 6)]
+    assert [row.problem for row in rows] == ["", "", "", "5 cells for 4 columns"]
 
 
 def test_what_is_written_is_read_again_and_no_text_becomes_a_formula(tmp_path: Path) -> None:

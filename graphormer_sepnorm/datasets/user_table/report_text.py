@@ -77,7 +77,8 @@ def _data(report: DataReport) -> Iterator[str]:
 
 def _split(report: DataReport) -> list[str]:
     sizes = ", ".join(f"{len(part):,} {_SPLIT_WORDS[name]}" for name, part in report.splits.items())
-    left_out = f"; {len(report.invalid):,} rows left out" if report.invalid else ""
+    plural = "" if len(report.invalid) == 1 else "s"
+    left_out = f"; {len(report.invalid):,} row{plural} left out" if report.invalid else ""
     return _entry("split", f"{report.split}: {sizes}{left_out}")
 
 

@@ -29,7 +29,7 @@ class ModelTable(Callback):
         splits = trainer.datamodule.splits  # type: ignore[attr-defined]
         sizes = " / ".join(f"{len(part):,}" for part in splits.parts.values())
         left_out = len(splits.report.invalid) if splits.report else 0
-        others = f", {left_out:,} rows left out" if left_out else ""
+        others = f", {left_out:,} row{'s' if left_out > 1 else ''} left out" if left_out else ""
         print(f"data   {splits.name}: {sizes} molecules (train / validation / test){others}")
         plain = pl_module.device.type == "cpu" and library() is None
         slow = " without compiled kernels, several times slower (docs/installing.md)"
