@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
 from graphormer_sepnorm.metrics import LAST, Metric
-from graphormer_sepnorm.process import is_first_process
+from graphormer_sepnorm.process import command, is_first_process
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.place import RunPlace
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
@@ -358,6 +359,10 @@ class TrainCLI(LightningCLI):
         os.environ[RUN_DIRECTORY] = str(directory)
         self._save_config(directory)
         print(f"run    {directory}", flush=True)
+        before = RunDirectory(wanted)
+        if directory != wanted and before.configuration_file.is_file() and not before.finished:
+            again = f"{command('train')} fit --resume {shlex.quote(str(wanted))}"
+            print(f"{wanted} has a run that is not finished; {again} goes on with it", flush=True)
         report = self.datamodule.splits.report
         if report is not None:
             report_data(

@@ -79,7 +79,7 @@ class Asked:
             if wanted is not None and there is None:
                 raise ConfigError(
                     f"--{name} {wanted}: the model does not know it; models that train.py fit "
-                    "makes of a table do"
+                    "makes of a table do, without --keep none"
                 )
         if level is not None and confidence is not None:
             highest = confidence.highest_level

@@ -148,6 +148,20 @@ def test_semicolons_go_with_decimal_commas(tmp_path: Path) -> None:
     assert "numbers     0,5 is taken for 0.5: cells are separated by semicolons" in text
 
 
+def test_what_may_be_forgotten_is_a_warning(tmp_path: Path) -> None:
+    parts = ["train"] * 8 + ["valid", "", "test", "test"]
+    rows = [(text, y, part) for (text, y), part in zip(plain_rows(), parts, strict=True)]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,value,part of it")
+    said = "column 'part of it' has a split, which is not taken: --data.split column "
+    warned = report_of(load(path)).warnings
+    assert any(said in one and one.endswith("'part of it' takes it") for one in warned)
+    assert not any(said in one for one in report_of(load(path, **SPLIT)).warnings)
+    many = [*plain_rows(), *[(text, "n.d.") for text in RINGS], ("CC", "n.d.")]
+    path = write_csv(tmp_path / "b.csv", many)
+    warned = report_of(load(path, target_columns=("value",), **SPLIT)).warnings
+    assert "13 of 25 rows are left out: are the rest a fair sample?" in warned
+
+
 def test_separate_files(tmp_path: Path) -> None:
     """Columns may stand in another order; bad rows are named with their file."""
     rows = plain_rows()

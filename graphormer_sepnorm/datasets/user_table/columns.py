@@ -94,6 +94,26 @@ def relation_columns(
     return tuple(found)
 
 
+def split_columns(
+    names: Sequence[str], sample: Sequence[Row], columns: TableColumns
+) -> tuple[str, ...]:
+    """Return the columns that are not read and say what is for training and what for the test.
+
+    Args:
+        names: Of all columns.
+        sample: First rows of the table.
+        columns: Those that are read.
+    """
+    found = []
+    for position, name in enumerate(names):
+        cells = (row.cells[position] for row in sample if position < len(row.cells))
+        words = {str(cell).strip().lower() for cell in cells if not is_missing(cell)}
+        parts = {SPLIT_WORDS.get(word) for word in words}
+        if position != columns.split and {"train"} < parts <= set(SPLIT_WORDS.values()):
+            found.append(name)
+    return tuple(found)
+
+
 def find_columns(
     reader: TableReader, sample: Sequence[Row], options: TableOptions, targets: tuple[str, ...]
 ) -> TableColumns:

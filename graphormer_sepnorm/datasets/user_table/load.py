@@ -10,7 +10,8 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,8 @@ def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: K
     # Rows that were left out by versions that did not know how to read them.
     if any(row.bounds for table in tables for row in table.valid):
         decisive["bounds"] = True
+    if any(table.decimal_comma for table in tables):
+        decisive["decimal_comma"] = True
     words = {word for table in tables for words in table.words.values() for word in words}
     if words - {"true", "false"}:
         decisive["words"] = True
@@ -250,13 +253,25 @@ def _place(row: ValidRow, split: str, files: int) -> str:
     return f"row {row.number}" + (f" of the {split} file" if files > 1 else "")
 
 
-def _relations(tables: Sequence[TableContents]) -> list[str]:
-    names = dict.fromkeys(name for table in tables for name in table.relations)
-    return [
-        f"column {name!r} says that some values are bounds (> or <) and is not read: labels are "
-        "learned as they stand; write a bound as >10 into the label's cell, or take those rows out"
-        for name in names
-    ]
+def _unread(tables: Sequence[TableContents], options: TableOptions) -> Iterator[str]:
+    """Say what in the tables should perhaps have been read."""
+    for name in dict.fromkeys(name for table in tables for name in table.relations):
+        yield (
+            f"column {name!r} says that some values are bounds (> or <) and is not read: labels "
+            "are learned as they stand; write a bound as >10 into the label's cell, or take those "
+            "rows out"
+        )
+    for name in tables[0].split_columns if options.split == "auto" and len(tables) == 1 else ():
+        yield (
+            f"column {name!r} has a split, which is not taken: --data.split column "
+            f"--data.split_column {shlex.quote(name)} takes it"
+        )
+    left_out, used = (
+        sum(len(rows) for rows in all_rows)
+        for all_rows in zip(*((table.invalid, table.valid) for table in tables), strict=True)
+    )
+    if left_out > used:
+        yield f"{left_out:,} of {left_out + used:,} rows are left out: are the rest a fair sample?"
 
 
 def _report(
@@ -295,7 +310,10 @@ def _report(
         duplicates=find_duplicates(parts, task.kind),
         leakage=find_leakage(parts),
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
-        warnings=(*_relations(tables), *find_warnings(targets, labels, task.kind, places, atoms)),
+        warnings=(
+            *_unread(tables, options),
+            *find_warnings(targets, labels, task.kind, places, atoms),
+        ),
         words={
             name: tuple(sorted(words))
             for name in tables[0].columns.names

@@ -20,6 +20,7 @@ from graphormer_sepnorm.datasets.user_table.columns import (
     is_missing,
     refuse_words,
     relation_columns,
+    split_columns,
 )
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.formatting import shortened
@@ -126,6 +127,7 @@ class TableContents:
         words: Of the targets whose labels are written in words, these words.
         classes: Of ``multiclass`` the classes, by the numbers that stand in the rows.
         relations: Columns that are not read and say which labels are bounds.
+        split_columns: Columns that are not read and say how the rows may be split.
         decimal_comma: The first label with a decimal comma, as it is written; empty if none has.
     """
 
@@ -136,6 +138,7 @@ class TableContents:
     words: dict[str, set[str]]
     classes: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
+    split_columns: tuple[str, ...] = ()
     decimal_comma: str = ""
 
     @property
@@ -201,6 +204,7 @@ def read_rows(
             read.words,
             read.classes,
             relations,
+            split_columns(reader.columns, sample, columns),
             read.decimal_comma,
         )
 
