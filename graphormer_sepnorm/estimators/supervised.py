@@ -86,6 +86,7 @@ class Trained(Checkpointed):
         names: tuple[str, ...],
         weights: Any,
         one_of: str = "",
+        ones: tuple[str, ...] = (),
     ) -> None:
         """Train on ``[n, targets]`` labels, nan where missing, and keep the checkpoint."""
         smiles = smiles_of(X)
@@ -101,7 +102,14 @@ class Trained(Checkpointed):
             splits = load_arrays(
                 [smiles[row] for row in labelled],
                 labels[labelled],
-                Task(self._kind, names, ("",) * len(names), metrics_of(self._kind)[0].name, one_of),
+                Task(
+                    self._kind,
+                    names,
+                    ("",) * len(names),
+                    metrics_of(self._kind)[0].name,
+                    one_of,
+                    ones,
+                ),
                 weights,
                 self._validation(len(labelled)),
                 featuriser,
@@ -242,12 +250,14 @@ class GraphormerClassifier(ClassifierMixin, Trained):
             if len(classes) < 2:
                 raise InputError(f"y is {classes.tolist()[:1]} throughout: two classes are needed")
             labels = numbers.reshape(-1, 1).astype(np.float64)
-        names, one_of = names_of(y), ""
+        names, one_of, ones = names_of(y), "", ()
+        if not several and len(classes) == 2 and str(classes[1]) not in ("1", "1.0", "True"):
+            ones = (str(classes[1]),)
         if not several and len(classes) > 2:
             one_of = names[0]
             names = tuple(f"{one_of}_{name}" for name in classes.tolist())
             labels = np.eye(len(classes))[labels[:, 0].astype(int)]
-        self._train(X, labels, names, sample_weight, one_of)
+        self._train(X, labels, names, sample_weight, one_of, ones)
         self.classes_ = classes
         return self
 

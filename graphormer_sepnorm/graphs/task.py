@@ -37,6 +37,8 @@ class Task:
         one_of: Name of the property of which the targets are the classes, each named
             ``<one_of>_<class>``: a molecule is of one of them, so that their probabilities add up
             to 1. Empty: targets are independent.
+        ones: What class 1 of each target is called, as ``active``; the empty string where it is
+            just 1. Empty: so it is for all.
     """
 
     kind: Kind
@@ -44,6 +46,7 @@ class Task:
     units: tuple[str, ...]
     metric: str
     one_of: str = ""
+    ones: tuple[str, ...] = ()
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -137,12 +140,20 @@ class Task:
     def to_plain(self) -> dict[str, str | list[str]]:
         """Return the task as lists and strings, for a checkpoint."""
         of_classes = {"one_of": self.one_of} if self.one_of else {}
-        return of_classes | {
+        named = {"ones": list(self.ones)} if any(self.ones) else {}
+        return {
+            **of_classes,
+            **named,
             "kind": self.kind,
             "targets": list(self.targets),
             "units": list(self.units),
             "metric": self.metric,
         }
+
+    def class_1(self, target: str) -> str:
+        """Say which class the probability of a target is of."""
+        name = dict(zip(self.targets, self.ones, strict=False)).get(target)
+        return f"{name} (class 1)" if name else "class 1"
 
     def values_of(self, outputs: Tensor, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
         """Return what the outputs of a model say: real units, or probabilities of class 1.
@@ -164,7 +175,8 @@ class Task:
     def from_plain(cls, plain: dict) -> Task:
         """Make a task from what `to_plain` gave."""
         targets, units = tuple(plain["targets"]), tuple(plain["units"])
-        return cls(plain["kind"], targets, units, plain["metric"], plain.get("one_of", ""))
+        one_of, ones = plain.get("one_of", ""), tuple(plain.get("ones", ()))
+        return cls(plain["kind"], targets, units, plain["metric"], one_of, ones)
 
 
 def _accuracy(targets: np.ndarray, predictions: np.ndarray) -> float:

@@ -81,8 +81,11 @@ def _file(file: Path) -> dict[str, Any]:
 def _targets(facts: dict[str, Any]) -> list[dict[str, Any]]:
     task = Task.from_plain(facts["task"])
     summary = (facts.get("training_summary") or {}).get("targets") or [{}] * len(task.targets)
+    ones = dict(zip(task.targets, task.ones, strict=False))
     return [
-        {"target": target, "unit": unit, "kind": task.kind, "training_labels": labels or None}
+        {"target": target, "unit": unit, "kind": task.kind}
+        | ({"class_1": ones[target]} if ones.get(target) else {})
+        | {"training_labels": labels or None}
         for target, unit, labels in zip(task.targets, task.units, summary, strict=True)
     ]
 

@@ -214,7 +214,7 @@ _NEEDED_FACTS = {
             "units": list_of(TEXT),
             "metric": TEXT,
         },
-        {"one_of": TEXT},
+        {"one_of": TEXT, "ones": list_of(TEXT)},
     ),
     "target_mean": list_of(FINITE),
     "target_std": list_of(POSITIVE),

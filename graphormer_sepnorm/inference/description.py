@@ -53,7 +53,7 @@ def _targets(facts: dict[str, Any]) -> list[tuple[str, str]]:
     for target, unit, labels in zip(task.targets, task.units, summary, strict=True):
         text = f"{target} [{unit}]" if unit else target
         if task.kind == "binary":
-            text += ", probability of class 1"
+            text += f", probability of {task.class_1(target)}"
             if labels:
                 text += f"; {labels['labels']:,} labels, {labels['mean']:.1%} of class 1"
         elif labels:

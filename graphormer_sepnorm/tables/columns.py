@@ -220,7 +220,7 @@ def no_number(what: str, cell: object, error: ValueError) -> str:
 def _parse(cell: object) -> float:
     if cell is None:
         return math.nan
-    text = str(cell).strip().lower()
+    text = str(cell).strip().lower().replace("\N{MINUS SIGN}", "-")
     if text in _MISSING:
         return math.nan
     if text in _TRUTH:

@@ -320,7 +320,7 @@ def test_several_targets_of_different_scale(tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("cells", "options", "said"),
     [
-        ("-1,5", [], "no column holds numbers that could be labels (there are numbers with a dec"),
+        ("-1,5", [], "no column holds numbers that could be labels (there are numbers with a com"),
         ("-1,5", ["--data.target_columns", "dG"], "59 of 60 rows cannot be used; the first"),
     ],
 )

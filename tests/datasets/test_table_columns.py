@@ -187,7 +187,10 @@ def test_weight_and_split_are_no_targets(tmp_path: Path) -> None:
     ("cells", "why"),
     [
         (["yes", "no"], "holds classes"),
-        (["5,1", "6,25", "n.d."], "holds numbers with a decimal comma, which has to be a point"),
+        (
+            ["5,1", "6,25", "n.d."],
+            "holds numbers with a comma, where a decimal one has to be a point",
+        ),
         (["5.1", "n.d.", "NT"], "holds numbers in 4 of 12 rows"),
         ([">5.1", "n.d.", "inconclusive"], "holds numbers in 4 of 12 rows"),
     ],

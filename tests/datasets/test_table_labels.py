@@ -70,6 +70,7 @@ def test_classes_may_be_words(tmp_path: Path, one: object, zero: object, named: 
     values = [one, zero, "inconclusive", "", *[one, zero] * 4]
     splits = load(four_each(tmp_path, values), split_column="set", **named)
     assert splits.task.kind == "binary"
+    assert splits.task.ones == (() if one == 1 else (str(one).lower(),))
     assert splits.train.y.flatten().tolist() == [1, 0]
     assert splits.test.y.flatten().tolist() == [1, 0, 1, 0]
     report = report_of(splits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 import pickletools
 import tempfile
@@ -245,6 +246,10 @@ def test_classes_of_any_kind(classes):
     expected = estimator.classes_[probability.argmax(axis=1)]
     np.testing.assert_array_equal(estimator.predict(SMILES), expected)
     assert estimator.predict(SMILES).dtype == labels.dtype
+    # What the checkpoint gives a probability of: with these words it is not what a table's is.
+    kept = torch.load(io.BytesIO(estimator.checkpoint_), weights_only=True)
+    named = kept[KEY]["task"].get("ones")
+    assert named == (["inactive"] if classes == ("inactive", "active") else None)
 
 
 def test_several_binary_targets():

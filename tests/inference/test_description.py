@@ -78,6 +78,12 @@ def test_description_of_older_and_of_other_checkpoints():
     assert "probability of class 1" in describe(make_checkpoint(kind="binary"))
 
 
+def test_class_1_has_its_name():
+    checkpoint = make_checkpoint(kind="binary")
+    checkpoint[KEY]["task"]["ones"] = ["active"]
+    assert "probability of active (class 1)" in describe(checkpoint)
+
+
 def test_description_says_how_the_model_is_not_graphormer():
     text = describe(make_checkpoint(local_mpnn="gine", bias_mixing=True, readout="both"))
     assert re.search(r"^beyond it +local_mpnn gine, bias_mixing, readout both$", text, re.MULTILINE)

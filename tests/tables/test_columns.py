@@ -93,7 +93,15 @@ def test_missing_numbers_are_nan(cell: object) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "number"),
-    [("True", 1.0), ("false", 0.0), (True, 1.0), (" 1e-3 ", 0.001), (7, 7.0), ("-.5", -0.5)],
+    [
+        ("True", 1.0),
+        ("false", 0.0),
+        (True, 1.0),
+        (" 1e-3 ", 0.001),
+        (7, 7.0),
+        ("-.5", -0.5),
+        ("\N{MINUS SIGN}1.5", -1.5),
+    ],
 )
 def test_numbers_are_read(cell: object, number: float) -> None:
     assert parse_number(cell) == number

@@ -211,7 +211,10 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
     refuse_words(where, columns, sample, free)
     hint = ""
     if any("decimal comma" in _why_no_number(row) for row in sample):
-        hint = " (there are numbers with a decimal comma, which has to be a point)"
+        hint = (
+            " (there are numbers with a comma: a decimal comma has to be a point, one of thousands "
+            "has to go)"
+        )
     elif ids:
         names = listed([columns[position] for position in sorted(ids)])
         hint = f" ({names}: whole numbers, and by the name no property)"
@@ -248,7 +251,7 @@ def _refuse_others(
         if holds_class_words(sample, position):
             why = "holds classes"
         elif commas > _ENOUGH * len(cells):
-            why = "holds numbers with a decimal comma, which has to be a point"
+            why = "holds numbers with a comma, where a decimal one has to be a point"
         elif numbers > _ENOUGH * len(cells):
             why = f"holds numbers in {numbers:,} of {len(cells):,} rows"
         else:

@@ -44,6 +44,7 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind
+from graphormer_sepnorm.tables.columns import parse_class
 
 # Changes whenever the same file and options come to other molecules, labels or splits than before.
 _VERSION = "table-1"
@@ -95,6 +96,8 @@ def load_table(options: TableOptions) -> DatasetSplits:
     }
     bounds = _bounds(parts, len(tables[0].columns.names))
     task = task_of(options, tables[0].columns.names, labels, bounds, one_of)
+    if task.kind == "binary":
+        task = dataclasses.replace(task, ones=_ones(tables))
     targets = tuple(
         report_target(
             name, unit, {part: values[:, n] for part, values in labels.items()}, task.kind
@@ -239,6 +242,16 @@ def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: K
         with open(path, "rb") as handle:
             digest.update(hashlib.file_digest(handle, "sha256").digest())
     return digest.hexdigest()
+
+
+def _ones(tables: Sequence[TableContents]) -> tuple[str, ...]:
+    """Return the words that labels of class 1 are written as, of each target; mostly none."""
+    words = (
+        set().union(*(table.words.get(name, ()) for table in tables))
+        for name in tables[0].columns.names
+    )
+    ones = tuple(" or ".join(sorted(filter(parse_class, of_target))) for of_target in words)
+    return ones if any(ones) else ()
 
 
 def _plain_columns(columns: TableColumns) -> dict[str, Any]:
