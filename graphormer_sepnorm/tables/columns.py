@@ -34,7 +34,7 @@ LARGEST = 3.4e38  # what 32-bit numbers hold
 _TRUTH = {"true": 1.0, "false": 0.0}
 # Pairs of words that labels of two classes are written as, class 1 first.
 CLASS_WORDS = (("true", "false"), ("yes", "no"), ("active", "inactive"), ("positive", "negative"))
-_WRITTEN_COMMA = re.compile(r"\s*(?:[<>≤≥]=?)?\s*[-+]?\d+,\d+(?:[eE][-+]?\d+)?\s*")
+_WRITTEN_COMMA = re.compile(r"\s*(?:[<>≤≥]=?)?\s*[-+\N{MINUS SIGN}]?\d+,\d+(?:[eE][-+]?\d+)?\s*")
 _CLASSES = {word: float(place == 0) for pair in CLASS_WORDS for place, word in enumerate(pair)}
 
 

@@ -123,7 +123,14 @@ def test_a_decimal_comma_is_named(cell: str) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "number"),
-    [("1,5", 1.5), (" -11,01 ", -11.01), ("+0,5e-3", 0.0005), ("1,234", 1.234), ("1,5E2", 150)],
+    [
+        ("1,5", 1.5),
+        (" -11,01 ", -11.01),
+        ("+0,5e-3", 0.0005),
+        ("1,234", 1.234),
+        ("1,5E2", 150),
+        ("\N{MINUS SIGN}2,5", -2.5),
+    ],
 )
 def test_a_decimal_comma_that_is_known_for_one_is_read(cell: str, number: float) -> None:
     marked = with_decimal_comma(cell)
