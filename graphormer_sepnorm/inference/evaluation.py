@@ -44,6 +44,9 @@ class Evaluation:
     Args:
         task: What is predicted.
         targets: Numbers of those that are compared.
+
+    Attributes:
+        known: How many rows have the fingerprint of a molecule that the model was trained on.
     """
 
     def __init__(self, task: Task, targets: Sequence[int]) -> None:
@@ -54,6 +57,7 @@ class Evaluation:
         self._unpredicted = [0] * len(task.targets)
         self._unusable = [0] * len(task.targets)
         self._example = [""] * len(task.targets)
+        self.known = 0
 
     def add(self, target: int, cell: object, prediction: float) -> None:
         """Add a label as it stands in the table, and its prediction, nan if there is none.
@@ -112,4 +116,10 @@ class Evaluation:
                 if count:
                     counts.append(f"{count:,} {what}")
             lines.append(f"{name}  {', '.join(scores)}  ({'; '.join(counts)})")
+        if self.known:
+            have = "row has" if self.known == 1 else "rows have"
+            lines.append(
+                f"{self.known:,} {have} the fingerprint of a molecule that the model was trained "
+                "on: of others this says less"
+            )
         return "\n".join(lines)

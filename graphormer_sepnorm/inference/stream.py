@@ -8,6 +8,7 @@ interrupted job is continued, to the identical file.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -50,6 +51,8 @@ class Columns:
         with_smiles: Whether the SMILES of records are added.
         numbers: Names of what is predicted: values, and what comes with them.
         values: Which of these are values, one for each target; empty for an embedding.
+        similarity: Which of these is the similarity to the most similar training molecule; None:
+            the model does not know it.
     """
 
     molecules: MoleculeColumns
@@ -58,11 +61,12 @@ class Columns:
     with_smiles: bool
     numbers: tuple[str, ...]
     values: tuple[int, ...]
+    similarity: int | None
 
     @property
-    def targets(self) -> tuple[str, ...]:
-        """Names of the values."""
-        return tuple(self.numbers[place] for place in self.values)
+    def compared(self) -> tuple[int, ...]:
+        """Which of these an evaluation looks at."""
+        return self.values if self.similarity is None else (*self.values, self.similarity)
 
 
 class _Predicted(NamedTuple):
@@ -146,7 +150,7 @@ def _write(
     outcome: Outcome,
 ) -> None:
     for row, one in zip(chunk, predicted, strict=True):
-        _evaluate(outcome, columns, row, [one.numbers[place] for place in columns.values])
+        _evaluate(outcome, columns, row, one.numbers)
     writer.write(
         (
             (*row.cells, *one.smiles, *one.numbers, *one.texts, one.warning, one.error)
@@ -189,11 +193,15 @@ def rounded(value: Any) -> float:
     return float(f"{value:.6g}")
 
 
-def _evaluate(outcome: Outcome, columns: Columns, row: Row, values: Sequence[float]) -> None:
+def _evaluate(outcome: Outcome, columns: Columns, row: Row, numbers: Sequence[float]) -> None:
+    """Compare what was predicted, as `Columns.numbers`, with the labels of a row."""
     if outcome.evaluation is not None:
         pairs = zip(outcome.evaluation.targets, columns.labels, strict=True)
         for target, position in pairs:
-            outcome.evaluation.add(target, row.cells[position], values[target])
+            value = numbers[columns.values[target]]
+            outcome.evaluation.add(target, row.cells[position], value)
+        if columns.similarity is not None:
+            outcome.evaluation.known += numbers[columns.similarity] == 1
 
 
 def find_columns(
@@ -248,8 +256,10 @@ def find_columns(
     first = int(with_smiles)
     numbers = tuple(added[first : first + len(predictor.columns)])
     targets = [f"pred_{target}" for target in predictor.task.targets]
-    values = tuple(predictor.columns.index(name) for name in targets if name in predictor.columns)
-    return Columns(molecules, labels, tuple(added), with_smiles, numbers, values)
+    given = predictor.columns
+    values = tuple(given.index(name) for name in targets if name in given)
+    similarity = given.index("similarity") if "similarity" in given else None
+    return Columns(molecules, labels, tuple(added), with_smiles, numbers, values, similarity)
 
 
 def _skip(rows: Iterator[Row], columns: Columns, job: TableJob, outcome: Outcome) -> None:
@@ -266,5 +276,8 @@ def _skip(rows: Iterator[Row], columns: Columns, job: TableJob, outcome: Outcome
         for row, earlier in zip(skipped, done, strict=False):
             cells = dict(zip(done.columns, earlier.cells, strict=True))
             # In SDF a field that no record has is no column.
-            values = [parse_number(cells.get(name)) for name in columns.targets]
-            _evaluate(outcome, columns, row, values)
+            numbers = [
+                parse_number(cells.get(name)) if place in columns.compared else math.nan
+                for place, name in enumerate(columns.numbers)
+            ]
+            _evaluate(outcome, columns, row, numbers)

@@ -29,17 +29,21 @@ def test_damaged_input_keeps_what_was_predicted(model, tmp_path, capsys):
     assert (tmp_path / "out.csv.partial").exists()
 
 
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz"])
+@pytest.mark.parametrize(
+    ("suffix", "bundled"), [("csv", False), ("csv", True), ("tsv", False), ("csv.gz", False)]
+)
 @pytest.mark.parametrize("calls", [0, 1, 2])
 def test_interrupted_job_continues_to_the_identical_file(
-    model, tmp_path, capsys, monkeypatch, small_chunks, suffix, calls
+    model, tmp_path, capsys, monkeypatch, small_chunks, suffix, bundled, calls
 ):
+    model = "esol" if bundled else model  # which knows molecules of its training
     rows = [[smiles, str(len(smiles))] for smiles in SMILES]
     source = write_csv(tmp_path / "in.csv", [["smiles", "y"], *rows])
     whole, output = tmp_path / f"whole.{suffix}", tmp_path / f"out.{suffix}"
     options = ["-i", str(source), "--evaluate", "y", "--jobs", "1"]
     assert main([str(model), *options, "-o", str(whole)]) == 0
     uninterrupted = capsys.readouterr()
+    assert ("have the fingerprint of a molecule that" in uninterrupted.out) == bundled
 
     with monkeypatch.context() as patch:
         interrupt(patch, calls)
