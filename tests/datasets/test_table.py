@@ -160,6 +160,11 @@ def test_what_may_be_forgotten_is_a_warning(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "b.csv", many)
     warned = report_of(load(path, target_columns=("value",), **SPLIT)).warnings
     assert "13 of 25 rows are left out: are the rest a fair sample?" in warned
+    path = write_csv(tmp_path / "c.csv", [*plain_rows(), ("CCN.Cl", 1.5), ("CCN.Br", 2)])
+    warned = report_of(load(path, **SPLIT)).warnings
+    assert any(one.startswith("2 molecules are of several pieces") for one in warned)
+    warned = report_of(load(path, standardise=("fragment",), **SPLIT)).warnings
+    assert not any("pieces" in one for one in warned)
 
 
 def test_separate_files(tmp_path: Path) -> None:

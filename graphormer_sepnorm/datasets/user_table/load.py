@@ -267,7 +267,7 @@ def _place(row: ValidRow, split: str, files: int) -> str:
 
 
 def _unread(tables: Sequence[TableContents], options: TableOptions) -> Iterator[str]:
-    """Say what in the tables should perhaps have been read."""
+    """Say what in the tables should perhaps have been read in another way."""
     for name in dict.fromkeys(name for table in tables for name in table.relations):
         yield (
             f"column {name!r} says that some values are bounds (> or <) and is not read: labels "
@@ -278,6 +278,13 @@ def _unread(tables: Sequence[TableContents], options: TableOptions) -> Iterator[
         yield (
             f"column {name!r} has a split, which is not taken: --data.split column "
             f"--data.split_column {shlex.quote(name)} takes it"
+        )
+    salts = sum("." in row.canonical for table in tables for row in table.valid)
+    if salts and "fragment" not in options.standardise:
+        have = "molecule is" if salts == 1 else "molecules are"
+        yield (
+            f"{salts:,} {have} of several pieces, as salts are: to a duplicate and to a split each "
+            "salt is a molecule of its own; --data.standardise '[fragment]' takes the largest piece"
         )
     left_out, used = (
         sum(len(rows) for rows in all_rows)
