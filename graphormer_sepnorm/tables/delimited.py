@@ -105,6 +105,7 @@ class DelimitedReader(_TextReader):
     def __init__(self, text: TextSource, format: str) -> None:
         super().__init__(text)
         self.format = format
+        self.marked = text.marked
         lines = text.lines(self._place)
         first = next(lines, "")
         self._ended = False

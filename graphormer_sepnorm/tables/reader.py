@@ -38,12 +38,15 @@ class TableReader(ABC):
         format: One of `formats.FORMATS`.
         columns: Names of the columns; a name may occur twice.
         delimiter: What separates the cells of text; a comma where nothing does.
+        marked: Whether text begins with a byte-order mark, without which Excel takes it for
+            another encoding.
     """
 
     name: str
     format: str
     columns: tuple[str, ...]
     delimiter: str = ","
+    marked: bool = False
     _unit = "row"
     _done = 0  # rows that have been read
 

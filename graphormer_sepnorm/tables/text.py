@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
 import io
@@ -53,6 +54,7 @@ class TextSource:
     Attributes:
         name: What it is called in messages.
         separator: What separates cells, if a line ``sep=;`` says so; it is not one of the lines.
+        marked: Whether it begins with a byte-order mark.
 
     Raises:
         DataError: It is not there, cannot be opened or is not text.
@@ -92,7 +94,9 @@ class TextSource:
             if mark.match(start):
                 raise DataError(f"{self.name} is {other}, not text: convert or rename it")
         self._sd_file = _COUNTS.match(start) is not None
-        encoding = "utf-16" if stream.peek(2)[:2] in _UTF16 else "utf-8-sig"
+        start = stream.peek(3)[:3]
+        self.marked = start[:2] in _UTF16 or start == codecs.BOM_UTF8
+        encoding = "utf-16" if start[:2] in _UTF16 else "utf-8-sig"
         # newline="": line ends inside quotes stay what they are.
         return io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="")
 

@@ -95,7 +95,8 @@ def create_table(
     delimiter = "\t" if format == "tsv" else ","
     if like is not None and like.format == format == "csv":
         delimiter = like.delimiter
-    return _TextWriter(path, columns, format, delimiter, known, resume)
+    marked = like is not None and like.marked and not standard and format != "sdf"
+    return _TextWriter(path, columns, format, delimiter, known, resume, marked)
 
 
 class TableWriter(ABC):
@@ -223,6 +224,7 @@ class _TextWriter(TableWriter):
         delimiter: str,
         known: int,
         resume: Mark | None,
+        marked: bool,
     ) -> None:
         super().__init__(path)
         self._format = format
@@ -241,7 +243,7 @@ class _TextWriter(TableWriter):
             else:
                 self._file = self._continued(self.partial, resume)
         if resume is None and format != "sdf":
-            self._put(self._line(self._columns))
+            self._put("\ufeff" * marked + self._line(self._columns))
 
     def _continued(self, partial: Path, resume: Mark) -> Any:
         size = partial.stat().st_size if partial.exists() else -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import subprocess
 import sys
@@ -65,6 +66,21 @@ def test_csv_keeps_its_delimiter(model, tmp_path, delimiter, suffix):
     header, row = output.read_text().splitlines()
     assert header == expected.join(["SMILES", "note", "pred_property", "warning", "error"])
     assert row.startswith(f'CCO{expected}"a, b|c"{expected}')
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_stays(model, tmp_path, capsysbinary, encoding):
+    source, output = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_bytes("smiles,säure\nCCO,ä\n".encode(encoding))
+    assert main([str(model), "-i", str(source), "-o", str(output), "--quiet"]) == 0
+    text = output.read_bytes()
+    assert text.startswith(codecs.BOM_UTF8) == (encoding != "utf-8")
+    assert text.count(codecs.BOM_UTF8) <= 1
+    with open_table(output) as reader:
+        assert reader.columns[:2] == ("smiles", "säure")
+    capsysbinary.readouterr()
+    assert main([str(model), "-i", str(source), "--quiet"]) == 0
+    assert text.removeprefix(codecs.BOM_UTF8) == capsysbinary.readouterr().out
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "xlsx", "parquet"])
