@@ -177,7 +177,7 @@ def test_a_set_that_was_interrupted_early_is_continued_as_a_whole(
     )
     trained: list[Path] = []
     monkeypatch.setattr(
-        comparison_job, "train_all", lambda *of, **options: trained.append(of[5]) or 0
+        comparison_job, "train_all", lambda *of, **options: trained.append(of[2]) or 0
     )
     assert run("-o", tmp_path / "out")[0] == 0
     assert trained == [tmp_path / "out" / "z", tmp_path / "out" / "a"]
