@@ -362,7 +362,7 @@ class TrainCLI(LightningCLI):
         before = RunDirectory(wanted)
         if directory != wanted and before.configuration_file.is_file() and not before.finished:
             again = f"{command('train')} fit --resume {shlex.quote(str(wanted))}"
-            print(f"{wanted} has a run that is not finished; {again} goes on with it", flush=True)
+            print(f"{wanted} has a run that has not ended; {again} goes on with it", flush=True)
         report = self.datamodule.splits.report
         if report is not None:
             report_data(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 from importlib.metadata import version
@@ -124,7 +125,18 @@ def test_saved_configuration_repeats_the_run_elsewhere(
     again = run.directory.with_name("run-2")
     assert summary(run.directory) == before
     assert summary(again)["test_mae"] == before["test_mae"]
-    assert str(again) in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert str(again) in said
+    assert "has not ended" not in said
+    # Of one that was interrupted it is said how it goes on.
+    half = run.directory.with_name("half")
+    half.mkdir()
+    shutil.copy(run.directory / "config.yaml", half)
+    assert main(["fit", "-c", str(half / "config.yaml"), f"--output={half}"]) == 0
+    said = capsys.readouterr().out
+    assert f"{half} has a run that has not ended; " in said
+    assert f"fit --resume {half} goes on with it" in said
+    assert (half.with_name("half-2") / "summary.json").is_file()
 
 
 @pytest.mark.parametrize(

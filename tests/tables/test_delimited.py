@@ -118,12 +118,16 @@ def test_byte_order_marks(tmp_path: Path, encoding: str, suffix: str) -> None:
         ("id|smiles|y\n1|CCO|2\n", ("id", "smiles", "y")),
         ("smiles|y,z\nCCO,1\n", ("smiles|y", "z")),
         ("a|b\n1\n", ("a|b",)),
-        ("smiles\nC|C\n", ("smiles",)),
         ("SMILES\tlogS (mol/L, 25 C)\nCCO\t1\n", ("SMILES", "logS (mol/L, 25 C)")),
     ],
 )
 def test_headers_and_delimiters(tmp_path: Path, content: str, columns: tuple[str, ...]) -> None:
     assert read(saved(tmp_path / "t.csv", content))[0] == columns
+
+
+def test_a_bar_separates_only_where_the_header_has_one(tmp_path: Path) -> None:
+    assert read_cells(saved(tmp_path / "a.csv", "smiles\nCCO |r|\n")) == [("CCO |r|",)]
+    assert read_cells(saved(tmp_path / "b.csv", "smiles|y\nCCO|1\n")) == [("CCO", "1")]
 
 
 @pytest.mark.parametrize("content", ["", "\n", "\nCCO,1\n", b"\xef\xbb\xbf"])

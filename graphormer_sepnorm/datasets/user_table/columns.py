@@ -107,7 +107,7 @@ def split_columns(
     found = []
     for position, name in enumerate(names):
         cells = (row.cells[position] for row in sample if position < len(row.cells))
-        words = {str(cell).strip().lower() for cell in cells if not is_missing(cell)}
+        words = {str(cell).strip().lower() for cell in cells if cell is not None} - {""}
         parts = {SPLIT_WORDS.get(word) for word in words}
         if position != columns.split and {"train"} < parts <= set(SPLIT_WORDS.values()):
             found.append(name)
