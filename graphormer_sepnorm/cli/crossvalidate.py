@@ -39,8 +39,8 @@ go to fit: see train.py fit --help.
 
 EPILOG = """\
 In DIR: folds.csv (every test metric of every fold), out_of_fold.csv (every row of the table as the
-run predicts it that has not seen it), summary.json, and the runs, DIR/repeat0/fold0 and so on.
-Each of them is a model for predict.py.
+run predicts it that has not seen it; drawn in out_of_fold.png), summary.json, and the runs,
+DIR/repeat0/fold0 and so on. Each of them is a model for predict.py.
 
 The same command again continues: finished folds stay, others go on from their last checkpoint. -o
 DIR alone is enough for that; --repeats 3 adds repeats, with other folds and other initial values.
@@ -180,10 +180,10 @@ def _asked(
 
 
 def _report(plan: CrossValidation, directory: Path) -> None:
+    from graphormer_sepnorm.compare.fold_results import FIGURE, OUT_OF_FOLD, SUMMARY, collect
     from graphormer_sepnorm.compare.fold_results import FOLDS as FOLDS_FILE
-    from graphormer_sepnorm.compare.fold_results import OUT_OF_FOLD, SUMMARY, collect
     from graphormer_sepnorm.compare.fold_text import results_text
 
     show(f"\n{results_text(collect(plan, plan.runs(directory), directory))}\n")
-    for name in (FOLDS_FILE, OUT_OF_FOLD, SUMMARY):
+    for name in (FOLDS_FILE, OUT_OF_FOLD, SUMMARY, FIGURE):
         print(f"results  {directory / name}", flush=True)

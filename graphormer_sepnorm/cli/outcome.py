@@ -237,6 +237,7 @@ def finish(
         except KeyboardInterrupt:
             interrupted = "the measuring of its errors"
     if not interrupted:
+        _draw(tested, module, data)
         tested.run.write_summary(tested.summary)
     return Outcome(network, tested, simple, measured, interrupted)
 
@@ -249,11 +250,20 @@ def _forget_earlier_end(run: RunDirectory, file: Path) -> None:
     of_earlier_end = (
         run.confidence_file,
         run.confidence_figure,
+        run.test_predictions_figure,
         run.geometry_file,
         run.computed_predictions_file,
     )
     for made in of_earlier_end:
         made.unlink(missing_ok=True)
+
+
+def _draw(tested: Tested, module: GraphormerModule, data: MoleculeDataModule) -> None:
+    if tested.predictions is not None:
+        from graphormer_sepnorm.runs.predictions_figure import draw_predictions
+
+        file, labels = tested.run.test_predictions_figure, data.labels(data.indices("test"))
+        draw_predictions(file, module.task, labels, tested.predictions)
 
 
 def without_new_elements(

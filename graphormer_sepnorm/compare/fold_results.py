@@ -18,8 +18,10 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing, require_json, write_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
+from graphormer_sepnorm.runs.predictions_figure import draw_predictions
 
 FOLDS, OUT_OF_FOLD, SUMMARY = "folds.csv", "out_of_fold.csv", "summary.json"
+FIGURE = "out_of_fold.png"
 _FORMAT_VERSION = 1
 _SPLITS = ("train", "validation", "test")
 
@@ -146,6 +148,7 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
     task = Task(report["kind"], names, units, metric, one_of)
     _write_folds(directory / FOLDS, finished)
     _write_out_of_fold(directory / OUT_OF_FOLD, finished, task)
+    _draw_out_of_fold(directory / FIGURE, finished, task)
     # A fold counts when all arms have it, so that all numbers are of the same folds.
     by_fold: dict[tuple[int, int], dict[str, Fold]] = {}
     for one in finished:
@@ -319,6 +322,21 @@ def _write_out_of_fold(path: Path, folds: Sequence[Fold], task: Task) -> None:
     ]
     rows.sort(key=lambda row: (row.get("arm", ""), row["repeat"], int(row["row"])))
     _write_csv(path, rows)
+
+
+def _draw_out_of_fold(path: Path, folds: Sequence[Fold], task: Task) -> None:
+    """Draw each usable row once: of the first arm in the first repeat."""
+    first = folds[0].run
+    of_first = [one for one in folds if (one.run.arm, one.run.repeat) == (first.arm, first.repeat)]
+    rows = [row for one in of_first for row in one.rows]
+
+    def column(of: str, name: str) -> list[float]:
+        return [float(row[f"{of}_{name}"] or math.nan) for row in rows]
+
+    labels, predictions = (
+        np.array([column(of, name) for name in task.targets]).T for of in ("label", "pred")
+    )
+    draw_predictions(path, task, labels, predictions)
 
 
 def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

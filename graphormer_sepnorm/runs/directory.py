@@ -117,6 +117,7 @@ class RunDirectory:
         self.summary_file = path / "summary.json"
         self.metrics_file = path / "metrics.csv"
         self.test_predictions_file = path / "test_predictions.csv"
+        self.test_predictions_figure = path / "test_predictions.png"
         self.learning_curve_file = path / "learning_curve.png"
         self.confidence_file = path / "confidence.json"
         self.confidence_figure = path / "confidence.png"

@@ -92,6 +92,7 @@ def test_each_fold_is_a_run_and_every_row_is_predicted_once(whole: Path) -> None
     target = "penalised_logp"
     own_columns = ["row", "smiles", *(f"{of}_{target}" for of in ("label", "pred", "low", "high"))]
     assert list(rows[0]) == [*own_columns, "repeat", "fold"]
+    assert (whole / "out_of_fold.png").read_bytes().startswith(b"\x89PNG")
     assert [int(row["row"]) for row in rows] == list(range(1, ROWS + 1))
     for fold in range(3):
         run = whole / "repeat0" / f"fold{fold}"

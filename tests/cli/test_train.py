@@ -35,6 +35,7 @@ def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
         "summary.json",
         "tensorboard",
         "test_predictions.csv",
+        "test_predictions.png",
     }
     assert {path.name for path in (run.directory / "checkpoints").iterdir()} == {
         "best.ckpt",
