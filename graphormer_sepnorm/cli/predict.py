@@ -244,6 +244,7 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
     job = TableJob("-", options.output, overwrite=options.overwrite)
     check_places(job)
     predictor = _ready(options, options.device)
+    _say_thresholds(predictor, options)
     predictions = predictor.predict(options.smiles, **limits_of(options))
     task = predictor.task
     if not job.to_file and options.output_format is None and sys.stdout.isatty():
@@ -291,6 +292,15 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
     return predictor
 
 
+def _say_thresholds(predictor: Predictor, options: argparse.Namespace) -> None:
+    """Say which thresholds were found, where they were to be."""
+    if options.quiet or not isinstance(predictor.asked.threshold, str):
+        return
+    for target, border in predictor.thresholds.items():
+        found = "not known: too few labels" if math.isnan(border) else f"from {border:.4g} on"
+        print(f"class_{target} is 1 {found} (best {options.threshold})", file=sys.stderr)
+
+
 def _shown(predictions: Predictions) -> list[list[str]]:
     """Return the cells for a terminal, warning and error in one."""
     rows = []
@@ -331,6 +341,7 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
     outcome = Outcome()
     try:
         predictor = _ready(options, options.device)
+        _say_thresholds(predictor, options)
         started = time.monotonic()
         predict_table(predictor, job, find_checkpoint(options.model), outcome)
     except KeyboardInterrupt:

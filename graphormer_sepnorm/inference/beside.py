@@ -180,15 +180,18 @@ class Beside:
             columns.append([self._class_names[number] for number in values.argmax(axis=1)])
         if self.asked.threshold is not None:
             for target, column in enumerate(values.T):
-                border = self._threshold(target)
+                border = self.threshold(target)
                 called = np.where(column >= border, "1", "0")
                 columns.append(np.where(math.isnan(border), "", called).tolist())
         if self._sets is not None and self._confidence is not None:
             columns += self._confidence.sets(values, self._sets)
         return columns
 
-    def _threshold(self, target: int) -> float:
-        """The threshold of a target; nan where too little is known of it."""
+    def threshold(self, target: int) -> float:
+        """Return the probability from which on a molecule is called class 1.
+
+        nan where too little is known of the target, or none was asked for.
+        """
         if not isinstance(self.asked.threshold, str):
             return math.nan if self.asked.threshold is None else self.asked.threshold
         one = self._confidence.targets[target] if self._confidence is not None else None

@@ -154,6 +154,16 @@ class TrainedModel:
         """What predictions come with, see `ask`."""
         return self._beside.asked
 
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """Of each target, from which probability on a molecule is called class 1.
+
+        nan where too little is known of it; empty where no threshold was asked for (`ask`).
+        """
+        if self.asked.threshold is None:
+            return {}
+        return {name: self._beside.threshold(at) for at, name in enumerate(self.task.targets)}
+
     def ask(
         self,
         interval: float | None = None,

@@ -179,6 +179,29 @@ def test_the_card_of_a_model(
     assert alone == {key: value for key, value in found.items() if key != "run"}
 
 
+@pytest.mark.parametrize("goal", ["mcc", "f1"])
+def test_a_threshold_that_is_found_is_said(
+    goal: str, classes: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(classes.run / "test_predictions.csv", tmp_path / "in.csv")
+    words = [str(classes.run), "-i", str(tmp_path / "in.csv"), "--smiles_column=smiles"]
+    words += ["-o", str(tmp_path / "out.csv"), "--threshold", goal, "--device=cpu"]
+    capsys.readouterr()
+    assert predict(words) == 0
+    said = re.search(rf"class_a is 1 from ([\d.]+) on \(best {goal}\)", capsys.readouterr().err)
+    assert said is not None
+    rows = read_csv(tmp_path / "out.csv")
+    known = [(float(row["pred_a"]), row["class_a"]) for row in rows if row["pred_a"]]
+    assert {called for _, called in known} == {"0", "1"}
+    for value, called in known:
+        assert called == ("1" if value >= float(said[1]) else "0")
+    predictor = Predictor.load(classes.run, "cpu")
+    assert predictor.thresholds == {}
+    assert predictor.ask(threshold=0.3).thresholds == {"a": 0.3}
+    assert predict([*words, "--overwrite", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_with_folds_it_is_measured_on_all_but_the_test_split(
     blend: Fitted, folds: Fitted, seeds: Fitted
 ) -> None:
