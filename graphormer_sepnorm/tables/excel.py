@@ -54,7 +54,9 @@ class ExcelReader(TableReader):
                 self._raw.seek(0)
                 with warnings.catch_warnings(action="ignore"):  # of styles that it does not know
                     self._book = library.load_workbook(self._raw, read_only=True, data_only=True)
-                self._sheet = self._book.worksheets[0]
+                self._sheet, *others = self._book.worksheets
+                if others:  # what is not found may stand in one of those
+                    self.name += f" (sheet {self._sheet.title!r}, the first of {len(others) + 1})"
                 self._rows = enumerate(self._sheet.iter_rows(values_only=True), start=1)
                 header = next((row for _, row in self._rows if any(map(_there, row))), None)
             if header is None:

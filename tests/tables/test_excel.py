@@ -114,6 +114,17 @@ def test_what_is_no_workbook_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
         open_table(path)
 
 
+def test_of_several_sheets_messages_name_the_one_that_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.xlsx"
+    workbook = openpyxl.Workbook(write_only=True)
+    workbook.create_sheet("About").append(["made by", "us"])
+    workbook.create_sheet("Data").append(["smiles", "y"])
+    workbook.save(path)
+    with open_table(path) as table:
+        assert table.columns == ("made by", "us")
+        assert table.name == f"{path} (sheet 'About', the first of 2)"
+
+
 def test_without_openpyxl_there_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
