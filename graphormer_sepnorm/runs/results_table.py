@@ -33,7 +33,8 @@ value; in a row with finished seeds only those are counted.
 Options that were typed stand behind the name of the configuration file.
 {CHANGED} the file has changed: below the table, with the command, stand the values that it had then
 and has no longer, `default` where it said nothing. To repeat such a row, type them too, or take its
-commit. Commands stand as they were typed; names that options had then are understood today.
+commit. Commands stand as they were typed; names that options had then are understood today, options
+that are gone are not.
 """
 _HEADER = "| experiment | seeds | parameters | steps | wall time | device | validation | test |"
 
