@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import warnings
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -460,6 +461,12 @@ class MoleculeDataModule(LightningDataModule):
     def test_dataloader(self) -> DataLoader:
         """Test graphs, each once."""
         return self._loader(self._evaluation_batches("test"))
+
+    def predict_dataloader(self) -> DataLoader:
+        """The test graphs, for ``trainer.predict(model, data)``; their labels are not used."""
+        # That they may leave some out: they are listed, each once.
+        warnings.filterwarnings("ignore", ".*custom batch sampler `GivenBatches` for prediction")
+        return self.test_dataloader()
 
     def _evaluation_batches(self, split: str) -> list[list[int]]:
         numbers = self._require(split, self.indices(split))

@@ -98,6 +98,7 @@ class GraphBatch(_TensorRecord):
             nobody has asked for them (`with_ring_pairs`).
         ring_neighbours: How many atoms share a ring with that of each packed row, int64 ``[R]``; or
             None.
+        vocabulary: Digest of the `GraphVocabulary` whose rows `atom_rows` and `bond_rows` are.
     """
 
     atom_rows: Tensor
@@ -120,6 +121,7 @@ class GraphBatch(_TensorRecord):
     graph_ids: Tensor
     ring_pairs: Tensor | None = None
     ring_neighbours: Tensor | None = None
+    vocabulary: str = ""
 
     @property
     def num_graphs(self) -> int:
@@ -169,6 +171,7 @@ class Collator:
         self.attention_blocks = attention_blocks
         self._atom_rows = vocabulary.atoms.rows(store.atom_codes).astype(np.int32)
         self._bond_rows = bond_rows(store, vocabulary)
+        self._vocabulary = vocabulary.digest
 
     def __call__(self, indices: Sequence[int]) -> GraphBatch:
         """Collate the graphs with these numbers, in this order."""
@@ -201,6 +204,7 @@ class Collator:
             extra=torch.from_numpy(np.array(store.extra[graphs])),
             bounds=torch.from_numpy(np.array(store.bounds[graphs])),
             graph_ids=torch.from_numpy(graphs),
+            vocabulary=self._vocabulary,
         )
 
     def _groups(self, sizes: np.ndarray) -> list[np.ndarray]:

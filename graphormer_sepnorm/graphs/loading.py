@@ -65,6 +65,19 @@ class EpochBatches(Sampler[list[int]]):
             yield batch.tolist()
 
 
+class GivenBatches(Sampler[list[int]]):
+    """Batches that are listed, for evaluation."""
+
+    def __init__(self, batches: Sequence[list[int]]) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        yield from self.batches
+
+
 class TrainingOrder(Sampler[list[int]]):
     """The batches of an epoch, as one process of a training that may have been resumed sees them.
 
@@ -216,7 +229,7 @@ def make_loader(
     graphs: Any = range(store.num_graphs)  # the collator finds them by number
     return DataLoader(
         graphs,
-        batch_sampler=batches,
+        batch_sampler=batches if isinstance(batches, Sampler) else GivenBatches(batches),
         collate_fn=Collator(store, vocabulary, attention_blocks),
         num_workers=num_workers,
         pin_memory=pin_memory,

@@ -153,6 +153,7 @@ class ResidentGraphs:
         types = np.arange(len(store.type_distance))
         self._type_path = paths_of_types(store, types).to(device)
         self._bond_rows = bond_rows(store, vocabulary).to(device)
+        self._vocabulary = vocabulary.digest
 
         self._bonds = _ListedPairs(store, kinds_of_types(store, types), device)
         self._ring_pairs = None
@@ -237,6 +238,7 @@ class ResidentGraphs:
             graph_ids=graphs,
             ring_pairs=ring_pairs,
             ring_neighbours=ring_neighbours,
+            vocabulary=self._vocabulary,
         )
 
     def _block(

@@ -7,7 +7,10 @@ of the random numbers its row was initialised with.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,6 +98,11 @@ class GraphVocabulary:
             bool ``[n]``.
         """
         return ~np.isin(atom_codes[:, 0], self.atoms.seen[0])
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells it from others: rows of batches of another one mean other codes."""
+        return hashlib.sha256(json.dumps(self.to_plain()).encode()).hexdigest()[:12]
 
     def to_plain(self) -> dict[str, list[list[int]]]:
         """Return lists of integers, for a checkpoint."""

@@ -22,8 +22,10 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.task import Evaluator, Task
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.loss import LossName, summed_loss
@@ -111,6 +113,7 @@ class EvaluatedModule(LightningModule):
     """
 
     model: Graphormer
+    vocabulary: GraphVocabulary
     loss_name: LossName
     target_mean: Tensor
     target_std: Tensor
@@ -166,10 +169,28 @@ class EvaluatedModule(LightningModule):
         for network in self.members:
             network.to(self.device).eval()
 
-    on_test_start = on_validation_start
+    on_test_start = on_predict_start = on_validation_start
+
+    def check_codes(self, batch: GraphBatch) -> None:
+        """Refuse a batch whose rows are those of another vocabulary than the network's.
+
+        Raises:
+            CheckpointError: They are: the network would take one atom for another.
+        """
+        if batch.vocabulary not in ("", self.vocabulary.digest):
+            raise CheckpointError(
+                "the batch is of a loader that was made for other training graphs than the "
+                "model's: predict with trainer.predict(model, data), or test with "
+                "trainer.test(model, data)"
+            )
+
+    def predict_step(self, batch: GraphBatch, batch_idx: int) -> Tensor:
+        """Return real values in their units, or probabilities of class 1, ``[B, T]``."""
+        return self._values(self.outputs(batch)).float()
 
     def outputs(self, batch: GraphBatch) -> Tensor:
         """Return the outputs of the network, of an ensemble those that stand for its mean value."""
+        self.check_codes(batch)
         outputs = self.model(batch)
         if not self.members:
             return outputs
@@ -182,13 +203,16 @@ class EvaluatedModule(LightningModule):
 
     def _collect(self, split: str, batch: GraphBatch) -> None:
         outputs = self.outputs(batch)
-        values = outputs.double() * self.target_std + self.target_mean
-        values = values.sigmoid() if self.task.kind == "binary" else values
+        values = self._values(outputs)
         cast(SplitPredictions, self.collected[split]).update(values, batch.targets, batch.graph_ids)
         total, labels = self.summed_loss(outputs, batch.targets, None, batch.bounds)
         mean = cast(MeanLoss, self.losses[split])
         mean.update(total, labels)
         self.log(f"{split}_loss", mean, on_step=False, on_epoch=True)
+
+    def _values(self, outputs: Tensor) -> Tensor:
+        values = outputs.double() * self.target_std + self.target_mean
+        return values.sigmoid() if self.task.kind == "binary" else values
 
     def _evaluate(self, split: str) -> None:
         collected = cast(SplitPredictions, self.collected[split])

@@ -323,7 +323,12 @@ class GraphormerModule(EvaluatedModule):
         self._fix_statistics(training and checkpoint.get(FIXED, False))
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predict in real units (regression) or as logits (binary): float ``[B, T]``."""
+        """Predict in real units (regression) or as logits (binary): float ``[B, T]``.
+
+        Raises:
+            CheckpointError: The batch is of a loader that was made for another model.
+        """
+        self.check_codes(batch)
         return self.model(batch).float() * self.target_std + self.target_mean
 
     def on_train_epoch_start(self) -> None:
@@ -428,6 +433,7 @@ class GraphormerModule(EvaluatedModule):
         self._labels_epoch = -1
         self._statistics_batches = []
         self.members = ()
+        self.train()  # which Lightning leaves as the user had it, in evaluation perhaps
 
     def on_train_start(self) -> None:
         """Let the options of this run count, where a checkpoint brought those of an earlier one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from lightning.pytorch.callbacks import EarlyStopping
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
 from graphormer_sepnorm.training.batch_statistics import batch_norms
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
@@ -80,6 +82,60 @@ def test_checkpoint_is_tested_with_its_own_vocabulary_and_scaling(
     own = make_data(dataclasses.replace(splits, name="other", train=few, fingerprint="few"))
     found = make_trainer().test(make_module(), own, ckpt_path=tmp_path / "a.ckpt", **options)
     assert found == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*custom batch sampler `GivenBatches`")  # of a bare loader
+def test_new_graphs_are_predicted_by_the_codes_of_the_model_or_refused(
+    train: Callable, make_data: Callable, splits: DatasetSplits
+) -> None:
+    module, data, trainer = train()
+    truth = torch.cat(trainer.predict(module, data))
+    module.eval()
+    assert torch.allclose(torch.cat([module(batch) for batch in data.test_dataloader()]), truth)
+    # The same test graphs beside training graphs of fewer codes: rows of other numbers.
+    few = [graph.clone() for graph in splits.train[:5]]
+    for graph in few:
+        graph.x[:] = 1
+    other = dataclasses.replace(splits, name="other", train=few, fingerprint="few")
+    loader = make_data(other).test_dataloader()
+    assert next(iter(loader)).vocabulary != module.vocabulary.digest
+    for predict in (
+        lambda: module(next(iter(loader))),
+        lambda: trainer.test(module, loader, verbose=False),
+        lambda: trainer.predict(module, loader),
+    ):
+        with pytest.raises(CheckpointError, match=r"other training graphs.*trainer\.predict"):
+            predict()
+    assert torch.equal(torch.cat(trainer.predict(module, make_data(other))), truth)
+
+
+def test_predicted_are_probabilities_of_classes(
+    train: Callable, make_data: Callable, splits: DatasetSplits
+) -> None:
+    parts = {
+        name: [graph.clone() for graph in getattr(splits, name)]
+        for name in ("train", "validation", "test")
+    }
+    for graph in itertools.chain(*parts.values()):
+        graph.y = (graph.y > 4).float()
+    task = Task("binary", ("large",), ("",), "auroc")
+    own = make_data(dataclasses.replace(splits, task=task, fingerprint="classes", **parts))
+    module, data, trainer = train(data=own)
+    found = torch.cat(trainer.predict(module, data))
+    module.eval()
+    logits = torch.cat([module(batch) for batch in data.test_dataloader()])
+    assert torch.allclose(found, logits.sigmoid())
+
+
+def test_a_second_training_trains_whatever_the_mode_was(train: Callable) -> None:
+    module, data, trainer = train()
+    module.eval()
+    before = [norm.running_mean.clone() for norm in batch_norms(module.model)]
+    trainer.fit_loop.max_epochs = 3
+    trainer.fit(module, data)
+    assert module.training
+    after = [norm.running_mean for norm in batch_norms(module.model)]
+    assert not any(torch.equal(*pair) for pair in zip(before, after, strict=True))
 
 
 def test_features_of_another_kind_are_refused(
