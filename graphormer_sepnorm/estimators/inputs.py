@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,10 @@ def smiles_of(X: Any) -> list[str]:
     """
     if isinstance(X, str):
         raise InputError(f"X is {X!r}: give a list of SMILES, also of one")
+    if X is None or isinstance(X, Mapping):
+        raise InputError(f"X is of the type {type(X).__name__}: give a list of SMILES")
+    if isinstance(X, Iterable) and not isinstance(X, Sized):
+        X = list(X)
     given = np.asarray(X, dtype=object)
     if given.ndim == 2 and given.shape[1] == 1:
         given = given[:, 0]
@@ -62,7 +66,27 @@ def labels_of(y: Any) -> np.ndarray:
     labels = in_columns(_numbers(y, "y"))
     if np.isinf(labels).any():
         raise InputError("y holds an infinity: nan is a missing label")
+    if len(large := np.flatnonzero((np.abs(labels) > np.finfo(np.float32).max).any(axis=1))):
+        raise InputError(f"y[{large[0]}] is too large for a float of 32 bits: scale the labels")
     return labels
+
+
+def class_labels(y: Any) -> np.ndarray:
+    """Return labels of classes as an array in which they keep their kind.
+
+    numpy would make text of all of a list that holds some, of a missing label too.
+
+    Raises:
+        InputError: They are rows of different lengths.
+    """
+    try:
+        labels = np.asarray(y)
+    except ValueError as error:
+        raise InputError(f"y is not of classes ({error})") from error
+    if hasattr(y, "dtype") or labels.dtype.kind not in "US":
+        return labels
+    kept = np.asarray(y, dtype=object)
+    return labels if all(isinstance(label, str) for label in kept.flat) else kept
 
 
 def in_columns(y: np.ndarray) -> np.ndarray:
@@ -105,18 +129,26 @@ def classes_of(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _numbers(values: Any, name: str) -> np.ndarray:
     try:
+        if type(values).__module__.startswith("pandas"):  # which has its own missing values
+            values = values.to_numpy(dtype=None, na_value=np.nan)
+        kind = np.asarray(values).dtype.kind
+        if kind in "mMc":
+            raise TypeError("dates, times and complex numbers are none")
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} does not hold numbers ({error})") from error
 
 
-def weights_of(weights: Any) -> np.ndarray:
-    """Return weights as float64 ``[n]``.
+def weights_of(weights: Any, molecules: int) -> np.ndarray:
+    """Return weights as float64 ``[molecules]``; one number is that of all.
 
     Raises:
-        InputError: They are no numbers, negative or not finite.
+        InputError: They are no numbers, negative or not finite, or of another number.
     """
-    array = _numbers(weights, "sample_weight").reshape(-1)
+    array = _numbers(weights, "sample_weight")
+    array = np.full(molecules, array) if array.ndim == 0 else array.reshape(-1)
+    if len(array) != molecules:
+        raise InputError(f"sample_weight has {len(array)} values for {molecules} molecules")
     if not (np.isfinite(array) & (array >= 0)).all():
         raise InputError("sample_weight must be finite, and 0 or more")
     return array

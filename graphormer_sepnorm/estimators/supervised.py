@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import check_consistent_length
 
 from graphormer_sepnorm.chem.features import OF_SMILES
 from graphormer_sepnorm.datasets.arrays import load_arrays, require_molecules
@@ -15,6 +14,7 @@ from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.estimators.checkpointed import Checkpointed
 from graphormer_sepnorm.estimators.inputs import (
     InputError,
+    class_labels,
     classes_of,
     explained,
     in_columns,
@@ -90,7 +90,8 @@ class Trained(Checkpointed):
     ) -> None:
         """Train on ``[n, targets]`` labels, nan where missing, and keep the checkpoint."""
         smiles = smiles_of(X)
-        check_consistent_length(smiles, labels, weights)
+        if len(smiles) != len(labels):
+            raise InputError(f"X has {len(smiles)} molecules, y labels of {len(labels)}")
         with explained():
             sections = options_of(self.get_params(deep=False), self._config)
             module = GraphormerModule(**sections["model"])
@@ -98,7 +99,7 @@ class Trained(Checkpointed):
             require_molecules(smiles, featuriser)
             labelled = np.flatnonzero(~np.isnan(labels).all(axis=1))
             if weights is not None:
-                weights = weights_of(weights)[labelled]
+                weights = weights_of(weights, len(smiles))[labelled]
             splits = load_arrays(
                 [smiles[row] for row in labelled],
                 labels[labelled],
@@ -138,6 +139,8 @@ class Trained(Checkpointed):
     def _validation(self, molecules: int) -> np.ndarray:
         """Return which of the molecules are validated on, bool ``[molecules]``."""
         size = round(self.validation_fraction * molecules)
+        if molecules < 2:
+            raise DataError(f"there is {molecules or 'no'} molecule with a label: two are needed")
         if molecules - size < 2 or (self.validation_fraction and not size):
             raise DataError(
                 f"there are {molecules} molecules with labels, of which validation_fraction "
@@ -238,7 +241,7 @@ class GraphormerClassifier(ClassifierMixin, Trained):
         Raises:
             InputError: y is of one class, or lacks the class of a molecule.
         """
-        given = in_columns(np.asarray(y))
+        given = in_columns(class_labels(y))
         several = given.shape[1] > 1
         if several:
             labels = labels_of(y)

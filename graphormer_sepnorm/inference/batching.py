@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.loading import bounded
 
 BATCH_SIZE = 128
@@ -17,6 +18,32 @@ CHUNK_ROWS = 1024
 _MAX_PAIRS = 1_000_000
 
 Part = TypeVar("Part")
+
+
+def given_smiles(smiles: Any) -> tuple[Any, ...]:
+    """Return one SMILES or several as a tuple; what is no text stays, and gets an error later.
+
+    Args:
+        smiles: A text, or several in anything that can be gone through: a list, a Series, an array,
+            also one with a single column.
+
+    Raises:
+        DataError: It is nothing of that, such as a table of several columns.
+    """
+    if isinstance(smiles, str):
+        return (smiles,)
+    shape = np.shape(smiles) if hasattr(smiles, "ndim") else None
+    if shape is not None and len(shape) == 2 and shape[1] == 1:
+        return tuple(np.asarray(smiles, dtype=object)[:, 0].tolist())
+    if shape is not None and len(shape) != 1:
+        raise DataError(
+            f"the SMILES are of shape {list(shape)}: give one column of them, as table['smiles']"
+        )
+    if isinstance(smiles, Mapping | bytes) or not isinstance(smiles, Iterable):
+        raise DataError(
+            f"the SMILES are of the type {type(smiles).__name__}: give one, or a list of them"
+        )
+    return tuple(smiles)
 
 
 def in_chunks(
@@ -33,7 +60,7 @@ def in_chunks(
         What was given, and what was made of the molecules of each chunk; without any there is one
         chunk, which is empty.
     """
-    given = (smiles,) if isinstance(smiles, str) else tuple(smiles)
+    given = given_smiles(smiles)
     starts = range(0, max(len(given), 1), CHUNK_ROWS)
     chunks = [slice(start, start + CHUNK_ROWS) for start in starts]
     return given, [

@@ -52,7 +52,8 @@ class Predictions:
         parts = [
             part for part in (self.values, self.spread, self.low, self.high) if part is not None
         ]
-        numbers = np.stack(parts, axis=2).reshape(len(self.values), -1)
+        stacked = np.stack(parts, axis=2)
+        numbers = stacked.reshape(len(stacked), stacked.shape[1] * stacked.shape[2])
         beside = [part for part in (self.similarity, self.distance) if part is not None]
         return np.column_stack([numbers, *beside])
 

@@ -11,7 +11,7 @@ import numpy as np
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS
 from graphormer_sepnorm.errors import CheckpointError, DataError
 from graphormer_sepnorm.formatting import listed
-from graphormer_sepnorm.inference.batching import BATCH_SIZE, in_chunks
+from graphormer_sepnorm.inference.batching import BATCH_SIZE, given_smiles, in_chunks
 from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
 from graphormer_sepnorm.inference.predictions import Predictions
@@ -54,16 +54,17 @@ class Predictor(TrainedModel):
         """Predict the properties of molecules.
 
         Args:
-            smiles: One SMILES or several. What cannot be read gets an error, never an exception.
+            smiles: One SMILES or several: a list, an array, a Series, a table of one column. What
+                cannot be read gets an error, never an exception.
             batch_size: Molecules computed at once; the values do not depend on it.
             max_atoms: Larger molecules get an error: memory grows with the square of the size.
             columns: For a model that reads columns of a table beside the molecule, their values by
                 name, one for each molecule; nan = missing.
 
         Raises:
-            DataError: Such a column is missing, or has another length.
+            DataError: Such a column is missing, or has another length; or the SMILES are no list.
         """
-        smiles = (smiles,) if isinstance(smiles, str) else tuple(smiles)
+        smiles = given_smiles(smiles)
         beside = self._columns(columns or {}, len(smiles))
         given, parts = in_chunks(
             smiles,
@@ -133,6 +134,6 @@ class Predictor(TrainedModel):
         """
         from graphormer_sepnorm.inference.explanation import Explainer
 
-        smiles = (smiles,) if isinstance(smiles, str) else tuple(smiles)
+        smiles = given_smiles(smiles)
         beside = self._columns(columns or {}, len(smiles))
         return Explainer(self, target, method).explain(smiles, batch_size, max_atoms, beside)

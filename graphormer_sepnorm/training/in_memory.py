@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,10 @@ from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
 from graphormer_sepnorm.training.module import GraphormerModule
 
+# torch's random numbers and the filters of warnings are of the whole process: of two trainings in
+# threads of one, each would draw from the other's.
+_ONE_AT_A_TIME = threading.Lock()
+
 
 def train_in_memory(
     module: GraphormerModule,
@@ -38,7 +43,8 @@ def train_in_memory(
     """Train a network and return its checkpoint.
 
     Nothing is written but to a temporary folder, which is gone afterwards; nothing is said, and
-    torch's random numbers go on as if nothing had been trained.
+    torch's random numbers go on as if nothing had been trained. Threads of a process train one
+    after the other.
 
     Args:
         module: What is trained, new.
@@ -59,6 +65,7 @@ def train_in_memory(
     validate = len(splits.validation) > 0
     kind, number = _checked(device)
     with (
+        _ONE_AT_A_TIME,
         tempfile.TemporaryDirectory(prefix="graphormer-") as folder,
         torch.random.fork_rng(devices=[number or 0] if kind == "cuda" else []),
         _quiet(),

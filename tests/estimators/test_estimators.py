@@ -7,6 +7,7 @@ import io
 import pickle
 import pickletools
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -228,7 +229,7 @@ def test_weights_matter():
     weights = np.ones(len(SMILES))
     options = {"max_epochs": 1, "norm": "shared-ln"}
     plain = regressor(**options).fit(SMILES, ATOMS).predict(SMILES)
-    equal = regressor(**options).fit(SMILES, ATOMS, sample_weight=3 * weights).predict(SMILES)
+    equal = regressor(**options).fit(SMILES, ATOMS, sample_weight=3).predict(SMILES)
     weights[:5] = 0
     other = regressor(**options).fit(SMILES, ATOMS, sample_weight=weights).predict(SMILES)
     np.testing.assert_allclose(equal, plain, rtol=1e-5)
@@ -261,6 +262,28 @@ def test_several_binary_targets():
     assert np.isfinite(scores).all()
     labels[0, 1] = np.nan
     classifier().fit(SMILES, labels)
+
+
+def test_missing_labels_of_pandas_are_missing():
+    columns = pandas.DataFrame({"a": ATOMS.astype(float), "b": ATOMS * 2.0})
+    columns.loc[[0, 3], "b"] = np.nan
+    fitted = regressor(max_epochs=1).fit(SMILES, columns)
+    other = regressor(max_epochs=1).fit(SMILES, columns.convert_dtypes())
+    np.testing.assert_array_equal(other.predict(SMILES), fitted.predict(SMILES))
+    one = pandas.Series([pandas.NA, *ATOMS[1:].tolist()], dtype=object)
+    assert np.isfinite(regressor(max_epochs=1).fit(iter(SMILES), one).predict(SMILES)).all()
+
+
+def test_trainings_in_threads_are_those_of_their_seeds():
+    def train(seed):
+        estimator = regressor(dropout=0.3, max_epochs=2, seed=seed)
+        return estimator.fit(SMILES, ATOMS).predict(SMILES)
+
+    seeds = [0, 1, 0]
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(train, seeds))
+    for seed, values in zip(seeds, found, strict=True):
+        np.testing.assert_array_equal(values, train(seed))
 
 
 def test_cross_validation_and_search():
@@ -391,15 +414,21 @@ def test_bad_parameters_are_one_line_at_fit(parameters, said):
         (["CCO", "C1CC", "", "CC"], range(4), r"X\[1\]: 'C1CC' is not .*; 1 more cannot be used"),
         (["CCO", None, "CC"], range(3), r"X\[1\] is None, of type NoneType: give SMILES"),
         ([["CCO", "CC"]] * 4, range(4), r"X is of shape \(4, 2\)"),
-        (SMILES, ATOMS[1:], "inconsistent numbers of samples"),
+        (SMILES, ATOMS[1:], "X has 18 molecules, y labels of 17"),
         (SMILES, [*ATOMS[1:], np.inf], "y holds an infinity"),
+        (SMILES, [*ATOMS[1:], 1e39], r"y\[17\] is too large for a float of 32 bits"),
+        (SMILES, np.arange(18).astype("M8[D]"), "y does not hold numbers .dates, times"),
+        (SMILES, ATOMS + 1j, "y does not hold numbers .dates, times and complex"),
+        (None, ATOMS, "X is of the type NoneType: give a list of SMILES"),
+        ({"smiles": SMILES}, ATOMS, "X is of the type dict: give a list"),
+        (SMILES[:1], ATOMS[:1], "there is 1 molecule with a label: two are needed"),
         ([], [], "y holds no labels: give those of two molecules or more"),
         (SMILES, None, r"y is of shape \(\): give a label for each molecule"),
         (SMILES, ["x"] * 18, "y does not hold numbers"),
-        (SMILES, [np.nan] * 18, "there are 0 molecules with labels"),
+        (SMILES, [np.nan] * 18, "there is no molecule with a label"),
         (SMILES, np.column_stack([ATOMS, ATOMS * np.nan]), "no training label for y_1"),
     ],
-    ids=range(11),
+    ids=range(17),
 )
 def test_bad_input_is_one_line(X, y, said):
     with pytest.raises(ValueError, match=said) as caught:
@@ -412,6 +441,9 @@ def test_bad_classes_and_weights():
         ([0] * 18, r"y is \[0\] throughout: two classes are needed"),
         (ATOMS + 0.5, r"y is not of classes \(Unknown label type: continuous"),
         (np.column_stack([ATOMS, ATOMS]), "each must hold 0, 1 or nan"),
+        ([*"ab" * 8, np.nan, np.nan], r"several kinds, str \(y\[0\]\), float \(y\[16\]\)"),
+        ([True, "b"] * 9, r"several kinds, bool \(y\[0\]\), str \(y\[1\]\)"),
+        ([["a"], ["a", "b"]] * 9, "y is not of classes"),
         (["a", None, *"ab" * 8], r"several kinds, str \(y\[0\]\), NoneType \(y\[1\]\)"),
         ([None, *"ab" * 8, "a"], r"several kinds, NoneType \(y\[0\]\), str \(y\[1\]\)"),
         (
@@ -433,6 +465,8 @@ def test_bad_classes_and_weights():
         regressor().fit(SMILES, ATOMS, sample_weight=-ATOMS)
     with pytest.raises(ValueError, match="weights of all training graphs are 0"):
         regressor().fit(SMILES, ATOMS, sample_weight=0 * ATOMS)
+    with pytest.raises(InputError, match="sample_weight has 17 values for 18 molecules"):
+        regressor().fit(SMILES, ATOMS, sample_weight=ATOMS[1:])
 
 
 def test_a_row_that_cannot_be_predicted_is_named(fitted):

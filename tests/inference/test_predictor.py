@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from rdkit import Chem
@@ -13,7 +14,7 @@ from reference.checkpoints import make_checkpoint
 from reference.models import EVERYTHING
 from reference.molecules import spellings
 
-from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.inference.predictor import Predictor
 
@@ -43,6 +44,39 @@ def test_rows_keep_their_places_and_bad_ones_say_why(predictor):
     assert predictions.errors[5] == (
         "not understood by this model: Cl, Na did not occur in its training data"
     )
+
+
+@pytest.mark.parametrize(
+    "form", [np.array, pandas.Series, iter, lambda smiles: pandas.DataFrame({"any": smiles})]
+)
+def test_smiles_come_in_any_list(form, predictor):
+    smiles = ["CCO", "CCN", "c1ccccc1O"]
+    expected = predictor.predict(smiles)
+    found = predictor.predict(form(smiles))
+    assert found.smiles == expected.smiles
+    np.testing.assert_array_equal(found.values, expected.values)
+    embedded = predictor.embed(form(smiles))
+    np.testing.assert_array_equal(embedded.values, predictor.embed(smiles).values)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (pandas.DataFrame({"C": ["CCO"], "N": ["CCN"]}), r"of shape \[1, 2\]: give one column"),
+        (np.array("CCO"), r"of shape \[\]"),
+        ({"C": 1}, "of the type dict: give one, or a list"),
+        (None, "of the type NoneType"),
+        (3, "of the type int"),
+    ],
+)
+def test_what_is_no_list_of_smiles_is_refused(given, said, predictor):
+    for ask in (predictor.predict, predictor.embed, predictor.explain):
+        with pytest.raises(DataError, match=said):
+            ask(given)
+
+
+def test_of_no_molecules_there_are_no_numbers(predictor):
+    assert predictor.predict([]).numbers.shape == (0, len(predictor.columns))
 
 
 def test_values_depend_on_neither_company_nor_batch_size(predictor):
