@@ -2,7 +2,8 @@
 
 `nn.BatchNorm1d` counts padding rows, and `nn.SyncBatchNorm` neither knows a mask nor runs on a
 CPU. The class below is deliberately not a subclass of theirs: converting a model to SyncBatchNorm
-would replace a subclass and lose the mask.
+would replace a subclass and lose the mask. (`torch.optim.swa_utils.update_bn` looks for subclasses
+too, and leaves this one as it is.)
 
     M rows · D channels
 """
@@ -86,6 +87,10 @@ class MaskedBatchNorm(nn.Module):
             eps=self.eps,
         )
 
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        return f"{len(self.weight)}, eps={self.eps:g}, momentum={self.momentum:g}"
+
     @property
     def follows_batches(self) -> bool:
         """Whether a batch is normalised by its own statistics, and the running ones follow."""
@@ -153,6 +158,6 @@ class _SumOverProcesses(torch.autograd.Function):
 
 
 _TOO_FEW = (
-    "BatchNorm met {} graph or atom in a training batch and needs at least 2: use a batch size of "
-    "2 or more, or evaluation mode"
+    "BatchNorm met {} of what it normalises (graphs and atoms, or sequences and tokens) in a "
+    "training batch, and needs at least 2: use larger batches, or evaluation mode"
 )

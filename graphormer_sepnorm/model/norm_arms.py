@@ -141,7 +141,7 @@ def _in_one(norm: nn.Module, rows: Tensor) -> bool:
 NormArm = SharedNorm | SeparateNorm
 
 # A norm of channels D, called with rows ``[M, D]`` and, for atoms, a mask of the real ones (None:
-# all are). One more kind here is one more arm, shared and with every other (docs/python.md).
+# all are). One more kind here is one more arm, shared and with every other (CONTRIBUTING.md).
 NORM_KINDS: dict[str, Callable[[int], nn.Module]] = {"ln": LayerNorm, "bn": MaskedBatchNorm}
 NORMS = (
     *(f"shared-{kind}" for kind in NORM_KINDS),

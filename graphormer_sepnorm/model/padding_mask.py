@@ -115,8 +115,14 @@ class _Reader:
             self.padding.real = self.padding.under_way = None
 
     def real_tokens(self, given: Tensor) -> Tensor:
-        """Hugging Face marks real tokens by 1; torch padding by True, or by minus infinity."""
+        """Hugging Face marks real tokens by 1; torch padding by True, or by minus infinity.
+
+        Floats of Hugging Face's argument may also be what is added to scores: 0 for real tokens and
+        something negative for padding.
+        """
         if self.argument == _MARKS_REAL:
+            if given.is_floating_point():
+                return torch.where((given < 0).any(), given >= 0, given > 0)
             return given != 0
         return ~given if given.dtype == torch.bool else given == 0
 

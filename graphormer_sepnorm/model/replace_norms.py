@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +68,14 @@ class _Seen:
 
     other_shape: list[int] | None = None
     same_cls: bool = False
+
+
+class _Call(NamedTuple):
+    """What a LayerNorm was called with: its shape, [N, L, D] of N sequences (else 0), its [CLS]."""
+
+    shape: list[int]
+    sequences: int
+    same_cls: bool
 
 
 def replace_norms(
@@ -241,19 +249,21 @@ def _look(
         kwargs = dict(example)
     else:
         args = (example,) if isinstance(example, Tensor) else tuple(example)
-    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor) and one.dim()]
-    if not tensors:
+    # Any of them may have something else than sequences on its first axis, such as positions.
+    counts = [one.shape[0] for one in _tensors((args, kwargs)) if one.dim()]
+    if not counts:
         raise ConfigError("example= holds no tensor: give what the model is called with")
-    sequences, seen = tensors[0].shape[0], {}
+    met: dict[nn.Module, list[_Call]] = {}
 
     def note(norm: nn.Module, given: tuple[Tensor, ...]) -> None:
-        one, tokens = seen.setdefault(norm, _Seen()), given[0]
-        shape = list(tokens.shape)
-        if len(shape) != 3 or shape[0] != sequences or not -shape[1] <= position < shape[1]:
-            one.other_shape = shape
+        shape = list(given[0].shape)
+        if len(shape) != 3 or not -shape[1] <= position < shape[1]:
+            call = _Call(shape, 0, False)
         else:
-            cls = tokens[:, position].float()
-            one.same_cls |= bool((cls - cls[:1]).abs().max() <= _ROUNDING * cls.abs().max())
+            cls = given[0][:, position].float()
+            same = bool((cls - cls[:1]).abs().max() <= _ROUNDING * cls.abs().max())
+            call = _Call(shape, shape[0], same)
+        met.setdefault(norm, []).append(call)
 
     hooks = [norm.register_forward_pre_hook(note) for norm in norms]
     try:
@@ -267,12 +277,34 @@ def _look(
     finally:
         for hook in hooks:
             hook.remove()
+
+    def fitting(sequences: int) -> int:
+        return sum(all(call.sequences == sequences for call in calls) for calls in met.values())
+
+    sequences, seen = max(counts, key=fitting), {}
+    for norm, calls in met.items():
+        others = [call.shape for call in calls if call.sequences != sequences]
+        seen[norm] = _Seen(others[-1] if others else None, any(call.same_cls for call in calls))
     return seen
+
+
+def _tensors(given: Any) -> Iterator[Tensor]:
+    """Go through the tensors of arguments, which may be lists and mappings of them."""
+    if isinstance(given, Tensor):
+        yield given
+    elif isinstance(given, Mapping | list | tuple):
+        for one in given.values() if isinstance(given, Mapping) else given:
+            yield from _tensors(one)
 
 
 def _made_up(model: nn.Module, position: int) -> Any:
     """A few random sequences with the same [CLS], for models that are known to take them."""
-    parameter = next(model.parameters())
+    parameter = next(model.parameters(), torch.empty(0))
+    if not -_LENGTH <= position < _LENGTH:
+        raise ConfigError(
+            f"cls_position {position} lies outside the {_LENGTH} positions of an example that is "
+            "made up: give an example= of sequences that are long enough"
+        )
     random = torch.Generator().manual_seed(0)
     layer = model.layers[0] if isinstance(model, nn.TransformerEncoder) else model
     if isinstance(layer, nn.TransformerEncoderLayer):

@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.model.norm_arms import NORM_KINDS
 from graphormer_sepnorm.model.padding_mask import PaddingMask
 
@@ -54,14 +54,48 @@ def norm_kind(norm: str | type[nn.Module]) -> str:
 class TokenNorm(nn.Module):
     """A norm of all tokens ``[N, L, D]`` in the place of an ``nn.LayerNorm``.
 
-    Attributes:
+    Args:
+        hidden_size: D, channels of a token.
         eps: Of its norms.
+
+    Attributes:
         padding: Where to find the padding mask if none is given (`replace_norms` sets it).
     """
 
     weight = bias = _NoLayerNorm()
-    eps = 1e-5
     padding: PaddingMask | None = None
+
+    def __init__(self, hidden_size: int, eps: float) -> None:
+        super().__init__()
+        self.hidden_size, self.eps = hidden_size, eps
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows beside the branches."""
+        return f"{self.hidden_size}, eps={self.eps:g}"
+
+    def _branch(self, norm: str | type[nn.Module]) -> nn.Module:
+        branch = NORM_KINDS[norm_kind(norm)](self.hidden_size)
+        branch.eps = self.eps  # type: ignore[assignment]
+        return branch
+
+    def _checked(self, tokens: Tensor, mask: Tensor | None) -> Tensor | None:
+        """Return the mask as bool, after a look at the shapes."""
+        if tokens.dim() != 3 or tokens.shape[2] != self.hidden_size:
+            raise DataError(
+                f"tokens are of shape {list(tokens.shape)}, and must be "
+                f"[N, L, {self.hidden_size}]: sequences, positions, channels"
+            )
+        if mask is None:
+            return None
+        if mask.is_floating_point():
+            raise DataError("the mask holds floats: give bool [N, L], True for real tokens")
+        # In a graph of torch.compile or torch.export this would fix the sizes.
+        if not torch.compiler.is_compiling() and mask.shape != tokens.shape[:2]:
+            raise DataError(
+                f"the mask is of shape {list(mask.shape)}, and must be "
+                f"{list(tokens.shape[:2])} for tokens {list(tokens.shape)}: [N, L]"
+            )
+        return mask != 0
 
     def _real(self, tokens: Tensor, mask: Tensor | None, norm: nn.Module) -> Tensor | None:
         """The mask for a norm, as far as it is to be had and makes a difference."""
@@ -106,6 +140,7 @@ class ShareNorm(TokenNorm):
     Args:
         hidden_size: D, channels of a token.
         norm: `nn.BatchNorm1d` (``"bn"``) or `nn.LayerNorm` (``"ln"``).
+        eps: Added to the variance.
 
     Attributes:
         norm_layer: It.
@@ -114,9 +149,11 @@ class ShareNorm(TokenNorm):
         ConfigError: If the norm is another.
     """
 
-    def __init__(self, hidden_size: int, norm: str | type[nn.Module] = "bn") -> None:
-        super().__init__()
-        self.norm_layer = NORM_KINDS[norm_kind(norm)](hidden_size)
+    def __init__(
+        self, hidden_size: int, norm: str | type[nn.Module] = "bn", *, eps: float = 1e-5
+    ) -> None:
+        super().__init__(hidden_size, eps)
+        self.norm_layer = self._branch(norm)
 
     @classmethod
     def from_layer_norm(cls, norm: nn.LayerNorm, kind: str | type[nn.Module] = "bn") -> ShareNorm:
@@ -125,7 +162,7 @@ class ShareNorm(TokenNorm):
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Normalise ``[N, L, D]``; see `SepNorm.forward`."""
-        real = self._real(tokens, mask, self.norm_layer)
+        real = self._real(tokens, self._checked(tokens, mask), self.norm_layer)
         rows = self.norm_layer(tokens.flatten(0, 1), None if real is None else real.flatten())
         return rows.reshape(tokens.shape)
 
@@ -141,6 +178,7 @@ class SepNorm(TokenNorm):
         cls_norm: `nn.BatchNorm1d` (``"bn"``) or `nn.LayerNorm` (``"ln"``), for [CLS].
         tok_norm: The same, for the other tokens.
         cls_position: Where [CLS] stands on the second axis; negative counts from the end.
+        eps: Added to the variance, in both.
 
     Attributes:
         cls_norm_layer: The norm of [CLS].
@@ -156,11 +194,17 @@ class SepNorm(TokenNorm):
         cls_norm: str | type[nn.Module] = nn.BatchNorm1d,
         tok_norm: str | type[nn.Module] = nn.LayerNorm,
         cls_position: int = 0,
+        *,
+        eps: float = 1e-5,
     ) -> None:
-        super().__init__()
+        super().__init__(hidden_size, eps)
         self.cls_position = cls_position
-        self.cls_norm_layer = NORM_KINDS[norm_kind(cls_norm)](hidden_size)
-        self.tok_norm_layer = NORM_KINDS[norm_kind(tok_norm)](hidden_size)
+        self.cls_norm_layer = self._branch(cls_norm)
+        self.tok_norm_layer = self._branch(tok_norm)
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows beside the branches."""
+        return f"{super().extra_repr()}, cls_position={self.cls_position}"
 
     @classmethod
     def from_layer_norm(
@@ -191,17 +235,18 @@ class SepNorm(TokenNorm):
 
         Args:
             tokens: N sequences of L tokens, ``[N, L, D]``.
-            mask: bool ``[N, L]``, True for real tokens; None: all are real. The entry of [CLS] is
-                not looked at.
+            mask: bool ``[N, L]``, True for real tokens, or integers, 0 for padding, as Hugging
+                Face's ``attention_mask``; None: all are real. The entry of [CLS] is not looked at.
 
         Returns:
             ``[N, L, D]``.
 
         Raises:
-            DataError: In training, for BatchNorm over fewer than two sequences or tokens (with a
-                mask on a CPU only).
+            DataError: Tokens or mask are of another shape, or the mask of floats; in training, for
+                BatchNorm over fewer than two sequences or tokens (with a mask on a CPU only).
             ConfigError: If no token stands at `cls_position`.
         """
+        mask = self._checked(tokens, mask)
         length = tokens.shape[1]
         position = self.cls_position
         if not -length <= position < length:

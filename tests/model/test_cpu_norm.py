@@ -85,7 +85,7 @@ def test_the_number_of_threads_changes_nothing(arm):
 def test_a_single_row_is_an_error_that_leaves_no_trace(arm, graphs, rows, calls):
     norm = norm_of(arm, 4)
     before = copy.deepcopy(norm.state_dict())
-    with pytest.raises(DataError, match="met 1 graph or atom"):
+    with pytest.raises(DataError, match="met 1 of what it normalises"):
         norm(torch.randn(rows, 4), graphs)
     assert calls
     assert all(torch.equal(tensor, before[name]) for name, tensor in norm.state_dict().items())

@@ -65,7 +65,7 @@ def test_large_means_do_not_cancel(kernels):
 
 def test_a_single_row_is_an_error_that_leaves_no_trace(kernels):
     norm = MaskedBatchNorm(4).to(DEVICE)
-    with pytest.raises(DataError, match="met 1 graph or atom"):
+    with pytest.raises(DataError, match="met 1 of what it normalises"):
         gpu_norm.normalise(torch.randn(1, 4, device=DEVICE), [norm], [1], 1, None)
     assert norm.num_batches_tracked == 0
 

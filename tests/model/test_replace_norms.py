@@ -382,6 +382,39 @@ def test_a_mask_of_ones_own_that_marks_padding(dtype):
     assert_padding_does_not_count(model, given, {"tokens": padding})
 
 
+class AddsItsMask(OwnModel):
+    """Takes in attention_mask what is added to scores."""
+
+    def forward(self, tokens, attention_mask):
+        return super().forward(tokens, attention_mask < 0)
+
+
+class HasPositions(OwnModel):
+    """Its first argument is not of sequences, and the others come in a dictionary."""
+
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Embedding(L, D)
+
+    def forward(self, positions, batch):
+        return super().forward(batch["tokens"] + self.places(positions))
+
+
+def test_a_mask_that_is_added_to_scores():
+    padding, model = some_padding(L, 6, 3, L), AddsItsMask()
+    given = {"tokens": torch.randn(N, L, D), "attention_mask": padding * -1e9}
+    replace_norms(model, "bn", "bn", example=given)
+    assert_padding_does_not_count(model, given, {"tokens": padding})
+
+
+def test_sequences_are_counted_where_they_are():
+    model = HasPositions()
+    example = (torch.arange(L)[None], {"tokens": torch.randn(N, L, D)})
+    report = replace_norms(model, example=example)
+    assert [*report.replaced] == [name for name, _ in OwnModel().named_modules() if "norm" in name]
+    assert model(*example).shape == (N, L, D)
+
+
 def test_a_decoder_has_not_the_mask_of_its_source():
     """It lies inside a module that takes the source's alone, or a decoder's alone."""
     padding, model = some_padding(L, 6, 3, L), Translator()
@@ -704,6 +737,10 @@ def time_first() -> nn.Module:
     return nn.TransformerEncoder(nn.TransformerEncoderLayer(D, 2), 1, enable_nested_tensor=False)
 
 
+def no_parameters() -> nn.Module:
+    return nn.Sequential(nn.LayerNorm(D, elementwise_affine=False))
+
+
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
@@ -721,6 +758,8 @@ def time_first() -> nn.Module:
         (Odd, {"example": ()}, "holds no tensor"),
         (Odd, {"example": torch.ones(N, L, D)}, "two different sequences"),
         (Odd, {"example": torch.randn(N, L, D), "where": "two.*"}, "first, for one: left out by"),
+        (bert, {"cls_position": 99}, "cls_position 99 lies outside the 5 positions of an example"),
+        (no_parameters, {}, "not known what Sequential is called with"),
         (bert, {"tok_norm": "rms"}, "'bn'.*not 'rms'"),
         (bert, {"shared": True}, "of one kind, not of 'bn' and 'ln'"),
     ],

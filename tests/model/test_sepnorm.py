@@ -201,6 +201,43 @@ def test_former_names_of_the_parts():
     assert module.tok_norm is module.tok_norm_layer
 
 
+@pytest.mark.parametrize("make", [SepNorm, ShareNorm])
+@pytest.mark.parametrize("shape", [(N, 2, L, D), (N, D, L), (L, D), (D,), (N, L, D + 1)], ids=str)
+def test_tokens_of_another_shape_are_refused(make, shape):
+    with pytest.raises(DataError, match=rf"must be \[N, L, {D}\]: sequences, positions, channels"):
+        make(D)(torch.randn(shape))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_mask_is_looked_at_whatever_the_norms(training):
+    tokens = torch.randn(N, L, D)
+    for make in (SepNorm, ShareNorm, lambda width: SepNorm(width, "bn", "bn")):
+        norm = make(D).train(training)
+        with pytest.raises(DataError, match=r"the mask is of shape .* and must be \[\d+, \d+\]"):
+            norm(tokens, torch.ones(N, L - 1, dtype=torch.bool))
+        with pytest.raises(DataError, match="the mask holds floats: give bool"):
+            norm(tokens, torch.zeros(N, L))
+
+
+def test_a_mask_of_integers_is_that_of_hugging_face():
+    tokens, mask = torch.randn(N, L, D), torch.rand(N, L) > 0.3
+    first, second = SepNorm(D, "bn", "bn"), SepNorm(D, "bn", "bn")
+    assert torch.equal(first(tokens, mask), second(tokens, mask.long()))
+    assert torch.equal(first.tok_norm_layer.running_mean, second.tok_norm_layer.running_mean)
+
+
+def test_eps_is_that_of_both_branches_and_print_shows_it():
+    norm, tokens = SepNorm(D, "ln", "bn", -1, eps=0.5), torch.randn(N, L, D)
+    found = norm(tokens)
+    truth = nn.functional.layer_norm(tokens[:, -1], (D,), eps=0.5)
+    assert torch.allclose(found[:, -1], truth, atol=1e-6)
+    rest = tokens[:, :-1].flatten(0, 1)
+    truth = (rest - rest.mean(0)) / (rest.var(0, unbiased=False) + 0.5).sqrt()
+    assert torch.allclose(found[:, :-1].flatten(0, 1), truth, atol=1e-5)
+    assert f"{D}, eps=0.5, cls_position=-1" in repr(norm)
+    assert f"MaskedBatchNorm({D}, eps=0.5, momentum=0.1)" in repr(norm)
+
+
 @pytest.mark.parametrize("position", [L, -L - 1])
 def test_a_position_outside_is_a_clear_error(position):
     with pytest.raises(ConfigError, match=f"cls_position {position} lies outside {L} positions"):
