@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import warnings
 from collections.abc import Iterable
 from dataclasses import fields
@@ -132,15 +133,23 @@ class MoleculeDataModule(LightningDataModule):
         batch_size, eval_batch_size, max_path_length, seed, num_workers, attention_blocks = plain(
             (batch_size, eval_batch_size, max_path_length, seed, num_workers, attention_blocks)
         )
-        if batch_size < 2:
-            raise ConfigError(f"--data.batch_size is {batch_size}: training needs 2 graphs or more")
         for name, value, least in (
-            ("eval_batch_size", eval_batch_size, 1),
+            ("batch_size", batch_size, 2),
+            ("eval_batch_size", batch_size if eval_batch_size is None else eval_batch_size, 1),
+            ("max_path_length", max_path_length, 1),
             ("attention_blocks", attention_blocks, 1),
             ("num_workers", num_workers, 0),
+            ("seed", seed, 0),
         ):
-            if value is not None and value < least:
-                raise ConfigError(f"--data.{name} is {value}: it must be {least} or more")
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ConfigError(
+                    f"--data.{name} is {value!r}: it must be a whole number, {least} or more"
+                )
+        if table is not None and not isinstance(table, str | os.PathLike):
+            raise ConfigError(
+                f"--data.table is of the type {type(table).__name__}: give the name of a file, to "
+                "which a DataFrame is written by .to_csv()"
+            )
         self.dataset = canonical_name(dataset or ("table" if table else "zinc-subset"))
         options = plain(
             {
@@ -148,7 +157,7 @@ class MoleculeDataModule(LightningDataModule):
                 "validation_table": validation_table,
                 "test_table": test_table,
                 "smiles_column": smiles_column,
-                "target_columns": target_columns,
+                "target_columns": _names(target_columns),
                 "weight_column": weight_column,
                 "task": task,
                 "units": units,
@@ -161,7 +170,7 @@ class MoleculeDataModule(LightningDataModule):
                 "on_invalid": on_invalid,
                 "standardise": standardise,
                 "descriptors": descriptors,
-                "descriptor_columns": descriptor_columns,
+                "descriptor_columns": _names(descriptor_columns),
             }
         )
         self.table_options = self._table_options(options)
@@ -506,6 +515,11 @@ class MoleculeDataModule(LightningDataModule):
                 "the same features"
             )
         return GraphVocabulary.from_plain(facts["vocabulary"])
+
+
+def _names(columns: Iterable[str] | str | None) -> list[str] | str | None:
+    """Return several names as a list, also of an index of pandas."""
+    return columns if columns is None or isinstance(columns, str) else [*columns]
 
 
 def _packed_or_single(graphs: Graphs) -> Iterable[Any]:

@@ -5,6 +5,7 @@ n molecules · T targets.
 
 from __future__ import annotations
 
+import logging
 from itertools import accumulate
 
 import numpy as np
@@ -12,6 +13,11 @@ import numpy as np
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
+
+log = logging.getLogger(__name__)
+
+# Labels are kept in float32; the rounding of the largest may be this part of their deviation.
+_COARSE = 1000
 
 
 def check_labels(labels: np.ndarray, splits: DatasetSplits) -> None:
@@ -92,6 +98,17 @@ def scaling(
         shares /= shares.sum(axis=0)
         mean = np.nansum(shares * labels, axis=0)
         deviation = np.sqrt(np.nansum(shares * (labels - mean) ** 2, axis=0))
+    for target, column, spread in zip(task.targets, labels.T, deviation.tolist(), strict=True):
+        step = float(np.spacing(np.nanmax(np.abs(column)).astype(np.float32)))
+        if step > spread / _COARSE > 0:
+            log.warning(
+                "%s: labels of %s are kept to within %.2g, and differ by %.2g: subtract what all "
+                "of them have in common",
+                name,
+                target,
+                step,
+                spread,
+            )
     # A constant target cannot be scaled to deviation 1; it is only shifted.
     return mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
 

@@ -125,7 +125,7 @@ class Trained(Checkpointed):
                 data_options=sections["data"],
                 trainer_options=trainer,
                 ema_decay=sections["ema_decay"],
-                device=self.device or ("cuda" if torch.cuda.is_available() else "cpu"),
+                device=str(self.device or ("cuda" if torch.cuda.is_available() else "cpu")),
                 verbose=self.verbose,
             )
         self.n_outputs_ = 1 if one_of else len(names)

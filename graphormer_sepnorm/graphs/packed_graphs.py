@@ -168,7 +168,7 @@ def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
 
 def _grouped(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
     group: list[tuple[MolecularGraph, np.ndarray, float]] = []
-    position, pairs, widths = 0, 0, None
+    position, pairs, widths, bond_codes = 0, 0, None, None
     for data in graphs:
         if isinstance(data, PackedGraphs):
             if group:
@@ -177,6 +177,13 @@ def _grouped(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
             group, pairs, position = [], 0, position + len(data.num_atoms)
             continue
         graph, targets, weight = checked_graph(data, f"graph {position}")
+        if graph.edge_index.size and not isinstance(data, MolecularGraph):
+            has_codes = getattr(data, "edge_attr", None) is not None
+            if has_codes != (bond_codes := has_codes if bond_codes is None else bond_codes):
+                raise DataError(
+                    f"graph {position} has {'an' if has_codes else 'no'} edge_attr, unlike graphs "
+                    "before it: give one to all graphs with bonds, or to none"
+                )
         own = (graph.atom_codes.shape[1], graph.bond_codes.shape[1], len(targets))
         widths = widths or own
         if own != widths:
@@ -222,6 +229,11 @@ def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, fl
     """Bring one graph, its targets and its weight into the form that the rest works on."""
     if isinstance(data, MolecularGraph):
         return data, np.empty(0, dtype=np.float32), 1.0
+    if getattr(data, "x", None) is None or not hasattr(data, "edge_index"):
+        raise DataError(
+            f"{where}, of the type {type(data).__name__}, has no x (atom features) or no "
+            "edge_index: give Data of PyG with both, and y"
+        )
     atom_codes = _integer_columns(data.x, f"{where}: x (atom features)")
     if not len(atom_codes):
         raise DataError(f"{where} has no atoms: leave it out of the data set")
@@ -250,15 +262,18 @@ def labels_and_weight(data: Any, where: str) -> tuple[np.ndarray, float]:
     """Return of one graph its targets, float32 ``[T]``, and its weight in the training loss.
 
     Raises:
-        DataError: It has a weight that cannot be.
+        DataError: It has a weight or a label that cannot be.
     """
     targets = getattr(data, "y", None)
-    targets = np.empty(0) if targets is None else np.asarray(targets)
+    try:
+        targets = np.empty(0) if targets is None else np.asarray(targets, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}: y (labels) does not hold numbers ({error})") from error
     weight = getattr(data, "weight", None)
     weight = 1.0 if weight is None else float(weight)
     if not 0 <= weight < math.inf:
         raise DataError(f"{where} has the weight {weight}: it must be a number, 0 or more")
-    return targets.reshape(-1).astype(np.float32), weight
+    return targets.reshape(-1), weight
 
 
 def _integer_columns(values: Any, what: str) -> np.ndarray:

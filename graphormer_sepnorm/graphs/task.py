@@ -39,6 +39,9 @@ class Task:
             to 1. Empty: targets are independent.
         ones: What class 1 of each target is called, as ``active``; the empty string where it is
             just 1. Empty: so it is for all.
+
+    Raises:
+        ConfigError: There is no such kind or metric, or units and targets are not as many.
     """
 
     kind: Kind
@@ -47,6 +50,22 @@ class Task:
     metric: str
     one_of: str = ""
     ones: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.targets, str) or not self.targets:
+            raise ConfigError(f"targets are {self.targets!r}: give a tuple of one name or more")
+        if len(self.units) != len(self.targets):
+            raise ConfigError(
+                f"there are {len(self.units)} units for {len(self.targets)} targets: give one for "
+                "each, '' where it has none"
+            )
+        metric = METRICS.get(self.metric)
+        if metric is None or metric.function is None or metric.kind != self.kind:
+            known = [one.name for one in metrics_of(self.kind)]
+            raise ConfigError(
+                f"the metric of a task of kind {self.kind!r} is {self.metric!r}: it must be of "
+                f"{listed(known) or 'regression or binary targets'}"
+            )
 
     @property
     def classes(self) -> tuple[str, ...]:

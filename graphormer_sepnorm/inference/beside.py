@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -53,6 +54,13 @@ class Asked:
             ConfigError: It cannot, or a value cannot be.
         """
         level, threshold = self.interval, self.threshold
+        for name, value, kinds in (
+            ("interval", level, Real),
+            ("neighbours", self.neighbours, Integral),
+            ("threshold", threshold, Real | str),
+        ):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
+                raise ConfigError(f"--{name} is {value!r}: it must be a number")
         if level is not None and not 0 < level < 1:
             raise ConfigError(f"--interval is {level:g}: it must be between 0 and 1, as 0.9")
         if not 0 <= self.neighbours <= MOST_NEIGHBOURS:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Literal, get_args
 
 from graphormer_sepnorm.errors import ConfigError
@@ -21,8 +23,33 @@ EXTENSIONS = ("encodings", "ring_bias", "local_mpnn", "degree_scaler", "bias_mix
 ATOMS_ALONE = ("sum", "mean")
 # Options that act in training only: a network trained with some can go on with others.
 REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
+# Whole numbers, at least 1; rows of atoms and bonds may be left to the data.
+_NUMBERS = (
+    "layers",
+    "width",
+    "heads",
+    "ffn_width",
+    "max_path_length",
+    "degree_rows",
+    "spatial_rows",
+    "path_rows",
+    "num_targets",
+    "atom_rows",
+    "bond_rows",
+    "walk_steps",
+)
 # No options: the data decide.
 FROM_DATA = ("num_targets", "mean_atoms", "extra_inputs", "exclusive")
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a real number."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -112,22 +139,14 @@ class GraphormerConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
-        for option in (
-            "layers",
-            "width",
-            "heads",
-            "ffn_width",
-            "degree_rows",
-            "num_targets",
-            "atom_rows",
-            "bond_rows",
-            "walk_steps",
-        ):
-            value = getattr(self, option)
+        for option in _NUMBERS:
+            value, unknown = getattr(self, option), option in ("atom_rows", "bond_rows")
+            if not (value is None and unknown) and not is_whole(value):
+                raise ConfigError(f"{option} is {value!r}: it must be a whole number")
             if value is not None and value < 1:
                 raise ConfigError(f"{option} is {value}: it must be at least 1")
         for option in REGULARISATION:
-            if not 0 <= getattr(self, option) < 1:
+            if not (is_number(getattr(self, option)) and 0 <= getattr(self, option) < 1):
                 raise ConfigError(
                     f"{option} is {getattr(self, option)}: a probability from 0 to below 1"
                 )
@@ -147,9 +166,9 @@ class GraphormerConfig:
             if getattr(self, option) not in get_args(choices):
                 names = " or ".join(f"'{choice}'" for choice in get_args(choices))
                 raise ConfigError(f"{option} '{getattr(self, option)}' must be {names}")
-        if self.extra_inputs < 0:
+        if not is_whole(self.extra_inputs) or self.extra_inputs < 0:
             raise ConfigError(f"extra_inputs is {self.extra_inputs}: it must not be negative")
-        if not self.mean_atoms > 0:
+        if not (is_number(self.mean_atoms) and 0 < self.mean_atoms < math.inf):
             raise ConfigError(f"mean_atoms is {self.mean_atoms}: it must be positive")
         if self.spatial_rows < 3:
             raise ConfigError(

@@ -32,11 +32,12 @@ def norm_name(name: str) -> str:
     Raises:
         ConfigError: If there is no such arm.
     """
-    canonical = NORM_ALIASES.get(name.lower(), name.lower())
+    lower = str(name).lower()
+    canonical = NORM_ALIASES.get(lower, lower)
     if canonical not in NORMS:
         choices = [*NORM_ALIASES, *NORMS]
         raise ConfigError(
-            f"unknown norm '{name}'{did_you_mean(name, choices)}: "
+            f"unknown norm '{name}'{did_you_mean(lower, choices)}: "
             f"choose one of {', '.join(choices)}"
         )
     return canonical

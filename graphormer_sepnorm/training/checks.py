@@ -13,12 +13,28 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
+from graphormer_sepnorm.model.config import (
+    FROM_DATA,
+    REGULARISATION,
+    GraphormerConfig,
+    is_number,
+)
 from graphormer_sepnorm.training.loss import LOSSES, UNIFORMITY_ON
 from graphormer_sepnorm.training.optimizer import DECAYED, OPTIMIZERS, SCHEDULES
 
 log = logging.getLogger(__name__)
 
+_NUMBERS = (
+    "learning_rate",
+    "final_learning_rate",
+    "weight_decay",
+    "warmup_steps",
+    "eps",
+    "label_fraction",
+    "uniformity_weight",
+    "precise_bn_graphs",
+    "frozen_bn_fraction",
+)
 _CHOICES = {
     "optimizer": OPTIMIZERS,
     "weight_decay_on": DECAYED,
@@ -34,6 +50,9 @@ def check_options(options: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: A value is out of its range.
     """
+    for name in _NUMBERS:
+        if not is_number(options[name]):
+            raise _out_of_range(name, repr(options[name]), "it must be a number")
     for name in ("learning_rate", "eps"):
         if not options[name] > 0:
             raise _out_of_range(name, options[name], "it must be positive")

@@ -229,6 +229,9 @@ def test_neighbours_are_named_with_what_is_kept_of_them() -> None:
     [
         ({"interval": 0.99}, "--interval 0.99: the model was tried on too few .* highest is 0.971"),
         ({"interval": 1.0}, "--interval is 1: it must be between 0 and 1"),
+        ({"interval": "0.9"}, "--interval is '0.9': it must be a number"),
+        ({"neighbours": 1.5}, "--neighbours is 1.5: it must be a number"),
+        ({"threshold": True}, "--threshold is True: it must be a number"),
         ({"neighbours": 21}, "--neighbours is 21: it must be from 0 to 20"),
         ({"threshold": 0.5}, "--threshold is for classes, and property is a real value"),
         ({"threshold": "best"}, "--threshold is best: give a number, mcc or f1"),

@@ -51,6 +51,9 @@ BAD = {
     "other number of atom features": (changed(x=torch.zeros(3, 2).long()), "agree"),
     "other number of bond features": (changed(edge_attr=torch.zeros(4, 2).long()), "agree"),
     "other number of targets": (changed(y=torch.zeros(2)), "agree"),
+    "codes of bonds on some graphs": (changed(edge_attr=None), "has no edge_attr, unlike graphs"),
+    "no graph": ("CCO", "of the type str, has no x"),
+    "words as labels": (changed(y="a"), r"y \(labels\) does not hold numbers"),
     "two bonds between two atoms": (CONFLICT, "two different bonds"),
 }
 
@@ -96,6 +99,11 @@ def test_numpy_arrays_booleans_and_any_integer_type():
     assert store.bond_codes_of([1]).tolist() == [[9]]
     assert store.targets.tolist() == [[1.5], [1.0]]
     assert store.targets.dtype == np.float32
+
+
+def test_a_graph_without_bonds_needs_no_codes_of_them():
+    alone = Data(x=torch.zeros(1, 1).long(), edge_index=torch.zeros(2, 0).long(), y=torch.zeros(1))
+    assert GraphStore.from_graphs([alone, GOOD, alone], 5).num_graphs == 3
 
 
 def test_targets_may_be_missing_or_absent():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS
 
@@ -19,6 +20,23 @@ def test_standardised_values_get_their_units_back() -> None:
     values = task.values_of(torch.tensor([[0.0, 0.0], [2.0, -1.0]]), MEAN, STD)
     assert values.dtype == np.float64
     assert values.tolist() == [[1.0, -2.0], [2.0, -12.0]]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("reg", ("a",), ("",), "mae"), "kind 'reg' is 'mae': it must be of regression or binary"),
+        (("regression", ("a",), ("",), "r3"), "is 'r3': it must be of mae"),
+        (("regression", ("a",), ("",), "auroc"), "is 'auroc': it must be of mae"),
+        (("binary", ("a",), ("",), "loss"), "is 'loss': it must be of auroc"),
+        (("regression", ("a", "b"), ("",), "mae"), "1 units for 2 targets"),
+        (("regression", "size", ("",) * 4, "mae"), "targets are 'size': give a tuple"),
+        (("regression", (), (), "mae"), r"targets are \(\): give a tuple"),
+    ],
+)
+def test_what_is_no_task_is_refused(options, said) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Task(*options)
 
 
 def test_logits_become_probabilities_however_large_they_are() -> None:

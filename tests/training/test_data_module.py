@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import torch
 
@@ -235,6 +236,10 @@ def test_root_does_not_move_with_the_working_directory(
     [
         ({"dataset": "zink"}, "did you mean 'zinc'"),
         ({"batch_size": 1}, "batch_size is 1"),
+        ({"batch_size": "32"}, "batch_size is '32': it must be a whole number, 2 or more"),
+        ({"batch_size": 32.5}, "batch_size is 32.5"),
+        ({"seed": -1}, "seed is -1: it must be a whole number, 0 or more"),
+        ({"table": pandas.DataFrame()}, "table is of the type DataFrame: give the name of a file"),
         ({"eval_batch_size": 0}, "eval_batch_size is 0"),
         ({"num_workers": -1}, "num_workers is -1"),
         ({"attention_blocks": 0}, "attention_blocks is 0"),

@@ -120,6 +120,17 @@ def test_targets_are_scaled_by_the_training_labels_that_are_there(
     assert deviation == pytest.approx([labels.std(unbiased=False).item()])
 
 
+def test_labels_that_differ_by_less_than_they_are_rounded_are_a_warning(
+    make_data: Callable, splits: DatasetSplits, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_data().target_scaling()
+    assert not caplog.messages
+    for graph in splits.train:
+        graph.y += 1e6
+    make_data(dataclasses.replace(splits, fingerprint="far")).target_scaling()
+    assert "labels of size are kept to within 0.062, and differ by" in caplog.text
+
+
 def test_target_without_a_training_label_is_an_error(
     make_data: Callable, splits: DatasetSplits
 ) -> None:
@@ -288,6 +299,7 @@ def test_bfloat16_trains_with_accumulated_and_clipped_gradients(
         ({"schedule": "constant"}, "schedule is 'constant': it must be 'linear' or 'cosine'"),
         ({"uniformity_on": "cls"}, "uniformity_on is 'cls': it must be 'graph_token' or"),
         ({"loss": "huber"}, "loss is 'huber': it must be 'auto' or 'l1'"),
+        ({"learning_rate": "1e-3"}, "learning_rate is '1e-3': it must be a number"),
         ({"betas": (1.0, 0.9)}, "each must be from 0 to below 1"),
         ({"attention_dropout": 1.0}, "attention_dropout is 1.0: a probability"),
     ],
