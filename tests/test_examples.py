@@ -51,6 +51,21 @@ def test_norms_in_torch(tmp_path: Path) -> None:
     assert all(0 < value < 2 for values in errors.values() for value in values)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["python.md", "elsewhere.md"])
+def test_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
+    text = (REPOSITORY / "docs" / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    assert blocks
+    script = tmp_path / "blocks.py"
+    runs = [
+        f"exec(compile({block!r}, 'block {at}', 'exec'), {{}})" for at, block in enumerate(blocks)
+    ]
+    script.write_text("\n".join(runs), encoding="utf-8")
+    done = run_python(script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 # The two experiments, as small as they can be: a script and its options.
 EXPERIMENTS = {
     "sepnorm_vit_mae.py": ("--epochs", "1"),
