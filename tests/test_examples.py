@@ -58,10 +58,11 @@ def test_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
     assert blocks
     script = tmp_path / "blocks.py"
-    runs = [
-        f"exec(compile({block!r}, 'block {at}', 'exec'), {{}})" for at, block in enumerate(blocks)
+    lines = [
+        f"exec(compile({block!r}, 'block {number}', 'exec'), {{}})"  # a traceback names it
+        for number, block in enumerate(blocks)
     ]
-    script.write_text("\n".join(runs), encoding="utf-8")
+    script.write_text("\n".join(lines), encoding="utf-8")
     done = run_python(script, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
