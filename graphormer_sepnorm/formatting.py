@@ -28,6 +28,15 @@ def in_a_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def in_figure(text: str) -> str:
+    """Return text that matplotlib shows as it is.
+
+    A dollar would begin mathematics, and a name in a legend that begins with ``_`` is left out.
+    """
+    text = text.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
 def listed(names: Sequence[str], most: int = 12) -> str:
     """List names of somebody else's, the first `most` of them."""
     shown = ", ".join(map(in_a_line, names[:most]))

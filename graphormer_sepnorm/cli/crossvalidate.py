@@ -186,4 +186,5 @@ def _report(plan: CrossValidation, directory: Path) -> None:
 
     show(f"\n{results_text(collect(plan, plan.runs(directory), directory))}\n")
     for name in (FOLDS_FILE, OUT_OF_FOLD, SUMMARY, FIGURE):
-        print(f"results  {directory / name}", flush=True)
+        if (directory / name).is_file():  # a picture may have nothing to show
+            print(f"results  {directory / name}", flush=True)

@@ -237,8 +237,8 @@ def finish(
         except KeyboardInterrupt:
             interrupted = "the measuring of its errors"
     if not interrupted:
-        _draw(tested, module, data)
         tested.run.write_summary(tested.summary)
+        _draw(tested, module, data)
     return Outcome(network, tested, simple, measured, interrupted)
 
 

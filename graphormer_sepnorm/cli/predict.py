@@ -49,6 +49,8 @@ with the reason under warning, where errors were large. Of an ensemble spread_<t
 its members disagree; it is no error bar.
 """
 
+_MOST_THRESHOLDS = 20  # that are said
+
 EXAMPLES = """\
 examples:
   predict.py esol "CCO" "c1ccccc1O" -o two.csv
@@ -296,9 +298,12 @@ def _say_thresholds(predictor: Predictor, options: argparse.Namespace) -> None:
     """Say which thresholds were found, where they were to be."""
     if options.quiet or not isinstance(predictor.asked.threshold, str):
         return
-    for target, border in predictor.thresholds.items():
+    thresholds = list(predictor.thresholds.items())
+    for target, border in thresholds[:_MOST_THRESHOLDS]:
         found = "not known: too few labels" if math.isnan(border) else f"from {border:.4g} on"
         print(f"class_{target} is 1 {found} (best {options.threshold})", file=sys.stderr)
+    if (more := len(thresholds) - _MOST_THRESHOLDS) > 0:
+        print(f"... and {more} more, from Python Predictor.thresholds", file=sys.stderr)
 
 
 def _shown(predictions: Predictions) -> list[list[str]]:

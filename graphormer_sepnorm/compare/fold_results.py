@@ -134,7 +134,7 @@ class FoldResults:
 
 
 def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> FoldResults:
-    """Collect what the finished ones of all runs came to; write the three files of results.
+    """Collect what the finished ones of all runs came to; write the files of results.
 
     Raises:
         DataError: No fold is finished under every arm, or the files of a run are damaged.

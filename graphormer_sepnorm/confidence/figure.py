@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from graphormer_sepnorm.confidence.quality import KEPT, OfIntervals, OfProbabilities
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.formatting import in_figure
 
 # Okabe and Ito's, which the colour-blind can tell apart.
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#999999"
@@ -22,7 +23,7 @@ def draw(path: Path, found: Mapping[str, OfIntervals | OfProbabilities], unit: s
 
     The unit of the errors is empty where there is none or they differ.
     """
-    shown = dict(list(found.items())[:_MOST])
+    shown = {in_figure(name): one for name, one in list(found.items())[:_MOST]}
     intervals = {name: one for name, one in shown.items() if isinstance(one, OfIntervals)}
     classes = {name: one for name, one in shown.items() if isinstance(one, OfProbabilities)}
     figure = Figure(figsize=(8.4, 3.6) if intervals else (4.4, 4), layout="constrained")
@@ -62,7 +63,7 @@ def _draw_surest(axes: Axes, intervals: Mapping[str, OfIntervals], unit: str) ->
             [100 * kept for kept in KEPT], one.mae_of_surest, marker="o", color=color, label=name
         )
     axes.set(xlabel="% of the molecules kept, the surest", ylim=(0, None))
-    axes.set(ylabel=f"test MAE ({unit})" if unit else "test MAE")
+    axes.set(ylabel=f"test MAE ({in_figure(unit)})" if unit else "test MAE")
     axes.invert_xaxis()
     if len(intervals) > 1:
         axes.legend(frameon=False, fontsize=8)

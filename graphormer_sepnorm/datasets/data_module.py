@@ -35,6 +35,7 @@ from graphormer_sepnorm.graphs.loading import (
 )
 from graphormer_sepnorm.graphs.store import STRUCTURE_VERSION, GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.values import is_whole
 
 
 class MoleculeDataModule(LightningDataModule):
@@ -141,15 +142,22 @@ class MoleculeDataModule(LightningDataModule):
             ("num_workers", num_workers, 0),
             ("seed", seed, 0),
         ):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            if not is_whole(value, least):
                 raise ConfigError(
                     f"--data.{name} is {value!r}: it must be a whole number, {least} or more"
                 )
-        if table is not None and not isinstance(table, str | os.PathLike):
-            raise ConfigError(
-                f"--data.table is of the type {type(table).__name__}: give the name of a file, to "
-                "which a DataFrame is written by .to_csv()"
-            )
+        files = {
+            "table": table,
+            "validation_table": validation_table,
+            "test_table": test_table,
+            "molecules": molecules,
+        }
+        for name, file in files.items():
+            if file is not None and not isinstance(file, str | os.PathLike):
+                raise ConfigError(
+                    f"--data.{name} is of the type {type(file).__name__}: give the name of a file, "
+                    "to which a DataFrame is written by .to_csv()"
+                )
         self.dataset = canonical_name(dataset or ("table" if table else "zinc-subset"))
         options = plain(
             {
@@ -157,7 +165,7 @@ class MoleculeDataModule(LightningDataModule):
                 "validation_table": validation_table,
                 "test_table": test_table,
                 "smiles_column": smiles_column,
-                "target_columns": _names(target_columns),
+                "target_columns": _names("target_columns", target_columns),
                 "weight_column": weight_column,
                 "task": task,
                 "units": units,
@@ -170,7 +178,7 @@ class MoleculeDataModule(LightningDataModule):
                 "on_invalid": on_invalid,
                 "standardise": standardise,
                 "descriptors": descriptors,
-                "descriptor_columns": _names(descriptor_columns),
+                "descriptor_columns": _names("descriptor_columns", descriptor_columns),
             }
         )
         self.table_options = self._table_options(options)
@@ -472,7 +480,13 @@ class MoleculeDataModule(LightningDataModule):
         return self._loader(self._evaluation_batches("test"))
 
     def predict_dataloader(self) -> DataLoader:
-        """The test graphs, for ``trainer.predict(model, data)``; their labels are not used."""
+        """The test graphs, for ``trainer.predict(model, data)``; their labels are not used.
+
+        Raises:
+            ConfigError: There are several processes, of which each would return some of them.
+        """
+        if self._processes()[1] > 1:
+            raise ConfigError("each of several processes would predict a part: use one device")
         # That they may leave some out: they are listed, each once.
         warnings.filterwarnings("ignore", ".*custom batch sampler `GivenBatches` for prediction")
         return self.test_dataloader()
@@ -517,9 +531,13 @@ class MoleculeDataModule(LightningDataModule):
         return GraphVocabulary.from_plain(facts["vocabulary"])
 
 
-def _names(columns: Iterable[str] | str | None) -> list[str] | str | None:
-    """Return several names as a list, also of an index of pandas."""
-    return columns if columns is None or isinstance(columns, str) else [*columns]
+def _names(option: str, columns: Any) -> list[str] | str | None:
+    """Return several names of an option as a list, also of an index of pandas."""
+    if columns is None or isinstance(columns, str):
+        return columns
+    if not isinstance(columns, Iterable):
+        raise ConfigError(f"--data.{option} is {columns!r}: give names of columns")
+    return [*columns]
 
 
 def _packed_or_single(graphs: Graphs) -> Iterable[Any]:

@@ -98,6 +98,8 @@ def scaling(
         shares /= shares.sum(axis=0)
         mean = np.nansum(shares * labels, axis=0)
         deviation = np.sqrt(np.nansum(shares * (labels - mean) ** 2, axis=0))
+    # By inexact shares the deviation of a constant target would be a little above 0.
+    deviation = np.where(np.nanmin(labels, axis=0) == np.nanmax(labels, axis=0), 0.0, deviation)
     for target, column, spread in zip(task.targets, labels.T, deviation.tolist(), strict=True):
         step = float(np.spacing(np.nanmax(np.abs(column)).astype(np.float32)))
         if step > spread / _COARSE > 0:

@@ -129,12 +129,12 @@ def classes_of(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _numbers(values: Any, name: str) -> np.ndarray:
     try:
-        if type(values).__module__.startswith("pandas"):  # which has its own missing values
-            values = values.to_numpy(dtype=None, na_value=np.nan)
-        kind = np.asarray(values).dtype.kind
-        if kind in "mMc":
+        array = np.asarray(values)
+        if array.dtype.kind in "mMc":
             raise TypeError("dates, times and complex numbers are none")
-        return np.asarray(values, dtype=np.float64)
+        if array.dtype.kind == "O" and hasattr(values, "to_numpy"):  # pandas has its own nan
+            array = values.to_numpy(dtype=object, na_value=np.nan)
+        return array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} does not hold numbers ({error})") from error
 

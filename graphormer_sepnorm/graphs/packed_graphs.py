@@ -267,10 +267,13 @@ def labels_and_weight(data: Any, where: str) -> tuple[np.ndarray, float]:
     targets = getattr(data, "y", None)
     try:
         targets = np.empty(0) if targets is None else np.asarray(targets, dtype=np.float32)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # the last of a label with a gradient
         raise DataError(f"{where}: y (labels) does not hold numbers ({error})") from error
     weight = getattr(data, "weight", None)
-    weight = 1.0 if weight is None else float(weight)
+    try:
+        weight = 1.0 if weight is None else float(weight)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}: its weight is no number ({error})") from error
     if not 0 <= weight < math.inf:
         raise DataError(f"{where} has the weight {weight}: it must be a number, 0 or more")
     return targets.reshape(-1), weight

@@ -54,10 +54,10 @@ class Task:
     def __post_init__(self) -> None:
         if isinstance(self.targets, str) or not self.targets:
             raise ConfigError(f"targets are {self.targets!r}: give a tuple of one name or more")
-        if len(self.units) != len(self.targets):
+        if isinstance(self.units, str) or len(self.units) != len(self.targets):
             raise ConfigError(
-                f"there are {len(self.units)} units for {len(self.targets)} targets: give one for "
-                "each, '' where it has none"
+                f"units are {self.units!r} for {len(self.targets)} targets: give a tuple of one "
+                "for each, '' where it has none"
             )
         metric = METRICS.get(self.metric)
         if metric is None or metric.function is None or metric.kind != self.kind:

@@ -32,13 +32,15 @@ def given_smiles(smiles: Any) -> tuple[Any, ...]:
     """
     if isinstance(smiles, str):
         return (smiles,)
-    shape = np.shape(smiles) if hasattr(smiles, "ndim") else None
+    shape = getattr(smiles, "shape", None)
     if shape is not None and len(shape) == 2 and shape[1] == 1:
         return tuple(np.asarray(smiles, dtype=object)[:, 0].tolist())
     if shape is not None and len(shape) != 1:
         raise DataError(
             f"the SMILES are of shape {list(shape)}: give one column of them, as table['smiles']"
         )
+    if hasattr(smiles, "to_pylist"):  # a column of pyarrow
+        return tuple(smiles.to_pylist())
     if isinstance(smiles, Mapping | bytes) or not isinstance(smiles, Iterable):
         raise DataError(
             f"the SMILES are of the type {type(smiles).__name__}: give one, or a list of them"

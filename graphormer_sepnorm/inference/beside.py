@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +19,7 @@ from graphormer_sepnorm.confidence.probabilities import GOALS, Calibration
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.predictions import Predictions
+from graphormer_sepnorm.values import is_number, is_whole
 
 # Of intervals, unless another one is asked for.
 LEVEL = 0.9
@@ -54,13 +54,12 @@ class Asked:
             ConfigError: It cannot, or a value cannot be.
         """
         level, threshold = self.interval, self.threshold
-        for name, value, kinds in (
-            ("interval", level, Real),
-            ("neighbours", self.neighbours, Integral),
-            ("threshold", threshold, Real | str),
-        ):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
-                raise ConfigError(f"--{name} is {value!r}: it must be a number")
+        if level is not None and not is_number(level):
+            raise ConfigError(f"--interval is {level!r}: it must be a number")
+        if not is_whole(self.neighbours):
+            raise ConfigError(f"--neighbours is {self.neighbours!r}: it must be a whole number")
+        if not (threshold is None or isinstance(threshold, str) or is_number(threshold)):
+            raise ConfigError(f"--threshold is {threshold!r}: give a number, {' or '.join(GOALS)}")
         if level is not None and not 0 < level < 1:
             raise ConfigError(f"--interval is {level:g}: it must be between 0 and 1, as 0.9")
         if not 0 <= self.neighbours <= MOST_NEIGHBOURS:

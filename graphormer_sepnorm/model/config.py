@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Literal, get_args
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.norm_arms import norm_name
+from graphormer_sepnorm.values import is_number, is_whole
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
@@ -40,16 +39,6 @@ _NUMBERS = (
 )
 # No options: the data decide.
 FROM_DATA = ("num_targets", "mean_atoms", "extra_inputs", "exclusive")
-
-
-def is_whole(value: object) -> bool:
-    """Whether a value is a whole number."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a real number."""
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -148,7 +137,7 @@ class GraphormerConfig:
         for option in REGULARISATION:
             if not (is_number(getattr(self, option)) and 0 <= getattr(self, option) < 1):
                 raise ConfigError(
-                    f"{option} is {getattr(self, option)}: a probability from 0 to below 1"
+                    f"{option} is {getattr(self, option)!r}: a probability from 0 to below 1"
                 )
         if self.width % self.heads:
             raise ConfigError(f"width {self.width} is not a multiple of heads {self.heads}")
@@ -166,10 +155,12 @@ class GraphormerConfig:
             if getattr(self, option) not in get_args(choices):
                 names = " or ".join(f"'{choice}'" for choice in get_args(choices))
                 raise ConfigError(f"{option} '{getattr(self, option)}' must be {names}")
-        if not is_whole(self.extra_inputs) or self.extra_inputs < 0:
-            raise ConfigError(f"extra_inputs is {self.extra_inputs}: it must not be negative")
-        if not (is_number(self.mean_atoms) and 0 < self.mean_atoms < math.inf):
-            raise ConfigError(f"mean_atoms is {self.mean_atoms}: it must be positive")
+        if not is_whole(self.extra_inputs, 0):
+            raise ConfigError(
+                f"extra_inputs is {self.extra_inputs!r}: it must be a whole number, 0 or more"
+            )
+        if not (is_number(self.mean_atoms) and self.mean_atoms > 0):
+            raise ConfigError(f"mean_atoms is {self.mean_atoms!r}: it must be a positive number")
         if self.spatial_rows < 3:
             raise ConfigError(
                 f"spatial_rows is {self.spatial_rows}: it must be at least 3 (same atom, farther, "

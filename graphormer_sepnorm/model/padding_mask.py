@@ -122,7 +122,7 @@ class _Reader:
         """
         if self.argument == _MARKS_REAL:
             if given.is_floating_point():
-                return torch.where((given < 0).any(), given >= 0, given > 0)
+                return torch.where((given > 0).any(), given > 0, given >= 0)
             return given != 0
         return ~given if given.dtype == torch.bool else given == 0
 

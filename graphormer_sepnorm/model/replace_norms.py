@@ -278,10 +278,14 @@ def _look(
         for hook in hooks:
             hook.remove()
 
-    def fitting(sequences: int) -> int:
+    def norms_of(sequences: int) -> int:
         return sum(all(call.sequences == sequences for call in calls) for calls in met.values())
 
-    sequences, seen = max(counts, key=fitting), {}
+    # The first tensor's, unless it is seen nowhere; else a model on [L, N, D] with a mask [L, L]
+    # would be taken for one of L sequences.
+    seen_first = any(counts[0] in call.shape[:2] for calls in met.values() for call in calls)
+    sequences = counts[0] if seen_first else max(counts, key=norms_of)
+    seen = {}
     for norm, calls in met.items():
         others = [call.shape for call in calls if call.sequences != sequences]
         seen[norm] = _Seen(others[-1] if others else None, any(call.same_cls for call in calls))

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.formatting import in_figure
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS
 
@@ -60,7 +61,7 @@ def _of_values(shown: _Shown) -> Figure:
         opacity = float(np.clip(250 / len(truth), 0.05, 0.7))
         axes.scatter(truth, predicted, 10, color=_BLUE, linewidths=0, alpha=opacity)
         inside = low - margin, high + margin
-        of_target = f"{target} ({unit})" if unit else target
+        of_target = in_figure(f"{target} ({unit})" if unit else target)
         axes.set(xlim=inside, ylim=inside, aspect="equal")
         axes.locator_params(nbins=6)
         axes.set(xlabel=f"true {of_target}", ylabel=f"predicted {of_target}")
@@ -81,10 +82,10 @@ def _of_classes(shown: _Shown) -> Figure:
     for target, (truth, predicted, _) in shown.items():
         colour = _BLUE if len(shown) == 1 else None
         false, true, _ = roc_curve(truth, predicted)
-        label = _said(target, "auroc", truth, predicted)
+        label = _legend(target, "auroc", truth, predicted)
         roc.plot(false, true, linewidth=1.5, color=colour, label=label)
         precision, found, _ = precision_recall_curve(truth, predicted)
-        label = _said(target, "average_precision", truth, predicted)
+        label = _legend(target, "average_precision", truth, predicted)
         # A step, as the average precision sums it: between two of its points no line is reached.
         recall.step(found, precision, where="post", linewidth=1.5, color=colour, label=label)
         if len(shown) == 1:
@@ -97,6 +98,6 @@ def _of_classes(shown: _Shown) -> Figure:
     return figure
 
 
-def _said(target: str, metric: str, truth: np.ndarray, predicted: np.ndarray) -> str:
+def _legend(target: str, metric: str, truth: np.ndarray, predicted: np.ndarray) -> str:
     value = f"{METRICS[metric].label} {METRICS[metric].of(truth, predicted):.3f}"
-    return f"{target}, {truth.sum():,.0f} of {len(truth):,}: {value}"
+    return in_figure(f"{value}, {target}, {truth.sum():,.0f} of {len(truth):,}")

@@ -13,14 +13,10 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.model.config import (
-    FROM_DATA,
-    REGULARISATION,
-    GraphormerConfig,
-    is_number,
-)
+from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.training.loss import LOSSES, UNIFORMITY_ON
 from graphormer_sepnorm.training.optimizer import DECAYED, OPTIMIZERS, SCHEDULES
+from graphormer_sepnorm.values import is_number, is_whole
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +28,6 @@ _NUMBERS = (
     "eps",
     "label_fraction",
     "uniformity_weight",
-    "precise_bn_graphs",
     "frozen_bn_fraction",
 )
 _CHOICES = {
@@ -53,20 +48,25 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name in _NUMBERS:
         if not is_number(options[name]):
             raise _out_of_range(name, repr(options[name]), "it must be a number")
+    betas = options["betas"]
+    if not (isinstance(betas, tuple | list) and len(betas) == 2 and all(map(is_number, betas))):
+        raise _out_of_range("betas", repr(betas), "it must be two numbers")
+    if not is_whole(options["seed"]):
+        raise ConfigError(f"seed is {options['seed']!r}: it must be a whole number")
     for name in ("learning_rate", "eps"):
         if not options[name] > 0:
             raise _out_of_range(name, options[name], "it must be positive")
     for name in ("warmup_steps", "final_learning_rate", "weight_decay", "uniformity_weight"):
         if not options[name] >= 0:
             raise _out_of_range(name, options[name], "it must not be negative")
-    if not all(0 <= beta < 1 for beta in options["betas"]):
-        raise _out_of_range("betas", list(options["betas"]), "each must be from 0 to below 1")
+    if not all(0 <= beta < 1 for beta in betas):
+        raise _out_of_range("betas", list(betas), "each must be from 0 to below 1")
     for name, choices in _CHOICES.items():
         if options[name] not in choices:
             wanted = " or ".join(f"'{choice}'" for choice in choices)
             raise _out_of_range(name, f"'{options[name]}'", f"it must be {wanted}")
     graphs, fixed = options["precise_bn_graphs"], options["frozen_bn_fraction"]
-    if graphs < 0 or graphs == 1:
+    if not is_whole(graphs, 0) or graphs == 1:
         raise _out_of_range("precise_bn_graphs", graphs, "it must be 0, or 2 or more")
     if not 0 < options["label_fraction"] <= 1:
         raise _out_of_range("label_fraction", options["label_fraction"], "it must be above 0, to 1")

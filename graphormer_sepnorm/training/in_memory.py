@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import tempfile
 import threading
 import warnings
@@ -27,7 +28,16 @@ from graphormer_sepnorm.training.module import GraphormerModule
 
 # torch's random numbers and the filters of warnings are of the whole process: of two trainings in
 # threads of one, each would draw from the other's.
-_ONE_AT_A_TIME = threading.Lock()
+_one_at_a_time = threading.Lock()
+
+
+def _forget_threads() -> None:
+    global _one_at_a_time
+    _one_at_a_time = threading.Lock()
+
+
+# A child has none of the threads of its parent, one of which may have been training.
+os.register_at_fork(after_in_child=_forget_threads)
 
 
 def train_in_memory(
@@ -65,7 +75,7 @@ def train_in_memory(
     validate = len(splits.validation) > 0
     kind, number = _checked(device)
     with (
-        _ONE_AT_A_TIME,
+        _one_at_a_time,
         tempfile.TemporaryDirectory(prefix="graphormer-") as folder,
         torch.random.fork_rng(devices=[number or 0] if kind == "cuda" else []),
         _quiet(),

@@ -19,7 +19,7 @@ from tiny_run import TINY, read_csv, refused, sample_table, summary
 
 from graphormer_sepnorm.cli import many_runs
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.compare import runner
+from graphormer_sepnorm.compare import fold_results, runner
 from graphormer_sepnorm.compare.crossvalidation import CrossValidation, FoldRun
 from graphormer_sepnorm.compare.fold_results import simple_models
 
@@ -85,6 +85,23 @@ def copied(whole: Path, trained: list[str], tmp_path: Path) -> Path:
 
 def crossvalidate(directory: Path, *words: str) -> int:
     return main(["crossvalidate", *words, "-o", str(directory), "--jobs", "1"])
+
+
+def test_the_picture_is_of_every_row_once(
+    copied: Path, trained: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(fold_results, "draw_predictions", lambda *given: drawn.append(given))
+    assert crossvalidate(copied) == 0
+    rows = read_csv(copied / "out_of_fold.csv")
+    ((path, task, labels, predictions),) = drawn
+    assert path == copied / "out_of_fold.png"
+    (target,) = task.targets
+    for of, values in (("label", labels), ("pred", predictions)):
+        expected = [float(row[f"{of}_{target}"]) for row in rows]
+        assert sorted(values[:, 0]) == sorted(expected)
+    pairs = {(float(row[f"label_{target}"]), float(row[f"pred_{target}"])) for row in rows}
+    assert set(zip(labels[:, 0], predictions[:, 0], strict=True)) == pairs
 
 
 def test_each_fold_is_a_run_and_every_row_is_predicted_once(whole: Path) -> None:

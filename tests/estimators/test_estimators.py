@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import pickle
 import pickletools
 import tempfile
@@ -37,9 +38,10 @@ from graphormer_sepnorm import (
     Predictor,
 )
 from graphormer_sepnorm.estimators import supervised
-from graphormer_sepnorm.estimators.inputs import InputError
+from graphormer_sepnorm.estimators.inputs import InputError, labels_of
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.resources import config_path
+from graphormer_sepnorm.training import in_memory
 from graphormer_sepnorm.training.module import GraphormerModule
 
 SMILES = [
@@ -270,6 +272,12 @@ def test_missing_labels_of_pandas_are_missing():
     fitted = regressor(max_epochs=1).fit(SMILES, columns)
     other = regressor(max_epochs=1).fit(SMILES, columns.convert_dtypes())
     np.testing.assert_array_equal(other.predict(SMILES), fitted.predict(SMILES))
+    for labels in (
+        pandas.Series(ATOMS, dtype="category"),
+        pandas.Series(pandas.arrays.SparseArray(ATOMS)),
+        pandas.Series(ATOMS, dtype="Int64"),
+    ):
+        np.testing.assert_array_equal(labels_of(labels)[:, 0], ATOMS)
     one = pandas.Series([pandas.NA, *ATOMS[1:].tolist()], dtype=object)
     assert np.isfinite(regressor(max_epochs=1).fit(iter(SMILES), one).predict(SMILES)).all()
 
@@ -284,6 +292,15 @@ def test_trainings_in_threads_are_those_of_their_seeds():
         found = list(pool.map(train, seeds))
     for seed, values in zip(seeds, found, strict=True):
         np.testing.assert_array_equal(values, train(seed))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_child_that_is_forked_while_a_thread_trains_does_not_wait_for_it():
+    with in_memory._one_at_a_time:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if in_memory._one_at_a_time.acquire(timeout=1) else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_cross_validation_and_search():

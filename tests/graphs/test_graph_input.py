@@ -53,6 +53,8 @@ BAD = {
     "other number of targets": (changed(y=torch.zeros(2)), "agree"),
     "codes of bonds on some graphs": (changed(edge_attr=None), "has no edge_attr, unlike graphs"),
     "no graph": ("CCO", "of the type str, has no x"),
+    "a word as weight": (changed(weight="a"), "its weight is no number"),
+    "labels with a gradient": (changed(y=torch.ones(1, requires_grad=True)), r"y \(labels\) does"),
     "words as labels": (changed(y="a"), r"y \(labels\) does not hold numbers"),
     "two bonds between two atoms": (CONFLICT, "two different bonds"),
 }

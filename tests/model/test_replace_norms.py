@@ -407,6 +407,31 @@ def test_a_mask_that_is_added_to_scores():
     assert_padding_does_not_count(model, given, {"tokens": padding})
 
 
+def test_of_a_batch_without_padding_an_added_mask_leaves_nothing_out():
+    given = {"tokens": torch.randn(N, L, D), "attention_mask": torch.zeros(N, L)}
+    model = AddsItsMask()
+    replace_norms(model, "bn", "bn", example=given)
+    plain = copy.deepcopy(model)
+    found = model.train()(**given)
+    assert torch.equal(found, plain.train()(given["tokens"], torch.ones(N, L)))
+
+
+class TimeFirst(nn.Module):
+    """Turns [N, L, D] to [L, N, D], with a mask [L, L]."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(D)
+
+    def forward(self, tokens, mask):
+        return self.norm(tokens.transpose(0, 1))
+
+
+def test_a_mask_of_attention_is_no_number_of_sequences():
+    with pytest.raises(ConfigError, match=r"acts on \[9, 4, 16\] in the example"):
+        replace_norms(TimeFirst(), example=(torch.randn(N, L, D), torch.zeros(L, L)))
+
+
 def test_sequences_are_counted_where_they_are():
     model = HasPositions()
     example = (torch.arange(L)[None], {"tokens": torch.randn(N, L, D)})

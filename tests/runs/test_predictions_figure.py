@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import Kind
 from graphormer_sepnorm.runs.predictions_figure import draw_predictions
 
 NAN = np.nan
@@ -63,7 +64,20 @@ def test_curves_of_classes(tmp_path: Path, drawn: list[Figure]) -> None:
     area = np.trapezoid(y, x)
     assert area == pytest.approx(roc_auc_score(labels, said))
     label = recall.get_legend_handles_labels()[1][0]
-    assert label == f"a, 4 of 8: AP {average_precision_score(labels, said):.3f}"
+    assert label == f"AP {average_precision_score(labels, said):.3f}, a, 4 of 8"
+
+
+@pytest.mark.parametrize("name", [r"a$\foo$", "x_$_{$", "_y", "$5"])
+@pytest.mark.parametrize(("kind", "metric"), [("regression", "mae"), ("binary", "auroc")])
+def test_names_are_drawn_as_they_are(
+    name: str, kind: Kind, metric: str, tmp_path: Path, drawn: list[Figure]
+) -> None:
+    labels = np.array([[0.0], [1.0], [1.0]])
+    draw_predictions(tmp_path / "it.png", Task(kind, (name,), ("$",), metric), labels, labels)
+    axes = drawn[0].axes[0]
+    text = axes.get_xlabel() if kind == "regression" else axes.get_legend().get_texts()[0]
+    shown = text if isinstance(text, str) else text.get_text()
+    assert name in shown.replace(r"\$", "$")
 
 
 def test_six_targets_at_most(tmp_path: Path, drawn: list[Figure]) -> None:

@@ -239,6 +239,8 @@ def test_root_does_not_move_with_the_working_directory(
         ({"batch_size": "32"}, "batch_size is '32': it must be a whole number, 2 or more"),
         ({"batch_size": 32.5}, "batch_size is 32.5"),
         ({"seed": -1}, "seed is -1: it must be a whole number, 0 or more"),
+        ({"molecules": pandas.DataFrame()}, "molecules is of the type DataFrame"),
+        ({"table": "a.csv", "target_columns": 5}, "target_columns is 5: give names of columns"),
         ({"table": pandas.DataFrame()}, "table is of the type DataFrame: give the name of a file"),
         ({"eval_batch_size": 0}, "eval_batch_size is 0"),
         ({"num_workers": -1}, "num_workers is -1"),

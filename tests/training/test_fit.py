@@ -120,6 +120,17 @@ def test_targets_are_scaled_by_the_training_labels_that_are_there(
     assert deviation == pytest.approx([labels.std(unbiased=False).item()])
 
 
+def test_a_constant_target_with_weights_is_shifted_and_not_stretched(
+    make_data: Callable, splits: DatasetSplits, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number, graph in enumerate(splits.train):
+        graph.y[:] = 0.1
+        graph.weight = 0.1 + number % 7
+    own = make_data(dataclasses.replace(splits, fingerprint="weighed"))
+    assert own.target_scaling()[1] == [1.0]
+    assert not caplog.messages
+
+
 def test_labels_that_differ_by_less_than_they_are_rounded_are_a_warning(
     make_data: Callable, splits: DatasetSplits, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -300,6 +311,11 @@ def test_bfloat16_trains_with_accumulated_and_clipped_gradients(
         ({"uniformity_on": "cls"}, "uniformity_on is 'cls': it must be 'graph_token' or"),
         ({"loss": "huber"}, "loss is 'huber': it must be 'auto' or 'l1'"),
         ({"learning_rate": "1e-3"}, "learning_rate is '1e-3': it must be a number"),
+        ({"learning_rate": float("inf")}, "learning_rate is inf: it must be a number"),
+        ({"betas": ("0.9", 0.9)}, "betas is .*: it must be two numbers"),
+        ({"betas": None}, "betas is None: it must be two numbers"),
+        ({"seed": 1.5}, "seed is 1.5: it must be a whole number"),
+        ({"precise_bn_graphs": 2.5}, "precise_bn_graphs is 2.5"),
         ({"betas": (1.0, 0.9)}, "each must be from 0 to below 1"),
         ({"attention_dropout": 1.0}, "attention_dropout is 1.0: a probability"),
     ],
