@@ -57,7 +57,7 @@ def test_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
     text = (REPOSITORY / "docs" / page).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
     assert blocks
-    script = tmp_path / "blocks.py"
+    script = tmp_path / "blocks"
     lines = [
         f"exec(compile({block!r}, 'block {number}', 'exec'), {{}})"  # a traceback names it
         for number, block in enumerate(blocks)

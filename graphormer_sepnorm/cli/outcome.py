@@ -260,7 +260,7 @@ def _forget_earlier_end(run: RunDirectory, file: Path) -> None:
 
 def _draw(tested: Tested, module: GraphormerModule, data: MoleculeDataModule) -> None:
     if tested.predictions is not None:
-        from graphormer_sepnorm.runs.predictions_figure import draw_predictions
+        from graphormer_sepnorm.compare.predictions_figure import draw_predictions
 
         file, labels = tested.run.test_predictions_figure, data.labels(data.indices("test"))
         draw_predictions(file, module.task, labels, tested.predictions)

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.compare.crossvalidation import CrossValidation, FoldRun
+from graphormer_sepnorm.compare.predictions_figure import draw_predictions
 from graphormer_sepnorm.compare.statistics import FoldDifference, fold_difference, mean_sd
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing, require_json, write_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
-from graphormer_sepnorm.runs.predictions_figure import draw_predictions
 
 FOLDS, OUT_OF_FOLD, SUMMARY = "folds.csv", "out_of_fold.csv", "summary.json"
 FIGURE = "out_of_fold.png"

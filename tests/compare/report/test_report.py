@@ -311,7 +311,7 @@ def test_many_arms_that_are_not_resolved_share_a_sentence(values):
     ],
 )
 def test_the_method_is_said(selected, checkpoint, values):
-    task = {**values["task"], "targets": ["a", "b"]}
+    task = {**values["task"], "targets": ["a", "b"], "units": ["", ""]}
     text = rendered("markdown", made({**values, "task": task, "selected_on": selected}))
     assert f"The MAE is the mean over 2 targets. Tested is {checkpoint}." in text
     said = "comparisons is below 0.05 and the t interval over the seeds leaves out 0; not signif"

@@ -9,9 +9,9 @@ import pytest
 from matplotlib.figure import Figure
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from graphormer_sepnorm.compare.predictions_figure import draw_predictions
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind
-from graphormer_sepnorm.runs.predictions_figure import draw_predictions
 
 NAN = np.nan
 
