@@ -304,16 +304,11 @@ def _tensors(given: Any) -> Iterator[Tensor]:
 def _made_up(model: nn.Module, position: int) -> Any:
     """A few random sequences with the same [CLS], for models that are known to take them."""
     parameter = next(model.parameters(), torch.empty(0))
-    if not -_LENGTH <= position < _LENGTH:
-        raise ConfigError(
-            f"cls_position {position} lies outside the {_LENGTH} positions of an example that is "
-            "made up: give an example= of sequences that are long enough"
-        )
     random = torch.Generator().manual_seed(0)
     layer = model.layers[0] if isinstance(model, nn.TransformerEncoder) else model
     if isinstance(layer, nn.TransformerEncoderLayer):
         tokens = torch.randn(_SEQUENCES, _LENGTH, layer.self_attn.embed_dim, generator=random)
-        tokens[:, position] = tokens[0, position].clone()
+        _repeat_cls(tokens, position)
         return tokens.to(parameter)
     config: Any = getattr(model, "config", None)
     takes = getattr(model, "main_input_name", None)
@@ -323,7 +318,7 @@ def _made_up(model: nn.Module, position: int) -> Any:
             padding = getattr(config, "pad_token_id", None)
             if padding is not None:
                 ids += ids >= padding  # any token but this
-            ids[:, position] = ids[0, position].clone()
+            _repeat_cls(ids, position)
             return {takes: ids.to(parameter.device)}
         if takes == "pixel_values":
             size = config.image_size
@@ -336,6 +331,16 @@ def _made_up(model: nn.Module, position: int) -> Any:
         f"it is not known what {type(model).__name__} is called with: give an example= of at least "
         "two different sequences"
     )
+
+
+def _repeat_cls(tokens: Tensor, position: int) -> None:
+    """Give all sequences ``[N, L, ...]`` the [CLS] of the first, in place."""
+    if not -_LENGTH <= position < _LENGTH:
+        raise ConfigError(
+            f"cls_position {position} lies outside the {_LENGTH} positions of an example that is "
+            "made up: give an example= of sequences that are long enough"
+        )
+    tokens[:, position] = tokens[0, position].clone()
 
 
 def _hand_padding_on(model: nn.Module, norms: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -427,6 +427,13 @@ class TimeFirst(nn.Module):
         return self.norm(tokens.transpose(0, 1))
 
 
+def test_images_that_are_made_up_have_as_many_positions_as_they_have():
+    report = replace_norms(vit(), cls_position=7)  # of 1 + 16
+    assert report.replaced
+    with pytest.raises(ConfigError, match=r"acts on \[3, 17, 16\]"):
+        replace_norms(vit(), cls_position=17)
+
+
 def test_a_mask_of_attention_is_no_number_of_sequences():
     with pytest.raises(ConfigError, match=r"acts on \[9, 4, 16\] in the example"):
         replace_norms(TimeFirst(), example=(torch.randn(N, L, D), torch.zeros(L, L)))
