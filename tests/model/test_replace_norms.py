@@ -233,7 +233,8 @@ def test_the_mask_is_that_of_the_call_and_forgotten_after_it():
     truth = copy.deepcopy(model)(**without)[0]
     masked = output_of(given)
     assert torch.equal(output_of(without), truth)
-    torch.testing.assert_close(output_of(whole), truth)
+    # Sums of a mask round otherwise, by more or less with the number of threads.
+    torch.testing.assert_close(output_of(whole), truth, rtol=1e-5, atol=5e-5)
     with pytest.raises(IndexError):
         model(input_ids=given["input_ids"] + 100, attention_mask=given["attention_mask"])
     assert torch.equal(output_of(without), truth)
