@@ -164,7 +164,11 @@ def draw_contributions(
         legends=[" " if lines else ""] * len(shown),  # room; RDKit draws plain letters only
     )
     texts = [
-        _Text(text, (place % columns + 0.5) * CELL[0], place // columns * height + CELL[1] + below)
+        _Text(
+            _as_text(text),
+            (place % columns + 0.5) * CELL[0],
+            place // columns * height + CELL[1] + below,
+        )
         for place, caption in enumerate(captions)
         for text, below in zip(caption, range(_LINE // 2, height, _LINE), strict=False)
     ]
@@ -173,6 +177,11 @@ def draw_contributions(
     canvas.FinishDrawing()
     drawn = canvas.GetDrawingText()
     return _svg(drawn, texts) if format == "svg" else _png(drawn, texts, size)
+
+
+def _as_text(given: str) -> str:
+    """Return a text with a mark for each byte of a table that is no text."""
+    return given.encode(errors="replace").decode()
 
 
 def _draw_bar(canvas: Any, scale: Scale, width: int, top: int, zoom: int) -> list[_Text]:

@@ -14,7 +14,7 @@ import numpy as np
 from rdkit import Chem, rdBase
 
 from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
-from graphormer_sepnorm.chem.molecules import parse_canonical
+from graphormer_sepnorm.chem.molecules import parse_canonical, written
 from graphormer_sepnorm.chem.packing import Packer
 from graphormer_sepnorm.chem.records import Records
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
@@ -144,10 +144,9 @@ def _make_chirality_canonical(molecule: Chem.Mol, atom_codes: np.ndarray) -> Non
     centres = np.flatnonzero(atom_codes[:, _CHIRALITY]).tolist()
     if not centres:
         return
+    text, order = written(molecule)
     with rdBase.BlockLogs():
-        canonical = parse_canonical(Chem.MolToSmiles(molecule))
-    # Which atom of the molecule each atom of that text is.
-    order = [int(word) for word in molecule.GetProp("_smilesAtomOutputOrder")[1:-1].split(",")]
+        canonical = parse_canonical(text)
     if canonical is None or canonical.GetNumAtoms() != len(order):
         return
     for centre in centres:

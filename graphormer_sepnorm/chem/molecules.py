@@ -21,7 +21,7 @@ MAX_ATOMS = 500
 _LOG_ROUTE = threading.Lock()
 _SPACE = re.compile(r"\s")
 # RDKit's time grows with the square of the length of a chain of branches: minutes for 100,000.
-_LONGEST_SMILES = 10_000
+LONGEST_SMILES = 10_000
 _AS_WRITTEN = Chem.SmilesParserParams()
 _AS_WRITTEN.sanitize = False
 _AS_WRITTEN.removeHs = False
@@ -34,10 +34,13 @@ class ParsedMolecule:
     Attributes:
         molecule: The sanitised molecule, or None.
         reason: Why there is no molecule, one line; empty where there is one.
+        standard: The SMILES of its standardised form, in whose order the atoms stand then; empty:
+            it was not standardised.
     """
 
     molecule: Chem.Mol | None
     reason: str
+    standard: str = ""
 
     @property
     def readable(self) -> bool:
@@ -64,7 +67,7 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
     text = smiles.strip() if isinstance(smiles, str) else ""
     if not text:
         return ParsedMolecule(None, "the SMILES is empty")
-    if len(text) > _LONGEST_SMILES:
+    if len(text) > LONGEST_SMILES:
         return ParsedMolecule(
             None, f"too large: the SMILES has {len(text):,} characters, at most 10,000 are read"
         )
@@ -121,6 +124,18 @@ def count_pieces(molecule: Chem.Mol) -> int:
 def canonical_smiles(molecule: Chem.Mol) -> str:
     """Return RDKit's canonical SMILES, stereochemistry included: the same for all spellings."""
     return Chem.MolToSmiles(molecule)
+
+
+def written(molecule: Chem.Mol) -> tuple[str, list[int]]:
+    """Return the canonical SMILES, and which atom of the molecule each of its atoms is."""
+    text = Chem.MolToSmiles(molecule)  # notes the order in which it writes the atoms
+    noted = molecule.GetPropsAsDict(includePrivate=True, includeComputed=True)
+    return text, list(noted["_smilesAtomOutputOrder"])
+
+
+def in_written_order(molecule: Chem.Mol) -> Chem.Mol:
+    """Return a molecule whose atoms stand in the order of its canonical SMILES."""
+    return Chem.RenumberAtoms(molecule, written(molecule)[1])
 
 
 def parse_canonical(smiles: str) -> Chem.Mol | None:

@@ -6,6 +6,7 @@ By RDKit's MolStandardize (after MolVS). Stereochemistry stays as it is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 from rdkit import Chem, rdBase
@@ -37,9 +38,12 @@ STEPS = ("fragment", "neutralise", "tautomer")
 
 
 def standardised(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule:
-    """Return a molecule in one form by some of `STEPS`, or the reason why that cannot be made."""
+    """Return a molecule in one form by some of `STEPS`, or the reason why that cannot be made.
+
+    One that is in its form already stays.
+    """
     molecule = parsed.molecule
-    if molecule is None or not steps:
+    if molecule is None or not steps or parsed.standard:
         return parsed
     try:
         with rdBase.BlockLogs():
@@ -51,4 +55,4 @@ def standardised(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule
         said = " ".join(str(error).split()) or type(error).__name__
         return ParsedMolecule(None, f"it cannot be standardised: {shortened(said, 100)}")
     # Read again, so that it is what the same SMILES in a table would be.
-    return parse_smiles(text)
+    return replace(parse_smiles(text), standard=text)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from rdkit import Chem, rdBase
 
 from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
-from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_canonical
+from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_canonical, written
 from graphormer_sepnorm.chem.packing import Packer
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
@@ -156,9 +156,7 @@ def _atom_of(atom_type: str) -> Chem.Atom:
 
 def _atom_order(molecule: Chem.Mol) -> list[int]:
     """Return where `_kekulise` puts each atom: canonical SMILES from its end."""
-    Chem.MolToSmiles(molecule)  # notes the order in which it writes the atoms
-    written = molecule.GetPropsAsDict(includePrivate=True, includeComputed=True)
-    order = list(written["_smilesAtomOutputOrder"])
+    _, order = written(molecule)
     places = [0] * len(order)
     for place, atom in enumerate(reversed(order)):
         places[atom] = place

@@ -59,7 +59,8 @@ class Confidence:
         domain: Which molecules are like those of training; None: of graphs without SMILES.
         neighbours: A sketch of the molecules of training; None as `domain`.
         errors: float64 ``[m, T]``, how wrong the model was on each of them before it had seen it;
-            nan where that is not known. None: of classes, or where it is known of too few.
+            nan where that is not known. None: of classes, and of models that were not trained by
+            folds.
         uses: Which of the signals ``spread`` and ``apart`` the intervals were made with.
         tokens: How far a molecule is from those of training as the networks see it; None: it is not
             known.

@@ -21,6 +21,8 @@ from graphormer_sepnorm.training.module import GraphormerModule
 
 # What of a configuration's sections is taken; the rest is about files, logs and runs.
 _OF_DATA = ("batch_size", "attention_blocks", "num_workers")
+# But for this, without which molecules would be read in another way than the configuration says.
+_ONLY_OF_TABLES = ("standardise", "descriptors", "descriptor_columns")
 _OF_TRAINER = (
     "max_epochs",
     "max_steps",
@@ -130,6 +132,11 @@ def _read(name: str) -> dict[str, Any]:
         {option: _as_meant(value) for option, value in (content.get(section) or {}).items()}
         for section in ("data", "model", "trainer")
     )
+    if refused := [option for option in _ONLY_OF_TABLES if data.get(option)]:
+        raise ConfigError(
+            f"{path} has data.{refused[0]}, which is for train.py and tables: leave it out, or "
+            "prepare the molecules before"
+        )
     return {
         "data": {option: data[option] for option in _OF_DATA if option in data},
         "model": current_options(model, "model"),

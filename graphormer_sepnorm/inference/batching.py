@@ -1,4 +1,4 @@
-"""How many molecules are held and computed at once; values do not depend on it."""
+"""How many molecules are held and computed at once; of values the last digits depend on it."""
 
 from __future__ import annotations
 

@@ -57,6 +57,8 @@ def check_confidence(
                 require(_ascends(one[name]), f"{at}.{name} do not ascend")
                 require(len(one[name]) <= labels, f"{at}.{name} are more than its labels")
                 require(bool(one[name]) == bool(labels), f"{at}.{name} are missing")
+    alike = (plain.get("domain") is None) == (neighbours is None)
+    require(alike, "has one of domain and neighbours without the other")
     if neighbours is None:
         require(errors is None, "has errors without neighbours")
         return

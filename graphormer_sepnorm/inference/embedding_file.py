@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from graphormer_sepnorm.chem.molecules import LONGEST_SMILES
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
@@ -26,7 +27,7 @@ from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_plac
 from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
 from graphormer_sepnorm.tables.opening import open_table
 
-_TEXTS = 4096  # in memory at once, each as long as the longest of the table
+_LETTERS = 1_000_000  # in memory at once
 
 
 def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None:
@@ -34,7 +35,8 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
 
     The file holds one row for each of the table's, in its order: ``cls`` float32 ``[n, C]`` and the
     texts ``smiles`` (as given; of SDF records canonical), ``warning`` and ``error``, ``[n]`` each;
-    and ``atoms`` and ``first_atom`` of `Embeddings`, if the embedder gives the atoms.
+    ``atoms`` and ``first_atom`` of `Embeddings`, if the embedder gives the atoms, and ``read_as``,
+    if the model standardises molecules.
 
     Raises:
         DataError: The table cannot be read, or the output cannot be written or would overwrite
@@ -44,7 +46,9 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
     path = Path(job.destination)
 
     def embed(molecules: Molecules) -> Embeddings:
-        found = embedder.predict_molecules(molecules.parsed, job.batch_size, job.max_atoms)
+        found = embedder.predict_molecules(
+            molecules.in_order_of_smiles(), job.batch_size, job.max_atoms
+        )
         return replace(found, smiles=tuple(molecules.smiles))
 
     with (
@@ -52,7 +56,7 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
         contextlib.ExitStack() as files,
         open_table(job.source, job.input_format) as reader,
     ):
-        arrays = _Arrays(path.parent, embedder.width, embedder.atoms, files)
+        arrays = _Arrays(path.parent, embedder, files)
         columns = MoleculeColumns.find(reader, job.smiles_column)
         with computed(
             reader, columns, embed, CHUNK_ROWS, device=embedder.device, job=job, outcome=outcome
@@ -67,14 +71,14 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
 class _Arrays:
     """The arrays of the file, which grow by the embeddings of some molecules at a time."""
 
-    def __init__(self, folder: Path, width: int, atoms: bool, files: contextlib.ExitStack) -> None:
-        self._numbers = {"cls": _Numbers(np.float32, (width,), _nameless(folder, files))}
-        self._texts = {
-            name: _Texts(_nameless(folder, files)) for name in ("smiles", "warning", "error")
-        }
+    def __init__(self, folder: Path, embedder: Embedder, files: contextlib.ExitStack) -> None:
+        width = (embedder.width,)
+        self._numbers = {"cls": _Numbers(np.float32, width, _nameless(folder, files))}
+        texts = ["smiles", "warning", "error"] + ["read_as"] * embedder.standardises
+        self._texts = {name: _Texts(_nameless(folder, files)) for name in texts}
         self._atoms = 0
-        if atoms:
-            self._numbers["atoms"] = _Numbers(np.float32, (width,), _nameless(folder, files))
+        if embedder.atoms:
+            self._numbers["atoms"] = _Numbers(np.float32, width, _nameless(folder, files))
             self._numbers["first_atom"] = _Numbers(np.int64, (), _nameless(folder, files))
             self._numbers["first_atom"].add(np.zeros(1))
 
@@ -83,6 +87,8 @@ class _Arrays:
         self._texts["smiles"].add(embeddings.smiles)
         self._texts["warning"].add(embeddings.warnings)
         self._texts["error"].add(embeddings.errors)
+        if "read_as" in self._texts:
+            self._texts["read_as"].add(embeddings.read_as)
         if embeddings.atoms is not None and embeddings.first_atom is not None:
             self._numbers["atoms"].add(embeddings.atoms)
             self._numbers["first_atom"].add(embeddings.first_atom[1:] + self._atoms)
@@ -129,7 +135,8 @@ class _Texts:
         self._longest = 1
 
     def add(self, texts: Iterable[str]) -> None:
-        for text in texts:
+        for given in texts:
+            text = given[:LONGEST_SMILES]  # each takes as much room as the longest of the table
             self._file.write(json.dumps(text).encode() + b"\n")
             self._rows += 1
             self._longest = max(self._longest, len(text))
@@ -138,7 +145,8 @@ class _Texts:
         dtype = np.dtype(f"U{self._longest}")
         _header(out, dtype, (self._rows,))
         self._file.seek(0)
-        while lines := list(itertools.islice(self._file, _TEXTS)):
+        some = max(_LETTERS // self._longest, 1)
+        while lines := list(itertools.islice(self._file, some)):
             out.write(np.array([json.loads(line) for line in lines], dtype).data)
 
 

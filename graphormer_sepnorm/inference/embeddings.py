@@ -24,13 +24,15 @@ class Embeddings:
 
     Attributes:
         smiles: As given; empty where molecules were given.
+        read_as: What the model read, in whose order the atoms stand, of a model that standardises
+            molecules; else empty, and it is `smiles`.
         values: float32 ``[n, C]``, the graph token ([CLS]) after the last norm, from which
             predictions are read, if `note` does not say otherwise; nan where there is an error.
         errors: Why there is no embedding; the empty string where there is one.
         warnings: What to know about it; mostly the empty string.
         atoms: float32 ``[sum of atoms, C]``, the atoms after the last norm, molecule after
-            molecule, those of a molecule in the order in which RDKit reads it; None if not asked
-            for. A molecule with an error has none.
+            molecule, those of a molecule in the order of its SMILES; None if not asked for. A
+            molecule with an error has none.
         first_atom: int64 ``[n + 1]``: molecule i has the atoms from ``first_atom[i]`` to
             ``first_atom[i + 1]``.
         note: What to know about [CLS] of this network: that predictions are read from the atoms
@@ -44,6 +46,7 @@ class Embeddings:
     atoms: np.ndarray | None = None
     first_atom: np.ndarray | None = None
     note: str = ""
+    read_as: tuple[str, ...] = ()
 
     @property
     def numbers(self) -> np.ndarray:
@@ -72,6 +75,7 @@ class Embedder:
         self.width = predictor.model.config.width
         self.columns = tuple(f"cls_{channel}" for channel in range(self.width))
         self.atoms = atoms
+        self.standardises = predictor.standardises
         self._predictor = predictor
 
     @property
@@ -103,6 +107,7 @@ class Embedder:
             np.concatenate([part.atoms for part in parts]) if self.atoms else None,  # type: ignore[misc]
             _starts(np.concatenate(counts)) if self.atoms else None,
             self.note,
+            tuple(text for part in parts for text in part.read_as),
         )
 
     def predict_molecules(
@@ -135,6 +140,7 @@ class Embedder:
             tuple(warnings),
             np.concatenate([values[:0], *of_atoms]) if self.atoms else None,
             _starts(list(map(len, of_atoms))) if self.atoms else None,
+            read_as=tuple(one.standard for one in molecules) if self.standardises else (),
         )
 
     @torch.inference_mode()

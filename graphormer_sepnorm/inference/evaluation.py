@@ -44,13 +44,15 @@ class Evaluation:
     Args:
         task: What is predicted.
         targets: Numbers of those that are compared.
+        kept: What to know of the molecules of training that rows are compared with.
 
     Attributes:
         known: How many rows have the fingerprint of a molecule that the model was trained on.
     """
 
-    def __init__(self, task: Task, targets: Sequence[int]) -> None:
+    def __init__(self, task: Task, targets: Sequence[int], kept: str = "") -> None:
         self.task = task
+        self.kept = kept
         self.targets = targets
         self._labels = [array("d") for _ in task.targets]
         self._predictions = [array("d") for _ in task.targets]
@@ -120,6 +122,6 @@ class Evaluation:
             have = "row has" if self.known == 1 else "rows have"
             lines.append(
                 f"{self.known:,} {have} the fingerprint of a molecule that the model was trained "
-                "on: of others this says less"
+                f"on{self.kept}: of others this says less"
             )
         return "\n".join(lines)

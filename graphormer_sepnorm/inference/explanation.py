@@ -32,19 +32,22 @@ class Explanation:
     """What the atoms of a molecule contribute to its prediction.
 
     Attributes:
-        smiles: As given.
-        molecule: As RDKit reads it; None where it cannot be read.
+        smiles: As given; of SDF records canonical.
+        read_as: What the model read, whose atoms the contributions are of: `smiles`, or that of the
+            standardised molecule.
+        molecule: As RDKit reads that; None where it cannot be read.
         prediction: What the model predicts: real unit or probability; nan where there is an error.
         value: What its network says, which is explained: real unit or log-odds; the mean of the
             members of an ensemble. Trees of a blend are not in it.
         baseline: What the network says when all atoms are unknown; nan for attention.
-        contributions: float64 ``[atoms]``, in the order in which RDKit reads the SMILES.
+        contributions: float64 ``[atoms]``, in the order of `read_as`.
         fragments: The atoms of each fragment (`fragments_of`).
         warning: What to know about the prediction; mostly the empty string.
         error: Why there is none; the empty string where there is one.
     """
 
     smiles: str
+    read_as: str = ""
     molecule: Any = None
     prediction: float = np.nan
     value: float = np.nan
@@ -211,6 +214,7 @@ class Explainer:
         found = [
             Explanation(
                 text,
+                parsed.standard or text,
                 parsed.molecule,
                 prediction=float(predicted.values[row, self._number]),
                 warning=predicted.warnings[row],

@@ -53,7 +53,7 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
 
     def explain(molecules: Molecules) -> list[Explanation]:
         return explainer.explain_molecules(
-            molecules.parsed,
+            molecules.in_order_of_smiles(),
             molecules.smiles,
             job.batch_size,
             job.max_atoms,
@@ -110,7 +110,7 @@ def _output(
         if format in ("svg", "png"):
             yield _Picture(explainer, unfinished, cast(Format, format))
             return
-        with unfinished.open("w", encoding="utf-8") as file:
+        with unfinished.open("w", encoding="utf-8", errors="replace") as file:
             yield (Page if format == "html" else _Numbers)(explainer, model, file)
 
 
@@ -174,6 +174,7 @@ def _plain(one: Explanation) -> dict[str, Any]:
     """Return an explanation as JSON has it; null where there is no number."""
     return {
         "smiles": one.smiles,
+        "read_as": one.read_as,
         "prediction": _rounded(one.prediction),
         "value": _rounded(one.value),
         "baseline": _rounded(one.baseline),

@@ -65,6 +65,8 @@ def contribution_scale(explainer: Explainer, explanations: Sequence[Explanation]
 def caption(explainer: Explainer, one: Explanation, scale: Scale) -> list[str]:
     """Return the lines below the picture of a molecule."""
     smiles = shortened(one.smiles, _LINE)
+    if one.read_as != one.smiles:
+        smiles = f"{shortened(one.smiles, 20)}, as {shortened(one.read_as, 20)}"
     if one.error:
         return [smiles, *textwrap.wrap(one.error, _LINE, max_lines=2, placeholder=" ...")]
     return [smiles, prediction_line(explainer, one, scale), decomposition(one, scale)]
@@ -181,6 +183,8 @@ class Page:
 
     def _row(self, one: Explanation, scale: Scale) -> str:
         smiles = f"<code>{escape(one.smiles)}</code>"
+        if one.read_as != one.smiles:
+            smiles += f" read as <code>{escape(one.read_as)}</code>"
         if one.error:
             return f'<tr><td>{smiles}</td><td colspan="3">{escape(one.error)}</td></tr>\n'
         picture = draw_contributions([one.molecule], [one.contributions], scale, bar=False).decode()

@@ -101,6 +101,11 @@ def check_places(job: TableJob) -> None:
         DataError: The output is there already, or was begun by an earlier job.
     """
     output, partial = Path(job.destination), job.partial
+    if Path(job.source).resolve() in output.resolve().parents:
+        raise DataError(
+            f"{output} is in the folder that is read, {job.source}, and would be read as a part of "
+            "it the next time: name a place outside"
+        )
     if output.exists() and not (job.overwrite and (output / MANIFEST).is_file()):
         ours = not output.is_dir() or (output / MANIFEST).is_file()
         what = "" if ours else ", and it is no output of predict.py"

@@ -232,7 +232,7 @@ def find_columns(
         of_targets = range(len(task.targets))
         if by_name:
             of_targets = [task.targets.index(name) for name in job.evaluate]
-        outcome.evaluation = Evaluation(task, of_targets)
+        outcome.evaluation = Evaluation(task, of_targets, _kept(predictor))
     labels = tuple(find_column(reader.columns, name, reader.name) for name in job.evaluate)
     if predictor.task.one_of:
         labels *= len(predictor.task.targets)
@@ -262,6 +262,16 @@ def find_columns(
     return Columns(molecules, labels, tuple(added), with_smiles, numbers, values, similarity)
 
 
+def _kept(predictor: Predictor | Embedder) -> str:
+    """Say how many molecules of training a model knows, where these are not all."""
+    if not isinstance(predictor, Predictor) or predictor.confidence is None:
+        return ""
+    kept, all_of_them = predictor.confidence.neighbours, predictor.facts.get("training_graphs", 0)
+    if kept is None or len(kept) >= all_of_them:
+        return ""
+    return f" (it knows {len(kept):,} of these {all_of_them:,})"
+
+
 def _skip(rows: Iterator[Row], columns: Columns, job: TableJob, outcome: Outcome) -> None:
     """Go past the rows that an earlier run predicted, and collect those for the evaluation."""
     if not outcome.rows:
@@ -275,9 +285,11 @@ def _skip(rows: Iterator[Row], columns: Columns, job: TableJob, outcome: Outcome
     with open_table(job.partial, format) as done:
         for row, earlier in zip(skipped, done, strict=False):
             cells = dict(zip(done.columns, earlier.cells, strict=True))
-            # In SDF a field that no record has is no column.
+            # In SDF a field that no record has is no column; other formats have all of ours.
             numbers = [
-                parse_number(cells.get(name)) if place in columns.compared else math.nan
+                parse_number(cells.get(name) if format == "sdf" else cells[name])
+                if place in columns.compared
+                else math.nan
                 for place, name in enumerate(columns.numbers)
             ]
             _evaluate(outcome, columns, row, numbers)

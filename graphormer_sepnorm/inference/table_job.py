@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import torch
+
+from graphormer_sepnorm import __version__
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, RDKIT_VERSION
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.files import is_full, write_json
@@ -156,7 +159,7 @@ class Outcome:
 
 def kind_of(error: str) -> str:
     """Return what a reason has in common with others of its kind."""
-    for kind in ("empty", "not a valid molecule", "too large", "not understood", "no atoms"):
+    for kind in ("not a valid molecule", "empty", "too large", "not understood", "no atoms"):
         if kind in error:
             return kind
     return "other"
@@ -227,7 +230,7 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
             handle.seek(max(size - _ENDS_BYTES, 0))
             ends += handle.read()
     except OSError as error:
-        raise DataError(f"{error.filename} cannot be read ({error.strerror})") from error
+        raise DataError(f"{source} cannot be read ({error.strerror})") from error
     return {
         "input": {"bytes": size, "sha256_of_ends": hashlib.sha256(ends).hexdigest()},
         **made_with(job, checkpoint, chunk_rows, device),
@@ -240,7 +243,7 @@ def made_with(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> 
         with checkpoint.open("rb") as handle:
             model = hashlib.file_digest(handle, "sha256").hexdigest()
     except OSError as error:
-        raise DataError(f"{error.filename} cannot be read ({error.strerror})") from error
+        raise DataError(f"{checkpoint} cannot be read ({error.strerror})") from error
     return {
         "model": model,
         "options": {
@@ -256,6 +259,8 @@ def made_with(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> 
             **({"shard": str(job.shard)} if job.shard else {}),
         },
         "rdkit": RDKIT_VERSION,
+        "torch": torch.__version__,
+        "graphormer_sepnorm": __version__,
     }
 
 
@@ -304,7 +309,14 @@ def require_same(before: dict[str, Any], identity: dict[str, Any], partial: Path
     Raises:
         DataError: It was.
     """
-    names = {"input": "input", "model": "model", "options": "options", "rdkit": "version of RDKit"}
+    names = {
+        "input": "input",
+        "model": "model",
+        "options": "options",
+        "rdkit": "version of RDKit",
+        "torch": "version of torch",
+        "graphormer_sepnorm": "version of graphormer_sepnorm",
+    }
     changed = [names[key] for key in names if before.get(key) != identity[key]]
     if changed:
         raise DataError(

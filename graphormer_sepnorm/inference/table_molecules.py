@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from graphormer_sepnorm.chem.molecules import (
     ParsedMolecule,
     canonical_smiles,
+    in_written_order,
     is_smiles,
     parse_molblock,
     parse_smiles,
@@ -65,6 +66,15 @@ class Molecules:
             return ["" if text is None else str(text) for text in self.texts]
         molecules = [parsed.molecule for parsed in self.parsed]
         return ["" if one is None else canonical_smiles(one) for one in molecules]
+
+    def in_order_of_smiles(self) -> list[ParsedMolecule]:
+        """Return them with the atoms of each in the order of `smiles`, of records too."""
+        if self.texts is not None:
+            return self.parsed
+        return [
+            one if one.molecule is None else replace(one, molecule=in_written_order(one.molecule))
+            for one in self.parsed
+        ]
 
 
 @dataclass(frozen=True)

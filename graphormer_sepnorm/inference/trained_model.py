@@ -243,6 +243,11 @@ class TrainedModel:
         )
         return self._beside.added(predictions, told, [one.molecule for one in molecules])
 
+    @property
+    def standardises(self) -> bool:
+        """Whether molecules are brought to a standard form first."""
+        return bool(self._steps)
+
     def prepared(self, molecules: Sequence[ParsedMolecule]) -> Sequence[ParsedMolecule]:
         """Return the molecules in the form that the model was trained on, see `standardised`."""
         return [standardised(one, self._steps) for one in molecules] if self._steps else molecules

@@ -226,7 +226,7 @@ def _parse(cell: object) -> float:
     if text in _TRUTH:
         return _TRUTH[text]
     if isinstance(cell, DecimalComma):
-        return float(text.replace(",", "."))
+        text = text.replace(",", ".")
     if "_" in text:  # Python takes 1_000 for a number; a table does not
         raise ValueError(f"{cell!r} is not a number")
     if _DECIMAL_COMMA.fullmatch(text):

@@ -110,7 +110,8 @@ class DelimitedReader(_TextReader):
         first = next(lines, "")
         self._ended = False
         self.delimiter = text.separator or _find_delimiter(first, format)
-        self._skipped = 1 if text.separator else 0
+        self.announced = bool(text.separator)
+        self._skipped = int(self.announced)
         self._reader = csv.reader(
             self._watched(chain([first] if first else [], lines)), delimiter=self.delimiter
         )

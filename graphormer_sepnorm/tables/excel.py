@@ -8,6 +8,8 @@ import re
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from graphormer_sepnorm.tables.writer import WholeFileWriter
 
 # A sheet has no more; and a file of some kilobytes can be packed so that it unpacks to more.
 _MOST_ROWS, _LARGEST_BYTES = 1_048_576, 2_000_000_000
+_LONGEST_CELL = 32_767  # characters; openpyxl cuts the rest off
+_OF_EXCEL = (bool, int, float, Decimal, date, time, timedelta)
 # Control characters, which cannot stand in a cell.
 _ILLEGAL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
@@ -57,6 +61,9 @@ class ExcelReader(TableReader):
                 self._sheet, *others = self._book.worksheets
                 if others:  # what is not found may stand in one of those
                     self.name += f" (sheet {self._sheet.title!r}, the first of {len(others) + 1})"
+                # By what the sheet says of its size rows would be left out where that is wrong.
+                self._said_rows = self._sheet.max_row
+                self._sheet.reset_dimensions()
                 self._rows = enumerate(self._sheet.iter_rows(values_only=True), start=1)
                 header = next((row for _, row in self._rows if any(map(_there, row))), None)
             if header is None:
@@ -65,14 +72,15 @@ class ExcelReader(TableReader):
             self._raw.close()
             raise
         last = max(place for place, cell in enumerate(header) if _there(cell))
-        self.columns = tuple("" if cell is None else str(cell) for cell in header[: last + 1])
+        self.columns = tuple(
+            ("" if cell is None else str(cell).strip()) or f"column_{place}"
+            for place, cell in enumerate(header[: last + 1], start=1)
+        )
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except DataError:
-            raise
         except Exception as error:  # XML that is no workbook can fail in nearly any way
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
             raise DataError(
@@ -102,8 +110,7 @@ class ExcelReader(TableReader):
 
     def fraction(self) -> float | None:
         """Share of the rows that have been read."""
-        rows = self._sheet.max_row
-        return min(1.0, (self._done + 1) / rows) if rows else None
+        return min(1.0, (self._done + 1) / self._said_rows) if self._said_rows else None
 
     def close(self) -> None:
         """Close the file."""
@@ -116,7 +123,10 @@ def _there(cell: object) -> bool:
 
 
 class ExcelWriter(WholeFileWriter):
-    """Writes a workbook of one sheet; text stays text, also where it looks like a formula."""
+    """Writes a workbook of one sheet; text stays text, also where it looks like a formula.
+
+    What Excel has no cells for, such as lists and times with a zone, is written as text.
+    """
 
     format = "xlsx"
 
@@ -133,7 +143,7 @@ class ExcelWriter(WholeFileWriter):
         """Add rows.
 
         Raises:
-            DataError: A sheet has not so many.
+            DataError: A sheet has not so many, or a cell not so much text.
         """
         for cells in rows:
             self._append(cells)
@@ -151,8 +161,15 @@ class ExcelWriter(WholeFileWriter):
     def _made(self, value: object) -> object:
         if value is None or (isinstance(value, float) and not math.isfinite(value)):
             return None
-        if not isinstance(value, str):
+        zoned = getattr(value, "tzinfo", None) is not None
+        if isinstance(value, _OF_EXCEL) and not zoned:
             return value
+        value = str(value)
+        if len(value) > _LONGEST_CELL:
+            raise DataError(
+                f"a cell of Excel holds {_LONGEST_CELL:,} characters, and row {self._written - 1} "
+                f"has a text of {len(value):,}: name a .csv or .parquet file"
+            )
         cell = self._cell(self._sheet, value=_ILLEGAL.sub("\ufffd", value))
         cell.data_type = "s"
         return cell

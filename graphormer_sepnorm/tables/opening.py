@@ -29,8 +29,9 @@ def open_table(source: str | Path, format: str | None = None) -> TableReader:
         require_format(format)
     elif str(source) != STANDARD_INPUT and not str(source).lower().endswith(_ANYTHING):
         format = format_of(source)
-    if format in WHOLE_FILES and str(source) == STANDARD_INPUT:
-        raise DataError(f"{WHOLE_FILES[format]} cannot be read from standard input: name the file")
+    if format in WHOLE_FILES and (str(source) == STANDARD_INPUT or Path(source).is_fifo()):
+        where = "standard input" if str(source) == STANDARD_INPUT else f"the pipe {source}"
+        raise DataError(f"{WHOLE_FILES[format]} cannot be read from {where}: name the file")
     if format == "parquet":
         from graphormer_sepnorm.tables.parquet import ParquetReader
 

@@ -106,6 +106,7 @@ class ParquetWriter(WholeFileWriter):
             for name in columns[len(kept) :]
         ]
         self._schema = arrow.schema([*kept, *added])
+        self._kept = len(kept)
         super().__init__(path)
         try:
             with self._explained():
@@ -118,8 +119,11 @@ class ParquetWriter(WholeFileWriter):
         """Write a row group."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
         arrays = [
-            self._arrow.array([_value(cell, field.type) for cell in column], type=field.type)
-            for column, field in zip(columns, self._schema, strict=True)
+            self._arrow.array(
+                [_value(cell, field.type, missing=place >= self._kept) for cell in column],
+                type=field.type,
+            )
+            for place, (column, field) in enumerate(zip(columns, self._schema, strict=True))
         ]
         with self._explained():
             self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
@@ -132,9 +136,9 @@ class ParquetWriter(WholeFileWriter):
         self._writer.close()
 
 
-def _value(cell: object, kind: Any) -> object:
-    floating = str(kind) in ("double", "float")
-    if cell is None or (isinstance(cell, float) and math.isnan(cell) and floating):
+def _value(cell: object, kind: Any, missing: bool) -> object:
+    """Return a cell for a column of this kind; of ours nan is `missing`, others' stays."""
+    if cell is None or (missing and isinstance(cell, float) and math.isnan(cell)):
         return None
     return _utf8(str(cell)) if str(kind) in ("string", "large_string") else cell
 

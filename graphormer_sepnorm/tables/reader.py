@@ -38,6 +38,7 @@ class TableReader(ABC):
         format: One of `formats.FORMATS`.
         columns: Names of the columns; a name may occur twice.
         delimiter: What separates the cells of text; a comma where nothing does.
+        announced: Whether a line ``sep=;`` before the header says so.
         marked: Whether text begins with a byte-order mark, without which Excel takes it for
             another encoding.
     """
@@ -46,6 +47,7 @@ class TableReader(ABC):
     format: str
     columns: tuple[str, ...]
     delimiter: str = ","
+    announced: bool = False
     marked: bool = False
     _unit = "row"
     _done = 0  # rows that have been read

@@ -23,11 +23,12 @@ class _DataItems:
     """Tells data headers from all other lines of a record, which are given one after the other.
 
     A data header begins with ``>`` and may have a name in angle brackets. What follows it up to an
-    empty line is its value, even a line that begins with ``>``.
+    empty line is its value, even a line that begins with ``>``. The first three lines of a record
+    are title, program and comment, which may begin with anything.
     """
 
     def __init__(self) -> None:
-        self._title = True
+        self._line = 0
         self._inside = False
 
     def header(self, line: str) -> str | None:
@@ -35,8 +36,8 @@ class _DataItems:
 
         It is empty if the item has no name.
         """
-        title, self._title = self._title, False
-        if title or self._inside or not line.startswith(">"):
+        self._line += 1
+        if self._line <= 3 or self._inside or not line.startswith(">"):
             self._inside = self._inside and bool(line.strip())
             return None
         self._inside = True

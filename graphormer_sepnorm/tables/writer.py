@@ -58,7 +58,8 @@ def create_table(
         format: ``csv``, ``tsv``, ``sdf``, ``parquet`` or ``xlsx``; None goes by the name; for
             ``-`` CSV.
         like: The table that the rows come from. Its columns must be the first ones. SDF can only be
-            written from SDF; Parquet takes over the types of Parquet, CSV the delimiter of CSV.
+            written from SDF; Parquet takes over the types of Parquet, CSV the delimiter of CSV
+            and the line that announces it.
         types: What columns hold, for Parquet: ``float64``, ``int64``, ...; others are text.
         resume: Where to continue; None begins anew.
 
@@ -93,10 +94,14 @@ def create_table(
         return ExcelWriter(path, columns)
     known = len(like.columns) if like is not None and format == "sdf" else 0
     delimiter = "\t" if format == "tsv" else ","
+    above = ""
+    if like is not None and like.marked and not standard and format != "sdf":
+        above = "\ufeff"
     if like is not None and like.format == format == "csv":
         delimiter = like.delimiter
-    marked = like is not None and like.marked and not standard and format != "sdf"
-    return _TextWriter(path, columns, format, delimiter, known, resume, marked)
+        if like.announced:
+            above += f"sep={delimiter}\n"
+    return _TextWriter(path, columns, format, delimiter, known, resume, above)
 
 
 class TableWriter(ABC):
@@ -224,7 +229,7 @@ class _TextWriter(TableWriter):
         delimiter: str,
         known: int,
         resume: Mark | None,
-        marked: bool,
+        above: str,
     ) -> None:
         super().__init__(path)
         self._format = format
@@ -243,7 +248,7 @@ class _TextWriter(TableWriter):
             else:
                 self._file = self._continued(self.partial, resume)
         if resume is None and format != "sdf":
-            self._put("\ufeff" * marked + self._line(self._columns))
+            self._put(above + self._line(self._columns))
 
     def _continued(self, partial: Path, resume: Mark) -> Any:
         size = partial.stat().st_size if partial.exists() else -1

@@ -13,6 +13,7 @@ from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.inference import embedding_file, stream
+from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.inference.predictor import Predictor
 
 
@@ -37,7 +38,7 @@ def test_rows_come_back_in_order_with_all_channels(model, tmp_path, capsys, smal
 
 @pytest.mark.parametrize("atoms", [False, True])
 def test_formats_hold_the_same_numbers(model, tmp_path, small_chunks, monkeypatch, atoms):
-    monkeypatch.setattr(embedding_file, "_TEXTS", 3)
+    monkeypatch.setattr(embedding_file, "_LETTERS", 60)
     source = table(tmp_path)
     for suffix in ("csv", "parquet"):
         assert embed(model, source, tmp_path / f"out.{suffix}", "--quiet") == 0
@@ -81,11 +82,35 @@ def test_records_of_sdf_get_their_smiles(model, tmp_path):
     source.write_text(
         "".join(Chem.MolToMolBlock(Chem.MolFromSmiles(text)) + "$$$$\n" for text in ("OCC", "CN"))
     )
-    assert embed(model, source, tmp_path / "out.npz", "--quiet") == 0
+    assert embed(model, source, tmp_path / "out.npz", "--quiet", "--atoms") == 0
+    expected = Predictor.load(model, "cpu").embed(["CCO", "CN"], atoms=True)
     with np.load(tmp_path / "out.npz") as file:
         assert file["smiles"].tolist() == ["CCO", "CN"]
+        assert "read_as" not in file
+        np.testing.assert_allclose(file["atoms"], expected.atoms, rtol=1e-4, atol=1e-5)
     assert embed(model, source, tmp_path / "out.sdf", "--quiet") == 0
     assert (tmp_path / "out.sdf").read_text().count("cls_15") == 2
+
+
+def test_atoms_of_standardised_molecules_are_those_of_what_was_read(tmp_path):
+    checkpoint = make_checkpoint()
+    torch.save(checkpoint, tmp_path / "plain.ckpt")
+    checkpoint[KEY]["standardise"] = ["fragment"]
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    source = table(tmp_path, ["Cl.OCC", "xx", "CN"])
+    assert embed(tmp_path / "a.ckpt", source, tmp_path / "out.npz", "--quiet", "--atoms") == 0
+    expected = Predictor.load(tmp_path / "plain.ckpt", "cpu").embed(["CCO", "CN"], atoms=True)
+    with np.load(tmp_path / "out.npz") as file:
+        assert file["read_as"].tolist() == ["CCO", "", "CN"]
+        np.testing.assert_allclose(file["atoms"], expected.atoms, rtol=1e-4, atol=1e-5)
+
+
+def test_a_cell_of_any_length_takes_no_more_room_than_a_molecule(model, tmp_path):
+    source, output = table(tmp_path, ["CCO", "x" * 100_000]), tmp_path / "out.npz"
+    assert embed(model, source, output, "--quiet") == 0
+    with np.load(output) as file:
+        assert file["smiles"].tolist() == ["CCO", "x" * 10_000]
+        assert "too large" in file["error"][1]
 
 
 def test_an_interrupted_job_goes_on_as_what_it_was(

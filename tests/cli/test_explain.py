@@ -20,6 +20,7 @@ from tiny_run import refused
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.inference import explanation_file
 from graphormer_sepnorm.inference.blend import Blend
+from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.inference.explanation_methods import METHODS
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
@@ -197,9 +198,39 @@ def test_records_of_sdf_get_their_smiles(model, tmp_path):
     assert explain(model, tmp_path / "why.json", "-i", source, "--quiet") == 0
     found = numbers_of(tmp_path / "why.json")["molecules"]
     assert [one["smiles"] for one in found] == ["CCO", "CN"]
-    # The contributions are in the order of the record's atoms, oxygen first.
-    expected = Predictor.load(model, "cpu").explain("OCC").molecules[0].contributions
+    # The contributions are in the order of that, not of the record, which has oxygen first.
+    expected = Predictor.load(model, "cpu").explain("CCO").molecules[0].contributions
     np.testing.assert_allclose(found[0]["contributions"], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_of_a_standardised_molecule_it_is_said_which_atoms_are_explained(tmp_path):
+    checkpoint = make_checkpoint()
+    torch.save(checkpoint, tmp_path / "plain.ckpt")
+    checkpoint[KEY]["standardise"] = ["fragment"]
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    assert explain(tmp_path / "a.ckpt", tmp_path / "why.json", "Cl.OCC", "xx", "--quiet") == 0
+    one, bad = numbers_of(tmp_path / "why.json")["molecules"]
+    assert (one["smiles"], one["read_as"]) == ("Cl.OCC", "CCO")
+    assert (bad["smiles"], bad["read_as"]) == ("xx", "xx")
+    explained = Predictor.load(tmp_path / "plain.ckpt", "cpu").explain("CCO").molecules[0]
+    np.testing.assert_allclose(one["contributions"], explained.contributions, rtol=1e-3, atol=1e-5)
+    assert explained.read_as == explained.smiles
+    assert explain(tmp_path / "a.ckpt", tmp_path / "why.html", "Cl.OCC", "--quiet") == 0
+    row = Page((tmp_path / "why.html").read_text(encoding="utf-8")).rows[1]
+    assert "Cl.OCC read as CCO" in " ".join(row.split())
+    assert explain(tmp_path / "a.ckpt", tmp_path / "why.svg", "Cl.OCC", "--quiet") == 0
+    assert "Cl.OCC, as CCO" in (tmp_path / "why.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("suffix", ["html", "svg", "png", "json"])
+def test_bytes_that_are_no_text_are_a_reason_in_every_format(model, tmp_path, suffix):
+    source = tmp_path / "in.csv"
+    source.write_bytes("smiles\nCCO\nC\xe9O\n".encode("latin-1"))
+    assert explain(model, tmp_path / f"why.{suffix}", "-i", source, "--quiet") == 0
+    if suffix == "html":
+        rows = Page((tmp_path / "why.html").read_text(encoding="utf-8")).rows
+        assert "C?O" in rows[2]
+        assert "not plain text" in rows[2]
 
 
 def test_tables_without_rows_have_pages_and_no_pictures(model, tmp_path, capsys):

@@ -73,6 +73,27 @@ def test_interrupted_job_continues_to_the_identical_file(
     assert not list(tmp_path.glob("*partial*")) + list(tmp_path.glob("*progress*"))
 
 
+def test_what_separates_the_cells_is_known_when_it_goes_on(
+    model, tmp_path, capsys, monkeypatch, small_chunks
+):
+    source = tmp_path / "in.csv"
+    rows = "".join(f"{smiles}|{len(smiles)}\n" for smiles in SMILES)
+    source.write_text(f"sep=|\ncompound|y\n{rows}")
+    whole, output = tmp_path / "whole.csv", tmp_path / "out.csv"
+    words = [str(model), "-i", str(source), "--smiles_column", "compound", "--evaluate", "y"]
+    words += ["--jobs", "1"]
+    assert main([*words, "-o", str(whole)]) == 0
+    uninterrupted = capsys.readouterr().out
+    with monkeypatch.context() as patch:
+        interrupt(patch, 1)
+        assert main([*words, "-o", str(output)]) == 130
+    capsys.readouterr()
+    assert main([*words, "-o", str(output), "--resume"]) == 0
+    assert capsys.readouterr().out == uninterrupted
+    assert output.read_bytes() == whole.read_bytes()
+    assert output.read_text().startswith("sep=|\ncompound|y|pred_")  # a spreadsheet reads it too
+
+
 def test_a_job_is_not_continued_with_something_else(
     model, tmp_path, capsys, monkeypatch, small_chunks
 ):
@@ -94,6 +115,10 @@ def test_a_job_is_not_continued_with_something_else(
     assert (tmp_path / "out.csv.partial").read_bytes() == partial
     progress = tmp_path / "out.csv.progress.json"
     state = json.loads(progress.read_text())
+    for name in ("torch", "graphormer_sepnorm"):
+        other_version = state | {"identity": state["identity"] | {name: "0"}}
+        progress.write_text(json.dumps(other_version))
+        assert f"another version of {name}" in refused(capsys, main, *words)
     progress.write_text("{")
     assert "is damaged: begin anew with --overwrite" in refused(capsys, main, *words)
     assert state["rows"] == 4

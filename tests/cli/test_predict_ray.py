@@ -57,9 +57,7 @@ class Slow(ray_engine.Predict):
 ray_engine.Predict = Slow
 sys.exit(main(sys.argv[1:]))
 """
-DEADLY = SLOW.replace(
-    "time.sleep(1)", "0 in table['id'].to_pylist() and __import__('os')._exit(1)"
-)
+DEADLY = SLOW.replace("time.sleep(1)", "0 in table['id'].to_pylist() and __import__('os')._exit(1)")
 
 
 def molecules(first: int, last: int) -> pa.Table:
@@ -406,6 +404,8 @@ def test_an_output_of_others_is_not_overwritten(model, tmp_path, capsys, monkeyp
         monkeypatch.setattr(module, "load_ray", lambda: None)
     source, output = write_library(tmp_path / "library", 30, 3), tmp_path / "out"
     words = [str(model), "-i", str(source), "-o", str(output), "--engine", "ray"]
+    inside = [*words[:4], str(source / "out"), *words[5:]]
+    assert "would be read as a part of it the next time" in refused(capsys, main, *inside)
     output.mkdir()
     (output / "thesis.tex").write_text("mine")
     said = refused(capsys, main, *words, "--overwrite")

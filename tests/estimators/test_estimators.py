@@ -385,6 +385,12 @@ def test_a_configuration_file_of_ones_own(tmp_path, facts_of):
     path.write_text("model:\n  layers: 1\n")
     with pytest.raises(ValueError, match="does not say how long to train: give max_epochs"):
         GraphormerRegressor(str(path)).fit(SMILES, ATOMS)
+    config["data"]["standardise"] = ["fragment"]
+    path.write_text(yaml.safe_dump(config))
+    with pytest.raises(
+        ValueError, match=r"has data\.standardise, which is for train.py and tables"
+    ):
+        GraphormerRegressor(str(path)).fit(SMILES, ATOMS)
     path.write_text("- model")
     with pytest.raises(ValueError, match="expected sections"):
         GraphormerRegressor(str(path)).fit(SMILES, ATOMS)

@@ -47,6 +47,18 @@ def test_a_label_that_training_refuses_is_none_here():
     assert "(1 rows; 1 with a label that cannot be used, such as '1e39')" in text
 
 
+def test_rows_that_training_had_are_said():
+    kept = " (it knows 12,000 of these 220,010)"
+    result = Evaluation(Task("regression", ("y",), ("",), "mae"), [0], kept)
+    result.add(0, "1", 1.5)
+    assert "fingerprint" not in result.text()
+    result.known = 2
+    assert (
+        "2 rows have the fingerprint of a molecule that the model was trained on (it knows 12,000 "
+        "of these 220,010): of others this says less"
+    ) in result.text()
+
+
 def test_rows_that_do_not_count_are_counted():
     cells = ["1", "0", "NA", None, 0.0, "2", "maybe", "Active"]
     predictions = [0.5, 0.5, 0.5, 0.5, math.nan, 0.5, 0.5, 0.5]

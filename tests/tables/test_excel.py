@@ -35,7 +35,7 @@ def test_values_have_their_types_and_empty_rows_stay_in_between(tmp_path: Path) 
         tmp_path / "t.xlsx",
         [
             [None],
-            ["smiles", "y", None, "when", None],
+            [" smiles", "y ", None, "when", None],
             ["C", 1, "x", day],
             [None, None, None],
             ["N", 0.5],
@@ -46,7 +46,7 @@ def test_values_have_their_types_and_empty_rows_stay_in_between(tmp_path: Path) 
         [["another"]],
     )
     columns, rows = read(path)
-    assert columns == ("smiles", "y", "", "when")
+    assert columns == ("smiles", "y", "column_3", "when")
     assert [row.cells for row in rows] == [
         ("C", 1, "x", day),
         (None, None, None, None),
@@ -68,6 +68,30 @@ def test_what_is_written_is_read_again_and_no_text_becomes_a_formula(tmp_path: P
     ]
     cell = openpyxl.load_workbook(path).worksheets[0]["A2"]
     assert (cell.value, cell.data_type) == ("=1+1", "s")
+
+
+@pytest.mark.parametrize("said", ["A1", "A1:B4"])
+def test_a_sheet_that_says_a_wrong_size_is_read_whole(tmp_path: Path, said: str) -> None:
+    path = book(tmp_path / "t.xlsx", [["smiles", "y"], *(["C", n] for n in range(10))])
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    assert b'<dimension ref="A1:B11"' in members[sheet]
+    members[sheet] = members[sheet].replace(b'ref="A1:B11"', f'ref="{said}"'.encode())
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    assert read_cells(path) == [("C", n) for n in range(10)]
+
+
+def test_what_excel_has_no_cell_for_is_text(tmp_path: Path) -> None:
+    when = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+    path = write(tmp_path / "t.xlsx", ["a", "b", "c"], [([1, 2], {"x": 1}, when)])
+    assert read_cells(path) == [("[1, 2]", "{'x': 1}", "2026-01-02 00:00:00+00:00")]
+    writer = create_table(tmp_path / "u.xlsx", ["a"])
+    with refused("row 2 has a text of 40,000: name a .csv or .parquet file"):
+        writer.write([("x" * 32_767,), ("x" * 40_000,)])
+    writer.discard()
 
 
 def test_it_takes_its_name_at_the_end_and_cannot_be_continued(tmp_path: Path) -> None:

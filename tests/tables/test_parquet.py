@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import os
 import tempfile
 from pathlib import Path
 
@@ -78,6 +79,26 @@ def test_types_are_kept_and_predictions_are_numbers(tmp_path: Path) -> None:
     assert again.schema.field("gap").type == pa.float64()
     assert again["gap"].to_pylist() == [0.1, None, None]
     assert again["error"].to_pylist() == [None, "a ? b", ""]
+
+
+def test_nan_of_others_is_not_missing(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [math.nan, None, 1.0]}), tmp_path / "t.parquet")
+    with open_table(tmp_path / "t.parquet") as source:
+        rows = [(*row.cells, math.nan) for row in source]
+        columns, types = (*source.columns, "b"), {"b": "float64"}
+        writer = create_table(tmp_path / "u.parquet", columns, like=source, types=types)
+        writer.write(rows)
+        writer.commit()
+    again = pq.read_table(tmp_path / "u.parquet")
+    assert str(again["a"].to_pylist()) == "[nan, None, 1.0]"
+    assert again["b"].to_pylist() == [None] * 3
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "xlsx"])
+def test_a_pipe_is_refused_for_what_it_is(tmp_path: Path, suffix: str) -> None:
+    os.mkfifo(tmp_path / f"pipe.{suffix}")
+    with refused("cannot be read from the pipe", f"pipe.{suffix}: name the file"):
+        open_table(tmp_path / f"pipe.{suffix}")
 
 
 def test_columns_from_text_are_text_but_for_numeric_ones(tmp_path: Path) -> None:

@@ -141,6 +141,16 @@ def test_a_pipe_is_read_like_a_file(tmp_path):
 RECORD_FOR_A_PIPE = "ethanol\n\n\n  0  0\nM  END\n>  <y>\n1.5\n\n$$$$\n"
 
 
+def test_a_comment_is_no_data_header(tmp_path: Path) -> None:
+    lines = Chem.MolToMolBlock(Chem.MolFromSmiles("CCO")).split("\n")
+    lines[2] = "> 95% pure"
+    path = tmp_path / "t.sdf"
+    path.write_text("\n".join([*lines[:-1], ">  <y>", "1", "", "$$$$", ""]))
+    columns, rows = read(path)
+    assert columns == ("y",)
+    assert [row.cells for row in rows] == [("1",)]
+
+
 def test_a_line_of_a_value_is_no_data_header(tmp_path: Path) -> None:
     """As RDKit reads it: a value goes on to the next empty line, whatever its lines look like."""
     text = (
