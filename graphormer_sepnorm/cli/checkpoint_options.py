@@ -10,7 +10,7 @@ from jsonargparse import Namespace
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
 from graphormer_sepnorm.cli.options import LINKED, option_names
-from graphormer_sepnorm.datasets.catalogue import DATASETS, TABLE
+from graphormer_sepnorm.datasets.catalogue import DATASETS, PRETRAINING, TABLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import KEY
@@ -38,6 +38,9 @@ CHANGEABLE = tuple(
         "drop_path",
     )
 )
+
+# Where the rows of a table stand.
+_PLACES = ("data.table", "data.validation_table", "data.test_table")
 
 
 def adopt_checkpoint(
@@ -77,8 +80,11 @@ def adopt_checkpoint(
             "version of graphormer_sepnorm that wrote it"
         )
     # Another data set with the same features may be evaluated, and a seed changes nothing.
+    # So may a table that was moved: whether its content is the same is checked later.
     known = {
-        name: value for name, value in kept.items() if verb == "fit" or name.startswith("model.")
+        name: value
+        for name, value in kept.items()
+        if name.startswith("model.") or (verb == "fit" and name not in _PLACES)
     }
     verb_parser.set_defaults(kept)
     config = parser.parse_args(arguments)  # type: ignore[arg-type]
@@ -116,7 +122,7 @@ def _data_options(facts: dict[str, Any], arguments: ArgsType) -> dict[str, Any]:
     table = facts.get("data_options")
     if table is not None:
         return {f"data.{name}": value for name, value in table.items()} | {"data.dataset": TABLE}
-    if facts["dataset"] in DATASETS:
+    if facts["dataset"] in (*DATASETS, PRETRAINING):
         return {"data.dataset": facts["dataset"]}
     words = arguments if isinstance(arguments, list) else []
     if any(str(word).startswith("--data.") for word in words):
@@ -131,8 +137,6 @@ def _data_options(facts: dict[str, Any], arguments: ArgsType) -> dict[str, Any]:
 def _differ(name: str, given: Any, kept: Any) -> bool:
     if name == "model.norm":
         return norm_name(given) != norm_name(kept)
-    if name in ("data.table", "data.validation_table", "data.test_table") and given and kept:
-        return Path(given).expanduser().resolve() != Path(kept)
     if name == "data.dataset" and given is None:
         return False  # not said: a table, which is compared itself
     if isinstance(given, list | tuple) and isinstance(kept, list | tuple):

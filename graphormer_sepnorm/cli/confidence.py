@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -130,7 +129,7 @@ def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbours
     sketch = Neighbours.of(
         _fingerprints(data, numbers),
         rows,
-        _smiles(data, numbers) if keep in ("smiles", "labels") else (),
+        data.splits.smiles_of(numbers) if keep in ("smiles", "labels") else (),
         data.labels(numbers) if keep == "labels" else None,
     )
     return numbers, sketch
@@ -157,16 +156,8 @@ def _places(kept: np.ndarray, held: np.ndarray) -> np.ndarray:
     return np.array([places.get(number, -1) for number in kept.tolist()], np.int64)
 
 
-def _smiles(data: MoleculeDataModule, numbers: np.ndarray) -> Sequence[str]:
-    smiles = data.splits.smiles
-    assert smiles is not None
-    # Not all together: those of ZINC are written when they are asked for.
-    places = [(split, place) for split in SPLITS for place in range(len(smiles[split]))]
-    return [smiles[split][place] for split, place in (places[int(one)] for one in numbers)]
-
-
 def _fingerprints(data: MoleculeDataModule, numbers: np.ndarray) -> csr_array:
-    return morgan_counts([parse_smiles(text).molecule for text in _smiles(data, numbers)])
+    return morgan_counts([parse_smiles(text).molecule for text in data.splits.smiles_of(numbers)])
 
 
 def _tested(

@@ -24,6 +24,10 @@ def explaining(place: RunPlace) -> Iterator[None]:
         yield
     except MisconfigurationException as error:  # as Lightning calls a mistake in its own options
         raise ConfigError(" ".join(str(error).split())) from error
+    except ValueError as error:
+        if not _of_lightning(error):
+            raise
+        raise ConfigError(" ".join(str(error).split())) from error
     except OSError as error:
         if not is_full(error) or place.path is None:
             raise
@@ -32,6 +36,12 @@ def explaining(place: RunPlace) -> Iterator[None]:
         else:
             then = "make room, or choose another place with --output; nothing was trained"
         raise DataError(f"there is no room on the disk of {place.path}: {then}") from error
+
+
+def _of_lightning(error: Exception) -> bool:
+    """Whether it is Lightning itself that raised an error, as it does for some options."""
+    *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
+    return str(innermost.f_globals.get("__name__", "")).startswith("lightning.")
 
 
 @contextmanager

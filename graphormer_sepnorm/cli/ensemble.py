@@ -72,6 +72,7 @@ def check_ensemble(options: Any) -> None:
         ("ckpt_path", options.ckpt_path is not None),
         ("trainer.fast_dev_run", options.trainer.fast_dev_run),
         ("trainer.num_nodes", options.trainer.num_nodes > 1),
+        ("trainer.limit_val_batches 0", options.trainer.limit_val_batches == 0),
     ):
         if given:
             raise ConfigError(f"--ensemble and --{name}: leave one of them out")
@@ -101,7 +102,7 @@ def train_members(
     place: RunPlace,
     any_code: bool,
 ) -> None:
-    """Train the members that are not finished, each in a process with one thread.
+    """Train the members that are not finished, each in a process of its own.
 
     Args:
         members: All of them.
@@ -118,7 +119,8 @@ def train_members(
     if not unfinished:
         return
     devices = str(options.trainer.accelerator), str(options.trainer.devices)
-    gpus, jobs = places(None, devices, len(unfinished))
+    # By all members, finished or not: the threads of a member stay what they were.
+    gpus, jobs = places(None, devices, len(members))
     threads = os.environ.get("OMP_NUM_THREADS", "")
     trained_on = data.indices("train")
     if data.member_folds is not None:  # folds are nearly of one size
@@ -127,17 +129,22 @@ def train_members(
     steps = {_MEMBER: planned_steps(options.trainer, batches, options.trainer.max_epochs)}
     folder = members[0].directory.parent
     folder.mkdir(exist_ok=True)
-    with locked(folder) as lock:
-        Runner(
-            unfinished,
-            environments(jobs, max(1, int(threads) // jobs) if threads.isdigit() else 1, gpus),
-            choose_display(members, data.splits.task.metric, steps),
-            lock,
-            (*FIT, OPTION) if any_code else FIT,
-        ).run()
-    unfinished = [one for one in members if not one.finished]
-    failed = next((one for one in unfinished if one.failure.is_file()), None)
-    place.worth_keeping |= failed is not None or any(one.finished or one.begun for one in members)
+    for one in unfinished:
+        one.failure.unlink(missing_ok=True)  # of an earlier attempt
+    try:
+        with locked(folder) as lock:
+            Runner(
+                unfinished,
+                environments(jobs, max(1, int(threads) // jobs) if threads.isdigit() else 1, gpus),
+                choose_display(members, data.splits.task.metric, steps),
+                lock,
+                (*FIT, OPTION) if any_code else FIT,
+            ).run()
+    finally:  # however it ended, what was trained is kept
+        unfinished = [one for one in members if not one.finished]
+        failed = next((one for one in unfinished if one.failure.is_file()), None)
+        begun = any(one.finished or one.begun for one in members)
+        place.worth_keeping |= failed is not None or begun
     if not unfinished:
         return
     again = resuming(folder.parent) + f" {OPTION}" * any_code
@@ -180,6 +187,8 @@ def evaluate_ensemble(
     _check_same_options(members)
     checkpoint = joined({one.name: read_checkpoint(one.directory) for one in members})
     run.checkpoints.mkdir(exist_ok=True)
+    # An earlier end of the run had more in its checkpoint: until this one, it is not finished.
+    run.summary_file.unlink(missing_ok=True)
     write_checkpoint(checkpoint, run.best)
     path = str(run.best)
     options: dict[str, Any] = {"datamodule": data, "verbose": False, "weights_only": True}

@@ -10,7 +10,7 @@ from typing import Any
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.ensemble import check_ensemble
 from graphormer_sepnorm.cli.lightning_cli import TrainCLI
-from graphormer_sepnorm.cli.options import explain, explain_classes, require_data
+from graphormer_sepnorm.cli.options import explain, explain_classes, refuse_shape, require_data
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.runner import SINGLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -32,6 +32,7 @@ class FitOptions(TrainCLI):
         words, _ = resolve_in_arguments(["fit", *arguments])
         super().__init__(words, None)
         self._shared = words
+        self._typed = arguments
 
     def _set_seed(self) -> None:
         """Leave this process as it is."""
@@ -62,6 +63,8 @@ class FitOptions(TrainCLI):
         with explain_classes():
             data = self.parser.instantiate_classes(config)["fit"]["data"]
         check_ensemble(config.fit)
+        if backbone := config.fit.model.from_pretrained:
+            refuse_shape([*self._typed, *arm.arguments], backbone)
         if config.fit.ensemble > 1 and config.fit.ensemble_by == "folds":
             data.deal_members(MemberFolds(config.fit.ensemble))
         require_data(words)  # last, so that other mistakes are said first
@@ -87,8 +90,8 @@ class CheckedFit:
     fingerprint: str
     steps: dict[str, int]
     devices: tuple[str, str]
-    seed: int = 0
-    same: tuple[tuple[str, str], ...] = ()
+    seed: int
+    same: tuple[tuple[str, str], ...]
 
 
 def check_fit(

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 
@@ -41,6 +42,7 @@ from graphormer_sepnorm.cli.options import (
     OPTIONS,
     explain,
     explain_classes,
+    refuse_for_a_member,
     refuse_shape,
     require_data,
 )
@@ -262,12 +264,19 @@ class TrainCLI(LightningCLI):
         if self.subcommand != "fit":
             return self._evaluator(**kwargs)
         require_data(self.arguments)  # last, so that other mistakes are said first
-        refuse_shape(self.typed, self.model)
+        if self.model.backbone is not None:
+            refuse_shape(self.typed, self.model.backbone.name)
+        if self.config["fit"].trainer.limit_test_batches == 0:
+            raise ConfigError(
+                "--trainer.limit_test_batches 0: a run ends with the test of its best checkpoint; "
+                "give 1 or more"
+            )
         if self.config["fit"].blend:
             require_smiles(self.datamodule)
         options = self.config["fit"]
         if options.ensemble > 1 and options.ensemble_by == "folds":
             self.datamodule.deal_members(MemberFolds(options.ensemble))
+        refuse_for_a_member(options)
         kwargs["max_epochs"] = settled_epochs(options.trainer, self.datamodule)
         options.trainer.max_epochs = kwargs["max_epochs"]
         shown = self._select(options.metric, options.early_stopping)
@@ -296,6 +305,9 @@ class TrainCLI(LightningCLI):
             RunRecord(run, [Path(sys.argv[0]).name, *sys.argv[1:]]),
             StopBetweenSteps(),
         ]
+        if self.resumed is not None and self.resumed.changed:
+            # Also for the next time that the run is resumed, if it can go on with these options.
+            callbacks.append(LambdaCallback(on_train_start=lambda *_: self._save_config(run.path)))
         if given["enable_progress_bar"] is not False:
             callbacks.append(TrainingProgress(shown.name))
         loggers = {}
@@ -352,8 +364,6 @@ class TrainCLI(LightningCLI):
             return Path(os.environ.get(RUN_DIRECTORY, wanted))
         if self.resumed is not None:
             print(self.resumed.message, flush=True)
-            if self.resumed.changed:  # also for the next time that the run is resumed
-                self._save_config(self.resumed.directory)
             return self.resumed.directory
         directory = self.place.new(wanted)
         os.environ[RUN_DIRECTORY] = str(directory)
@@ -376,9 +386,12 @@ class TrainCLI(LightningCLI):
     def _save_config(self, directory: Path) -> None:
         config = self.config["fit"].clone()
         # A run can be resumed from another folder than it was started in.
-        for name in ("root", "table", "validation_table", "test_table"):
+        for name in ("root", "table", "validation_table", "test_table", "molecules"):
             if config.data[name] is not None:
                 config.data[name] = str(Path(config.data[name]).expanduser().resolve())
+        backbone = config.model.from_pretrained
+        if backbone is not None and (path := Path(backbone).expanduser()).exists():
+            config.model.from_pretrained = str(path.resolve())
         if self.resumed is not None:
             config.ckpt_path = None  # a resumed run finds its own
         with replacing(RunDirectory(directory).configuration_file) as partial:

@@ -16,7 +16,6 @@ from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.resources import config_names
-from graphormer_sepnorm.training.module import GraphormerModule
 
 # What options are called elsewhere.
 _ELSEWHERE = {
@@ -151,20 +150,31 @@ def require_data(arguments: Sequence[str]) -> None:
         )
 
 
-def refuse_shape(arguments: Sequence[str], module: GraphormerModule) -> None:
+def refuse_shape(arguments: Sequence[str], backbone: str) -> None:
     """Raise a ConfigError for typed options of a shape that a pre-trained network decides.
 
     In a configuration they have no effect; who types one means it.
     """
-    if module.backbone is None:
-        return
     shape = {f"--model.{field.name}" for field in fields(GraphormerConfig)}
     shape -= {f"--model.{name}" for name in REGULARISATION}
     for name in (word.partition("=")[0] for word in arguments):
         if name in shape:
             raise ConfigError(
-                f"{name} is decided by the pre-trained network {module.backbone.name}: leave it "
+                f"{name} is decided by the pre-trained network {backbone}: leave it "
                 "out, or --model.from_pretrained null"
+            )
+
+
+def refuse_for_a_member(options: Any) -> None:
+    """Raise a ConfigError for what only all members of an ensemble together can be given."""
+    if options.data.member_fold is None:
+        return
+    for name, without in (("baselines", False), ("blend", False), ("keep", "none")):
+        if options[name] != without:
+            raise ConfigError(
+                f"--data.member_fold {options.data.member_fold} is for one network of an ensemble, "
+                f"which comes without that: give --{name} {str(without).lower()}, or train all of "
+                "them with --ensemble K --ensemble_by folds"
             )
 
 

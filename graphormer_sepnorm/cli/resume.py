@@ -9,7 +9,7 @@ from pathlib import Path
 
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.process import command
+from graphormer_sepnorm.process import command, is_first_process
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.place import RunPlace
 
@@ -123,6 +123,8 @@ def _newest_checkpoint(run: RunDirectory) -> tuple[Path | None, int, str]:
             continue
         if damaged:
             log.warning("%s; going on from %s, the one before it", damaged[0], path)
+            if is_first_process():  # or the next one saved would make it the one before
+                run.last.replace(run.last.with_name(f"damaged-{run.last.name}"))
         return path, step, f"run    {run.path}, continued from step {step:,}"
     if run.members.is_dir():
         return None, 0, f"run    {run.path}, continued with its members"

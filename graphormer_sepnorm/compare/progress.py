@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +73,16 @@ def outcome(run: Run) -> str:
     return ", ".join(found)
 
 
+@contextmanager
+def _whatever_the_terminal() -> Iterator[None]:
+    """Go on where nobody reads what is said any more: runs that save must not be killed for it.
+
+    Rich leaves the program where its output has gone.
+    """
+    with suppress(OSError, SystemExit):
+        yield
+
+
 class Display:
     """Shows how runs are doing: a line for each event.
 
@@ -121,7 +131,8 @@ class Display:
 
     def _say(self, line: str) -> None:
         text = Text("".join(c if c.isprintable() else " " for c in line))
-        self._progress.console.print(text, soft_wrap=True)
+        with _whatever_the_terminal():
+            self._progress.console.print(text, soft_wrap=True)
 
     def started(self, run: Run) -> None:
         """A process of the run begins."""
@@ -173,13 +184,15 @@ class Display:
             self._progress.update(bar, completed=now.step, values=values)
         said = f"{self._done} of {len(self._runs)} runs finished"
         self._progress.update(self._all, completed=self._taken(), description=said)
-        self._progress.refresh()
+        with _whatever_the_terminal():
+            self._progress.refresh()
 
     def close(self) -> None:
         """Leave the last state standing."""
         self.refresh()
         if not self._progress.disable:
-            self._progress.stop()
+            with _whatever_the_terminal():
+                self._progress.stop()
 
     def _taken(self) -> int:
         """Steps of all runs that are not to be taken any more."""

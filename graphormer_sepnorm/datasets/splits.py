@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -84,3 +84,14 @@ class DatasetSplits:
     def parts(self) -> dict[str, Graphs]:
         """The three splits by name: ``train``, ``validation``, ``test``."""
         return {name: getattr(self, name) for name in SPLITS}
+
+    def smiles_of(self, numbers: Iterable[int]) -> list[str]:
+        """Return the SMILES of some graphs, whose numbers go through the three splits.
+
+        Empty where there are none. One is looked up at a time: those of ZINC are written when they
+        are asked for.
+        """
+        if self.smiles is None:
+            return ["" for _ in numbers]
+        places = [(name, place) for name in SPLITS for place in range(len(self.smiles[name]))]
+        return [self.smiles[name][place] for name, place in (places[int(one)] for one in numbers)]

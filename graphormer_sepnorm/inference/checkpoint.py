@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import os
 import pickle
 import re
 import zipfile
@@ -280,9 +281,11 @@ def save_for_prediction(
 
 
 def write_checkpoint(checkpoint: dict[str, Any], path: str | Path) -> None:
-    """Write a checkpoint; the file has its name when it is complete."""
-    with replacing(Path(path)) as partial:
-        torch.save(checkpoint, partial)
+    """Write a checkpoint; the file has its name when it is complete and safe on disk."""
+    with replacing(Path(path)) as partial, partial.open("wb") as file:
+        torch.save(checkpoint, file)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def package_versions() -> dict[str, str]:

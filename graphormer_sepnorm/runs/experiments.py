@@ -236,10 +236,11 @@ def _words(command: Sequence[str]) -> list[tuple[str, str]]:
     found = []
     while words:
         name, equals, value = words.pop(0).partition("=")
+        if name in ("--debug", "--allow-code"):  # they have no value
+            continue
         if not equals and words and not words[0].startswith("--"):
             value = words.pop(0)
-        if name != "--debug":
-            found.append((name, value))
+        found.append(("--output" if name == "-o" else name, value))
     return found
 
 

@@ -258,6 +258,7 @@ class GraphormerModule(EvaluatedModule):
             "training_summary": summary,
             "weight_scale": data.weight_scale(),
             "data_options": data.table_options and data.table_options.to_plain(),
+            "member_folds": 0 if data.member_folds is None else data.member_folds.count,
             "packages": package_versions(),
         }
         self._build(plain(facts))

@@ -63,7 +63,7 @@ def settled_epochs(trainer: Any, data: Any) -> int | None:
         trainer: Options of Lightning's trainer.
         data: The data module.
     """
-    open_ended = trainer.max_epochs is None and trainer.max_steps == -1 and trainer.max_time is None
+    open_ended = trainer.max_epochs is None and trainer.max_steps == -1
     if open_ended and data.table_options is not None:
         return epochs_of_table(data.numbers.trained_on, data.splits.task.kind)
     return trainer.max_epochs

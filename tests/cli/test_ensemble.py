@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -31,12 +32,13 @@ from graphormer_sepnorm.cli import ensemble
 from graphormer_sepnorm.cli.fit_check import FitOptions
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
-from graphormer_sepnorm.compare import runner
+from graphormer_sepnorm.compare import progress, runner
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.runner import Run
 from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import model_weights, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
@@ -268,6 +270,7 @@ def test_results_take_the_members_as_seeds(ensembles: str, tmp_path: Path, capsy
         (["--ensemble=2", "--trainer.num_nodes=2"], "--ensemble and --trainer.num_nodes: leave"),
         (["--ensemble=2", f"--seed_everything={2**32 - 1}"], "the last seed would be above"),
         (["--ensemble=2", "--ckpt_path", "esol"], "--ensemble and --ckpt_path: leave one"),
+        (["--ensemble=2", "--trainer.limit_val_batches=0"], "--trainer.limit_val_batches 0: leave"),
     ],
 )
 def test_mistakes_are_one_line(words: list[str], said: str, capsys) -> None:
@@ -293,6 +296,8 @@ def test_comparison_takes_single_networks_of_a_configuration_with_ensembles(
     table: Path, tmp_path: Path
 ) -> None:
     base = ["-c", "table", "--data.table", str(table), "--data.root", str(tmp_path)]
+    with pytest.raises(ConfigError, match=r"--model\.norm is decided by the pre-trained network"):
+        FitOptions(base).check(Arm("a", {"model.norm": "bn+bn"}), False)
     for allowed, members, folds in ((False, 1, None), (True, 5, MemberFolds(5))):
         options, data = FitOptions(base).check(Arm("a", {}), allowed)
         assert (options.ensemble, data.member_folds) == (members, folds)
@@ -329,6 +334,67 @@ def test_interruption_before_a_step_leaves_nothing(
     assert fit(tmp_path, table, "--ensemble=2") == 130
     assert "interrupted before the first step; nothing was saved" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), OSError(28, "No space left on device")])
+def test_finished_members_are_kept_however_the_rest_ends(
+    error: BaseException, seeds: Fitted, table: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """As where the terminal has gone that it is said to, or there is no room for what is said."""
+
+    def run(self: runner.Runner) -> bool:
+        shutil.copytree(seeds.run / "members", tmp_path / "run" / "members", dirs_exist_ok=True)
+        raise error
+
+    monkeypatch.setattr(runner.Runner, "run", run)
+    try:
+        status = fit(tmp_path, table, *TWO)
+    except SystemExit as ended:
+        status = ended.code
+    assert status in (1, 2)
+    assert summary(tmp_path / "run" / "members" / "seed3")
+
+
+def test_a_terminal_that_has_gone_stops_nothing(
+    seeds: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Run("member", 3, member_of(seeds, 3), ())
+    read, write = os.pipe()
+    os.close(read)
+    gone = os.fdopen(write, "w")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", gone)
+        display = progress.choose_display([one], "mae", {"member": 4})
+        display.started(one)
+        display.stopping([one])
+        display.finished(one, 1.0)
+        display.close()
+    with pytest.raises(BrokenPipeError):
+        gone.close()  # what was said is in its buffer
+
+
+def test_an_earlier_failure_does_not_speak_for_an_interruption(
+    copied: Path, capsys, members_are
+) -> None:
+    for seed in (3, 4):
+        (copied / "members" / f"seed{seed}" / "summary.json").unlink()
+    (copied / "members" / "seed4.failed").write_text("no memory left")
+    (failure,) = (copied / "members").glob("*.failed")
+    assert failure == Run("member", 4, copied / "members" / "seed4", ()).failure
+    members_are(INTERRUPT)
+    assert train(["fit", "--resume", str(copied)]) == 130
+    assert "no memory left" not in capsys.readouterr().err
+
+
+def test_an_ensemble_that_is_made_anew_is_not_finished_meanwhile(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    def stopped(*given: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lightning.pytorch.Trainer.test", stopped)
+    assert train(["fit", "--resume", str(copied)]) == 130
+    assert not (copied / "summary.json").exists()
 
 
 def test_interruption_says_how_to_go_on(copied: Path, capsys, members_are) -> None:

@@ -23,6 +23,7 @@ from tiny_run import TINY, read_csv, refused, sample_table, summary
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.runs.place import RunLock
+from graphormer_sepnorm.training import saving
 
 STEPS = 42
 # What a checkpoint says about training itself.
@@ -183,6 +184,15 @@ def run(finished: Path, tmp_path: Path) -> Path:
     return shutil.copytree(finished, tmp_path / "run")
 
 
+def no_room(checkpoint: object, file: Any) -> None:
+    """What torch.save does on a full disk."""
+    file.write(b"half")
+    try:
+        raise OSError(28, "No space left on device")
+    except OSError:
+        raise RuntimeError("[enforce fail at inline_container.cc:672] .")  # noqa: B904
+
+
 def test_damaged_last_checkpoint_falls_back_to_the_one_before(
     finished: Path, run: Path, capsys: pytest.CaptureFixture[str], caplog
 ) -> None:
@@ -191,6 +201,15 @@ def test_damaged_last_checkpoint_falls_back_to_the_one_before(
     last = run / "checkpoints" / "last.ckpt"
     content = bytearray(last.read_bytes())
     content[len(content) // 2] ^= 1  # torch itself does not notice one bit
+    last.write_bytes(content)
+    kept = (run / "checkpoints" / "previous.ckpt").read_bytes()
+    full = pytest.MonkeyPatch()
+    full.setattr(saving.torch, "save", no_room)
+    assert main(["fit", "--resume", str(run)]) == 2
+    full.undo()
+    # The only whole one is still there.
+    assert (run / "checkpoints" / "previous.ckpt").read_bytes() == kept
+    caplog.clear()
     last.write_bytes(content)
     assert main(["fit", "--resume", str(run)]) == 0
     assert "last.ckpt" in caplog.text
@@ -233,10 +252,17 @@ def test_run_is_extended_from_another_folder(
     assert config["trainer"]["max_steps"] == 9
     assert config["data"]["table"] == str(table)
     (tmp_path / "run" / "summary.json").unlink()
-    words = ["fit", "--resume", "run", "--trainer.max_epochs"]
+    moved = shutil.move(table, tmp_path / "moved.csv")
+    try:
+        assert "mine.csv" in refused(capsys, main, "fit", "--resume", "run")
+        longer = ["--trainer.max_steps", "10", "--data.table", str(moved)]
+        assert main(["fit", "--resume", "run", *longer]) == 0
+    finally:
+        shutil.move(moved, table)
+    words = ["fit", "--resume", "run", "--data.table", str(table), "--trainer.max_epochs"]
     assert "max_epochs" in refused(capsys, main, *words, "0")
     assert main([*words, "-1"]) == 0
-    assert summary(tmp_path / "run")["steps"] == 9
+    assert summary(tmp_path / "run")["steps"] == 10
 
 
 def test_run_without_a_whole_checkpoint(finished: Path, run: Path, capsys) -> None:
@@ -291,6 +317,9 @@ def test_signal_before_training_is_said(table: Path, tmp_path: Path) -> None:
             "fit --resume={run} --trainer.accumulate_grad_batches=2",
             "--trainer.accumulate_grad_batches is 2 here and 1",
         ),
+        ("fit --resume={run} --ema_decay=1.5", "ema_decay"),
+        ("fit --resume={run} --trainer.max_epochs=1", "max_epochs"),
+        ("fit --resume={run} --trainer.limit_test_batches=0", "give 1 or more"),
     ],
 )
 def test_mistakes_are_one_line(arguments: str, said: str, finished: Path, capsys) -> None:
@@ -302,19 +331,9 @@ def test_mistakes_are_one_line(arguments: str, said: str, finished: Path, capsys
 def test_full_disk_keeps_the_old_checkpoint(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    from graphormer_sepnorm.training import saving
-
     (run / "checkpoints" / "last.ckpt").unlink()
     kept = (run / "checkpoints" / "previous.ckpt").read_bytes()
-
-    def full(checkpoint: object, file: Any) -> None:
-        file.write(b"half")
-        try:
-            raise OSError(28, "No space left on device")
-        except OSError:
-            raise RuntimeError("[enforce fail at inline_container.cc:672] .")  # noqa: B904
-
-    monkeypatch.setattr(saving.torch, "save", full)
+    monkeypatch.setattr(saving.torch, "save", no_room)
     error = refused(capsys, main, "fit", "--resume", run)
     assert "there is no room on the disk for the checkpoint" in error
     assert "inline_container" not in error

@@ -38,6 +38,16 @@ def test_finished_run(tmp_path: Path) -> None:
     assert one.molecules == (100, 10, 10)
 
 
+def test_words_that_are_no_difference_are_in_no_command(tmp_path: Path) -> None:
+    command = ["train.py", "fit", "--debug", "-c", "configs/mine.yaml", "--allow-code"]
+    command += ["--model.width", "64", "-o", "/home/me/runs/a"]
+    (one,) = read(write_run(tmp_path / "a", session(command=command), summary=FINISHED))
+    assert one.name.startswith("mine · ")
+    assert one.commands == (
+        "python train.py fit -c configs/mine.yaml --model.width 64 --seed_everything SEED",
+    )
+
+
 def test_runs_of_a_comparison_are_merged_by_configuration(tmp_path: Path) -> None:
     for arm in ("bn+ln", "bn+bn"):
         for seed in (0, 1):

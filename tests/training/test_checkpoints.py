@@ -294,10 +294,12 @@ def test_resumed_run_equals_the_uninterrupted_one(
         (2, True, {"max_epochs": -1, "max_steps": 13}, [10, 13]),
         (9, False, {"max_epochs": -1, "max_steps": 10}, [10]),
         (9, False, {"max_epochs": 4, "max_steps": 5, "min_epochs": 2}, [5]),
+        (1, False, {"max_epochs": 2, "val_check_interval": 0.4}, [2, 4, 7, 9, 10]),
+        (None, False, {"max_epochs": 2, "val_check_interval": 4}, [4, 8, 10]),
     ],
 )
 def test_a_run_validates_its_end_whatever_epochs_it_validates(
-    every: int,
+    every: int | None,
     averaged: bool,
     options: dict[str, int],
     steps: list[int],
@@ -319,7 +321,7 @@ def test_a_run_validates_its_end_whatever_epochs_it_validates(
     assert trainer.check_val_every_n_epoch == every
     # What the curve shows of an epoch is of that epoch.
     known = [point["step"] for point in curve.history if "validation_mae" in point]
-    assert known == steps
+    assert known == (steps if "val_check_interval" not in options else [5, 10])
     assert len(curve.history) == -(-steps[-1] // 5)
     last = read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
     assert last["global_step"] == steps[-1]
@@ -327,6 +329,18 @@ def test_a_run_validates_its_end_whatever_epochs_it_validates(
     assert last[KEY]["validation"]["validation_mae"] == newest
     assert curve.history[-1]["validation_mae"] == newest
     assert read_checkpoint(tmp_path)["global_step"] in steps
+
+
+def test_a_run_validates_its_end_when_its_time_is_over(tmp_path: Path, train: Callable) -> None:
+    seen = Validations()
+    _, _, trainer = train(
+        ValidateAtTheEnd(),
+        seen,
+        max_epochs=1000,
+        max_time={"seconds": 0},
+        check_val_every_n_epoch=9,
+    )
+    assert seen.steps == [trainer.global_step] == [1]
 
 
 def test_validations_do_not_touch_the_training(train: Callable) -> None:

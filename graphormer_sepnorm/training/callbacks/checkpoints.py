@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, Timer
 from lightning.pytorch.utilities import rank_zero_only
 
 from graphormer_sepnorm.errors import ConfigError
@@ -272,10 +272,12 @@ class ValidateAtTheEnd(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Ask for the stop one moment earlier, in the way that includes a validation."""
-        if trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps:
+        done = trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps
+        done |= trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
+        if done or _out_of_time(trainer):
+            # With it Lightning validates also between two of every `val_check_interval` batches.
             trainer.should_stop = True
-        done = trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
-        if (done or trainer.should_stop) and trainer.check_val_every_n_epoch is not None:
+        if trainer.should_stop and trainer.check_val_every_n_epoch is not None:
             self._every = self._every or trainer.check_val_every_n_epoch
             trainer.check_val_every_n_epoch = 1  # this is asked next, before the epoch ends
 
@@ -283,3 +285,15 @@ class ValidateAtTheEnd(Callback):
         """Leave the trainer as it was: it may train for longer, min_epochs for one."""
         if self._every is not None:
             trainer.check_val_every_n_epoch, self._every = self._every, None
+
+
+def _out_of_time(trainer: Trainer) -> bool:
+    """Whether ``max_time`` is over, of which Lightning's timer learns after this.
+
+    Several processes have several clocks: there it is left to the timer, which asks one of them.
+    """
+    if trainer.world_size > 1:
+        return False
+    timers = (call for call in trainer.callbacks if isinstance(call, Timer))  # type: ignore[attr-defined]
+    left = [timer.time_remaining() for timer in timers]
+    return any(seconds is not None and seconds <= 0 for seconds in left)

@@ -118,14 +118,14 @@ def _molecules(at: _Step, trainer: Trainer) -> list[dict[str, Any]]:
     batches = list(loader.batch_sampler.batches)
     first = at.batch - at.batch % trainer.accumulate_grad_batches
     numbers = [number for batch in batches[first : at.batch + 1] for number in batch]
-    smiles = (data.splits.smiles or {}).get("train")
+    smiles = data.splits.smiles_of(numbers)
     atoms = data.store.num_atoms(np.array(numbers))
     return [
         {
-            "number": number,  # in the training split, from 0
-            "smiles": None if smiles is None else smiles[number],
+            "number": number,  # in the three splits behind each other, from 0
+            "smiles": text or None,
             "atoms": int(count),
             "targets": data.store.targets[number].tolist(),
         }
-        for number, count in zip(numbers, atoms, strict=True)
+        for number, text, count in zip(numbers, smiles, atoms, strict=True)
     ]
