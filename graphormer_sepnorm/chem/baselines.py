@@ -153,7 +153,13 @@ def fit_baselines(
         ).with_columns(None if columns is None else columns[split][rows[split]])
         before += len(rows[split])
     fitted_on = _SPLITS[:1] if folds is None else _SPLITS[:2]
-    chosen = FeatureColumns.fit(*(features[split] for split in fitted_on), columns=names)
+    described = [features[split] for split in fitted_on]
+    if weights is not None:  # what weighs nothing teaches nothing, not even a median
+        described = [
+            features[split].take(np.flatnonzero(weights[split][rows[split]] > 0))
+            for split in fitted_on
+        ]
+    chosen = FeatureColumns.fit(*described, columns=names)
     x = {split: chosen.of(features.pop(split)) for split in _SPLITS}
     y, taught = (
         {split: np.asarray(of[split][rows[split]], np.float64) for split in _SPLITS}

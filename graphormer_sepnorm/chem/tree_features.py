@@ -43,6 +43,10 @@ class RawFeatures:
             return self
         return RawFeatures(self.counts, np.hstack([self.descriptors, columns]))
 
+    def take(self, molecules: np.ndarray) -> RawFeatures:
+        """Return those of some molecules, by their numbers, int64 ``[m]``."""
+        return RawFeatures(self.counts[molecules], self.descriptors[molecules])
+
 
 @dataclass(frozen=True)
 class FeatureColumns:

@@ -24,6 +24,7 @@ FOLDS, OUT_OF_FOLD, SUMMARY = "folds.csv", "out_of_fold.csv", "summary.json"
 FIGURE = "out_of_fold.png"
 _FORMAT_VERSION = 1
 _SPLITS = ("train", "validation", "test")
+_ALONE = "network alone"  # of a blend
 
 # Metrics by name, of each fold ``[n]``; nan where one is undefined or not recorded.
 Columns = dict[str, np.ndarray]
@@ -157,12 +158,8 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
     if not whole:
         raise DataError(f"{directory}: no fold is finished under every arm, so none is compared")
     of_arms = [[found[arm.name] for found in whole] for arm in plan.arms]
-    first = of_arms[0]
     networks = {own[0].network: _columns([one.test for one in own]) for own in of_arms}
-    simple = {
-        name: _columns([one.simple.get(name, {}) for one in first])
-        for name in dict.fromkeys(name for one in first for name in one.simple)
-    }
+    simple = _simple(of_arms)
     results = FoldResults(
         command=plan.command_line(),
         dataset=report["name"],
@@ -179,7 +176,7 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
             for (name, columns), own in zip(networks.items(), of_arms, strict=True)
         ],
         baselines=[ModelResult(name, _spreads(columns)) for name, columns in simple.items()],
-        differences=_differences(networks, simple, first),
+        differences=_differences(networks, simple, _trained_and_tested(plan, of_arms[0])),
     )
     results.write(directory / SUMMARY)
     return results
@@ -213,7 +210,7 @@ def simple_models(summary: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
     Where that is a blend, the network in it is one of them.
     """
-    found = {"network alone": _numbers(summary.get("network") or {}, "test_")}
+    found = {_ALONE: _numbers(summary.get("network") or {}, "test_")}
     found |= {one["name"]: _numbers(one["test"]) for one in summary.get("baselines") or []}
     return {name: values for name, values in found.items() if values}
 
@@ -227,6 +224,38 @@ def _numbers(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
         and isinstance(value, int | float)
         and not isinstance(value, bool)
     }
+
+
+def _simple(of_arms: Sequence[Sequence[Fold]]) -> dict[str, Columns]:
+    """Return the models beside the networks: of trees those of the first arm, all have the same.
+
+    A network alone is that of its own arm.
+    """
+    first, *others = of_arms
+    found = {}
+    for name in dict.fromkeys(name for one in first for name in one.simple):
+        own = _alone(first[0].network) if name == _ALONE and others else name
+        found[own] = _columns([one.simple.get(name, {}) for one in first])
+    for arm in others:
+        if any(_ALONE in one.simple for one in arm):
+            found[_alone(arm[0].network)] = _columns([one.simple.get(_ALONE, {}) for one in arm])
+    return found
+
+
+def _alone(network: str) -> str:
+    return f"{_ALONE}, {network}"
+
+
+def _trained_and_tested(plan: CrossValidation, folds: Sequence[Fold]) -> tuple[float, float]:
+    """Return on how many molecules a model of a fold is trained, and tested, on average.
+
+    Where members of an ensemble have folds, they and trees are trained on the validation split too.
+    """
+    options = plan.configuration
+    by_folds = options.get("ensemble_by") == "folds" and options.get("ensemble", 1) > 1
+    parts = ("train", "validation") if by_folds else ("train",)
+    train = np.mean([sum(one.molecules[part] for part in parts) for one in folds])
+    return float(train), float(np.mean([one.molecules["test"] for one in folds]))
 
 
 def _columns(rows: Sequence[Mapping[str, float]]) -> Columns:
@@ -279,12 +308,18 @@ def _confidence(folds: Sequence[Fold]) -> dict[str, float]:
 
 
 def _differences(
-    networks: Mapping[str, Columns], simple: Mapping[str, Columns], folds: Sequence[Fold]
+    networks: Mapping[str, Columns],
+    simple: Mapping[str, Columns],
+    molecules: tuple[float, float],
 ) -> list[Difference]:
-    train, test = (float(np.mean([one.molecules[of] for one in folds])) for of in ("train", "test"))
     first, *others = networks.items()
     pairs = [(model, first) for model in others]
-    pairs += itertools.product(networks.items(), simple.items())
+    pairs += [
+        (model, one)
+        for model, one in itertools.product(networks.items(), simple.items())
+        # Each blend beside the network that is in it.
+        if not one[0].startswith(_ALONE) or one[0] in (_ALONE, _alone(model[0]))
+    ]
     found = []
     for (model, after), (other, before) in pairs:
         metrics = {}
@@ -292,7 +327,7 @@ def _differences(
             known = np.isfinite(before[name]) & np.isfinite(after[name])
             if known.any():
                 columns = before[name][known], after[name][known]
-                metrics[name] = fold_difference(*columns, train, test)
+                metrics[name] = fold_difference(*columns, *molecules)
         if metrics:
             found.append(Difference(model, other, metrics))
     return found

@@ -1,8 +1,8 @@
 """The geometry of clouds of embeddings: how far a model spreads [CLS], and what stands in it.
 
 All functions take ``[n, d]`` clouds, one embedding a row, and compute in float64. Embeddings have
-no unit. What a cloud has not (a collapsed one directions, a single embedding pairs, one with
-numbers that are not finite anything) is nan.
+no unit. What is undefined is nan: where an embedding is zero (it has no direction) or not finite,
+or there is only one (no pairs).
 
 Sources: Wang & Isola (ICML 2020) for uniformity, as in Chen et al. (NeurIPS 2023, "SepNorm"),
 Eq. 4 and Figs. 2, 4b, 4c, 6a; Roy & Vetterli (EUSIPCO 2007) for the effective rank.

@@ -141,13 +141,23 @@ def _weights(data: MoleculeDataModule) -> dict[str, np.ndarray] | None:
 
 
 def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
-    """Means over the targets that there is a model for, and whose labels define the metric."""
+    """Means over the targets that there is a model for, and whose labels define the metric.
+
+    Of several classes, of which a molecule is of one, as a network's, of probabilities that add up
+    to 1; where a class has no model, what is of all classes is undefined.
+    """
+    if task.one_of and np.isfinite(predictions).all():
+        total = predictions.sum(axis=1, keepdims=True)
+        even = np.full_like(predictions, 1 / predictions.shape[1])
+        return task.evaluate(targets, np.divide(predictions, total, out=even, where=total > 0))
     pairs = [
         pair for pair in zip(targets.T, predictions.T, strict=True) if np.isfinite(pair[1]).all()
     ]
     values = {}
     for metric in metrics_of(task.kind):
-        if metric is task.main or task.has_mean(metric):
+        if task.is_of_all_classes(metric):
+            values[metric.name] = math.nan
+        elif metric is task.main or task.has_mean(metric):
             each = [metric.of(*pair) for pair in pairs if metric.is_defined(pair[0])]
             values[metric.name] = statistics.fmean(each) if each else math.nan
     return values

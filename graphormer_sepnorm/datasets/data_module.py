@@ -59,7 +59,8 @@ class MoleculeDataModule(LightningDataModule):
             is best on a few CPU cores; 2 to 4 hide the work behind a GPU.
         attention_blocks: Groups of similar size that a batch is split into for attention. More
             groups mean less padding but more, smaller operations; results are the same.
-        table: Your own molecules with labels: CSV, TSV or SDF (gzipped too), or Parquet.
+        table: Your own molecules with labels: CSV, TSV or SDF (gzipped too), Parquet or
+            Excel.
         validation_table: A file of its own for the validation split (then test_table too).
         test_table: A file of its own for the test split (then validation_table too).
         smiles_column: Column of the SMILES of a table, or of molecules for pretraining; null finds
@@ -238,7 +239,8 @@ class MoleculeDataModule(LightningDataModule):
                 del defaults["smiles_column"]
             for name, default in defaults.items():
                 value = options[name]
-                if value and (tuple(value) if isinstance(value, list) else value) != default:
+                value = tuple(value) if isinstance(value, list) else value
+                if (value or value == 0) and value != default:
                     raise ConfigError(
                         f"--data.{name} is for a table of your own, and this is {self.dataset}: "
                         "give --data.table FILE, or leave it out"
@@ -355,7 +357,7 @@ class MoleculeDataModule(LightningDataModule):
 
     def extra_scaling(self) -> tuple[np.ndarray, np.ndarray]:
         """By what the numbers beside the graphs are standardised, see `standardisation`."""
-        return standardisation(self.store.extra[self.numbers.described])
+        return standardisation(self.store.extra[self.numbers.weighed(self.numbers.described)])
 
     def own_columns(self, split: str) -> np.ndarray:
         """Return `descriptor_columns` of a split, float32 ``[n, C]``; nan = missing."""

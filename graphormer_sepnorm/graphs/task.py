@@ -114,6 +114,10 @@ class Task:
         """Whether a mean over the targets has a meaning: errors in several units have none."""
         return not metric.in_unit or len(set(self.units)) == 1
 
+    def is_of_all_classes(self, metric: Metric) -> bool:
+        """Whether a metric is one of all classes together, where a molecule is of one of them."""
+        return bool(self.one_of) and metric.name in _OF_CLASSES
+
     def evaluate(
         self,
         targets: np.ndarray,
@@ -135,13 +139,13 @@ class Task:
         """
         values: dict[str, float] = {}
         for metric in self.metrics if metrics is None else metrics:
-            of_classes = _OF_CLASSES.get(metric.name) if self.one_of else None
-            if of_classes is not None:
-                values[metric.name] = of_classes(targets, predictions)
+            of_all = self.is_of_all_classes(metric)
+            if of_all:
+                values[metric.name] = _OF_CLASSES[metric.name](targets, predictions)
             if metric.function is None:
                 continue
             each = [metric.of(*pair) for pair in zip(targets.T, predictions.T, strict=True)]
-            if of_classes is None and (metric is self.main or self.has_mean(metric)):
+            if not of_all and (metric is self.main or self.has_mean(metric)):
                 defined = [
                     value
                     for value, labels in zip(each, targets.T, strict=True)

@@ -128,24 +128,34 @@ def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
     Raises:
         DataError: There is no such column, or several of this name, whose places are said.
     """
+    shown = [readable(name) for name in columns]
     for found in (
         [position for position, name in enumerate(columns) if name == wanted],
-        [position for position, name in enumerate(columns) if name.lower() == wanted.lower()],
+        [position for position, name in enumerate(shown) if name.lower() == wanted.lower()],
     ):
         if len(found) == 1:
             return found[0]
         if found:
             raise _several(found, wanted, where)
     # Of a list of names one was cut in two.
-    whole = next((name for name in columns if name.startswith(f"{wanted},")), None)
+    whole = next((name for name in shown if name.startswith(f"{wanted},")), None)
     hint = (
         f" (did you mean {in_a_line(whole)!r}? In a list quote what has a comma: '[\"A,b\",C]')"
         if whole
-        else did_you_mean(wanted, map(in_a_line, columns))
+        else did_you_mean(wanted, map(in_a_line, shown))
     )
     raise DataError(
-        f"{where}: there is no column {wanted!r}{hint}; the columns are {listed(columns)}"
+        f"{where}: there is no column {wanted!r}{hint}; the columns are {listed(shown)}"
     )
+
+
+def readable(name: str) -> str:
+    """Return a column's name as text that can be shown; bytes that are no UTF-8 are Latin-1."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "surrogateescape").decode("latin-1")
+    return name
 
 
 def require_one_of_its_name(columns: Sequence[str], position: int, where: str) -> None:
@@ -249,6 +259,8 @@ def parse_class_name(cell: object) -> str:
         return ""
     if class_word(text):  # or true would be 1
         return text
+    if text.isdecimal():  # of any length, which a floating-point number has not
+        return str(int(text))
     try:
         number = parse_number(text)
     except ValueError:

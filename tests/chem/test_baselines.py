@@ -54,9 +54,11 @@ def made(targets: int, binary: bool = False) -> tuple[dict, dict]:
     )
 
 
-def features_of(smiles: dict[str, list[str]], fitted: str = "train") -> dict[str, np.ndarray]:
+def features_of(
+    smiles: dict[str, list[str]], fitted: str = "train", own: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
     raw = {split: computed(tuple(some)) for split, some in smiles.items()}
-    columns = FeatureColumns.fit(raw[fitted])
+    columns = FeatureColumns.fit(raw[fitted] if own is None else raw[fitted].take(own))
     return {split: columns.of(one) for split, one in raw.items()}
 
 
@@ -129,12 +131,13 @@ def test_weights_weigh_what_is_fitted(in_folds: bool) -> None:
     found = fit_baselines(smiles, targets, "regression", folds=folds, weights=weights)
     fitted_on = SPLITS[:2] if in_folds else SPLITS[:1]
     pooled = {"pool": [one for split in fitted_on for one in smiles[split]]}
-    pool, test = features_of({**pooled, "test": smiles["test"]}, "pool").values()
     y = np.concatenate([targets[split][:, 0] for split in fitted_on])
     weight = np.concatenate([weights[split] for split in fitted_on])
+    own = weight > 0
+    molecules = {**pooled, "test": smiles["test"]}
+    pool, test = features_of(molecules, "pool", np.flatnonzero(own)).values()
     often = np.repeat(y, weight.astype(int))  # a weight of 2 is a row that is there twice
     np.testing.assert_allclose(found.predictions["mean"]["test"], often.mean())
-    own = weight > 0
     # To the last bit, since trees have ties: only then the same ones grow.
     share = weight[own] / weight[own].mean()
     mean = np.average(y[own], weights=share)

@@ -18,7 +18,7 @@ import pytest
 import torch
 import yaml
 from reference.processes import REPOSITORY, Forked
-from tiny_run import TINY, read_csv, refused, sample_table, summary
+from tiny_run import TINY, read_csv, refused, sample_rows, sample_table, summary
 
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
@@ -398,3 +398,18 @@ def test_a_start_that_fails_late_leaves_nothing(table: Path, tmp_path: Path, cap
     assert f"run    {tmp_path / 'runs' / 'a'}" in captured.out  # it was there
     assert captured.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pretraining_goes_on_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smiles = [row[0] for row in sample_rows(120)]
+    (tmp_path / "some.smi").write_text("\n".join(smiles) + "\n")
+    monkeypatch.chdir(tmp_path)
+    tiny = [word for word in TINY if not word.startswith("--baselines")]
+    words = ["pretrain", "-c", "pretrain", *tiny, "--data.molecules=some.smi", "--data.root=root"]
+    assert main([*words, "--model.walk_steps=4", "--output=run"]) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["fit", "--resume", str(tmp_path / "run"), "--trainer.max_steps=6"]) == 0
+    assert summary(tmp_path / "run")["steps"] == 6

@@ -92,6 +92,24 @@ def test_two_classes_have_theirs() -> None:
     assert found[1].test["auroc"] > 0.7
 
 
+def test_one_of_several_classes_is_judged_as_a_network_is() -> None:
+    """By probabilities that add up to 1, of all classes together."""
+    classes = {
+        split: [[float("O" in text), float("O" not in text)] for text in texts]
+        for split, texts in SMILES.items()
+    }
+    given = data(classes, "binary")
+    names = given.splits.task.targets
+    given.splits.task = Task("binary", names, ("", ""), "auroc", one_of="kind")
+    found = baselines_of(given)
+    forest = found.fitted.predictions["forest"]["test"]
+    shares = forest / forest.sum(axis=1, keepdims=True)
+    labels = np.array(classes["test"])
+    test = found.baselines[0].test
+    assert test["log_loss"] == pytest.approx(-np.log((shares * labels).sum(axis=1)).mean())
+    assert test["accuracy"] == (shares.argmax(axis=1) == labels.argmax(axis=1)).mean()
+
+
 def test_errors_in_several_units_have_no_mean() -> None:
     """But for the main metric's, which is what the model is compared by."""
     made = data(two_targets("regression"), "regression", units=("m", "s"))

@@ -134,6 +134,23 @@ def test_when_labels_contradict(kind: str, first: float, second: float, conflict
     assert find_duplicates(splits, kind).conflicting == conflict
 
 
+@pytest.mark.parametrize(
+    ("cells", "conflict"),
+    [
+        (["5", ">10"], 1),
+        (["<1", ">3"], 1),
+        (["<3", ">1"], 0),
+        (["5", ">5"], 0),
+        (["12", ">10"], 0),
+        ([">10", ">20"], 0),
+    ],
+)
+def test_bounds_contradict_too(tmp_path: Path, cells: list[str], conflict: int) -> None:
+    rows = [*((smiles, n / 2) for n, smiles in enumerate(RINGS)), *(("CCCN", one) for one in cells)]
+    report = report_of(load(write_csv(tmp_path / "a.csv", rows), **SPLIT))
+    assert (report.duplicates.molecules, report.duplicates.conflicting) == (1, conflict)
+
+
 def test_leakage_of_each_pair() -> None:
     splits = {
         "train": valid_rows(["A", "B", "C"], [[0]] * 3, ["r", "s", ""]),

@@ -148,6 +148,19 @@ def test_semicolons_go_with_decimal_commas(tmp_path: Path) -> None:
     assert "numbers     0,5 is taken for 0.5: cells are separated by semicolons" in text
 
 
+def test_points_between_thousands_beside_decimal_commas_are_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    values = ["850,5", "12.500", *["3,25"] * 10]
+    rows = "".join(f"{smiles};{value}\n" for smiles, value in zip(RINGS, values, strict=True))
+    path.write_text("smiles;IC50\n" + rows)
+    said = (
+        "labels have a decimal comma, as 850,5, or a point, as 12.500, which is read as a decimal"
+    )
+    assert any(one.startswith(said) for one in report_of(load(path, **SPLIT)).warnings)
+    path.write_text("smiles;IC50\n" + rows.replace("12.500", "12500"))
+    assert not any("decimal" in one for one in report_of(load(path, **SPLIT)).warnings)
+
+
 def test_what_may_be_forgotten_is_a_warning(tmp_path: Path) -> None:
     parts = ["train"] * 8 + ["valid", "", "test", "test"]
     rows = [(text, y, part) for (text, y), part in zip(plain_rows(), parts, strict=True)]
@@ -156,6 +169,10 @@ def test_what_may_be_forgotten_is_a_warning(tmp_path: Path) -> None:
     warned = report_of(load(path)).warnings
     assert any(said in one and one.endswith("'part of it' takes it") for one in warned)
     assert not any(said in one for one in report_of(load(path, **SPLIT)).warnings)
+    # Also where the table is sorted by it; and a label is no split.
+    long = [(RINGS[n % 12], n / 2, "train" if n < 1100 else "test") for n in range(1200)]
+    path = write_csv(tmp_path / "long.csv", long, "smiles,value,part of it")
+    assert any(said in one for one in report_of(load(path)).warnings)
     many = [*plain_rows(), *[(text, "n.d.") for text in RINGS], ("CC", "n.d.")]
     path = write_csv(tmp_path / "b.csv", many)
     warned = report_of(load(path, target_columns=("value",), **SPLIT)).warnings
@@ -204,7 +221,13 @@ def test_of_separate_files_only_that_of_training_needs_weights(tmp_path: Path) -
         weight_column="w",
     )
     assert [float(graph.weight) for graph in splits.train] == [2.0] * 6
-    assert (len(splits.validation), len(splits.test)) == (3, 3)
+    assert [float(graph.weight) for graph in splits.validation] == [1.0] * 3
+    assert len(splits.test) == 3
+    # Members of an ensemble may be trained on the validation file too.
+    write_csv(paths[1], [(*row, n) for n, row in enumerate(rows[6:9])], "smiles,value,W")
+    options = {"validation_table": paths[1], "test_table": paths[2], "weight_column": "w"}
+    splits = load(paths[0], target_columns=("value",), **options)
+    assert [float(graph.weight) for graph in splits.validation] == [0.0, 1.0, 2.0]
 
 
 def test_words_of_a_split_column(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ OPTIONS = {"task": "multiclass", "target_columns": ("tier",), "split_column": "s
         ("1234567", "1234567"),
         ("1234568.0", "1234568"),
         ("1_0", "1_0"),
+        ("0123", "123"),
+        (str(10**17 + 1), str(10**17 + 1)),
     ],
 )
 def test_what_a_class_is_called(cell: object, name: str) -> None:
@@ -56,6 +58,16 @@ def test_each_class_is_a_target_of_0_and_1(tmp_path: Path) -> None:
     assert report.one_of == "tier"
     assert [target.splits["train"].positives for target in report.targets] == [1, 2, 1]
     assert [row.reason for row in report.invalid] == ["no label in tier"] * 2
+
+
+def test_a_class_of_rows_that_are_left_out_is_none(tmp_path: Path) -> None:
+    rows = [
+        ("CC", "control", ""),
+        *((s, "ab"[n % 2], ["train", "valid", "test"][n // 4]) for n, s in enumerate(RINGS)),
+    ]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,kind,set")
+    splits = load(path, task="multiclass", split_column="set", target_columns=("kind",))
+    assert splits.task.classes == ("a", "b")
 
 
 def test_numbers_are_in_the_order_of_numbers(tmp_path: Path) -> None:

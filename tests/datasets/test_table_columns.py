@@ -94,6 +94,9 @@ def test_column_name_in_latin_1(tmp_path: Path) -> None:
     splits = load(path, **SPLIT)
     assert splits.task.targets == ("L\xf6slichkeit",)
     assert "L\xf6slichkeit" in report_text(report_of(splits))
+    named = load(path, target_columns=("L\xf6slichkeit",), **SPLIT)
+    assert named.task.targets == splits.task.targets
+    assert "the columns are smiles, L\xf6slichkeit" in failure(path, target_columns=("y",), **SPLIT)
     report_text(report_of(splits)).encode()
 
 
@@ -163,6 +166,23 @@ def test_a_column_that_is_empty_for_long_is_not_overlooked(tmp_path: Path) -> No
     assert report_of(both).valid == 1200
 
 
+def test_sparse_targets_do_not_count_the_rows(tmp_path: Path) -> None:
+    """A table that is sorted by assay, whose last one begins after what is looked at first."""
+    count = 1300
+    rows = [
+        (RINGS[n % 12], n % 7 / 2, int(n % 2) if n >= 1100 else "", n + 1) for n in range(count)
+    ]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,dense,sparse,order")
+    assert load(path, target_columns=("all",), **SPLIT).task.targets == ("dense", "sparse")
+    assert "2 columns hold numbers (dense, sparse)" in failure(path, **SPLIT)
+
+
+def test_an_index_that_pandas_has_shuffled_is_no_target(tmp_path: Path) -> None:
+    rows = [(n * 5 % 12, smiles, n / 2, n / 4) for n, smiles in enumerate(RINGS)]
+    path = write_csv(tmp_path / "a.csv", rows, ",smiles,a,b")
+    assert load(path, target_columns=("all",), **SPLIT).task.targets == ("a", "b")
+
+
 def test_column_with_a_few_words_is_a_column_of_numbers(tmp_path: Path) -> None:
     rows = [*plain_rows(), ("CC", "~10")]
     splits = load(write_csv(tmp_path / "a.csv", rows), **SPLIT)
@@ -216,6 +236,8 @@ def test_the_only_column_of_numbers_is_not_taken_where_another_may_be_meant(
         ("ID50", [12, 30, 7], True),
         ("compound_id", [12, 30, 7], False),
         ("Nr.", [5, 9, 2], False),
+        ("Substance nr", [5, 9, 2], False),
+        ("NR-AR count", [5, 9, 2], True),
     ],
 )
 def test_ids_are_whole_numbers_under_the_name_of_an_id(

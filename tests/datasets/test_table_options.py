@@ -130,3 +130,17 @@ def test_contradictions_are_one_line(given: dict[str, Any], message: str) -> Non
     with pytest.raises(ConfigError, match=message) as caught:
         TableOptions(Path("a"), **given)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("T [K]", ("T [K]",)),
+        ("pH,T [K]", ("pH", "T [K]")),
+        ("[pH,T [K]]", ("pH", "T [K]")),
+        (["T [K]"], ("T [K]",)),
+    ],
+)
+def test_a_name_may_end_with_a_bracket(given: Any, names: tuple[str, ...]) -> None:
+    options = TableOptions.from_data_options({"table": "a.csv", "descriptor_columns": given})
+    assert options.descriptor_columns == names

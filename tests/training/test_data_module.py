@@ -267,3 +267,21 @@ def test_numbers_of_numpy_are_those_of_python() -> None:
 
 def test_other_spellings_of_a_data_set_are_one() -> None:
     assert MoleculeDataModule(dataset="MolHIV").dataset == "ogbg-molhiv"
+
+
+def test_what_weighs_nothing_does_not_scale_what_is_read_beside(tmp_path: Path) -> None:
+    rows = [(("C" * (1 + n % 9)), n / 2, 300 + n % 3, 1) for n in range(30)]
+    rows = [(*row[:2], -999999, 0) if n % 6 == 0 else row for n, row in enumerate(rows)]
+    table = tmp_path / "a.csv"
+    table.write_text("\n".join(["smiles,y,T,w", *(",".join(map(str, row)) for row in rows)]))
+    data = MoleculeDataModule(
+        table=str(table),
+        root=str(tmp_path),
+        target_columns="y",
+        weight_column="w",
+        descriptor_columns="T",
+        split="random",
+    )
+    mean, factor = data.extra_scaling()
+    assert 300 <= mean[0] <= 302
+    assert factor[0] > 0.5

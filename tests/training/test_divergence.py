@@ -12,6 +12,7 @@ import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.training.callbacks.checkpoints import LastCheckpoint
@@ -104,3 +105,18 @@ def test_divergence_of_the_training_itself(train: Callable) -> None:
         ConfigError, match=r"diverged at step .* lower --model\.learning_rate or clip"
     ):
         train(StopWhenDiverged(), model=model, max_epochs=50)
+
+
+def test_molecules_of_a_member_are_told_whatever_split_they_stand_in(
+    tmp_path: Path, train: Callable
+) -> None:
+    chains = ["C" * (2 + n) for n in range(40)]
+    table = tmp_path / "a.csv"
+    table.write_text("\n".join(["smiles,y", *(f"{one},{len(one)}" for one in chains)]))
+    options = {"split": "random", "member_folds": 3, "member_fold": 0, "batch_size": 64}
+    data = MoleculeDataModule(table=str(table), root=str(tmp_path), max_path_length=3, **options)
+    with pytest.raises(ConfigError, match="training diverged"):
+        train(Poison(1, float("nan")), StopWhenDiverged(tmp_path), data=data)
+    molecules = json.loads((tmp_path / "diverged.json").read_text())["molecules"]
+    assert max(one["number"] for one in molecules) >= len(data.splits.train)
+    assert all(len(one["smiles"]) == one["atoms"] == one["targets"][0] for one in molecules)

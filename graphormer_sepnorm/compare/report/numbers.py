@@ -52,11 +52,16 @@ def percent(value: float) -> str:
 
 
 def p_value(value: float) -> str:
-    """A p-value with three decimals, a small one with its first digit, or ``< 0.0001``."""
+    """A p-value with three decimals, a small one with its first digit, or ``< 0.0001``.
+
+    One below 0.05, which decides on words, is not rounded to it.
+    """
     if math.isnan(value):
         return NONE
     if value < 1e-4:
         return "< 0.0001"
+    if 0.0495 <= value < 0.05:
+        return f"{value:.4f}"
     return f"{value:.3f}".rstrip("0").rstrip(".") if value >= 0.001 else f"{value:.4f}"
 
 

@@ -29,7 +29,7 @@ from graphormer_sepnorm.compare.report.numbers import (
 from graphormer_sepnorm.compare.results_file import ArmComparison, ArmResult, Results
 from graphormer_sepnorm.compare.roc_statistics import AreaTests
 from graphormer_sepnorm.compare.statistics import EXACT_UP_TO, holm, smallest_sign_flip_p
-from graphormer_sepnorm.formatting import aligned
+from graphormer_sepnorm.formatting import aligned, listed
 from graphormer_sepnorm.metrics import LAST, METRICS, monitored
 from graphormer_sepnorm.model.config import ATOMS_ALONE
 
@@ -286,8 +286,9 @@ def cautions(results: Results) -> Iterator[str]:
         if comparisons > 1:
             smallest = p_value(min(one.smallest_holm_p for one in few))
             text += f", nor Holm's for {comparisons} arms below {smallest}"
+        which = "no arm" if len(few) == comparisons else f"not {listed([one.arm for one in few])}"
         yield (
-            f"{text}, so no arm can be called better or worse. The interval takes the differences "
+            f"{text}, so {which} can be called better or worse. The interval takes the differences "
             "to be normal, which so few cannot show."
         )
 

@@ -173,8 +173,8 @@ def find_duplicates(parts: Mapping[str, Sequence[ValidRow]], kind: Kind) -> Dupl
     tolerance = _SAME if kind == "regression" else 0.0
     conflicting, agreeing = [], []
     for molecule, found in repeated.items():
-        labels = np.array([row.labels for _, row in found])
-        (conflicting if _differ(labels, tolerance) else agreeing).append(molecule)
+        differ = _differ([row for _, row in found], tolerance)
+        (conflicting if differ else agreeing).append(molecule)
     examples = tuple(
         SameMolecule(
             molecule,
@@ -190,10 +190,13 @@ def find_duplicates(parts: Mapping[str, Sequence[ValidRow]], kind: Kind) -> Dupl
     return Duplicates(len(repeated), rows_taken, len(conflicting), examples)
 
 
-def _differ(labels: np.ndarray, tolerance: float) -> bool:
-    """Whether labels ``[rows, targets]`` of one molecule differ in a target; nan = missing."""
-    low, high = np.fmin.reduce(labels), np.fmax.reduce(labels)
-    return bool(np.any(high - low > tolerance * np.maximum(np.abs(low), np.abs(high))))
+def _differ(rows: Sequence[ValidRow], tolerance: float) -> bool:
+    """Whether no value of a target can be what all rows of a molecule say, labels and bounds."""
+    labels = np.array([row.labels for row in rows])
+    unknown = (math.nan,) * (2 * labels.shape[1])
+    low, high = np.hsplit(np.array([row.bounds or unknown for row in rows]), 2)
+    least, most = np.fmax.reduce([*labels, *low]), np.fmin.reduce([*labels, *high])
+    return bool(np.any(least - most > tolerance * np.maximum(np.abs(least), np.abs(most))))
 
 
 def find_leakage(parts: Mapping[str, Sequence[ValidRow]]) -> tuple[Leakage, ...]:

@@ -25,7 +25,7 @@ from graphormer_sepnorm.tables.columns import (
 from graphormer_sepnorm.tables.reader import Row, TableReader
 
 # Words in the name of a column of whole numbers that are no property of a molecule.
-_ID_WORDS = {"id", "ids", "idx", "index", "row", "nr", "cid", "sid", "title", "unnamed"}
+_ID_WORDS = {"id", "ids", "idx", "index", "row", "cid", "sid", "title", "unnamed"}
 _SHOWN = 20  # characters of a word in a message
 _MOST_WORDS = 8  # that are taken for classes; more are names or remarks
 _ENOUGH = 0.2  # share of numbers in a column that may hold labels, whatever else it holds
@@ -45,6 +45,7 @@ SPLIT_WORDS = {
 # What a column of relations holds.
 _EXACT = frozenset(("=", "~"))
 _BOUNDS = frozenset((">", "<", ">=", "<=", ">>", "<<", "≥", "≤"))
+_SAID = _EXACT | _BOUNDS | SPLIT_WORDS.keys()
 
 
 @dataclass(frozen=True)
@@ -70,48 +71,52 @@ class TableColumns:
     extra_names: tuple[str, ...] = ()
 
 
-def relation_columns(
-    names: Sequence[str], sample: Sequence[Row], columns: TableColumns
-) -> tuple[str, ...]:
-    """Return the columns that are not read and say of other cells that they are bounds.
+class UnreadColumns:
+    """What columns say that are not read, as far as they say nothing but splits and relations.
 
-    As ``Standard Relation`` of ChEMBL, which has ``'>'`` beside a label without a sign.
+    All rows count: tables are sorted by just that.
 
     Args:
         names: Of all columns.
-        sample: First rows of the table.
         columns: Those that are read.
     """
-    read = {columns.smiles, columns.weight, columns.split, *columns.targets, *columns.extra}
-    found = []
-    for position, name in enumerate(names):
-        if position in read:
-            continue
-        cells = (row.cells[position] for row in sample if position < len(row.cells))
-        signs = {str(cell).strip(" '\"") for cell in cells} - {"", "None"}
-        if signs <= _EXACT | _BOUNDS and signs & _BOUNDS:
-            found.append(name)
-    return tuple(found)
 
+    def __init__(self, names: Sequence[str], columns: TableColumns) -> None:
+        read = {columns.smiles, columns.weight, columns.split, *columns.targets, *columns.extra}
+        self._names = names
+        self._words: dict[int, set[str]] = {at: set() for at in range(len(names)) if at not in read}
 
-def split_columns(
-    names: Sequence[str], sample: Sequence[Row], columns: TableColumns
-) -> tuple[str, ...]:
-    """Return the columns that are not read and say what is for training and what for the test.
+    def see(self, row: Row) -> None:
+        """Look at a row; a column with another word is forgotten."""
+        if row.problem:
+            return
+        for at in [*self._words]:
+            word = str(row.cells[at]).strip(" '\"").lower()
+            if word in _SAID:
+                self._words[at].add(word)
+            elif word not in ("", "none"):
+                del self._words[at]
 
-    Args:
-        names: Of all columns.
-        sample: First rows of the table.
-        columns: Those that are read.
-    """
-    found = []
-    for position, name in enumerate(names):
-        cells = (row.cells[position] for row in sample if position < len(row.cells))
-        words = {str(cell).strip().lower() for cell in cells if cell is not None} - {""}
-        parts = {SPLIT_WORDS.get(word) for word in words}
-        if position != columns.split and {"train"} < parts <= set(SPLIT_WORDS.values()):
-            found.append(name)
-    return tuple(found)
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """Those that say of other cells that they are bounds.
+
+        As ``Standard Relation`` of ChEMBL, which has ``'>'`` beside a label without a sign.
+        """
+        return tuple(
+            self._names[at]
+            for at, words in self._words.items()
+            if words <= _EXACT | _BOUNDS and words & _BOUNDS
+        )
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Those that say what is for training and what for the test."""
+        return tuple(
+            self._names[at]
+            for at, words in self._words.items()
+            if {"train"} < {SPLIT_WORDS.get(word) for word in words} <= {*SPLIT_WORDS.values()}
+        )
 
 
 def find_columns(
@@ -133,7 +138,7 @@ def find_columns(
     if reader.format == "smi":
         raise DataError(
             f"{where} is a SMILES file, which has no labels to learn from: give a table (CSV, TSV, "
-            "SDF or Parquet) that has them"
+            "SDF, Parquet or Excel) that has them"
         )
     smiles = None
     if reader.format != "sdf" or options.smiles_column is not None:
@@ -175,13 +180,13 @@ def _candidates(
     """Return the columns that can be properties, those of numbers, and those that are ids."""
     free = [position for position in range(len(columns)) if position not in taken]
     found = {position: _numbers(sample, position) for position in free}
-    ids = {position for position in free if _are_ids(columns[position], found[position])}
+    ids = {position for position in free if _are_ids(columns, position, found[position])}
     numbers = {
         position: values for position, values in found.items() if values and position not in ids
     }
     candidates = list(numbers)
     if len(candidates) > 1:  # a column that counts the rows is not one, if there is another
-        candidates = [position for position in candidates if not _counts(numbers[position])]
+        candidates = [position for position in candidates if not _counts(sample, position)]
     if not numbers:
         candidates = [position for position in free if holds_class_words(sample, position)]
     for position in candidates:
@@ -224,11 +229,14 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
     )
 
 
-def _are_ids(name: str, values: Sequence[float]) -> bool:
+def _are_ids(columns: Sequence[str], position: int, values: Sequence[float]) -> bool:
     """Whether a column of numbers only numbers the molecules, by its name and what it holds."""
-    words = set(re.findall(r"[a-z0-9]+", _spaced(name).lower()))
+    words = re.findall(r"[a-z0-9]+", _spaced(columns[position]).lower())
+    named = bool({*words} & _ID_WORDS) or words[-1:] == ["nr"]  # NR-AR is a nuclear receptor
+    # The first column has no name where pandas has written an index.
+    nameless = position == 0 and columns[0] == "column_1"
     whole = all(value.is_integer() for value in values)
-    return bool(values and words & _ID_WORDS and whole and not set(values) <= {0, 1})
+    return bool(values and (named or nameless) and whole and not set(values) <= {0, 1})
 
 
 def _refuse_others(
@@ -372,7 +380,14 @@ def _numbers(sample: Sequence[Row], position: int) -> list[float]:
     return values if len(values) > others else []
 
 
-def _counts(values: list[float]) -> bool:
-    """Whether a column is 0, 1, 2, ... or 1, 2, 3, ..."""
-    first = values[0]
-    return first in (0, 1) and values == [first + step for step in range(len(values))]
+def _counts(sample: Sequence[Row], position: int) -> bool:
+    """Whether a column is 0, 1, 2, ... or 1, 2, 3, ... in each row."""
+    numbers = [row.number for row in sample if not row.problem]
+    values = []
+    for cell in _cells(sample, position):
+        try:
+            values.append(parse_number(cell))
+        except ValueError:
+            return False
+    steps = {value - number for value, number in zip(values, numbers, strict=True)}
+    return len(values) > 2 and steps in ({0}, {-1})

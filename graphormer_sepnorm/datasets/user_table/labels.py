@@ -15,6 +15,7 @@ from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind, metrics_of
+from graphormer_sepnorm.tables.columns import readable
 
 # More different values are no classes, but numbers or names.
 _MOST_CLASSES = 100
@@ -104,17 +105,8 @@ def task_of(
     else:
         assert options.task != "multiclass"
         kind = options.task
-    readable = tuple(_readable(name) for name in names)
-    return Task(kind, readable, units, metrics_of(kind)[0].name, _readable(one_of))
-
-
-def _readable(name: str) -> str:
-    """Return a column's name as text that can be shown; bytes that are no UTF-8 are Latin-1."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return name.encode("utf-8", "surrogateescape").decode("latin-1")
-    return name
+    shown = tuple(readable(name) for name in names)
+    return Task(kind, shown, units, metrics_of(kind)[0].name, readable(one_of))
 
 
 def check_labels(

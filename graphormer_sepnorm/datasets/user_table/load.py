@@ -1,4 +1,4 @@
-"""A user's own table as a data set: molecules with labels from CSV, TSV, SDF or Parquet.
+"""A user's own table as a data set: molecules with labels from files.
 
 Rows that cannot be used are left out and reported, never fatal unless asked. The table is read
 once; graphs are made later, when the graph store is built.
@@ -45,6 +45,7 @@ from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind
 from graphormer_sepnorm.tables.columns import parse_class
+from graphormer_sepnorm.tables.opening import open_table
 
 # Changes whenever the same file and options come to other molecules, labels or splits than before.
 _VERSION = "table-1"
@@ -80,9 +81,10 @@ def load_table(options: TableOptions) -> DatasetSplits:
     tables: list[TableContents] = []
     for path in options.paths:
         names = tables[0].columns.names if tables else options.target_columns
-        # Weights act in training only: the other files need none.
-        own = dataclasses.replace(options, weight_column=None) if tables else options
-        tables.append(read_rows(path, own, names, limit))
+        own = options
+        if tables and not _has_weights(path, options):
+            own = dataclasses.replace(options, weight_column=None)
+        tables.append(read_rows(path, own, names, limit, 1.0 if tables else None))
     _check_rows(options, tables)
 
     one_of = ""
@@ -126,6 +128,18 @@ def load_table(options: TableOptions) -> DatasetSplits:
         standardise=options.standardise,
         report=_report(options, tables, parts, labels, bounds, task, targets),
     )
+
+
+def _has_weights(path: Path, options: TableOptions) -> bool:
+    """Whether a file beside that of the training split has weights.
+
+    They act in training only, so it needs none, and a row without one weighs 1; but of an ensemble
+    by folds the members, and trees, are trained on the validation split too.
+    """
+    if options.weight_column is None or path == options.test_table:
+        return False
+    with open_table(path) as reader:
+        return options.weight_column.lower() in map(str.lower, reader.columns)
 
 
 def _stem(path: Path) -> str:
@@ -279,6 +293,13 @@ def _unread(tables: Sequence[TableContents], options: TableOptions) -> Iterator[
             f"column {name!r} has a split, which is not taken: --data.split column "
             f"--data.split_column {shlex.quote(name)} takes it"
         )
+    for table in tables:
+        if table.decimal_comma and table.grouped:
+            yield (
+                f"labels have a decimal comma, as {table.decimal_comma}, or a point, as "
+                f"{table.grouped}, which is read as a decimal point: where it stands between "
+                "thousands it has to go"
+            )
     salts = sum("." in row.canonical for table in tables for row in table.valid)
     if salts and "fragment" not in options.standardise:
         have = "molecule is" if salts == 1 else "molecules are"

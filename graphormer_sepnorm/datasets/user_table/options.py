@@ -203,7 +203,8 @@ def _listed(names: str, commas: bool) -> list[str]:
 
     Names that YAML takes for something else, as in ``[720,721]`` or ``[on]``, arrive as one text.
     """
-    bare = names.removeprefix("[").removesuffix("]")
-    if commas or len(names) - len(bare) == 2:
+    in_brackets = names.startswith("[") and names.endswith("]")
+    bare = names[1:-1] if in_brackets else names
+    if commas or in_brackets:
         return [name.strip().strip("'\"") for name in bare.split(",")]
     return [names]

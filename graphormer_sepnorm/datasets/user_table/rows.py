@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from graphormer_sepnorm.chem.molecules import canonical_smiles, parse_molblock, parse_smiles
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
@@ -15,12 +16,11 @@ from graphormer_sepnorm.chem.standardise import standardised
 from graphormer_sepnorm.datasets.user_table.columns import (
     SPLIT_WORDS,
     TableColumns,
+    UnreadColumns,
     find_columns,
     holds_class_words,
     is_missing,
     refuse_words,
-    relation_columns,
-    split_columns,
 )
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.formatting import shortened
@@ -43,6 +43,7 @@ from graphormer_sepnorm.tables.reader import Row
 if TYPE_CHECKING:
     from pathlib import Path
 
+_GROUPED = re.compile(r"\s*[-+]?[1-9]\d{0,2}(\.\d{3})+\s*")
 _SAMPLE = 1000  # rows that are looked at, at least, to tell columns of numbers
 
 # Kinds of reasons, for counting.
@@ -129,6 +130,7 @@ class TableContents:
         relations: Columns that are not read and say which labels are bounds.
         split_columns: Columns that are not read and say how the rows may be split.
         decimal_comma: The first label with a decimal comma, as it is written; empty if none has.
+        grouped: The first one with a point where others may have one between thousands.
     """
 
     columns: TableColumns
@@ -140,6 +142,7 @@ class TableContents:
     relations: tuple[str, ...] = ()
     split_columns: tuple[str, ...] = ()
     decimal_comma: str = ""
+    grouped: str = ""
 
     @property
     def from_records(self) -> bool:
@@ -160,6 +163,7 @@ def read_rows(
     options: TableOptions,
     targets: tuple[str, ...],
     max_scaffolds: int | None,
+    missing_weight: float | None = None,
 ) -> TableContents:
     """Read a table.
 
@@ -168,6 +172,7 @@ def read_rows(
         options: What the user says about it.
         targets: Names of the targets; empty: the only column of numbers.
         max_scaffolds: How many molecules' scaffolds are computed; None: those of all.
+        missing_weight: The weight of a row that says none; None: such a row cannot be used.
 
     Raises:
         DataError: The file cannot be read or its columns are not as they should be.
@@ -178,11 +183,13 @@ def read_rows(
         rows = iter(reader)
         ahead, sample, total = _read_ahead(rows, reader.columns, targets)
         columns = find_columns(reader, sample, options, targets)
-        read = _RowReader(columns, sample, options.task, options.standardise)
+        read = _RowReader(columns, sample, options, missing_weight)
+        unread = UnreadColumns(reader.columns, columns)
         # Of several training processes only the first one speaks.
         progress = TableProgress(reader, "read", quiet=not is_first_process(), total=total)
         for row in itertools.chain(_drained(ahead), rows):
             progress.show(row.number)
+            unread.see(row)
             try:
                 scaffold = max_scaffolds is None or len(valid) < max_scaffolds
                 valid.append(read(row, scaffold))
@@ -195,7 +202,6 @@ def read_rows(
         progress.finish()
         if not valid and options.task != "multiclass":
             refuse_words(reader.name, reader.columns, sample, columns.targets)
-        relations = relation_columns(reader.columns, sample, columns)
         return TableContents(
             columns,
             reader.format,
@@ -203,9 +209,10 @@ def read_rows(
             invalid,
             read.words,
             read.classes,
-            relations,
-            split_columns(reader.columns, sample, columns),
+            unread.relations,
+            unread.splits,
             read.decimal_comma,
+            read.grouped,
         )
 
 
@@ -262,15 +269,18 @@ class _RowReader:
         self,
         columns: TableColumns,
         sample: Sequence[Row],
-        kind: Literal["auto", "regression", "binary", "multiclass"],
-        steps: tuple[str, ...] = (),
+        options: TableOptions,
+        missing_weight: float | None,
     ) -> None:
         self._columns = columns
-        self._steps = steps
-        self._binary = kind == "binary"
-        self._numbers: dict[str, int] | None = {} if kind == "multiclass" else None
+        self._missing_weight = missing_weight
+        self._steps = options.standardise
+        self._binary = options.task == "binary"
+        self._multiclass = options.task == "multiclass"
+        self._numbers: dict[str, int] = {}
         self.words: dict[str, set[str]] = {}
         self.decimal_comma = ""
+        self.grouped = ""
         self._parse = [
             parse_class if holds_class_words(sample, position) else parse_number
             for position in columns.targets
@@ -287,7 +297,7 @@ class _RowReader:
     @property
     def classes(self) -> tuple[str, ...]:
         """The classes so far, by their numbers."""
-        return tuple(self._numbers or ())
+        return tuple(self._numbers)
 
     def __call__(self, row: Row, scaffold: bool) -> ValidRow:
         """Read one row, with or without the scaffold; raises `_Unusable`."""
@@ -302,7 +312,8 @@ class _RowReader:
         parsed = standardised(parsed, self._steps)
         if parsed.molecule is None:
             raise _Unusable(STRUCTURE, parsed.reason)
-        labels, bounds = self._labels(row)
+        of_class = self._class_name(row)
+        labels, bounds = ((), ()) if of_class else self._labels(row)
         weight, split = self._weight(row), self._split(row)
         try:
             extra = parse_or_missing(
@@ -310,6 +321,8 @@ class _RowReader:
             )
         except ValueError as error:
             raise _Unusable(BAD_EXTRA, str(error)) from None
+        if of_class:  # now: a class of which all rows are left out is none
+            labels = (float(self._numbers.setdefault(of_class, len(self._numbers))),)
         canonical = canonical_smiles(parsed.molecule)
         if self._steps:  # from here on the molecule is what came of them
             from_record, text = False, canonical
@@ -327,20 +340,26 @@ class _RowReader:
             bounds=bounds,
         )
 
+    def _class_name(self, row: Row) -> str:
+        """Return the name of the class of a row; empty where labels are numbers."""
+        if not self._multiclass:
+            return ""
+        name = parse_class_name(row.cells[self._columns.targets[0]])
+        if not name:
+            raise _Unusable(NO_LABEL, f"no label in {self._columns.names[0]}")
+        return name
+
     def _labels(self, row: Row) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the labels, and bounds of those that are missing (`ValidRow`)."""
         columns = self._columns
-        if self._numbers is not None:
-            name = parse_class_name(row.cells[columns.targets[0]])
-            if not name:
-                raise _Unusable(NO_LABEL, f"no label in {columns.names[0]}")
-            return (float(self._numbers.setdefault(name, len(self._numbers))),), ()
         labels, low, high = [], [], []
         places = zip(columns.names, columns.targets, self._parse, strict=True)
         for name, position, parse in places:
             cell = row.cells[position]
             if isinstance(cell, DecimalComma) and not self.decimal_comma:
                 self.decimal_comma = cell.strip()
+            if not self.grouped and isinstance(cell, str) and _GROUPED.fullmatch(cell):
+                self.grouped = cell.strip()
             sides = {"<": math.nan, ">": math.nan}
             side, number = ("", cell) if self._binary else split_bound(cell)
             if side:
@@ -367,6 +386,8 @@ class _RowReader:
             return 1.0
         weight = _number(row.cells[position], BAD_WEIGHT, "the weight")
         if weight != weight:
+            if self._missing_weight is not None:
+                return self._missing_weight
             raise _Unusable(BAD_WEIGHT, "the weight is missing")
         if weight < 0:
             raise _Unusable(BAD_WEIGHT, f"the weight is {weight:.6g}: it must be 0 or more")

@@ -347,7 +347,14 @@ def test_few_seeds_are_said_aloud(values):
 
 
 def test_numbers_as_text():
-    p_values = {0.125: "0.125", 1 / 32: "0.031", 0.25: "0.25", 1.0: "1", 0.0004: "0.0004"}
+    p_values = {
+        51 / 1024: "0.0498",
+        0.125: "0.125",
+        1 / 32: "0.031",
+        0.25: "0.25",
+        1.0: "1",
+        0.0004: "0.0004",
+    }
     assert {value: p_value(value) for value in p_values} == p_values
     assert (p_value(1e-5), p_value(math.nan)) == ("< 0.0001", DASH)
     assert number(489481, 0) == "489,481"

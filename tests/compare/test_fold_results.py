@@ -1,0 +1,44 @@
+"""What of the folds of several arms is compared with what."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphormer_sepnorm.compare.fold_results import _columns, _differences, _simple
+
+BLENDS = {"sharenorm": 0.52, "sepnorm": 0.72}
+ALONE = {"sharenorm": 0.62, "sepnorm": 0.80}
+NOISE = np.array([0.0, 0.01, -0.01])
+
+
+def folds(arm: str) -> Any:
+    return [
+        SimpleNamespace(
+            network=arm,
+            test={"mae": BLENDS[arm] + noise},
+            simple={"network alone": {"mae": ALONE[arm] + noise}, "forest": {"mae": 0.7 + noise}},
+        )
+        for noise in NOISE.tolist()
+    ]
+
+
+@pytest.mark.parametrize("arms", [["sharenorm"], ["sharenorm", "sepnorm"]])
+def test_a_blend_stands_beside_the_network_that_is_in_it(arms: list[str]) -> None:
+    of_arms = [folds(arm) for arm in arms]
+    networks = {
+        arm: _columns([one.test for one in own]) for arm, own in zip(arms, of_arms, strict=True)
+    }
+    found = {
+        (one.model, one.baseline): one.metrics["mae"].mean
+        for one in _differences(networks, _simple(of_arms), (90.0, 10.0))
+    }
+    alone = {arm: f"network alone, {arm}" if len(arms) > 1 else "network alone" for arm in arms}
+    expected = {(arm, alone[arm]): BLENDS[arm] - ALONE[arm] for arm in arms}
+    expected |= {(arm, "forest"): BLENDS[arm] - 0.7 for arm in arms}
+    if len(arms) > 1:
+        expected["sepnorm", "sharenorm"] = 0.2
+    assert found == pytest.approx(expected)
