@@ -95,7 +95,8 @@ class PairTypes:
         ``type_start[t]:type_start[t + 1]`` of ``type_hop``, ``type_kind`` and ``type_share`` (in
         units of 1 / `SHARE_UNIT`), ordered by hop and kind; ``bond_kinds`` int64 ``[kinds, K]``.
         """
-        kinds = np.asarray(list(self.kinds), dtype=np.int64).reshape(-1, self._bond_features)
+        kinds = np.asarray(list(self.kinds), dtype=np.int64)
+        kinds = kinds.reshape(len(self.kinds), self._bond_features)
         return {**self._types.arrays(), "bond_kinds": kinds}
 
 

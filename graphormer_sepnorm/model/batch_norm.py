@@ -105,7 +105,7 @@ class MaskedBatchNorm(nn.Module):
     def _masked(self, rows: Tensor, real: Tensor | None) -> Tensor:
         # Numbers near 0 add up with less rounding; the running mean is the same on every process.
         shift = self.running_mean.to(torch.promote_types(self.running_mean.dtype, torch.float32))
-        shift = shift.clone()
+        shift = shift.nan_to_num(0.0, 0.0, 0.0)  # after a batch that was not finite
         values = rows.to(shift.dtype) - shift
         mask = (
             values.new_ones(values.shape[0], 1, dtype=torch.bool) if real is None else real[:, None]

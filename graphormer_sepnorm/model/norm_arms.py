@@ -127,7 +127,12 @@ def _in_one(norm: nn.Module, rows: Tensor) -> bool:
     """Whether a norm of `rows` need not be called; a subclass or a hook may do anything."""
     if type(norm) not in (LayerNorm, MaskedBatchNorm):
         return False
-    if norm._forward_hooks or norm._forward_pre_hooks or norm._backward_hooks:
+    if (
+        norm._forward_hooks
+        or norm._forward_pre_hooks
+        or norm._backward_hooks
+        or norm._backward_pre_hooks
+    ):
         return False
     weight = norm.weight
     return (

@@ -52,6 +52,9 @@ def measure_batch_norm(model: Graphormer, batches: Iterable[GraphBatch]) -> None
         for number, batch in enumerate(batches, start=1):
             for norm in norms:
                 norm.momentum = 1 / number  # the running average becomes the mean of all so far
+                if number == 1:  # of which nothing is kept, but 0 times nan is nan
+                    norm.running_mean.nan_to_num_(0.0, 0.0, 0.0)
+                    norm.running_var.nan_to_num_(1.0, 1.0, 1.0)
             model(batch)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from benchmarks import gpu
 from benchmarks.gpu import AGREEMENT, main, parsed
 from benchmarks.gpu_measures import Traffic
 from benchmarks.gpu_steps import fitted, optimizer_for
@@ -89,6 +91,24 @@ def test_optimiser_of_a_gpu_can_be_captured(root: str) -> None:
         optimizer = optimizer_for(module, torch.device(kind))
         assert isinstance(optimizer, MuonAdamW)  # it is the configuration's
         assert {group["capturable"] for group in optimizer.param_groups} == {kind == "cuda"}
+
+
+def test_a_part_that_fails_does_not_keep_the_others_from_being_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    works = [False]
+
+    def parts(options: object) -> Iterator[tuple[str, Callable[[], dict]]]:
+        yield "first", lambda: {"steps_per_s": 1.0} if works[0] else 1 / 0
+        yield "second", lambda: {"steps_per_s": 2.0}
+
+    monkeypatch.setitem(gpu.PARTS, "ceilings", parts)
+    words = [*QUICK, "--parts", "ceilings", "--output", str(tmp_path / "gpu.json")]
+    assert main(words) == 1
+    assert "ZeroDivisionError" in capsys.readouterr().out
+    works[0] = True  # mended: it is measured anew, and alone
+    assert main(words) == 0
+    assert capsys.readouterr().out.count("steps_per_s") == 1
 
 
 def test_an_unknown_configuration_is_one_line(capsys: pytest.CaptureFixture) -> None:

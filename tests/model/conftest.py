@@ -11,7 +11,14 @@ from reference.compiled import DEVICE
 from reference.molecules import zinc_validation
 from torch_geometric.data import Data
 
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.model.fused import gpu_attention, gpu_norm
+
+
+@pytest.fixture(autouse=True)
+def _known_noise() -> None:
+    """Warnings that the command line silences do not fail a test either, as those of Triton."""
+    silence_known_noise()
 
 
 @pytest.fixture(scope="session")

@@ -121,3 +121,14 @@ def test_a_single_row_in_training_is_a_clear_error(masked):
 def test_conversion_to_sync_batch_norm_leaves_it_alone():
     model = nn.Sequential(MaskedBatchNorm(3))
     assert isinstance(nn.SyncBatchNorm.convert_sync_batchnorm(model)[0], MaskedBatchNorm)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_statistics_recover_from_a_batch_that_is_not_finite(masked):
+    """As a step that is skipped because its gradients overflowed."""
+    norm, rows = MaskedBatchNorm(3), torch.randn(8, 3)
+    real = torch.arange(8) < 7 if masked else None
+    broken = rows.clone()
+    broken[0, 1] = torch.inf
+    norm(broken, real)
+    assert norm(rows, real).isfinite().all()

@@ -106,6 +106,12 @@ def test_other_norms_are_called_themselves(calls):
     heard = []
     atom_norm.register_forward_hook(lambda module, given, output: heard.append(output))
     assert torch.equal(norm(rows, 2)[2:], heard[0])
+    atom_norm = MaskedBatchNorm(4)
+    norm = SeparateNorm(MaskedBatchNorm(4), atom_norm)
+    heard = []
+    atom_norm.register_full_backward_pre_hook(lambda module, gradient: heard.append(gradient))
+    norm(rows.clone().requires_grad_(), 2).sum().backward()
+    assert len(heard) == 1
     norm = norm_of("bn+bn", 4)
     norm(rows, 2, torch.arange(7) < 5)  # padding
     with pytest.raises(RuntimeError):

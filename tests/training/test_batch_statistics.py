@@ -249,3 +249,19 @@ def test_training_again_begins_with_statistics_of_batches(
     values = statistics.values
     assert not any(same(values[step], values[step + 1]) for step in range(5))
     assert all(same(values[6], later) for later in values[7:])
+
+
+def test_what_is_measured_does_not_depend_on_what_was_there(
+    trained: tuple[GraphormerModule, MoleculeDataModule],
+) -> None:
+    module, data = trained
+    measure_batch_norm(module.model, whole_split(data, 8))
+    first = [norm.running_var.clone() for norm in batch_norms(module.model)]
+    for norm in batch_norms(module.model):
+        norm.running_mean.fill_(torch.nan)
+        norm.running_var.fill_(torch.inf)
+    measure_batch_norm(module.model, whole_split(data, 8))
+    again = [norm.running_var for norm in batch_norms(module.model)]
+    assert all(
+        torch.allclose(one, other, rtol=1e-4) for one, other in zip(first, again, strict=True)
+    )

@@ -121,11 +121,11 @@ class Recorded:
 
     made: list[int]
     replayed: list[int]
-    fails: bool
+    fails: type[Exception] | None
 
     def __init__(self, steps: Sequence[TrainingStep], inputs: Any, shape: BatchShape, pool: Any):
         if self.fails and len(steps) > 1:
-            raise RuntimeError("operation not permitted when stream is capturing")
+            raise self.fails("no memory is left")
         self.made.append(len(steps))
         self.steps, self.shape = list(steps), shape
 
@@ -141,7 +141,7 @@ class Recorded:
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
     """Record steps on a CPU as on a GPU."""
-    Recorded.made, Recorded.replayed, Recorded.fails = [], [], False
+    Recorded.made, Recorded.replayed, Recorded.fails = [], [], None
     monkeypatch.setattr(together, "CapturedSteps", Recorded)
     monkeypatch.setattr(DueStep, "recordable", property(lambda due: due.planned))
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
@@ -193,11 +193,19 @@ def test_a_batch_that_does_not_fit_parts_them_for_a_step(
 def test_what_cannot_be_recorded_together_is_recorded_one_by_one(
     fit: Fit, recorded: type[Recorded], caplog: pytest.LogCaptureFixture
 ) -> None:
-    recorded.fails = True
+    recorded.fails = RuntimeError
     found = train(seeds(fit, 2))
     assert recorded.made == [1] * 4
-    assert caplog.text.count("the steps of 2 trainings cannot be recorded together (operation") == 1
+    assert caplog.text.count("the steps of 2 trainings cannot be recorded together (no memory") == 1
     assert_same(found, alone(fit, 2))
+
+
+def test_what_cannot_be_recorded_at_all_ends_all_of_them(
+    fit: Fit, recorded: type[Recorded]
+) -> None:
+    recorded.fails = ConfigError
+    assert [type(one) for one in train(seeds(fit, 2))] == [ConfigError, ConfigError]
+    assert recorded.made == []
 
 
 def test_graphs_lie_on_the_device_once(fit: Fit, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import logging
@@ -29,6 +30,11 @@ def possible(values: Tensor) -> bool:
         and not is_switched_off()
         and _has_triton()
     )
+
+
+def on_device_of(values: Tensor) -> contextlib.AbstractContextManager[object]:
+    """Make the GPU of `values` the current one, on which Triton starts its kernels."""
+    return torch.cuda.device(values.device) if values.is_cuda else contextlib.nullcontext()
 
 
 @functools.lru_cache(maxsize=1)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphormer_sepnorm.graphs.batch import PADDING_PAIR, TOKEN_PAIR, AttentionBlock
-from graphormer_sepnorm.model.fused.gpu import agreement, possible
+from graphormer_sepnorm.model.fused.gpu import agreement, on_device_of, possible
 
 MOST_TOKENS, MOST_CHANNELS = 64, 64
 
@@ -73,8 +73,9 @@ class _Attend(torch.autograd.Function):
         projected = projected.contiguous()
         biases = tuple(bias.contiguous() for bias in biases)
         output = projected.new_zeros(len(projected), projected.shape[1] // 3)
-        # On the device, so that a recorded step draws another one each time.
-        seeds = torch.randint(1 << 31, (len(blocks),), device=projected.device)
+        seeds = torch.empty(len(blocks), dtype=torch.int64, device=projected.device)
+        if dropout > 0:  # on the device, so that a recorded step draws another one each time
+            seeds.random_(1 << 31)
         ctx.blocks, ctx.heads, ctx.dropout = blocks, heads, dropout
         for block, bias, seed in zip(blocks, biases, seeds, strict=True):
             given = (projected, bias, block.rows, block.pair_type, seed, output)
@@ -107,19 +108,20 @@ def _launch(
     channels: int,
 ) -> None:
     graphs, tokens = block.rows.shape
-    kernel[(graphs, heads)](
-        *given,
-        tokens,
-        channels**-0.5,
-        dropout,
-        HEADS=heads,
-        C=channels,
-        S=_rounded(tokens),
-        D=_rounded(channels),
-        DROPPING=dropout > 0,
-        # Compiled for an H100, four warps have too few registers for 64 x 64 logits.
-        num_warps=8 if _rounded(tokens) > 32 else 4,
-    )
+    with on_device_of(given[0]):
+        kernel[(graphs, heads)](
+            *given,
+            tokens,
+            channels**-0.5,
+            dropout,
+            HEADS=heads,
+            C=channels,
+            S=_rounded(tokens),
+            D=_rounded(channels),
+            DROPPING=dropout > 0,
+            # Compiled for an H100, four warps have too few registers for 64 x 64 logits.
+            num_warps=8 if _rounded(tokens) > 32 else 4,
+        )
 
 
 def _rounded(number: int) -> int:

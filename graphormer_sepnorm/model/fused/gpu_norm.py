@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 from graphormer_sepnorm.model.fused.cpu_norm import CONSTANT, OF_BATCH, OF_ROWS, Norm, kind_of
-from graphormer_sepnorm.model.fused.gpu import agreement, possible
+from graphormer_sepnorm.model.fused.gpu import agreement, on_device_of, possible
 
 MOST_CHANNELS = 1024
 # Numbers of a tile, and programs of a stretch: what each of them sums, all of them read.
@@ -158,7 +158,8 @@ class _Launch:
     def __call__(self, kernel: Any, *given: Any) -> None:
         """Start a kernel; what it is given comes before the sizes."""
         if self.programs:
-            kernel[(self.programs,)](*given, *self._sizes, **self._constants, num_warps=8)
+            with on_device_of(given[0]):
+                kernel[(self.programs,)](*given, *self._sizes, **self._constants, num_warps=8)
 
 
 @functools.lru_cache

@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.formatting import in_a_line
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.training.module import GraphormerModule
 
@@ -28,7 +30,7 @@ _WARM_UP = 3
 
 
 class TrainingStep:
-    """Forward, backward, clipping, AdamW and the average of the weights, nothing else.
+    """Forward, backward, clipping, the optimizer and the average of the weights, nothing else.
 
     Nothing in a call makes the host wait for the device.
 
@@ -180,10 +182,20 @@ class CapturedSteps:
         # Whatever is freed within a recording must have been made within it.
         gc.collect()
         # Threads of data loaders may pin memory meanwhile: that is no business of this recording.
-        with torch.cuda.graph(
-            self._graph, pool=pool, stream=trunk, capture_error_mode="thread_local"
-        ):
-            self._results = self._record(steps, shape, trunk, streams)
+        try:
+            with torch.cuda.graph(
+                self._graph, pool=pool, stream=trunk, capture_error_mode="thread_local"
+            ):
+                self._results = self._record(steps, shape, trunk, streams)
+        except Exception as error:
+            # torch leaves its stream the current one then, and its generator in the recording: in
+            # this process nothing can be trusted any more.
+            raise ConfigError(
+                f"the training step cannot be recorded ({type(error).__name__}: "
+                f"{in_a_line(str(error))[:200]}): give --engine eager"
+                + " or fewer seeds together"
+                * (len(steps) > 1)
+            ) from error
 
     def _record(
         self,

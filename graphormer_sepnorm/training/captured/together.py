@@ -181,7 +181,7 @@ class Together:
         if len(trainings) > 1 and alike and not self._apart:
             try:
                 recording = self._recorded([one.step for one in trainings], due)
-            except RuntimeError as error:  # what torch raises, also of a GPU without memory
+            except RuntimeError as error:  # what torch raises of a GPU without memory
                 log.warning(
                     "the steps of %d trainings cannot be recorded together (%s): each is recorded "
                     "by itself",
@@ -189,6 +189,10 @@ class Together:
                     error,
                 )
                 self._apart, self._pool = True, None
+            except Exception as error:  # nothing was trained: all of them learn of it
+                for training in trainings:
+                    training.error = error
+                return
             else:
                 results = recording([one.inputs for one in due], [one.seed for one in due])
                 for training, result in zip(trainings, results, strict=True):
