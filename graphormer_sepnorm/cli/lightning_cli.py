@@ -307,7 +307,7 @@ class TrainCLI(LightningCLI):
         ]
         if self.resumed is not None and self.resumed.changed:
             # Also for the next time that the run is resumed, if it can go on with these options.
-            callbacks.append(LambdaCallback(on_train_start=lambda *_: self._save_config(run.path)))
+            callbacks.append(LambdaCallback(on_train_start=self._keep_options))
         if given["enable_progress_bar"] is not False:
             callbacks.append(TrainingProgress(shown.name))
         loggers = {}
@@ -364,6 +364,9 @@ class TrainCLI(LightningCLI):
             return Path(os.environ.get(RUN_DIRECTORY, wanted))
         if self.resumed is not None:
             print(self.resumed.message, flush=True)
+            # Of an ensemble only what follows the training can be another.
+            if self.resumed.changed and self.config["fit"].ensemble > 1:
+                self._save_config(self.resumed.directory)
             return self.resumed.directory
         directory = self.place.new(wanted)
         os.environ[RUN_DIRECTORY] = str(directory)
@@ -383,15 +386,17 @@ class TrainCLI(LightningCLI):
             )
         return directory
 
+    def _keep_options(self, trainer: Trainer, *_: Any) -> None:
+        """Keep the options of a resumed run, in the first process."""
+        if trainer.is_global_zero and self.resumed is not None and self.resumed.changed:
+            self._save_config(self.resumed.directory)
+
     def _save_config(self, directory: Path) -> None:
         config = self.config["fit"].clone()
         # A run can be resumed from another folder than it was started in.
         for name in ("root", "table", "validation_table", "test_table", "molecules"):
             if config.data[name] is not None:
                 config.data[name] = str(Path(config.data[name]).expanduser().resolve())
-        backbone = config.model.from_pretrained
-        if backbone is not None and (path := Path(backbone).expanduser()).exists():
-            config.model.from_pretrained = str(path.resolve())
         if self.resumed is not None:
             config.ckpt_path = None  # a resumed run finds its own
         with replacing(RunDirectory(directory).configuration_file) as partial:
@@ -420,6 +425,7 @@ class TrainCLI(LightningCLI):
             try:
                 with restorable(options["ckpt_path"]):
                     self.trainer.fit(weights_only=True, **options)
+                self._keep_options(self.trainer)  # also where nothing was left to train
             finally:
                 self.place.worth_keeping |= self.trainer.global_step > self._first_step
         with interruptible(self.trainer, self._what_is_done):

@@ -104,7 +104,8 @@ class FoldResults:
         runs: How many there are when all is finished.
         networks: In the order of the arms.
         baselines: The simple models that the runs recorded beside their network.
-        differences: Of each network from each simple model, and from the first network.
+        differences: Of each network from each simple model (of networks alone from its own), and
+            from the first network.
     """
 
     command: list[str]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,14 +73,15 @@ def outcome(run: Run) -> str:
     return ", ".join(found)
 
 
-@contextmanager
-def _whatever_the_terminal() -> Iterator[None]:
-    """Go on where nobody reads what is said any more: runs that save must not be killed for it.
+class _Console(Console):
+    """Goes on where nobody reads what is said any more: runs that save must not be killed for it.
 
-    Rich leaves the program where its output has gone.
+    Rich's own closes standard output then, whichever has gone, and leaves the program.
     """
-    with suppress(OSError, SystemExit):
-        yield
+
+    def on_broken_pipe(self) -> None:
+        """Say nothing more."""
+        self.quiet = True
 
 
 class Display:
@@ -131,7 +132,7 @@ class Display:
 
     def _say(self, line: str) -> None:
         text = Text("".join(c if c.isprintable() else " " for c in line))
-        with _whatever_the_terminal():
+        with suppress(OSError):  # the terminal was closed
             self._progress.console.print(text, soft_wrap=True)
 
     def started(self, run: Run) -> None:
@@ -184,14 +185,14 @@ class Display:
             self._progress.update(bar, completed=now.step, values=values)
         said = f"{self._done} of {len(self._runs)} runs finished"
         self._progress.update(self._all, completed=self._taken(), description=said)
-        with _whatever_the_terminal():
+        with suppress(OSError):
             self._progress.refresh()
 
     def close(self) -> None:
         """Leave the last state standing."""
         self.refresh()
         if not self._progress.disable:
-            with _whatever_the_terminal():
+            with suppress(OSError):
                 self._progress.stop()
 
     def _taken(self) -> int:
@@ -204,6 +205,6 @@ class Display:
 
 def choose_display(runs: Sequence[Run], metric: str, steps: Mapping[str, int]) -> Display:
     """On stderr, with bars if it is a terminal."""
-    console = Console(stderr=True)
+    console = _Console(stderr=True)
     bars = sys.stderr.isatty() and not console.is_dumb_terminal
     return Display(runs, metric, steps, console, bars)

@@ -34,9 +34,9 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
     """Embed all molecules of a table.
 
     The file holds one row for each of the table's, in its order: ``cls`` float32 ``[n, C]`` and the
-    texts ``smiles`` (as given; of SDF records canonical), ``warning`` and ``error``, ``[n]`` each;
-    ``atoms`` and ``first_atom`` of `Embeddings`, if the embedder gives the atoms, and ``read_as``,
-    if the model standardises molecules.
+    texts ``smiles`` (as given, at most 10,000 characters; of SDF records canonical), ``warning``
+    and ``error``, ``[n]`` each; ``atoms`` and ``first_atom`` of `Embeddings`, if the embedder gives
+    the atoms, and ``read_as``, if the model standardises molecules.
 
     Raises:
         DataError: The table cannot be read, or the output cannot be written or would overwrite

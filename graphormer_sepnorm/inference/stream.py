@@ -93,6 +93,8 @@ def predict_table(
     check_places(job)
     with open_table(job.source, job.input_format) as reader:
         columns = find_columns(reader, predictor, job, outcome)
+        if job.shard and job.shard.number > 1:  # the parts are put behind each other
+            reader.announced = False
         identity = None
         if job.can_resume:
             identity = identify(job, checkpoint, CHUNK_ROWS, predictor.device)
@@ -284,12 +286,13 @@ def _skip(rows: Iterator[Row], columns: Columns, job: TableJob, outcome: Outcome
     format = job.output_format or format_of(job.destination)
     with open_table(job.partial, format) as done:
         for row, earlier in zip(skipped, done, strict=False):
-            cells = dict(zip(done.columns, earlier.cells, strict=True))
-            # In SDF a field that no record has is no column; other formats have all of ours.
+            if format == "sdf":  # a field that no record has is no column
+                cells = dict(zip(done.columns, earlier.cells, strict=True))
+                ours = [cells.get(name) for name in columns.numbers]
+            else:  # by their places: a reader may strip names
+                ours = [*earlier.cells[len(row.cells) + columns.with_smiles :]]
             numbers = [
-                parse_number(cells.get(name) if format == "sdf" else cells[name])
-                if place in columns.compared
-                else math.nan
-                for place, name in enumerate(columns.numbers)
+                parse_number(cell) if place in columns.compared else math.nan
+                for place, cell in enumerate(ours[: len(columns.numbers)])
             ]
             _evaluate(outcome, columns, row, numbers)

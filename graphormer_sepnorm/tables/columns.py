@@ -259,8 +259,8 @@ def parse_class_name(cell: object) -> str:
         return ""
     if class_word(text):  # or true would be 1
         return text
-    if text.isdecimal():  # of any length, which a floating-point number has not
-        return str(int(text))
+    if text.isascii() and text.isdecimal():  # of any length, which a number has not
+        return text.lstrip("0") or "0"
     try:
         number = parse_number(text)
     except ValueError:

@@ -21,7 +21,7 @@ from graphormer_sepnorm.tables.writer import WholeFileWriter
 
 # A sheet has no more; and a file of some kilobytes can be packed so that it unpacks to more.
 _MOST_ROWS, _LARGEST_BYTES = 1_048_576, 2_000_000_000
-_LONGEST_CELL = 32_767  # characters; openpyxl cuts the rest off
+_LONGEST_CELL = 32_767  # characters
 _OF_EXCEL = (bool, int, float, Decimal, date, time, timedelta)
 # Control characters, which cannot stand in a cell.
 _ILLEGAL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -125,7 +125,8 @@ def _there(cell: object) -> bool:
 class ExcelWriter(WholeFileWriter):
     """Writes a workbook of one sheet; text stays text, also where it looks like a formula.
 
-    What Excel has no cells for, such as lists and times with a zone, is written as text.
+    What Excel has no cells for, such as lists and times with a zone, is written as text. Of a text
+    that is longer than a cell can be the end is cut, which three dots say.
     """
 
     format = "xlsx"
@@ -143,7 +144,7 @@ class ExcelWriter(WholeFileWriter):
         """Add rows.
 
         Raises:
-            DataError: A sheet has not so many, or a cell not so much text.
+            DataError: A sheet has not so many.
         """
         for cells in rows:
             self._append(cells)
@@ -166,10 +167,7 @@ class ExcelWriter(WholeFileWriter):
             return value
         value = str(value)
         if len(value) > _LONGEST_CELL:
-            raise DataError(
-                f"a cell of Excel holds {_LONGEST_CELL:,} characters, and row {self._written - 1} "
-                f"has a text of {len(value):,}: name a .csv or .parquet file"
-            )
+            value = f"{value[: _LONGEST_CELL - 3]}..."
         cell = self._cell(self._sheet, value=_ILLEGAL.sub("\ufffd", value))
         cell.data_type = "s"
         return cell

@@ -228,6 +228,7 @@ def test_half_done_ensemble_trains_what_is_missing(seeds: Fitted, copied: Path, 
     out, err = capsys.readouterr()
     assert out.startswith(f"run    {run}, continued with its members\n")
     assert "gradient boosting on Morgan" in out
+    assert yaml.safe_load((run / "config.yaml").read_text())["baselines"] is True
     assert "1 of 2 runs are finished already\nmember seed 4: started\n" in err
     assert "seed 3:" not in err
     assert (run / "members" / "seed3" / "run.json").stat().st_mtime_ns == before
@@ -361,7 +362,7 @@ def test_a_terminal_that_has_gone_stops_nothing(
     one = Run("member", 3, member_of(seeds, 3), ())
     read, write = os.pipe()
     os.close(read)
-    gone = os.fdopen(write, "w")
+    gone, out = os.fdopen(write, "w"), os.fstat(1)
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", gone)
         display = progress.choose_display([one], "mae", {"member": 4})
@@ -369,6 +370,7 @@ def test_a_terminal_that_has_gone_stops_nothing(
         display.stopping([one])
         display.finished(one, 1.0)
         display.close()
+    assert os.path.samestat(out, os.fstat(1))  # what comes out of it is still to be printed
     with pytest.raises(BrokenPipeError):
         gone.close()  # what was said is in its buffer
 

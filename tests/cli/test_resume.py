@@ -220,6 +220,7 @@ def test_damaged_last_checkpoint_falls_back_to_the_one_before(
 
 def test_options_that_change_nothing_of_a_finished_run_are_named(run: Path, caplog) -> None:
     assert main(["fit", "--resume", str(run), "--model.learning_rate=1e-5"]) == 0
+    assert yaml.safe_load((run / "config.yaml").read_text())["model"]["learning_rate"] == 1e-5
     said = "run is finished: --model.learning_rate=1e-5 acts only on steps that are added"
     assert said in caplog.text
     caplog.clear()

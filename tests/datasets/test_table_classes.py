@@ -36,6 +36,8 @@ OPTIONS = {"task": "multiclass", "target_columns": ("tier",), "split_column": "s
         ("1234568.0", "1234568"),
         ("1_0", "1_0"),
         ("0123", "123"),
+        ("00", "0"),
+        pytest.param("1" * 5000, "1" * 5000, id="long"),
         (str(10**17 + 1), str(10**17 + 1)),
     ],
 )

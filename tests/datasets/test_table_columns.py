@@ -177,6 +177,14 @@ def test_sparse_targets_do_not_count_the_rows(tmp_path: Path) -> None:
     assert "2 columns hold numbers (dense, sparse)" in failure(path, **SPLIT)
 
 
+@pytest.mark.parametrize("blank", ["", ",,,\n"])
+def test_an_empty_row_does_not_hide_that_a_column_counts(tmp_path: Path, blank: str) -> None:
+    lines = [f"{smiles},{n / 2},{n / 4},{n + 1}\n" for n, smiles in enumerate(RINGS)]
+    path = tmp_path / "a.csv"
+    path.write_text("smiles,a,b,number\n" + "".join(lines[:6]) + blank + "".join(lines[6:]))
+    assert load(path, target_columns=("all",), **SPLIT).task.targets == ("a", "b")
+
+
 def test_an_index_that_pandas_has_shuffled_is_no_target(tmp_path: Path) -> None:
     rows = [(n * 5 % 12, smiles, n / 2, n / 4) for n, smiles in enumerate(RINGS)]
     path = write_csv(tmp_path / "a.csv", rows, ",smiles,a,b")

@@ -123,11 +123,10 @@ def test_conversion_to_sync_batch_norm_leaves_it_alone():
     assert isinstance(nn.SyncBatchNorm.convert_sync_batchnorm(model)[0], MaskedBatchNorm)
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_statistics_recover_from_a_batch_that_is_not_finite(masked):
-    """As a step that is skipped because its gradients overflowed."""
+def test_masked_rows_are_normalised_after_a_batch_that_was_not_finite():
+    """As a step that is skipped because its gradients overflowed; torch's own norms do."""
     norm, rows = MaskedBatchNorm(3), torch.randn(8, 3)
-    real = torch.arange(8) < 7 if masked else None
+    real = torch.arange(8) < 7
     broken = rows.clone()
     broken[0, 1] = torch.inf
     norm(broken, real)

@@ -297,6 +297,7 @@ def test_resumed_run_equals_the_uninterrupted_one(
         (9, False, {"max_epochs": 4, "max_steps": 5, "min_epochs": 2}, [5]),
         (1, False, {"max_epochs": 2, "val_check_interval": 0.4}, [2, 4, 7, 9, 10]),
         (None, False, {"max_epochs": 2, "val_check_interval": 4}, [4, 8, 10]),
+        (1, False, {"max_epochs": 2, "min_epochs": 2, "val_check_interval": 4}, [4, 9, 10]),
     ],
 )
 def test_a_run_validates_its_end_whatever_epochs_it_validates(
@@ -320,6 +321,7 @@ def test_a_run_validates_its_end_whatever_epochs_it_validates(
     )
     assert seen.steps == seen.measured == steps
     assert trainer.check_val_every_n_epoch == every
+    assert trainer.min_epochs == options.get("min_epochs", 0)
     # What the curve shows of an epoch is of that epoch.
     known = [point["step"] for point in curve.history if "validation_mae" in point]
     assert known == (steps if "val_check_interval" not in options else [5, 10])

@@ -382,12 +382,13 @@ def _numbers(sample: Sequence[Row], position: int) -> list[float]:
 
 def _counts(sample: Sequence[Row], position: int) -> bool:
     """Whether a column is 0, 1, 2, ... or 1, 2, 3, ... in each row."""
-    numbers = [row.number for row in sample if not row.problem]
-    values = []
-    for cell in _cells(sample, position):
-        try:
-            values.append(parse_number(cell))
-        except ValueError:
-            return False
-    steps = {value - number for value, number in zip(values, numbers, strict=True)}
-    return len(values) > 2 and steps in ({0}, {-1})
+    # Of the first ones, without a gap between them; an empty row may count or not.
+    first = [row for place, row in enumerate(sample, start=1) if row.number == place]
+    rows = [row for row in first if not row.problem and not all(map(is_missing, row.cells))]
+    try:
+        values = [parse_number(row.cells[position]) for row in rows]
+    except ValueError:
+        return False
+    by_row = {value - row.number for value, row in zip(values, rows, strict=True)}
+    by_place = {value - place for place, value in enumerate(values, start=1)}
+    return len(values) > 2 and any(steps in ({0}, {-1}) for steps in (by_row, by_place))

@@ -44,7 +44,7 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind
-from graphormer_sepnorm.tables.columns import parse_class
+from graphormer_sepnorm.tables.columns import parse_class, readable
 from graphormer_sepnorm.tables.opening import open_table
 
 # Changes whenever the same file and options come to other molecules, labels or splits than before.
@@ -139,7 +139,7 @@ def _has_weights(path: Path, options: TableOptions) -> bool:
     if options.weight_column is None or path == options.test_table:
         return False
     with open_table(path) as reader:
-        return options.weight_column.lower() in map(str.lower, reader.columns)
+        return options.weight_column.lower() in [readable(name).lower() for name in reader.columns]
 
 
 def _stem(path: Path) -> str:

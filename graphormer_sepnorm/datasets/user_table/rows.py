@@ -358,8 +358,6 @@ class _RowReader:
             cell = row.cells[position]
             if isinstance(cell, DecimalComma) and not self.decimal_comma:
                 self.decimal_comma = cell.strip()
-            if not self.grouped and isinstance(cell, str) and _GROUPED.fullmatch(cell):
-                self.grouped = cell.strip()
             sides = {"<": math.nan, ">": math.nan}
             side, number = ("", cell) if self._binary else split_bound(cell)
             if side:
@@ -370,6 +368,8 @@ class _RowReader:
             label = _number(cell, BAD_LABEL, name, parse)
             if self._binary and label not in (0, 1) and label == label:
                 raise _Unusable(NOT_A_CLASS, f"{name} is {label:.6g}: not 0 or 1")
+            if not self.grouped and isinstance(cell, str) and _GROUPED.fullmatch(cell):
+                self.grouped = cell.strip()
             if word := class_word(cell):
                 self.words.setdefault(name, set()).add(word)
             labels.append(label)

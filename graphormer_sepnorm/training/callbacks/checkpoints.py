@@ -269,6 +269,7 @@ class ValidateAtTheEnd(Callback):
 
     def __init__(self) -> None:
         self._every: int | None = None
+        self._least: tuple[int | None, ...] = ()
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Ask for the stop one moment earlier, in the way that includes a validation."""
@@ -277,6 +278,8 @@ class ValidateAtTheEnd(Callback):
         if done or _out_of_time(trainer):
             # With it Lightning validates also between two of every `val_check_interval` batches.
             trainer.should_stop = True
+        if done:  # not before the least number of epochs, as Lightning sees it, which counts later
+            self._least, trainer.fit_loop.min_epochs = (trainer.fit_loop.min_epochs,), None
         if trainer.should_stop and trainer.check_val_every_n_epoch is not None:
             self._every = self._every or trainer.check_val_every_n_epoch
             trainer.check_val_every_n_epoch = 1  # this is asked next, before the epoch ends
@@ -285,6 +288,8 @@ class ValidateAtTheEnd(Callback):
         """Leave the trainer as it was: it may train for longer, min_epochs for one."""
         if self._every is not None:
             trainer.check_val_every_n_epoch, self._every = self._every, None
+        if self._least:
+            (trainer.fit_loop.min_epochs,), self._least = self._least, ()
 
 
 def _out_of_time(trainer: Trainer) -> bool:
