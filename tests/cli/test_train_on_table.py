@@ -189,10 +189,15 @@ def test_predicting_gives_the_test_error_of_training(table_run: Fitted, tmp_path
 def test_fit_that_contradicts_the_table_of_the_checkpoint_is_refused(
     table_run: Fitted, tmp_path, capsys
 ) -> None:
-    other = write_csv(tmp_path / "other.csv", [["SMILES", "logX"], *sample_rows(30)])
+    """The same one may lie elsewhere."""
+    table = Path(yaml.safe_load((table_run.run / "config.yaml").read_text())["data"]["table"])
     last = str(table_run.run / "checkpoints" / "last.ckpt")
-    error = refused(capsys, train, "fit", "--ckpt_path", last, "--data.table", other)
-    assert "--data.table is" in error
+    words = ["fit", "--ckpt_path", last, "--output", tmp_path / "run", "--data.table"]
+    other = tmp_path / "other.csv"
+    other.write_bytes(b"".join(table.read_bytes().splitlines(keepends=True)[:-1]))
+    assert "other data" in refused(capsys, train, *words, other)
+    other.write_bytes(table.read_bytes())
+    assert train([str(word) for word in [*words, other]]) == 0
 
 
 def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:

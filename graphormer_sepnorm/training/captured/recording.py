@@ -190,11 +190,10 @@ class CapturedSteps:
         except Exception as error:
             # torch leaves its stream the current one then, and its generator in the recording: in
             # this process nothing can be trusted any more.
+            fewer = " or fewer seeds together" if len(steps) > 1 else ""
             raise ConfigError(
                 f"the training step cannot be recorded ({type(error).__name__}: "
-                f"{in_a_line(str(error))[:200]}): give --engine eager"
-                + " or fewer seeds together"
-                * (len(steps) > 1)
+                f"{in_a_line(str(error))[:200]}): give --engine eager{fewer}"
             ) from error
 
     def _record(
