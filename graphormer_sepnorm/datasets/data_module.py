@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 import warnings
 from collections.abc import Iterable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,11 +15,16 @@ import torch
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
-from graphormer_sepnorm.datasets.catalogue import PRETRAINING, TABLE, canonical_name, load_dataset
+from graphormer_sepnorm.datasets.catalogue import PRETRAINING, canonical_name, load_dataset
+from graphormer_sepnorm.datasets.data_options import (
+    check_files,
+    check_numbers,
+    names_of,
+    table_options,
+)
 from graphormer_sepnorm.datasets.graph_numbers import GraphNumbers, MemberFolds
 from graphormer_sepnorm.datasets.splits import DatasetSplits, Graphs
 from graphormer_sepnorm.datasets.training_labels import check_labels, scaling, summaries
-from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.files import plain
 from graphormer_sepnorm.graphs.batch import GraphBatch
@@ -35,7 +38,6 @@ from graphormer_sepnorm.graphs.loading import (
 )
 from graphormer_sepnorm.graphs.store import STRUCTURE_VERSION, GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-from graphormer_sepnorm.values import is_whole
 
 
 class MoleculeDataModule(LightningDataModule):
@@ -135,30 +137,20 @@ class MoleculeDataModule(LightningDataModule):
         batch_size, eval_batch_size, max_path_length, seed, num_workers, attention_blocks = plain(
             (batch_size, eval_batch_size, max_path_length, seed, num_workers, attention_blocks)
         )
-        for name, value, least in (
-            ("batch_size", batch_size, 2),
-            ("eval_batch_size", batch_size if eval_batch_size is None else eval_batch_size, 1),
-            ("max_path_length", max_path_length, 1),
-            ("attention_blocks", attention_blocks, 1),
-            ("num_workers", num_workers, 0),
-            ("seed", seed, 0),
-        ):
-            if not is_whole(value, least):
-                raise ConfigError(
-                    f"--data.{name} is {value!r}: it must be a whole number, {least} or more"
-                )
-        files = {
-            "table": table,
-            "validation_table": validation_table,
-            "test_table": test_table,
-            "molecules": molecules,
-        }
-        for name, file in files.items():
-            if file is not None and not isinstance(file, str | os.PathLike):
-                raise ConfigError(
-                    f"--data.{name} is of the type {type(file).__name__}: give the name of a file, "
-                    "to which a DataFrame is written by .to_csv()"
-                )
+        check_numbers(
+            batch_size=(batch_size, 2),
+            eval_batch_size=(batch_size if eval_batch_size is None else eval_batch_size, 1),
+            max_path_length=(max_path_length, 1),
+            attention_blocks=(attention_blocks, 1),
+            num_workers=(num_workers, 0),
+            seed=(seed, 0),
+        )
+        check_files(
+            table=table,
+            validation_table=validation_table,
+            test_table=test_table,
+            molecules=molecules,
+        )
         self.dataset = canonical_name(dataset or ("table" if table else "zinc-subset"))
         options = plain(
             {
@@ -166,7 +158,7 @@ class MoleculeDataModule(LightningDataModule):
                 "validation_table": validation_table,
                 "test_table": test_table,
                 "smiles_column": smiles_column,
-                "target_columns": _names("target_columns", target_columns),
+                "target_columns": names_of("target_columns", target_columns),
                 "weight_column": weight_column,
                 "task": task,
                 "units": units,
@@ -179,10 +171,10 @@ class MoleculeDataModule(LightningDataModule):
                 "on_invalid": on_invalid,
                 "standardise": standardise,
                 "descriptors": descriptors,
-                "descriptor_columns": _names("descriptor_columns", descriptor_columns),
+                "descriptor_columns": names_of("descriptor_columns", descriptor_columns),
             }
         )
-        self.table_options = self._table_options(options)
+        self.table_options = table_options(self.dataset, options)
         if self.dataset == PRETRAINING and molecules is None:
             raise ConfigError("which molecules? Give a file of SMILES: --data.molecules FILE")
         self.molecules, self._smiles_column = molecules, smiles_column
@@ -220,35 +212,6 @@ class MoleculeDataModule(LightningDataModule):
         module.dataset = splits.name
         module._splits, module._given = splits, True
         return module
-
-    def _table_options(self, options: dict[str, Any]) -> TableOptions | None:
-        """Check the options of a table; None for another data set."""
-        if self.dataset != TABLE:
-            if options["table"]:
-                raise ConfigError(
-                    f"--data.table {options['table']} and --data.dataset {self.dataset}: give one "
-                    "of them"
-                )
-            if options["folds"] is not None:
-                raise ConfigError(
-                    f"--data.folds {options['folds']} is for a table of your own, and "
-                    f"{self.dataset} has its own splits: give --data.table FILE"
-                )
-            defaults = {field.name: field.default for field in fields(TableOptions)}
-            if self.dataset == PRETRAINING:
-                del defaults["smiles_column"]
-            for name, default in defaults.items():
-                value = options[name]
-                value = tuple(value) if isinstance(value, list) else value
-                if (value or value == 0) and value != default:
-                    raise ConfigError(
-                        f"--data.{name} is for a table of your own, and this is {self.dataset}: "
-                        "give --data.table FILE, or leave it out"
-                    )
-            return None
-        if not options["table"]:
-            raise ConfigError("which table? Give your file: --data.table FILE")
-        return TableOptions.from_data_options(options)
 
     def deal_members(self, folds: MemberFolds) -> None:
         """Have an ensemble's members, or this one of them, train and validate on folds.
@@ -531,15 +494,6 @@ class MoleculeDataModule(LightningDataModule):
                 "the same features"
             )
         return GraphVocabulary.from_plain(facts["vocabulary"])
-
-
-def _names(option: str, columns: Any) -> list[str] | str | None:
-    """Return several names of an option as a list, also of an index of pandas."""
-    if columns is None or isinstance(columns, str):
-        return columns
-    if not isinstance(columns, Iterable):
-        raise ConfigError(f"--data.{option} is {columns!r}: give names of columns")
-    return [*columns]
 
 
 def _packed_or_single(graphs: Graphs) -> Iterable[Any]:
