@@ -149,7 +149,9 @@ def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[s
     if task.one_of and np.isfinite(predictions).all():
         total = predictions.sum(axis=1, keepdims=True)
         even = np.full_like(predictions, 1 / predictions.shape[1])
-        return task.evaluate(targets, np.divide(predictions, total, out=even, where=total > 0))
+        shares = np.divide(predictions, total, out=even, where=total > 0)
+        found = task.evaluate(targets, shares)  # of single classes, too
+        return {one.name: found[one.name] for one in task.metrics if one.name in found}
     pairs = [
         pair for pair in zip(targets.T, predictions.T, strict=True) if np.isfinite(pair[1]).all()
     ]

@@ -46,9 +46,8 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
     path = Path(job.destination)
 
     def embed(molecules: Molecules) -> Embeddings:
-        found = embedder.predict_molecules(
-            molecules.in_order_of_smiles(), job.batch_size, job.max_atoms
-        )
+        parsed = molecules.in_order_of_smiles() if embedder.atoms else molecules.parsed
+        found = embedder.predict_molecules(parsed, job.batch_size, job.max_atoms)
         return replace(found, smiles=tuple(molecules.smiles))
 
     with (

@@ -278,6 +278,13 @@ def test_mistakes_are_one_line(words: list[str], said: str, capsys) -> None:
     assert said in refused(capsys, train, "fit", "-c", "quickstart", *words)
 
 
+def test_a_member_alone_comes_without_what_all_are_given(table: Path, tmp_path, capsys) -> None:
+    words = ["--data.member_folds=2", "--data.member_fold=0"]
+    assert fit(tmp_path, table, *words) == 2
+    assert "which comes without that: give --keep none, or train all" in capsys.readouterr().err
+    assert fit(tmp_path, table, *words, "--keep=none") == 0
+
+
 def test_resumed_run_stays_what_it_is(seeds: Fitted, capsys) -> None:
     for run, option, said in (
         (seeds.run, "--trainer.max_steps=9", "an ensemble goes on with the options that"),

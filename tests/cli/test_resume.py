@@ -321,6 +321,9 @@ def test_signal_before_training_is_said(table: Path, tmp_path: Path) -> None:
         ("fit --resume={run} --ema_decay=1.5", "ema_decay"),
         ("fit --resume={run} --trainer.max_epochs=1", "max_epochs"),
         ("fit --resume={run} --trainer.limit_test_batches=0", "give 1 or more"),
+        # Lightning's own words.
+        ("fit --resume={run} --trainer.strategy=foo", "invalid strategy name"),
+        ("fit --resume={run} --trainer.val_check_interval=99999", "must be less than or equal to"),
     ],
 )
 def test_mistakes_are_one_line(arguments: str, said: str, finished: Path, capsys) -> None:

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphormer_sepnorm.compare.fold_results import _columns, _differences, _simple
+from graphormer_sepnorm.compare.fold_results import (
+    _columns,
+    _differences,
+    _simple,
+    _trained_and_tested,
+)
 
 BLENDS = {"sharenorm": 0.52, "sepnorm": 0.72}
 ALONE = {"sharenorm": 0.62, "sepnorm": 0.80}
@@ -42,3 +47,25 @@ def test_a_blend_stands_beside_the_network_that_is_in_it(arms: list[str]) -> Non
     if len(arms) > 1:
         expected["sepnorm", "sharenorm"] = 0.2
     assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "trained"),
+    [
+        ({"ensemble": 5, "ensemble_by": "folds"}, 85),
+        ({"ensemble": 5, "ensemble_by": "seeds"}, 75),
+        ({"ensemble": 1, "ensemble_by": "folds"}, 75),
+        ({}, 75),
+    ],
+)
+def test_where_members_have_folds_the_validation_split_is_trained_on(
+    options: dict[str, Any], trained: float
+) -> None:
+    sizes = [
+        {"train": 70, "validation": 10, "test": 20},
+        {"train": 80, "validation": 10, "test": 10},
+    ]
+    found = _trained_and_tested(
+        SimpleNamespace(configuration=options), [SimpleNamespace(molecules=one) for one in sizes]
+    )
+    assert found == (trained, 15)

@@ -107,6 +107,7 @@ def test_one_of_several_classes_is_judged_as_a_network_is() -> None:
     labels = np.array(classes["test"])
     test = found.baselines[0].test
     assert test["log_loss"] == pytest.approx(-np.log((shares * labels).sum(axis=1)).mean())
+    assert test.keys() == {metric.name for metric in metrics_of("binary")} | {"accuracy"}
     assert test["accuracy"] == (shares.argmax(axis=1) == labels.argmax(axis=1)).mean()
 
 
