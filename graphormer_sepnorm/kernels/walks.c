@@ -33,6 +33,7 @@ typedef struct {
 } Walks;
 
 #define FIRST_ATOM_PAIR 2
+#define FEW 64 /* halves of paths, more than there are between most atoms */
 #define UNROLLED _Pragma("GCC unroll 8")
 
 INLINE int64_t walk_lanes(int64_t tokens) { return (tokens + LANES - 1) / LANES * LANES; }
@@ -42,6 +43,7 @@ typedef struct {
     int32_t *from, *count;
     float *share;
     uint8_t *visited; /* [T], for the search for paths */
+    float logarithm[FEW]; /* log(1 + n / 2) of n halves */
 } Steps;
 
 INLINE void find_steps(const Walks *a, int64_t graph, const Steps *to) {
@@ -99,8 +101,10 @@ static void count_paths(const Walks *a, int64_t graph, const Steps *bonds, float
         for (search.end = 0; search.steps > 1 && search.end < tokens && all; search.end++)
             all = find_paths(&search, search.end, 0);
     }
-    for (int64_t e = size; e < size * a->steps; e++)
-        if (paths[e] != 0) paths[e] = log1pf(paths[e]);
+    for (int64_t e = size; e < size * a->steps; e++) {
+        const float halves = 2 * paths[e]; /* one remains where a cycle goes one way only */
+        paths[e] = halves < FEW ? bonds->logarithm[(int)halves] : log1pf(paths[e]);
+    }
     for (int64_t i = 0; i < tokens; i++)
         paths[i * width + i] = types[i * a->max_tokens + i] >= FIRST_ATOM_PAIR;
 }
@@ -173,6 +177,7 @@ INLINE float *walk_memory(const Walks *a, Steps *bonds) {
     bonds->from = (int32_t *)(bonds->share + pairs);
     bonds->count = bonds->from + pairs;
     bonds->visited = (uint8_t *)(bonds->count + tokens);
+    for (int n = 0; a->most_paths && n < FEW; n++) bonds->logarithm[n] = log1pf(0.5f * n);
     return walks;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -110,6 +111,19 @@ def test_paths_of_cages_and_along_directed_bonds_are_those_of_the_plain_path():
     changed = model(batch_of([*graphs[:2], ring], vocabulary))
     assert relative_error(changed[:2], quick[:2]) < 1e-5
     assert relative_error(changed[2], quick[2]) > 1e-3
+
+
+@needs_kernels
+def test_many_paths_between_two_atoms_are_those_of_the_plain_path():
+    """Of seven atoms, each bonded to each: 120 paths of five bonds lead from one to another."""
+    graphs = [graph(7, list(itertools.combinations(range(7), 2))), graph(3, [(0, 1), (1, 2)])]
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary)
+    model = small_model(vocabulary, width=12, heads=3, encodings="paths", walk_steps=7).float()
+    quick = model(batch)
+    with switched_off():
+        plain = model(batch)
+    assert relative_error(quick, plain) < 1e-5
 
 
 @needs_kernels
