@@ -215,7 +215,6 @@ def test_each_arm_of_the_extensions_is_what_its_name_says() -> None:
         "ring-messages": {"local_mpnn: rings"},
         "rings": rings,
         "bonds": {"local_mpnn: gine", "local_mpnn: rings"},
-        "scaler": {"degree_scaler: True"},
         "sum": {"readout: both"},
     }
     assert set().union(*without.values()) == of_whole  # each of the recipe's is left out by one arm
@@ -227,7 +226,11 @@ def test_each_arm_of_the_extensions_is_what_its_name_says() -> None:
         elif arm.name == "walks":
             assert extensions_of(model) ^ of_whole == {"encodings: paths", "encodings: rrwp"}
         elif arm.name.startswith("plus-"):
-            more = {"ring-bias": {"ring_bias: True"}, "mixing": {"bias_mixing: True"}}
+            more = {
+                "ring-bias": {"ring_bias: True"},
+                "mixing": {"bias_mixing: True"},
+                "scaler": {"degree_scaler: True"},
+            }
             plus = more.get(arm.name.removeprefix("plus-"), set())
             assert extensions_of(model) == of_whole | plus
             assert model != whole
