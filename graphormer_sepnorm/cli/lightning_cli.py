@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -56,7 +55,7 @@ from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
 from graphormer_sepnorm.metrics import LAST, Metric
-from graphormer_sepnorm.process import command, is_first_process
+from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.place import RunPlace
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
@@ -209,6 +208,11 @@ class TrainCLI(LightningCLI):
             self.config = parser.parse_args(args)  # type: ignore[arg-type]
         options = self.config[verb]
         if verb == "fit":
+            if options.resume is not None:  # on the command line it has been taken by now
+                raise ConfigError(
+                    f"resume: {options.resume} stands in a configuration file, which does not "
+                    "continue a run: take it out, and give --resume on the command line"
+                )
             check_ensemble(options)
         if options.ckpt_path is None:
             if verb != "fit":
@@ -374,7 +378,7 @@ class TrainCLI(LightningCLI):
         print(f"run    {directory}", flush=True)
         before = RunDirectory(wanted)
         if directory != wanted and before.configuration_file.is_file() and not before.finished:
-            again = f"{command('train')} fit --resume {shlex.quote(str(wanted))}"
+            again = resuming(wanted)
             print(f"{wanted} has a run that has not ended; {again} goes on with it", flush=True)
         report = self.datamodule.splits.report
         if report is not None:

@@ -332,6 +332,15 @@ def test_mistakes_are_one_line(arguments: str, said: str, finished: Path, capsys
     assert (finished / "config.yaml").read_text() == config
 
 
+def test_a_configuration_file_continues_no_run(tmp_path: Path, capsys) -> None:
+    """It would begin another one: the directory is looked for before files are read."""
+    file = tmp_path / "again.yaml"
+    file.write_text(f"resume: {tmp_path}/run\n")
+    said = refused(capsys, main, "fit", "-c", "quickstart", "-c", file)
+    assert "resume: " in said
+    assert "give --resume on the command line" in said
+
+
 def test_full_disk_keeps_the_old_checkpoint(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
