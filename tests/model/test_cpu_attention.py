@@ -20,8 +20,10 @@ from reference.models import (
 )
 from reference.molecules import C60, graph, molecule
 from torch import Tensor
+from torch_geometric.data import Data
 
 from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.kernels.library import library, switched_off
 from graphormer_sepnorm.model.fused import cpu_attention
 from graphormer_sepnorm.model.graphormer import Graphormer
@@ -93,6 +95,19 @@ def test_outputs_and_gradients_are_those_of_the_plain_path(channels, heads, opti
         assert error < max(5e-5, 4 * plain_error), name
 
 
+def asserted_with_paths(
+    graphs: list[Data], steps: int
+) -> tuple[Graphormer, GraphVocabulary, Tensor]:
+    """Return a model that is told of paths, and what it gives, compiled or not."""
+    _, vocabulary = stored(graphs)
+    model = small_model(vocabulary, width=12, heads=3, encodings="paths", walk_steps=steps).float()
+    batch = batch_of(graphs, vocabulary)
+    quick = model(batch)
+    with switched_off():
+        assert relative_error(quick, model(batch)) < 1e-5
+    return model, vocabulary, quick
+
+
 @needs_kernels
 def test_paths_of_cages_and_along_directed_bonds_are_those_of_the_plain_path():
     """C60 has more paths of up to 12 bonds than are counted."""
@@ -101,13 +116,7 @@ def test_paths_of_cages_and_along_directed_bonds_are_those_of_the_plain_path():
     oneway.edge_index, oneway.edge_attr = oneway.edge_index[:, kept], oneway.edge_attr[kept]
     assert kept.sum() == len(kept) - 1
     graphs = [molecule(C60), molecule("C1CC2CC1CC2"), oneway]
-    _, vocabulary = stored(graphs)
-    batch = batch_of(graphs, vocabulary)
-    model = small_model(vocabulary, width=12, heads=3, encodings="paths", walk_steps=13).float()
-    quick = model(batch)
-    with switched_off():
-        plain = model(batch)
-    assert relative_error(quick, plain) < 1e-5
+    model, vocabulary, quick = asserted_with_paths(graphs, 13)
     changed = model(batch_of([*graphs[:2], ring], vocabulary))
     assert relative_error(changed[:2], quick[:2]) < 1e-5
     assert relative_error(changed[2], quick[2]) > 1e-3
@@ -116,14 +125,7 @@ def test_paths_of_cages_and_along_directed_bonds_are_those_of_the_plain_path():
 @needs_kernels
 def test_many_paths_between_two_atoms_are_those_of_the_plain_path():
     """Of seven atoms, each bonded to each: 120 paths of five bonds lead from one to another."""
-    graphs = [graph(7, list(itertools.combinations(range(7), 2))), graph(3, [(0, 1), (1, 2)])]
-    _, vocabulary = stored(graphs)
-    batch = batch_of(graphs, vocabulary)
-    model = small_model(vocabulary, width=12, heads=3, encodings="paths", walk_steps=7).float()
-    quick = model(batch)
-    with switched_off():
-        plain = model(batch)
-    assert relative_error(quick, plain) < 1e-5
+    asserted_with_paths([graph(7, list(itertools.combinations(range(7), 2)))] * 2, 7)
 
 
 @needs_kernels
