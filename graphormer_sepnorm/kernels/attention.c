@@ -207,10 +207,11 @@ INLINE void forward_head(const Attention *a, int64_t graph, int64_t head, const 
             const float *k = key + rows[j] * stride;
             floats logit = load(bias + j * width + i);
             floats logit_too = all_equal(0);
-            UNROLLED for (int c = 0; c < d; c += 2) {
+            UNROLLED for (int c = 0; c + 1 < d; c += 2) {
                 logit += q[c] * k[c];
                 logit_too += q[c + 1] * k[c + 1];
             }
+            if (d % 2) logit += q[d - 1] * k[d - 1];
             logit += logit_too;
             store(logits + j * LANES, logit);
             largest = larger(logit, largest);
@@ -319,11 +320,15 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, const
             const float *k = key + rows[j] * stride, *v = value + rows[j] * stride;
             floats logit = load(bias + j * width + i), slope = all_equal(0);
             floats logit_too = all_equal(0), slope_too = all_equal(0);
-            UNROLLED for (int c = 0; c < d; c += 2) {
+            UNROLLED for (int c = 0; c + 1 < d; c += 2) {
                 logit += load(queries + c * width + i) * k[c];
                 slope += load(gradients + c * width + i) * v[c];
                 logit_too += load(queries + (c + 1) * width + i) * k[c + 1];
                 slope_too += load(gradients + (c + 1) * width + i) * v[c + 1];
+            }
+            if (d % 2) {
+                logit += load(queries + (d - 1) * width + i) * k[d - 1];
+                slope += load(gradients + (d - 1) * width + i) * v[d - 1];
             }
             logit += logit_too, slope += slope_too;
             floats weight = exponential(logit - load(softmax + i)) * load(softmax + width + i);
@@ -348,8 +353,8 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, const
     for (; j < tokens; j++) key_gradients(&of, gradient, rows, part, j, d, 1);
 }
 
-/* Channels of a head that there is code for, in order; even, because loops take two at a time. */
-#define FOR_EACH_SIZE(CASE) CASE(4) CASE(8) CASE(10) CASE(12) CASE(16) CASE(20) CASE(24) CASE(32)
+/* Channels of a head that there is code for, in order. */
+#define FOR_EACH_SIZE(CASE) CASE(4) CASE(8) CASE(10) CASE(11) CASE(12) CASE(16) CASE(20) CASE(24) CASE(32)
 
 /* The fewest channels that there is code for and that hold `channels`; 0 if there are none. */
 EXPORT int attention_channels(int64_t channels) {

@@ -71,7 +71,7 @@ INLINE int linear_weights_body(const Linear *a, int64_t first, int64_t last) {
             pack_panel(packed, a->input + r * a->columns, a->columns, 1, count, start * WIDE,
                        a->columns, n);
             const Strip s = {gradient, 1, a->outputs, packed, count, NULL,
-                             sums + start * WIDE, width, n * WIDE, 1};
+                             sums + start * WIDE, width, a->columns - start * WIDE, 1};
             any_strip(&s, own, n);
         }
         if (a->bias_gradient)

@@ -13,8 +13,10 @@ typedef struct {
 
 /* `to` [rows][columns] = `left` [rows][depth] times the matrix with element (k, c) at
  * right[k * row + c * column]. */
-INLINE void multiply(float *to, const float *left, const float *right, int64_t row, int64_t column,
-                     int64_t rows, int64_t depth, int64_t columns, float *packed) {
+TILED static __attribute__((noinline)) void multiply(float *to, const float *left,
+                                                     const float *right, int64_t row,
+                                                     int64_t column, int64_t rows, int64_t depth,
+                                                     int64_t columns, float *packed) {
     const int64_t vectors = vectors_of(columns);
     int64_t start;
     for (int64_t panel = 0; panel < panels_of(vectors); panel++) {

@@ -37,7 +37,7 @@ needs_kernels = pytest.mark.skipif(library() is None, reason="the kernels are no
 def test_where_they_are_used():
     rows = torch.zeros(3, 8)
     assert cpu_attention.usable(rows, 10)
-    assert cpu_attention.usable(rows, 11)  # as twelve, of which one is zero
+    assert cpu_attention.usable(rows, 13)  # as sixteen, of which three are zero
     assert not cpu_attention.usable(rows, 33)
     assert not cpu_attention.usable(rows.double())
     with torch.autocast("cpu", torch.bfloat16):

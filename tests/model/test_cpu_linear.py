@@ -29,8 +29,11 @@ def arguments(rows: int, depth: int, outputs: int, dtype: torch.dtype = torch.fl
     [
         *((rows, 24, 40) for rows in (1, 2, 5, 69, 71, 97, 500)),
         *((150, depth, 32) for depth in (1, 3, 8, 16, 17, 72, 80, 81)),
-        # One to six vectors, whole and in part: all sizes of a panel.
-        *((150, 20, outputs) for outputs in (1, 7, 9, 16, 31, 48, 57, 72, 80, 96, 216, 240)),
+        # One to six vectors, whole, in part and half: all sizes of a panel.
+        *(
+            (150, 20, outputs)
+            for outputs in (1, 7, 9, 16, 24, 31, 48, 56, 57, 72, 80, 96, 216, 240)
+        ),
     ],
 )
 def test_outputs_and_gradients_are_those_of_torch(rows, depth, outputs):
