@@ -28,7 +28,7 @@ def explaining(place: RunPlace) -> Iterator[None]:
         if not _of_lightning(error):
             raise
         raise ConfigError(" ".join(str(error).split())) from error
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # torch.save makes the second of the first
         if not is_full(error) or place.path is None:
             raise
         if place.worth_keeping:

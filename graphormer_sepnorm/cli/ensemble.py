@@ -186,6 +186,12 @@ def evaluate_ensemble(
     """Join the members, evaluate the mean of their values, and keep what came out, see `Tested`."""
     _check_same_options(members)
     checkpoint = joined({one.name: read_checkpoint(one.directory) for one in members})
+    facts = checkpoint[KEY]
+    if facts["dataset_fingerprint"] != data.splits.fingerprint:
+        raise CheckpointError(
+            f"{data.splits.name} here is not the {facts['dataset']} that the members were trained "
+            "on: put that back, or train another ensemble"
+        )
     run.checkpoints.mkdir(exist_ok=True)
     # An earlier end of the run had more in its checkpoint: until this one, it is not finished.
     run.summary_file.unlink(missing_ok=True)

@@ -36,6 +36,13 @@ SHOWN: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "machine": _MACHINE,
     },
+    "pretrain": {
+        "run": ("config", "output", "resume", "seed_everything"),
+        "data": ("data.molecules", "data.smiles_column", "data.root"),
+        "model": ("model.norm", "model.layers", "model.width", "model.heads", "model.dropout"),
+        "training": ("trainer.max_epochs", "model.learning_rate"),
+        "machine": _MACHINE,
+    },
     "validate": _EVALUATION,
     "test": _EVALUATION,
 }
@@ -51,6 +58,8 @@ _TEXTS = {
 _HEAD = {
     "fit": "usage: train.py fit -c CONFIG.yaml [--option value ...]\n\n"
     "Train a model, then test its best checkpoint.",
+    "pretrain": "usage: train.py pretrain -c CONFIG.yaml --data.molecules FILE [--option value ...]"
+    "\n\nTrain a backbone on molecules without labels, for --model.from_pretrained.",
     "validate": "usage: train.py validate --ckpt_path RUN [--option value ...]\n\n"
     "Evaluate a checkpoint on the validation split.",
     "test": "usage: train.py test --ckpt_path RUN [--option value ...]\n\n"

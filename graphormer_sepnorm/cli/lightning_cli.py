@@ -39,9 +39,11 @@ from graphormer_sepnorm.cli.help import VerbParser
 from graphormer_sepnorm.cli.main import Interrupted, ending_with
 from graphormer_sepnorm.cli.options import (
     OPTIONS,
+    check_numbers,
     explain,
     explain_classes,
     refuse_for_a_member,
+    refuse_options_of_fit,
     refuse_shape,
     require_data,
 )
@@ -96,8 +98,13 @@ TRAINER_DEFAULTS = {
 RUN_DIRECTORY = "GRAPHORMER_RUN_DIRECTORY"
 
 
-def run_verb(arguments: list[str]) -> None:
-    """Run ``fit``, ``validate`` or ``test`` with the options after it."""
+def run_verb(arguments: list[str], called: str | None = None) -> None:
+    """Run ``fit``, ``validate`` or ``test`` with the options after it.
+
+    Args:
+        arguments: The verb and its options.
+        called: The name that the verb is known by, in its help; None: its own.
+    """
     arguments, any_code = without_option(arguments)
     # As all other verbs and predict.py have it.
     arguments = ["--output" if word == "-o" else word for word in arguments]
@@ -114,7 +121,7 @@ def run_verb(arguments: list[str]) -> None:
         arguments, config_name = resolve_in_arguments(arguments)
         config = "" if resumed is None else str(RunDirectory(resumed.directory).configuration_file)
         with known_classes_only(config, allowed=any_code or resumed is None):
-            TrainCLI(arguments, config_name, resumed, place, typed)
+            TrainCLI(arguments, config_name, resumed, place, typed, called)
     # Gloo's threads, if they are still there when Python ends, can abort a run that has succeeded.
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
@@ -135,6 +142,7 @@ class TrainCLI(LightningCLI):
         resumed: The run that is continued in its own directory, if any.
         place: Takes the directory of the run.
         typed: Options as they were given, from which the members of an ensemble begin.
+        called: See `run_verb`.
 
     Attributes:
         run_directory: Where a run is kept; set by `fit` before training.
@@ -152,6 +160,7 @@ class TrainCLI(LightningCLI):
         resumed: ResumedRun | None = None,
         place: RunPlace | None = None,
         typed: Sequence[str] = (),
+        called: str | None = None,
     ) -> None:
         self.arguments = arguments
         self.typed = typed
@@ -169,7 +178,7 @@ class TrainCLI(LightningCLI):
             save_config_callback=None,
             trainer_defaults=TRAINER_DEFAULTS,
             seed_everything_default=0,
-            parser_kwargs={**parsing, verb: {**parsing, "verb": verb}},
+            parser_kwargs={**parsing, verb: {**parsing, "verb": called or verb}},
             parser_class=VerbParser,
             args=arguments,
             auto_configure_optimizers=False,
@@ -207,7 +216,10 @@ class TrainCLI(LightningCLI):
         with explain(self._subcommand_parsers[verb]):
             self.config = parser.parse_args(args)  # type: ignore[arg-type]
         options = self.config[verb]
-        if verb == "fit":
+        if verb != "fit":
+            refuse_options_of_fit(verb, self.typed)
+        else:
+            check_numbers(options)
             if options.resume is not None:  # on the command line it has been taken by now
                 raise ConfigError(
                     f"resume: {options.resume} stands in a configuration file, which does not "

@@ -83,9 +83,10 @@ OPTIONS: dict[str, tuple[Any, Any, str]] = {
     "metric": (
         str | None,
         None,
-        "What decides on the validation split which checkpoint is the best, and when to "
-        f"stop early (fit): {', '.join(METRICS)}. Default: mae or auroc; with real values of "
-        "several targets the loss. last: none is chosen, the end of training is taken.",
+        "What decides on the validation split which checkpoint is the best, and when to stop early "
+        f"(fit): {', '.join(one.name for one in METRICS.values() if one.kind)} or loss. Default: "
+        "mae or auroc; with real values of several targets the loss. last: none is chosen, the end "
+        "of training is taken.",
     ),
     "ensemble": (
         int,
@@ -126,6 +127,33 @@ OPTIONS: dict[str, tuple[Any, Any, str]] = {
         "house tells what it keeps; none keeps nothing, and there are no intervals.",
     ),
 }
+
+
+# The least that makes sense; Lightning does not look at its own of these.
+_LEAST = {
+    "trainer.accumulate_grad_batches": 1,
+    "trainer.check_val_every_n_epoch": 1,
+    "early_stopping": 0,
+    "checkpoint_minutes": 0,
+}
+
+
+def check_numbers(options: Any) -> None:
+    """Raise a ConfigError if one of these options of ``fit`` is less than makes sense."""
+    for name, least in _LEAST.items():
+        value = options[name]
+        if value is not None and not value >= least:
+            raise ConfigError(f"--{name} is {value}: it must be {least} or more")
+
+
+def refuse_options_of_fit(verb: str, typed: Sequence[str]) -> None:
+    """Raise a ConfigError if a word given to another verb would do nothing there."""
+    for word in typed:
+        name = word.removeprefix("--").split("=")[0]
+        if word.startswith("--") and name in OPTIONS and name != "seed_everything":
+            raise ConfigError(
+                f"--{name} is for fit, and {verb} takes no notice of it: leave it out"
+            )
 
 
 def option_names(parser: LightningArgumentParser) -> list[str]:

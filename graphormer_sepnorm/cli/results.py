@@ -38,6 +38,8 @@ def results(arguments: list[str]) -> int:
 
     silence_known_noise()
     folder = Path(options.output).expanduser()
+    if folder.name in ("", ".."):  # the table has the folder's name
+        folder = folder.resolve()
     found = _read([Path(name).expanduser() for name in options.directories])
     experiments = add_to_records(folder, found)
     if not experiments:

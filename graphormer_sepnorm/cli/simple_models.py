@@ -213,9 +213,11 @@ def final_predictions(
     from graphormer_sepnorm.inference.blend import Blend
 
     checkpoint, splits, values = read_checkpoint(file), data.splits, predictions
+    if {BLEND, CONFIDENCE} & checkpoint.keys() and len(predictions) != len(data.indices(split)):
+        return None, "these are of the network alone: what comes after it takes the whole split"
     if BLEND in checkpoint:
-        if splits.smiles is None or len(splits.smiles[split]) != len(predictions):
-            return None, "these are of the network alone: a blend takes SMILES of the whole split"
+        if splits.smiles is None:
+            return None, "these are of the network alone: a blend takes SMILES"
         blend = Blend.from_plain(checkpoint[BLEND])
         trees = blend.trees_of_smiles(splits.smiles[split], data.own_columns(split))
         networks = predictions[None]

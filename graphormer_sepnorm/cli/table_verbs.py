@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.errors import ConfigError
@@ -108,7 +108,7 @@ def check_molecules(options: argparse.Namespace, verb: str, of_tables: tuple[str
             if getattr(options, name):
                 raise ConfigError(f"--{name} is for tables: give one with -i FILE")
         for text in options.smiles:
-            if Path(text).is_file():
+            if os.path.isfile(text):  # not a Path: a long SMILES is no name of a file
                 raise ConfigError(f"{text} is a file: did you mean -i {text}?")
     elif options.smiles:
         raise ConfigError(

@@ -15,14 +15,14 @@ from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.process import name_and_version
 
 
-def _lightning(verb: str, words: list[str]) -> None:
+def _lightning(verb: str, words: list[str], called: str | None = None) -> None:
     """Run a verb that is a method of Lightning's Trainer."""
     from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 
     silence_known_noise()
     from graphormer_sepnorm.cli.lightning_cli import run_verb
 
-    run_verb([verb, *words])
+    run_verb([verb, *words], called)
 
 
 # Verb -> its line in --help, and what runs it: takes the words after it, may return an exit status.
@@ -35,7 +35,7 @@ VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     "test": ("evaluate a checkpoint on the test split", partial(_lightning, "test")),
     "pretrain": (
         "train a backbone on molecules without labels, for --model.from_pretrained",
-        lambda words: _lightning("fit", ["--data.dataset", "pretraining", *words]),
+        lambda words: _lightning("fit", ["--data.dataset", "pretraining", *words], "pretrain"),
     ),
     "crossvalidate": ("train on every fold of your own table", crossvalidate),
     "compare": ("train several arms with several seeds and report what differs", compare),

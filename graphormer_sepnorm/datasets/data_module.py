@@ -177,6 +177,11 @@ class MoleculeDataModule(LightningDataModule):
         self.table_options = table_options(self.dataset, options)
         if self.dataset == PRETRAINING and molecules is None:
             raise ConfigError("which molecules? Give a file of SMILES: --data.molecules FILE")
+        if self.dataset != PRETRAINING and molecules is not None:
+            raise ConfigError(
+                f"--data.molecules {molecules} is for train.py pretrain, and this is "
+                f"{self.dataset}: pre-train on them first, then --model.from_pretrained"
+            )
         self.molecules, self._smiles_column = molecules, smiles_column
         self.root = Path(root).expanduser().resolve()
         self.batch_size = batch_size

@@ -115,13 +115,22 @@ def _features(smiles: list[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Return descriptors ``[n, K]`` and Morgan counts ``[n, 2048]``, kept in the folder.
 
     Descriptors of a molecule that cannot be used are nan.
+
+    Raises:
+        DataError: They cannot be written.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.with_suffix(".lock")):
-        if not folder.is_dir():
-            partial = folder.with_suffix(".partial")
-            _compute(smiles, partial)
-            os.replace(partial, folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_suffix(".lock")):
+            if not folder.is_dir():
+                partial = folder.with_suffix(".partial")
+                _compute(smiles, partial)
+                os.replace(partial, folder)
+    except OSError as error:
+        raise DataError(
+            f"cannot keep descriptors in {folder} ({error.strerror or error}): make room, or give "
+            "another --data.root"
+        ) from error
     descriptors, counts = (np.load(folder / name, mmap_mode="r") for name in _FILES)
     return descriptors, counts
 
@@ -136,6 +145,9 @@ def _compute(smiles: list[str], folder: Path) -> None:
         np.lib.format.open_memmap(folder / name, mode, dtype, shape)
         for name, dtype, shape in zip(_FILES, (np.float32, np.uint8), shapes, strict=True)
     )
+    if not done:
+        for name in _FILES:
+            _take_room(folder / name)
     starts = range(done, len(smiles), _CHUNK)
     chunks = (smiles[start : start + _CHUNK] for start in starts)
     line, began = StatusLine(), time.monotonic()
@@ -157,6 +169,13 @@ def _compute(smiles: list[str], folder: Path) -> None:
     descriptors.flush()
     counts.flush()
     progress.unlink(missing_ok=True)
+
+
+def _take_room(path: Path) -> None:
+    """Let the disk set aside what a file is long: a map that finds no room ends the process."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def _of_chunk(smiles: list[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, Graphorme
 from graphormer_sepnorm.old_names import current_options
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.values import is_number
 
 # What of a configuration's sections is taken; the rest is about files, logs and runs.
 _OF_DATA = ("batch_size", "attention_blocks", "num_workers")
@@ -126,11 +127,17 @@ def _read(name: str) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not a YAML file ({' '.join(str(error).split())})") from error
-    if not isinstance(content, dict):
+    sections = "data", "model", "trainer"
+    if not isinstance(content, dict) or not all(
+        isinstance(content.get(section) or {}, dict) for section in sections
+    ):
         raise ConfigError(f"{path}: expected sections such as data:, model: and trainer:")
+    average = _as_meant(content.get("ema_decay") or 0)
+    if not is_number(average):
+        raise ConfigError(f"{path}: ema_decay is {average!r}: it must be a number")
     data, model, trainer = (
         {option: _as_meant(value) for option, value in (content.get(section) or {}).items()}
-        for section in ("data", "model", "trainer")
+        for section in sections
     )
     if refused := [option for option in _ONLY_OF_TABLES if data.get(option)]:
         raise ConfigError(
@@ -141,7 +148,7 @@ def _read(name: str) -> dict[str, Any]:
         "data": {option: data[option] for option in _OF_DATA if option in data},
         "model": current_options(model, "model"),
         "trainer": {option: trainer[option] for option in _OF_TRAINER if option in trainer},
-        "ema_decay": float(content.get("ema_decay") or 0),
+        "ema_decay": float(average),
     }
 
 

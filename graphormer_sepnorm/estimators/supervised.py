@@ -27,6 +27,7 @@ from graphormer_sepnorm.estimators.options import options_of
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.metrics import Kind, metrics_of
+from graphormer_sepnorm.tables.columns import parse_class_name
 from graphormer_sepnorm.training.in_memory import train_in_memory
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import epochs_of_table
@@ -258,7 +259,9 @@ class GraphormerClassifier(ClassifierMixin, Trained):
             ones = (str(classes[1]),)
         if not several and len(classes) > 2:
             one_of = names[0]
-            names = tuple(f"{one_of}_{name}" for name in classes.tolist())
+            # As tables call them: 1.0 is the class 1.
+            written = (parse_class_name(name) or str(name) for name in classes.tolist())
+            names = tuple(f"{one_of}_{name}" for name in written)
             labels = np.eye(len(classes))[labels[:, 0].astype(int)]
         self._train(X, labels, names, sample_weight, one_of, ones)
         self.classes_ = classes

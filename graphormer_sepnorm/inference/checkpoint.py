@@ -52,6 +52,7 @@ import torch
 from graphormer_sepnorm import __version__
 from graphormer_sepnorm.errors import CheckpointError, did_you_mean
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.inference.checkpoint_contents import (
     KEY,
     REQUIRED,
@@ -81,8 +82,16 @@ def find_checkpoint(path: str | Path) -> Path:
             the package. What lies in the current folder goes before a bundled model.
 
     Raises:
-        CheckpointError: There is no such file or directory, or no checkpoint in it.
+        CheckpointError: There is no such file or directory, or no checkpoint in it, or nobody may
+            look there.
     """
+    try:
+        return _found(path)
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise CheckpointError(f"{shortened(str(path))}: {error.strerror}") from error
+
+
+def _found(path: str | Path) -> Path:
     name = str(path)
     path = Path(path).expanduser()
     if path.is_file():

@@ -10,7 +10,13 @@ import numpy as np
 
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
-from graphormer_sepnorm.tables.columns import LARGEST, parse_class, parse_class_name, parse_number
+from graphormer_sepnorm.tables.columns import (
+    LARGEST,
+    means_one,
+    parse_class,
+    parse_class_name,
+    parse_number,
+)
 
 
 def label_of(task: Task, target: int, cell: object) -> float:
@@ -19,8 +25,8 @@ def label_of(task: Task, target: int, cell: object) -> float:
     Args:
         task: What is predicted.
         target: Number of the target.
-        cell: A number; of classes 0 or 1, or a word for them; where a molecule is of one of several
-            classes the name of its class.
+        cell: A number; of classes 0 or 1, or a word for them, or, where what class 1 is called is
+            no such word, that or another name; of several classes the name of the molecule's.
 
     Raises:
         ValueError: It is none.
@@ -30,6 +36,10 @@ def label_of(task: Task, target: int, cell: object) -> float:
         if name and name not in task.classes:
             raise ValueError(f"{name!r} is none of the classes")
         return float(name == task.classes[target]) if name else math.nan
+    one = task.ones[target] if task.ones else ""
+    if one and not means_one(one):  # as "inactive", by an estimator: its classes are in order
+        name = parse_class_name(cell)
+        return float(name == parse_class_name(one)) if name else math.nan
     label = (parse_class if task.kind == "binary" else parse_number)(cell)
     if task.kind == "binary" and not math.isnan(label) and label not in (0, 1):
         raise ValueError(f"{label:g} is not 0 or 1")

@@ -163,7 +163,7 @@ def _read(
         molecules = columns.read([columns.unread(row) for row in some])
         given, ready = molecules.smiles, predictor.prepared(molecules.parsed)
         beside = molecules.beside if columns.names else None
-        found = predictor.predict_molecules(molecules.parsed, job.batch_size, job.max_atoms, beside)
+        found = predictor.predict_molecules(ready, job.batch_size, job.max_atoms, beside)
         outcome.count(found.warnings, found.errors)
         for place, row in enumerate(some):
             if found.errors[place]:

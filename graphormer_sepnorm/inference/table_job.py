@@ -171,8 +171,15 @@ def check_places(job: TableJob) -> None:
     Raises:
         DataError: There is no input; the output, or a file that is needed until it is complete,
             would take the place of the input; the output is there already, or was begun by an
-            earlier job.
+            earlier job; or nobody may look there.
     """
+    try:
+        _refuse_places(job)
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise DataError(f"{error.filename} cannot be used ({error.strerror})") from error
+
+
+def _refuse_places(job: TableJob) -> None:
     source = Path(job.source)
     if job.source != "-" and not source.exists():
         raise DataError(f"there is no file {source}")

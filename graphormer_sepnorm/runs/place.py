@@ -133,6 +133,8 @@ class RunPlace:
         Raises:
             ConfigError: It cannot be made.
         """
+        if wanted.name in ("", ".."):  # "." and ".." have no name that a number could follow
+            wanted = wanted.resolve()
         number, vanished = 1, 0
         while True:
             path = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")

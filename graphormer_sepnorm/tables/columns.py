@@ -295,5 +295,10 @@ def parse_class(cell: object) -> float:
     return _CLASSES[word] if word else parse_number(cell)
 
 
+def means_one(words: str) -> bool:
+    """Whether class 1, so called, is 1 in a table: one of `CLASS_WORDS`, or several with "or"."""
+    return all(_CLASSES.get(class_word(word)) == 1 for word in words.split(" or "))
+
+
 def _plain(name: str) -> str:
     return "".join(filter(str.isalnum, name.lower()))

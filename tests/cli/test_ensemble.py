@@ -414,3 +414,18 @@ def test_interruption_says_how_to_go_on(copied: Path, capsys, members_are) -> No
     assert "interrupted, 1 of 2 members are finished; continue with: " in said
     assert said.endswith(f"fit --resume {copied}")
     assert summary(copied / "members" / "seed3")
+
+
+def test_members_are_not_joined_over_other_molecules(
+    copied: Path, table: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    """What would be out of fold of the new ones may have been trained on."""
+    (copied / "summary.json").unlink()  # as an interruption after the members leaves it
+    kept = table.read_bytes()
+    table.write_bytes(b"".join(kept.splitlines(keepends=True)[:60]))
+    try:
+        said = refused(capsys, train, "fit", "--resume", copied)
+    finally:
+        table.write_bytes(kept)
+    assert "that the members were trained on: put that back" in said
+    assert not (copied / "summary.json").exists()

@@ -247,6 +247,12 @@ def test_probabilities_are_calibrated_in_all_that_is_said(classes: Fitted, capsy
     assert f"test_brier              {summary['test_brier']:.6g}" in capsys.readouterr().out
 
 
+def test_of_a_part_of_a_split_the_network_alone_is_evaluated(classes: Fitted, capsys: Any) -> None:
+    words = ["test", f"--ckpt_path={classes.run}", "--data.eval_batch_size=8"]
+    assert train([*words, "--trainer.limit_test_batches=1"]) == 0
+    assert "these are of the network alone" in capsys.readouterr().out
+
+
 def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     options = ["--interval", "0.8", "--neighbours", "1", "--evaluate", "a", "--jobs", "1"]

@@ -39,6 +39,14 @@ def test_help_fits_a_screen(verb: str, capsys: pytest.CaptureFixture[str], monke
     assert f"train.py {verb} --help-all" in text
 
 
+def test_help_of_pretraining_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of("pretrain", "--help", capsys)
+    assert text.startswith("usage: train.py pretrain -c CONFIG.yaml --data.molecules FILE")
+    assert re.findall(r"^  --(data\.\S+)", text, flags=re.MULTILINE)[0] == "data.molecules"
+    assert "--data.table" not in text
+    assert "train.py pretrain --help-all" in text
+
+
 def test_defaults_and_texts_are_the_parsers(parsers: dict, capsys) -> None:
     parsers["fit"].set_defaults({"model.layers": 99})
     parsers["fit"].print_help()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from predict_tables import interrupt
 from reference.processes import REPOSITORY, run_python
+from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.inference import stream
@@ -210,3 +211,12 @@ def test_a_file_and_a_list_give_the_same_values(model, tmp_path, monkeypatch):
     values = [float(row[2] or "nan") for row in rows]
     np.testing.assert_allclose(values, listed.values[:, 0], rtol=1e-5)
     assert np.isfinite(values).sum() == 36
+
+
+def test_names_that_no_file_can_have_are_one_line(model, source, tmp_path, capsys):
+    long = "C" * 300
+    assert "File name too long" in refused(capsys, main, model, "-i", tmp_path / long)
+    out = tmp_path / f"{'C' * 247}.csv"  # with .partial it is too long
+    assert "File name too long" in refused(capsys, main, model, "-i", source, "-o", out)
+    assert main([str(model), "NCC(=O)" * 50 + "O"]) == 0
+    assert "NCC(=O)" in capsys.readouterr().out

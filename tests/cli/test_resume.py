@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -20,9 +21,11 @@ import yaml
 from reference.processes import REPOSITORY, Forked
 from tiny_run import TINY, read_csv, refused, sample_rows, sample_table, summary
 
+from graphormer_sepnorm.cli.endings import explaining
 from graphormer_sepnorm.cli.train import main
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.runs.place import RunLock
+from graphormer_sepnorm.runs.place import RunLock, RunPlace
 from graphormer_sepnorm.training import saving
 
 STEPS = 42
@@ -372,6 +375,14 @@ def test_full_disk_of_logs_or_result_is_one_line(
         f"train.py: there is no room on the disk of {run}: make room and continue with: "
         f"python train.py fit --resume '{run}'\n"
     )
+
+
+def test_full_disk_under_a_checkpoint_of_the_result_is_one_line(tmp_path: Path) -> None:
+    """torch.save says it in an error of its own."""
+    place = RunPlace()
+    place.path = tmp_path
+    with pytest.raises(DataError, match="no room on the disk of"), explaining(place):
+        no_room({}, io.BytesIO())
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,9 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     assert (record["metric"], record["selected_on"]) == ("auroc", "validation_brier")
     said = refused(capsys, train, "fit", "--resume", tmp_path / "run", "--metric", "auroc")
     assert "--resume and --metric: leave --metric out" in said
+    turned = "--data.target_columns=[long,active]"
+    said = refused(capsys, train, "test", "--ckpt_path", tmp_path / "run", turned)
+    assert "predicts active, long, the labels of two are long, active: give the same" in said
     source = write_csv(tmp_path / "new.csv", [["smiles"], ["CCO"], ["c1ccccc1"]])
     assert predict([str(tmp_path / "run"), "-i", str(source), "--quiet"]) == 0
     header, *rows = csv.reader(capsys.readouterr().out.splitlines())

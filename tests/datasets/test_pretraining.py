@@ -78,6 +78,21 @@ def test_an_interrupted_computation_goes_on_where_it_was(
     np.testing.assert_array_equal(resumed.train.y.numpy(), plain.train.y.numpy())
 
 
+def test_a_place_that_cannot_be_written_is_one_line(
+    tmp_path: Path, molecules: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "m.smi", molecules)
+    with pytest.raises(DataError, match=r"cannot keep descriptors in .* or give another --data"):
+        load_pretraining(path, path)
+
+    def full(*arguments: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pretraining.os, "posix_fallocate", full)
+    with pytest.raises(DataError, match=r"\(No space left on device\): make room"):
+        load_pretraining(path, tmp_path)
+
+
 def test_too_few_molecules_are_refused(tmp_path: Path, molecules: list[str]) -> None:
     with pytest.raises(DataError, match="50 of its 50 molecules can be used"):
         load_pretraining(write(tmp_path / "m.smi", molecules[:50]), tmp_path)

@@ -9,6 +9,7 @@ import torch
 from sklearn.metrics import accuracy_score
 
 from graphormer_sepnorm import GraphormerClassifier, Predictor
+from graphormer_sepnorm.inference.evaluation import label_of
 
 SMILES = [f"{'C' * length}{end}" for length in range(1, 9) for end in ("O", "N", "c1ccccc1")]
 NAMES = np.array(["alcohol", "amine", "arene"] * 8)
@@ -42,3 +43,14 @@ def test_without_an_order_of_words_classes_may_be_numbers() -> None:
     numbers = np.array([1, 3, 2] * 8)
     assert set(model.fit(SMILES, numbers).predict(SMILES)) <= {1, 2, 3}
     assert torch.tensor(model.predict_proba(SMILES[:2])).shape == (2, 3)
+
+
+def test_classes_have_the_names_that_tables_give_them(tmp_path) -> None:
+    """Numbers, as pandas makes them of a column with gaps, are 1 and 2 in predict.py, too."""
+    model = GraphormerClassifier(layers=1, width=8, heads=2, max_epochs=1, device="cpu")
+    model.fit(SMILES, np.array([1.0, 3.0, 2.0] * 8))
+    assert model.classes_.tolist() == [1.0, 2.0, 3.0]
+    (tmp_path / "a.ckpt").write_bytes(model.checkpoint_)
+    task = Predictor.load(tmp_path / "a.ckpt", "cpu").task
+    assert task.classes == ("1", "2", "3")
+    assert [label_of(task, 0, cell) for cell in ("1", "1.0", 2, 3.0)] == [1, 1, 0, 0]

@@ -391,9 +391,14 @@ def test_a_configuration_file_of_ones_own(tmp_path, facts_of):
         ValueError, match=r"has data\.standardise, which is for train.py and tables"
     ):
         GraphormerRegressor(str(path)).fit(SMILES, ATOMS)
-    path.write_text("- model")
-    with pytest.raises(ValueError, match="expected sections"):
-        GraphormerRegressor(str(path)).fit(SMILES, ATOMS)
+    for text, said in (
+        ("- model", "expected sections"),
+        ("data: 5", "expected sections"),
+        ("ema_decay: high", "ema_decay is 'high': it must be a number"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=said):
+            GraphormerRegressor(str(path)).fit(SMILES, ATOMS)
 
 
 @pytest.mark.parametrize(

@@ -96,3 +96,9 @@ def test_missing_file_and_empty_run_directory(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "nowhere")
     with pytest.raises(CheckpointError, match="no checkpoint in"):
         read_checkpoint(tmp_path)
+
+
+def test_a_name_that_no_file_can_have_is_one_line() -> None:
+    """As a long SMILES where the model was forgotten."""
+    with pytest.raises(CheckpointError, match=r"^NCC\(=O\).*\.\.\.: File name too long$"):
+        read_checkpoint("NCC(=O)" * 50)

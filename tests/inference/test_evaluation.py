@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.evaluation import Evaluation
+from graphormer_sepnorm.inference.evaluation import Evaluation, label_of
 
 
 def evaluation(kind: str, cells: list[object], predictions: list[float]) -> Evaluation:
@@ -65,3 +65,18 @@ def test_rows_that_do_not_count_are_counted():
     text = evaluation("binary", cells, predictions).text()
     assert "(3 rows; 2 of class 1; 1 with a label but no prediction; 2 with a label" in text
     assert "cannot be used, such as '2')" in text
+
+
+@pytest.mark.parametrize(
+    ("one", "cells"),
+    [
+        ("inactive", ["inactive", "active", "Active", ""]),
+        ("2", ["2", 1, "1.0", None]),
+        ("active or yes", ["active", "no", 0, "nan"]),
+    ],
+)
+def test_class_1_is_what_the_model_calls_so(one: str, cells: list[object]) -> None:
+    task = Task("binary", ("y",), ("",), "auroc", ones=(one,))
+    labels = [label_of(task, 0, cell) for cell in cells]
+    assert labels[:3] == [1, 0, 0]
+    assert math.isnan(labels[3])

@@ -74,6 +74,16 @@ def test_an_empty_directory_is_free_and_a_file_is_not(tmp_path: Path) -> None:
     assert made(tmp_path / "b") == tmp_path / "b-2"
 
 
+def test_a_folder_without_a_name_of_its_own_is_numbered_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here" / "inside").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    assert made(Path(), "summary.json").resolve() == tmp_path / "here-2"
+    monkeypatch.chdir(tmp_path / "here" / "inside")
+    assert made(Path("..")).resolve() == tmp_path / "here-3"
+
+
 def test_run_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")

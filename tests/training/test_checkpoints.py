@@ -24,6 +24,7 @@ from graphormer_sepnorm.training.batch_statistics import batch_norms
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks.checkpoints import ValidateAtTheEnd, checkpoint_callbacks
 from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
+from graphormer_sepnorm.training.checks import check_same_data
 from graphormer_sepnorm.training.module import GraphormerModule
 
 
@@ -448,7 +449,7 @@ def test_a_metric_that_is_undefined_is_no_improvement_and_no_end(tmp_path: Path)
 
 @pytest.mark.parametrize(("patience", "more_epochs"), [(2, 0), (4, 2)])
 def test_a_run_stops_without_improvement_and_trains_on_only_with_more_patience(
-    patience: int, more_epochs: int, tmp_path: Path, train: Callable
+    patience: int, more_epochs: int, tmp_path: Path, train: Callable, caplog
 ) -> None:
     def run(patience: int, resume: Path | None) -> Trainer:
         callbacks = [Ruin(), *checkpoint_callbacks(tmp_path, "mae", patience)]
@@ -460,6 +461,8 @@ def test_a_run_stops_without_improvement_and_trains_on_only_with_more_patience(
     again = run(patience, tmp_path / "checkpoints" / "last.ckpt")
     assert again.current_epoch == 3 + more_epochs
     assert again.global_step == 5 * (3 + more_epochs)
+    said = "stopped early, after 2 validations without improvement: only a larger --early_stopping"
+    assert (said in caplog.text) == (more_epochs == 0)
 
 
 def test_last_checkpoint_knows_the_last_validation(tmp_path: Path, train: Callable) -> None:
@@ -509,3 +512,31 @@ def test_numbers_of_numpy_do_not_keep_a_checkpoint_from_being_read(
     data = make_data(own, **{name: int(value) for name, value in numbers.items()})
     same, _, _ = train(model=plainly, data=data, accumulate_grad_batches=2, max_epochs=1)
     assert torch.equal(same.eval()(batch), module(batch))
+
+
+def test_other_targets_are_not_evaluated(
+    tmp_path: Path,
+    train: Callable,
+    make_data: Callable,
+    make_trainer: Callable,
+    splits: DatasetSplits,
+) -> None:
+    """Predictions and labels meet by their places alone."""
+    module, _, trainer = train(max_epochs=1)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    task = dataclasses.replace(splits.task, targets=("mass",))
+    other = make_data(dataclasses.replace(splits, task=task))
+    with pytest.raises(CheckpointError, match=r"predicts size, the labels of \w+ are mass: give"):
+        make_trainer().test(module, other, ckpt_path=tmp_path / "a.ckpt", weights_only=True)
+
+
+def test_a_class_1_that_is_no_1_of_a_table_is_not_evaluated(
+    make_data: Callable, make_trainer: Callable, splits: DatasetSplits
+) -> None:
+    """As an estimator names it, whose classes are in alphabetical order."""
+    task = Task("binary", ("y",), ("",), "auroc", ones=("inactive",))
+    trainer = make_trainer()
+    trainer.datamodule = make_data(dataclasses.replace(splits, task=task))
+    facts = {"task": task.to_plain(), "dataset_fingerprint": "", "dataset": ""}
+    with pytest.raises(CheckpointError, match="class 1 of the model is inactive, which is not 1"):
+        check_same_data(facts, trainer)

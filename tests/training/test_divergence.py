@@ -120,3 +120,11 @@ def test_molecules_of_a_member_are_told_whatever_split_they_stand_in(
     molecules = json.loads((tmp_path / "diverged.json").read_text())["molecules"]
     assert max(one["number"] for one in molecules) >= len(data.splits.train)
     assert all(len(one["smiles"]) == one["atoms"] == one["targets"][0] for one in molecules)
+
+
+def test_a_member_of_an_ensemble_cannot_go_on_alone(tmp_path: Path, train: Callable) -> None:
+    member = tmp_path / "run" / "members" / "seed0"
+    member.mkdir(parents=True)
+    with pytest.raises(ConfigError) as caught:
+        train(Poison(2, float("nan")), StopWhenDiverged(member))
+    assert str(caught.value).endswith("train another ensemble with --model.learning_rate 0.0015")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import time
@@ -21,6 +22,8 @@ from graphormer_sepnorm.metrics import LAST, METRICS, Metric, chosen_metric
 from graphormer_sepnorm.runs.directory import BEST, PREVIOUS, RunDirectory
 from graphormer_sepnorm.training.callbacks.stopping import StopAtOnce
 from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
+
+log = logging.getLogger(__name__)
 
 # An epoch's end need not be kept where the state of so many seconds ago is.
 _SECONDS_BETWEEN_EPOCHS = 60.0
@@ -179,6 +182,11 @@ class StopEarly(EarlyStopping):
         """Train no further where it was stopped before."""
         if self.wait_count >= self.patience:
             trainer.should_stop = True
+            log.warning(
+                "this run was stopped early, after %d validations without improvement: only a "
+                "larger --early_stopping, or 0, lets it go on",
+                self.wait_count,
+            )
 
 
 class LastCheckpoint(Callback):

@@ -105,6 +105,8 @@ class StopWhenDiverged(Callback):
         if trainer.is_global_zero:
             record = {**asdict(at), "found": found, "molecules": _molecules(at, trainer)}
             write_json(path, record)
+        if RunDirectory(self._directory.parent.parent).members == self._directory.parent:
+            return f"{what}; its batch is in {path}; train another ensemble with {lower}"
         return (
             f"{what}; its batch is in {path}; go on before it with a lower learning rate: "
             f"{command('train')} fit --resume {shlex.quote(str(self._directory))} {lower}"
