@@ -249,7 +249,7 @@ def test_probabilities_are_calibrated_in_all_that_is_said(classes: Fitted, capsy
 
 def test_of_a_part_of_a_split_the_network_alone_is_evaluated(classes: Fitted, capsys: Any) -> None:
     words = ["test", f"--ckpt_path={classes.run}", "--data.eval_batch_size=8"]
-    assert train([*words, "--trainer.limit_test_batches=1"]) == 0
+    assert train([*words, "--trainer.limit_test_batches=2"]) == 0
     assert "these are of the network alone" in capsys.readouterr().out
 
 
