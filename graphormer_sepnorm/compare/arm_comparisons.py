@@ -33,14 +33,18 @@ from graphormer_sepnorm.model.norm_arms import NORM_ALIASES, norm_name
 _PAPER = {"zinc": (0.069, 0.052), "zinc-subset": (0.164, 0.144), "ogbg-molhiv": (0.7336, 0.7564)}
 
 _FACTORIALS = ({"ln+ln", "ln+bn", "bn+ln", "bn+bn"}, {"shared-ln", "shared-bn", "ln+ln", "bn+bn"})
-# Norms ([CLS] + atoms) without and with it; of several pairs the mean is taken, or the sum.
+_SHARED, _SEPARATE = ("shared-ln", "shared-bn"), ("ln+ln", "ln+bn", "bn+ln", "bn+bn")
+# Norms ([CLS] + atoms) without and with it, and what the difference of their means is multiplied
+# by: an interaction is a difference of effects, twice that of means. Of all six arms half of [CLS]
+# and half of the atoms have BatchNorm on both sides, so that separation is what differs.
 _EFFECTS = {
-    "BatchNorm on the atoms": (("ln+ln", "bn+ln"), ("ln+bn", "bn+bn"), 2),
-    "BatchNorm on [CLS]": (("ln+ln", "ln+bn"), ("bn+ln", "bn+bn"), 2),
-    "interaction of the two": (("ln+bn", "bn+ln"), ("ln+ln", "bn+bn"), 1),
+    "BatchNorm on the atoms": (("ln+ln", "bn+ln"), ("ln+bn", "bn+bn"), 1),
+    "BatchNorm on [CLS]": (("ln+ln", "ln+bn"), ("bn+ln", "bn+bn"), 1),
+    "interaction of the two": (("ln+bn", "bn+ln"), ("ln+ln", "bn+bn"), 2),
     "separation of LayerNorm": (("shared-ln",), ("ln+ln",), 1),
     "separation of BatchNorm": (("shared-bn",), ("bn+bn",), 1),
-    "separation, mean of both": (("shared-ln", "shared-bn"), ("ln+ln", "bn+bn"), 2),
+    "separation, the same kind on both": (_SHARED, ("ln+ln", "bn+bn"), 1),
+    "separation, all six arms": (_SHARED, _SEPARATE, 1),
 }
 
 
@@ -195,13 +199,13 @@ def norm_effects(values: Mapping[str, Mapping[int, float]]) -> dict[str, PairedD
             effect have are taken.
     """
     found = {}
-    for name, (without, having, pairs) in _EFFECTS.items():
+    for name, (without, having, times) in _EFFECTS.items():
         if not {*without, *having} <= values.keys():
             continue
         seeds = [s for s in values[without[0]] if all(s in values[n] for n in (*without, *having))]
         if seeds:
             sides = (
-                [sum(values[norm][seed] for norm in side) / pairs for seed in seeds]
+                [times * sum(values[norm][seed] for norm in side) / len(side) for seed in seeds]
                 for side in (without, having)
             )
             found[name] = paired_difference(*sides)

@@ -17,7 +17,12 @@ from graphormer_sepnorm.compare.statistics import holm
 
 SEPARATE = ("ln+ln", "ln+bn", "bn+ln", "bn+bn")
 SIX = ("shared-ln", "shared-bn", *SEPARATE)
-SEPARATION = ["separation of LayerNorm", "separation of BatchNorm", "separation, mean of both"]
+ALL_SIX = "separation, all six arms"
+SEPARATION = [
+    "separation of LayerNorm",
+    "separation of BatchNorm",
+    "separation, the same kind on both",
+]
 SEEDS = 5
 
 
@@ -67,7 +72,12 @@ def test_effects_by_hand() -> None:
         "interaction of the two": (y["bn+bn"] - y["bn+ln"]) - (y["ln+bn"] - y["ln+ln"]),
         "separation of LayerNorm": y["ln+ln"] - y["shared-ln"],
         "separation of BatchNorm": y["bn+bn"] - y["shared-bn"],
-        "separation, mean of both": (y["ln+ln"] - y["shared-ln"] + y["bn+bn"] - y["shared-bn"]) / 2,
+        "separation, the same kind on both": (
+            (y["ln+ln"] - y["shared-ln"]) + (y["bn+bn"] - y["shared-bn"])
+        )
+        / 2,
+        ALL_SIX: (y["ln+ln"] + y["ln+bn"] + y["bn+ln"] + y["bn+bn"]) / 4
+        - (y["shared-ln"] + y["shared-bn"]) / 2,
     }
     found = factor_effects(with_norms(y))
     assert [one.name for one in found] == list(expected)
@@ -97,6 +107,22 @@ def test_effects_by_least_squares() -> None:
     fitted = np.linalg.lstsq(np.array(rows), np.array(observed), rcond=None)[0]
     found = factor_effects(with_norms(y))
     assert [one.difference.mean for one in found] == pytest.approx(fitted[SEEDS:].tolist())
+
+
+def test_separation_over_all_six_arms_by_least_squares() -> None:
+    """Beside an effect of each seed, of BatchNorm on the atoms and of BatchNorm on [CLS]."""
+    y = of_norms(SIX, seed=2)
+    rows, observed = [], []
+    for norm, column in y.items():
+        separate = "+" in norm
+        token, atoms = norm.split("+") if separate else [norm.removeprefix("shared-")] * 2
+        kinds = [0.5 if part == "bn" else -0.5 for part in (token, atoms)]
+        for seed, value in enumerate(column):
+            rows.append([*np.eye(SEEDS)[seed], *kinds, separate])
+            observed.append(value)
+    fitted = np.linalg.lstsq(np.array(rows), np.array(observed), rcond=None)[0]
+    found = {one.name: one.difference.mean for one in factor_effects(with_norms(y))}
+    assert found[ALL_SIX] == pytest.approx(fitted[-1])
 
 
 def test_shared_or_separate_times_the_kind() -> None:
