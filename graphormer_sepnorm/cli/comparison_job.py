@@ -96,7 +96,7 @@ def check(directory: Path, options: argparse.Namespace, fit_options: list[str]) 
     from graphormer_sepnorm.compare.runner import places, together
 
     kept = Comparison.read(directory)
-    comparison = _asked(options, fit_options, kept)
+    comparison = _asked(directory, options, fit_options, kept)
     checked = check_all(comparison, kept, directory, options.allow_code)
     seeds_together = options.seeds_together
     if seeds_together > 1 and checked.configuration["engine"] == "eager":
@@ -158,7 +158,10 @@ def report(directory: Path, baseline: str | None = None) -> None:
 
 
 def _asked(
-    options: argparse.Namespace, fit_options: list[str], kept: Comparison | None
+    directory: Path,
+    options: argparse.Namespace,
+    fit_options: list[str],
+    kept: Comparison | None,
 ) -> Comparison:
     """Return what is to be compared: what was kept and what is added to it."""
     from graphormer_sepnorm.compare.arms import OWN_OPTIONS, parse_arms
@@ -168,7 +171,7 @@ def _asked(
     arms = parse_arms(options.arms) if options.arms is not None else ()
     seeds = _seeds(options.seeds) if options.seeds is not None else ()
     if kept is not None:
-        base = words_of_all_runs(fit_options, kept)
+        base = words_of_all_runs(fit_options, kept, directory)
         comparison = dataclasses.replace(kept.with_more(arms, seeds), base_options=base)
     elif not arms:
         raise ConfigError("compare needs --arms, for example --arms sharenorm,sepnorm")

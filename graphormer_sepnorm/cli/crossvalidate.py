@@ -7,6 +7,9 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import yaml
+
+from graphormer_sepnorm.cli.configs import resolve_config
 from graphormer_sepnorm.cli.main import check_least
 from graphormer_sepnorm.cli.many_runs import (
     check_all,
@@ -19,7 +22,7 @@ from graphormer_sepnorm.cli.many_runs import (
     train_all,
     words_of_all_runs,
 )
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.compare.crossvalidation import CrossValidation
@@ -80,7 +83,8 @@ def crossvalidate(arguments: list[str]) -> int:
 
     kept = CrossValidation.read(directory)
     # Without a seed of its own yet, it is only known how many runs there are.
-    plan = _asked(options, fit_options, kept)
+    plan = _asked(directory, options, fit_options, kept)
+    _refuse_folds_of_a_file(plan)
     folds = (f"--data.folds={plan.folds}", "--data.fold=0")
     checked = check_all(plan, kept, directory, options.allow_code, folds, ensembles=True)
     placed = places(options.jobs, checked.devices, len(plan.runs(directory)))
@@ -142,7 +146,10 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def _asked(
-    options: argparse.Namespace, fit_options: list[str], kept: CrossValidation | None
+    directory: Path,
+    options: argparse.Namespace,
+    fit_options: list[str],
+    kept: CrossValidation | None,
 ) -> CrossValidation:
     """Return what is to be trained: what was kept and what is added to it.
 
@@ -175,8 +182,16 @@ def _asked(
     if arms and not kept.with_arms:
         raise ConfigError(f"{kept.file} has no arms: leave --arms out, or begin elsewhere")
     seeds = tuple(kept.seeds[0] + repeat for repeat in range(options.repeats))
-    base = words_of_all_runs(fit_options, kept)
+    base = words_of_all_runs(fit_options, kept, directory)
     return dataclasses.replace(kept.with_more(arms, seeds), base_options=base)
+
+
+def _refuse_folds_of_a_file(plan: CrossValidation) -> None:
+    """Raise a ConfigError if a configuration file says what --folds says."""
+    for name, _ in plan.copies(Path()):
+        content = yaml.safe_load(Path(resolve_config(name)).read_text(encoding="utf-8"))
+        if "folds" in (content.get("data") or {}):
+            raise ConfigError(f"{name} has data.folds: take it out, and give --folds")
 
 
 def _report(plan: CrossValidation, directory: Path) -> None:
@@ -184,7 +199,11 @@ def _report(plan: CrossValidation, directory: Path) -> None:
     from graphormer_sepnorm.compare.fold_results import FOLDS as FOLDS_FILE
     from graphormer_sepnorm.compare.fold_text import results_text
 
-    show(f"\n{results_text(collect(plan, plan.runs(directory), directory))}\n")
+    try:
+        results = collect(plan, plan.runs(directory), directory)
+    except OSError as error:
+        raise DataError(f"the report on {directory} cannot be made: {error}") from error
+    show(f"\n{results_text(results)}\n")
     for name in (FOLDS_FILE, OUT_OF_FOLD, SUMMARY, FIGURE):
         if (directory / name).is_file():  # a picture may have nothing to show
             print(f"results  {directory / name}", flush=True)

@@ -116,7 +116,7 @@ def check_fit(
     if prepare:
         for name, (config, data) in _prepared(checked).items():
             batches = len(EpochBatches(data.indices("train"), config.data.batch_size, 0))
-            steps[name] = planned_steps(
+            steps[name] = config.ensemble * planned_steps(
                 config.trainer, batches, settled_epochs(config.trainer, data)
             )
             task, fingerprint = data.splits.task, data.splits.fingerprint

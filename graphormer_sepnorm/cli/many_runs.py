@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from graphormer_sepnorm.cli.configs import resolve_config
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
+from graphormer_sepnorm.files import write_text
 from graphormer_sepnorm.formatting import shows_unicode
 from graphormer_sepnorm.process import command, cores
 
@@ -99,13 +101,13 @@ def is_whole(words: Sequence[str]) -> bool:
     return any(word.partition("=")[0] in ("-c", "--config") for word in words)
 
 
-def words_of_all_runs(words: Sequence[str], kept: Comparison) -> tuple[str, ...]:
+def words_of_all_runs(words: Sequence[str], kept: Comparison, directory: Path) -> tuple[str, ...]:
     """Return the words for ``fit`` that are asked for in a directory that was begun.
 
     Other ones that say all may say the same, and a configuration may lie elsewhere now. What does
     not say all is beside what the directory was begun with: else every option of that would differ.
     """
-    return tuple(words) if is_whole(words) else (*kept.base_options, *words)
+    return tuple(words) if is_whole(words) else (*kept.words_in(directory), *words)
 
 
 def check_all(
@@ -194,8 +196,8 @@ def train_all(
         Interrupted: With what is finished.
     """
     words = _WORDS[verb]
-    runs = plan.runs(directory)
     with _at_work(plan, kept, directory, words.done) as lock:
+        runs = plan.runs(directory)
         whole = train(runs, plan, checked, placed, lock, any_code, seeds_together)
         unfinished = [run for run in runs if not run.finished]
         count = len(runs) - len(unfinished)
@@ -252,8 +254,22 @@ def _at_work(
                 f"another command has changed what is {what} in {directory} meanwhile: start this "
                 "one again"
             )
-        plan.write(directory)
+        try:
+            _keep_files(plan, kept, directory)
+            plan.write(directory)
+        except OSError as error:
+            raise ConfigError(f"cannot write into {directory} ({error.strerror})") from error
         yield lock
+
+
+def _keep_files(plan: Comparison, kept: Comparison | None, directory: Path) -> None:
+    """Copy the configuration files that are named, unless they were copied before."""
+    anew = kept is None or plan.base_options != kept.base_options
+    for name, copy in plan.copies(directory):
+        if anew or not copy.is_file():
+            text = Path(resolve_config(name)).read_text(encoding="utf-8")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            write_text(copy, text)
 
 
 def train(

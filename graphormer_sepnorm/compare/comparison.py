@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -18,6 +18,9 @@ from graphormer_sepnorm.old_names import current_options
 from graphormer_sepnorm.runs.directory import flat
 
 FILE = "compare.yaml"
+# Copies of the configuration files that it was begun with: a user may edit his own for the next one
+# while runs of this one wait for their turn.
+COPIES = "configs"
 _FORMAT_VERSION = 1
 
 
@@ -83,13 +86,14 @@ class Comparison:
         """Return all runs, seed by seed, so that what is finished early is paired."""
         # Networks are compared.
         unblended = ["--blend=false"] if self.configuration.get("blend") else []
+        base_options = self.words_in(directory)
         return [
             Run(
                 arm.name,
                 seed,
                 place := directory / arm.name / f"seed{seed}",
                 (
-                    *self.base_options,
+                    *base_options,
                     *arm.arguments,
                     *SINGLE,
                     *unblended,
@@ -101,6 +105,23 @@ class Comparison:
             for seed in self.seeds
             for arm in self.arms
         ]
+
+    def copies(self, directory: Path) -> list[tuple[str, Path]]:
+        """Return the configuration files that are named, and where a copy of each belongs."""
+        named = [file for file, _ in _divided(self.base_options) if file]
+        return [
+            (file, directory / COPIES / str(number) / f"{Path(file).stem}.yaml")
+            for number, file in enumerate(named, start=1)
+        ]
+
+    def words_in(self, directory: Path) -> tuple[str, ...]:
+        """Return `base_options`, with the copies that are there in place of the files."""
+        copies = iter(self.copies(directory))
+        words: list[str] = []
+        for file, given in _divided(self.base_options):
+            copied = file and (copy := next(copies)[1]).is_file()
+            words += ["-c", str(copy)] if copied else given
+        return tuple(words)
 
     def command_line(self) -> list[str]:
         """The words of one command that does all of this, however it was really put together."""
@@ -152,6 +173,20 @@ class Comparison:
             for name in kept
             if name in given and given[name] != kept[name]
         ]
+
+
+def _divided(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Give each configuration file that is named with its words, and with others an empty one."""
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name not in ("-c", "--config"):
+            yield "", [word]
+        elif equals:
+            yield value, [word]
+        else:
+            file = next(rest, "")
+            yield file, [word, file]
 
 
 def other_format(path: Path, found: Any, known: int) -> str:

@@ -66,6 +66,7 @@ class CrossValidation(Comparison):
 
     def runs(self, directory: Path) -> Sequence[FoldRun]:
         """Return all runs, fold by fold, so that what is finished early is paired."""
+        base_options = self.words_in(directory)
         return [
             FoldRun(
                 arm.name,
@@ -74,7 +75,7 @@ class CrossValidation(Comparison):
                 / f"repeat{repeat}"
                 / f"fold{fold}",
                 (
-                    *self.base_options,
+                    *base_options,
                     *arm.arguments,
                     f"--data.folds={self.folds}",
                     f"--data.fold={fold}",

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.crossvalidation import CrossValidation, FoldRun
 from graphormer_sepnorm.compare.predictions_figure import draw_predictions
 from graphormer_sepnorm.compare.statistics import FoldDifference, fold_difference, mean_sd
@@ -19,6 +20,7 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing, require_json, write_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
+from graphormer_sepnorm.runs.directory import RunDirectory
 
 FOLDS, OUT_OF_FOLD, SUMMARY = "folds.csv", "out_of_fold.csv", "summary.json"
 FIGURE = "out_of_fold.png"
@@ -36,6 +38,7 @@ class Fold:
 
     Attributes:
         run: Which.
+        data: Fingerprint of the molecules, labels and folds that it had; empty if not recorded.
         network: What the network is called.
         molecules: In its training, validation and test split.
         test: Test metrics of the network by name, those of single targets too.
@@ -45,6 +48,7 @@ class Fold:
     """
 
     run: FoldRun
+    data: str
     network: str
     molecules: dict[str, int]
     test: dict[str, float]
@@ -104,8 +108,8 @@ class FoldResults:
         runs: How many there are when all is finished.
         networks: In the order of the arms.
         baselines: The simple models that the runs recorded beside their network.
-        differences: Of each network from each simple model (of networks alone from its own), and
-            from the first network.
+        differences: Of each network from each simple model (of those of one network from its own),
+            and from the first network.
     """
 
     command: list[str]
@@ -155,12 +159,23 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
     by_fold: dict[tuple[int, int], dict[str, Fold]] = {}
     for one in finished:
         by_fold.setdefault((one.run.repeat, one.run.fold), {})[one.run.arm] = one
+    for (repeat, fold), found in by_fold.items():
+        if len({one.data for one in found.values()} - {""}) > 1:
+            raise DataError(
+                f"{directory}: the arms of repeat {repeat} fold {fold} had different data: the "
+                "table has changed meanwhile; begin in another directory"
+            )
+    _refuse_rows_twice(finished, directory)
     whole = [found for found in by_fold.values() if len(found) == len(plan.arms)]
     if not whole:
         raise DataError(f"{directory}: no fold is finished under every arm, so none is compared")
     of_arms = [[found[arm.name] for found in whole] for arm in plan.arms]
     networks = {own[0].network: _columns([one.test for one in own]) for own in of_arms}
     simple = _simple(of_arms)
+    molecules = {
+        own[0].network: _trained_and_tested(plan, arm, own)
+        for arm, own in zip(plan.arms, of_arms, strict=True)
+    }
     results = FoldResults(
         command=plan.command_line(),
         dataset=report["name"],
@@ -176,11 +191,25 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
             ModelResult(name, _spreads(columns), _pooled(own, plan, task), _confidence(own))
             for (name, columns), own in zip(networks.items(), of_arms, strict=True)
         ],
-        baselines=[ModelResult(name, _spreads(columns)) for name, columns in simple.items()],
-        differences=_differences(networks, simple, _trained_and_tested(plan, of_arms[0])),
+        baselines=[ModelResult(one.name, _spreads(one.columns)) for one in simple],
+        differences=_differences(networks, simple, molecules),
     )
     results.write(directory / SUMMARY)
     return results
+
+
+def _refuse_rows_twice(folds: Sequence[Fold], directory: Path) -> None:
+    """Raise a DataError if a row of the table is predicted by two folds of one repeat."""
+    seen: set[tuple[str, int, str]] = set()
+    for one in folds:
+        for row in one.rows:
+            place = one.run.arm, one.run.repeat, row["row"]
+            if place in seen:
+                raise DataError(
+                    f"{directory}: row {row['row']} was tested by two folds of repeat "
+                    f"{one.run.repeat}: the table has changed meanwhile; begin in another directory"
+                )
+            seen.add(place)
 
 
 def _read(run: FoldRun) -> Fold:
@@ -194,6 +223,7 @@ def _read(run: FoldRun) -> Fold:
             rows = list(csv.DictReader(file))
     return Fold(
         run=run,
+        data=_data_of(run.files),
         network=run.arm if run.named else f"{kind}, {summary.get('norm', '')}",
         molecules=require_json(run.files.data_report_file)["splits"],
         test=_numbers(summary, "test_"),
@@ -204,6 +234,13 @@ def _read(run: FoldRun) -> Fold:
             for name, value in (summary.get("confidence") or {}).items()
         },
     )
+
+
+def _data_of(run: RunDirectory) -> str:
+    """Return what is recorded of a run, or, where it is an ensemble, of its first member."""
+    members = (RunDirectory(path) for path in sorted(run.members.glob("seed*/")))
+    records = (one.record() for one in (run, *members))
+    return next((one.dataset_fingerprint for one in records if one is not None), "")
 
 
 def simple_models(summary: Mapping[str, Any]) -> dict[str, dict[str, float]]:
@@ -227,33 +264,62 @@ def _numbers(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     }
 
 
-def _simple(of_arms: Sequence[Sequence[Fold]]) -> dict[str, Columns]:
-    """Return the models beside the networks: of trees those of the first arm, all have the same.
+@dataclass(frozen=True)
+class _Simple:
+    """A simple model over the folds.
 
-    A network alone is that of its own arm.
+    Attributes:
+        name: What it is called.
+        columns: Its metrics.
+        network: The one that it is compared with; empty: all.
     """
-    first, *others = of_arms
-    found = {}
-    for name in dict.fromkeys(name for one in first for name in one.simple):
-        own = _alone(first[0].network) if name == _ALONE and others else name
-        found[own] = _columns([one.simple.get(name, {}) for one in first])
-    for arm in others:
-        if any(_ALONE in one.simple for one in arm):
-            found[_alone(arm[0].network)] = _columns([one.simple.get(_ALONE, {}) for one in arm])
+
+    name: str
+    columns: Columns
+    network: str = ""
+
+
+def _simple(of_arms: Sequence[Sequence[Fold]]) -> list[_Simple]:
+    """Return the models beside the networks.
+
+    Trees of arms that train them on the same molecules are the same, and stand there once. A
+    network alone is that of its own arm, and so are trees that differ: those of an arm whose
+    members have folds are trained on the validation split, too.
+    """
+    found = []
+    for name in dict.fromkeys(name for arm in of_arms for one in arm for name in one.simple):
+        of_name = {
+            arm[0].network: [one.simple.get(name, {}) for one in arm]
+            for arm in of_arms
+            if any(name in one.simple for one in arm)
+        }
+        (network, first), *others = of_name.items()
+        if name != _ALONE and all(_equal(first, other) for _, other in others):
+            found.append(_Simple(name, _columns(first)))
+            continue
+        for network, rows in of_name.items():
+            own = name if len(of_arms) == 1 else f"{name}, {network}"
+            found.append(_Simple(own, _columns(rows), network))
     return found
 
 
-def _alone(network: str) -> str:
-    return f"{_ALONE}, {network}"
+def _equal(some: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> bool:
+    return all(
+        one.keys() == other.keys()
+        and all(math.isclose(one[name], other[name]) or one[name] != one[name] for name in one)
+        for one, other in zip(some, others, strict=True)
+    )
 
 
-def _trained_and_tested(plan: CrossValidation, folds: Sequence[Fold]) -> tuple[float, float]:
+def _trained_and_tested(
+    plan: CrossValidation, arm: Arm, folds: Sequence[Fold]
+) -> tuple[float, float]:
     """Return on how many molecules a model of a fold is trained, and tested, on average.
 
     Where members of an ensemble have folds, they and trees are trained on the validation split too.
     """
-    options = plan.configuration
-    by_folds = options.get("ensemble_by") == "folds" and options.get("ensemble", 1) > 1
+    options = {**plan.configuration, **arm.options}
+    by_folds = options.get("ensemble_by") == "folds" and int(options.get("ensemble", 1)) > 1
     parts = ("train", "validation") if by_folds else ("train",)
     train = np.mean([sum(one.molecules[part] for part in parts) for one in folds])
     return float(train), float(np.mean([one.molecules["test"] for one in folds]))
@@ -310,16 +376,19 @@ def _confidence(folds: Sequence[Fold]) -> dict[str, float]:
 
 def _differences(
     networks: Mapping[str, Columns],
-    simple: Mapping[str, Columns],
-    molecules: tuple[float, float],
+    simple: Sequence[_Simple],
+    molecules: Mapping[str, tuple[float, float]],
 ) -> list[Difference]:
+    """Compare each network with the first, and with the simple models that stand beside it.
+
+    `molecules` are those that each was trained and tested on (`_trained_and_tested`).
+    """
     first, *others = networks.items()
     pairs = [(model, first) for model in others]
     pairs += [
-        (model, one)
-        for model, one in itertools.product(networks.items(), simple.items())
-        # Each blend beside the network that is in it.
-        if not one[0].startswith(_ALONE) or one[0] in (_ALONE, _alone(model[0]))
+        (model, (one.name, one.columns))
+        for model, one in itertools.product(networks.items(), simple)
+        if one.network in ("", model[0])
     ]
     found = []
     for (model, after), (other, before) in pairs:
@@ -328,7 +397,7 @@ def _differences(
             known = np.isfinite(before[name]) & np.isfinite(after[name])
             if known.any():
                 columns = before[name][known], after[name][known]
-                metrics[name] = fold_difference(*columns, *molecules)
+                metrics[name] = fold_difference(*columns, *molecules[model])
         if metrics:
             found.append(Difference(model, other, metrics))
     return found

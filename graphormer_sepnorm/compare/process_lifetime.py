@@ -7,6 +7,7 @@ command is gone, however that came, the pipe ends and the run with it.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -17,6 +18,9 @@ from pathlib import Path
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND
+from graphormer_sepnorm.runs.place import NO_LOCKS
+
+log = logging.getLogger(__name__)
 
 # Tells a process that its standard input ends with the one that started it.
 ENDS_WITH_STDIN = "GRAPHORMER_ENDS_WITH_STDIN"
@@ -78,4 +82,11 @@ def locked(
                         f"another command is at work in {directory}: wait for it, or stop it first"
                     ) from None
                 time.sleep(0.1)
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+                log.warning(
+                    "the file system of %s has no locks: start one command there", directory
+                )
+                break
         yield file.fileno()

@@ -42,6 +42,9 @@ class Reached:
 def reached(directory: Path, metric: str) -> Reached:
     """Read how far a run is from what it has written down in its directory."""
     run = RunDirectory(directory)
+    if run.members.is_dir():  # an ensemble, which is as far as its members are
+        members = [reached(member, metric).step for member in run.members.glob("seed*/")]
+        return Reached(sum(members))
     files = run.metrics_file, run.record_file
     times = tuple(path.stat().st_mtime if path.is_file() else 0.0 for path in files)
     return _read(directory, metric, times)

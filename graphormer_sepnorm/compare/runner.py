@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.compare.process_lifetime import ENDS_WITH_STDIN
-from graphormer_sepnorm.process import cores
+from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, cores
 from graphormer_sepnorm.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Runner:
                 while self._running or (self._waiting and not self._asked):
                     self._pass_on()
                     while self._waiting and not self._asked and self._free:
-                        self._start(self._waiting.pop(0))
+                        self._try_to_start(self._waiting.pop(0))
                     for process in list(self._running):
                         if process.popen.poll() is not None:
                             self._end(process)
@@ -221,6 +221,10 @@ class Runner:
                 signal.signal(number, handler)
 
     def _stop(self, number: int, frame: Any) -> None:
+        # A batch system asks every process of a job, and the command that started this one asks it
+        # once more: that is one request, and the command kills if it is asked again.
+        if self._asked and KILLED_BY_ITS_COMMAND in os.environ:
+            return
         # Only noted: this may be in the middle of anything.
         self._asked += 1
 
@@ -236,8 +240,16 @@ class Runner:
             self._display.stopping([run for process in self._running for run in process.runs])
         self._passed_on += 1  # one at a time: the processes are asked before they are killed
 
+    def _try_to_start(self, runs: tuple[Run, ...]) -> None:
+        try:
+            self._start(runs)
+        except OSError as error:  # no room on the disk, no memory for a process: others go on
+            for run in runs:
+                self._display.started(run)
+                self._display.failed(run, f"it cannot be started ({error.strerror})")
+
     def _start(self, runs: tuple[Run, ...]) -> None:
-        environment = self._free.pop(0)
+        environment = self._free[0]
         options = [_options(run) for run in runs]
         for run in runs:
             run.log.parent.mkdir(parents=True, exist_ok=True)
@@ -263,6 +275,7 @@ class Runner:
                 # asks the others once.
                 start_new_session=True,
             )
+            self._free.pop(0)
             self._running.append(_Process(runs, popen, environment, starts, time.monotonic()))
         for run in runs:
             self._display.started(run)
@@ -279,12 +292,16 @@ class Runner:
             elif self._passed_on:
                 self._display.stopped(run)
             else:
-                if status < 0:
-                    # Such a process could not say so itself; often there was no memory left.
-                    with run.log.open("a", encoding="utf-8") as log:
-                        log.write(f"\nkilled by {signal.Signals(-status).name}\n")
-                why = last_line(run.log, log_start) or f"status {status}"
-                run.failure.write_text(f"{why}\n", encoding="utf-8")
+                why = ""
+                with suppress(OSError):  # no room on the disk, which may be why it failed
+                    if status < 0:
+                        # Such a process could not say so itself; often there was no memory left.
+                        with run.log.open("a", encoding="utf-8") as log:
+                            log.write(f"\nkilled by {signal.Signals(-status).name}\n")
+                    why = last_line(run.log, log_start)
+                why = why or f"status {status}"
+                with suppress(OSError):
+                    run.failure.write_text(f"{why}\n", encoding="utf-8")
                 self._display.failed(run, why)
 
 

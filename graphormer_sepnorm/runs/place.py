@@ -23,7 +23,8 @@ from graphormer_sepnorm.runs.directory import LOCK, RunDirectory
 
 log = logging.getLogger(__name__)
 
-_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
+# Of a file system that has no locks, as some of clusters.
+NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 # Of this process. Processes that it forks, to load data, must not keep what it has let go of.
 _held: set[int] = set()
@@ -70,7 +71,7 @@ class RunLock:
                 os.close(handle)
                 return None
             except OSError as error:
-                if error.errno not in _NO_LOCKS:
+                if error.errno not in NO_LOCKS:
                     os.close(handle)
                     raise
                 log.warning("the file system of %s has no locks: start one run in it only", path)

@@ -257,6 +257,41 @@ def test_simple_models_beside_it(
         assert found["p_value"] is None
 
 
+def test_a_configuration_file_may_be_edited_meanwhile(
+    table: Path, trained: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """For the next experiment: all folds are trained with what stood there at first."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("model: {dropout: 0.2}\n")
+    train = many_runs.train
+
+    def edit_and_train(runs: Sequence[FoldRun], *others: Any) -> bool:
+        mine.write_text("model: {dropout: 0.3}\n")
+        return train(runs, *others)
+
+    monkeypatch.setattr(many_runs, "train", edit_and_train)
+    words = [*options(table), "-c", str(mine), "--folds", "2", "--data.split=random"]
+    out = tmp_path / "out"
+    assert crossvalidate(out, *words) == 0
+    mine.unlink()
+    assert crossvalidate(out, "--repeats", "2") == 0
+    found = [out / f"repeat{repeat}" / f"fold{fold}" for repeat in (0, 1) for fold in (0, 1)]
+    options_of = [yaml.safe_load((run / "config.yaml").read_text()) for run in found]
+    assert [one["model"]["dropout"] for one in options_of] == [0.2] * 4
+    # And it is told by its own name what was asked for.
+    assert str(mine) in summary(out)["command"]
+
+
+def test_a_row_that_two_folds_have_tested_is_refused(
+    copied: Path, trained: list[str], capsys
+) -> None:
+    """As where the table was saved anew while others were trained."""
+    first, second = (copied / "repeat0" / f"fold{n}" / "test_predictions.csv" for n in (0, 1))
+    second.write_text(second.read_text() + first.read_text().splitlines()[1] + "\n")
+    said = refused(capsys, main, "crossvalidate", "-o", copied)
+    assert "was tested by two folds of repeat 0: the table has changed meanwhile" in said
+
+
 def test_arms_have_the_same_folds(
     table: Path, trained: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -359,6 +394,7 @@ def test_a_directory_goes_on_as_it_was_begun(copied: Path, table: Path, trained,
         (["-o", "x", "TABLE", "--folds", "99"], "cannot be dealt into 99 folds"),
         (["-o", "x", "TABLE", "--data.split_column=a"], "--data.split column says where they go"),
         (["-o", "x", "TABLE", "--model.layer", "2"], "unknown option --model.layer"),
+        (["-o", "x", "TABLE", "-c", "folds.yaml"], "folds.yaml has data.folds: take it out"),
         (["-o", "x", "TABLE", "--arms", "ARMS"], "--data.split_seed is not for an arm"),
     ],
 )
@@ -372,6 +408,7 @@ def test_mistakes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "arms.yaml").write_text("a: {data.split_seed: 1}\nb: {model.norm: sepnorm}\n")
+    (tmp_path / "folds.yaml").write_text("data: {folds: 10, fold: 0}\n")
     given: list[str] = []
     for word in words:
         given += options(table) if word == "TABLE" else [word.replace("ARMS", "arms.yaml")]

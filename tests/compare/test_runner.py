@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import fcntl
 import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -201,6 +203,22 @@ def test_runs_are_planned_seed_by_seed(tmp_path: Path) -> None:
     assert "--blend=false" in blended.runs(tmp_path)[3].arguments
 
 
+def test_runs_begin_with_copies_of_configuration_files(tmp_path: Path) -> None:
+    words = ("-c", "quickstart", "--model.layers", "2", "--config=a/mine.yaml", "-c", "a/other")
+    comparison = Comparison(words, parse_arms("sharenorm,bn+bn"), (3,), "sharenorm")
+    assert comparison.words_in(tmp_path) == words
+    copies = comparison.copies(tmp_path)
+    assert [file for file, _ in copies] == ["quickstart", "a/mine.yaml", "a/other"]
+    for _, copy in copies[:2]:
+        copy.parent.mkdir(parents=True)
+        copy.touch()
+    first, second = (str(copy) for _, copy in copies[:2])
+    expected = ("-c", first, "--model.layers", "2", "-c", second, "-c", "a/other")
+    assert comparison.words_in(tmp_path) == expected
+    assert comparison.runs(tmp_path)[0].arguments[: len(expected)] == expected
+    assert [Path(first).name, Path(second).name] == ["quickstart.yaml", "mine.yaml"]
+
+
 def test_gpus_are_given_in_turn() -> None:
     assert [place["OMP_NUM_THREADS"] for place in environments(2, 3)] == ["3", "3"]
     places = environments(3, 1, ["4", "5"])
@@ -352,6 +370,56 @@ def test_second_interruption_ends_at_once(quick: bool, workplace: Workplace) -> 
     assert events[-2:] == ["stopped a seed 0", "closed"]
 
 
+def test_an_ensemble_that_is_a_fold_is_asked_once(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch system asks it, and the command that started it asks it once more."""
+    runner = Runner([], [], Events(), 0)
+    runner._stop(signal.SIGTERM, None)
+    monkeypatch.setenv("GRAPHORMER_KILLED_BY_ITS_COMMAND", "1")
+    runner._stop(signal.SIGTERM, None)
+    assert runner._asked == 1
+    monkeypatch.delenv("GRAPHORMER_KILLED_BY_ITS_COMMAND")
+    runner._stop(signal.SIGTERM, None)
+    assert runner._asked == 2
+
+
+def test_a_process_that_cannot_be_started_stops_no_other_run(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [workplace.run("a"), workplace.run("b")]
+    real, started = subprocess.Popen, []
+
+    def popen(*arguments, **options):
+        started.append(arguments)
+        if len(started) == 1:
+            raise OSError(12, "Cannot allocate memory")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr("graphormer_sepnorm.compare.runner.subprocess.Popen", popen)
+    whole, events = workplace.train(runs)
+    assert whole
+    assert events == [
+        "started a seed 0",
+        "failed a seed 0: it cannot be started (Cannot allocate memory)",
+        "started b seed 0",
+        "finished b seed 0",
+        "closed",
+    ]
+
+
+def test_a_file_system_without_locks_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with locked(tmp_path) as lock:
+        assert lock > 0
+    assert f"the file system of {tmp_path} has no locks" in caplog.text
+
+
 def test_one_command_at_work(tmp_path: Path) -> None:
     said = "another command is at work in"
     with locked(tmp_path), pytest.raises(ConfigError, match=said):
@@ -419,6 +487,13 @@ def test_progress_is_read_from_the_run(half_way: Run, tmp_path: Path) -> None:
     metrics.write_text("epoch,step\n0,")
     os.utime(metrics, (0, 0))  # another time, however coarse the clock of the disk is
     assert reached(half_way.directory, "mae").step == 35
+
+
+def test_an_ensemble_is_as_far_as_its_members(half_way: Run, tmp_path: Path) -> None:
+    for seed in (3, 4):
+        shutil.copytree(half_way.directory, tmp_path / "fold0" / "members" / f"seed{seed}")
+    (tmp_path / "fold0" / "members" / "seed3.log").touch()
+    assert reached(tmp_path / "fold0", "mae").step == 80
 
 
 def test_bars_in_a_terminal(workplace: Workplace, half_way: Run) -> None:
