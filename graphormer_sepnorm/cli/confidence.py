@@ -232,6 +232,9 @@ def said(measured: Measured, task: Task, run: RunDirectory) -> str:
             f"domain      {count:,} of {total:,} test molecules are outside: {domain.rule}"
         )
     else:
-        lines.append("domain      no border: too few unseen molecules, or too unlike the others")
+        lines.append(
+            "domain      no border, so in_domain is left empty: too few unseen molecules, or too "
+            "unlike the others"
+        )
     lines.append(f"            {run.confidence_file}, {run.confidence_figure.name}")
     return "\n".join(lines)

@@ -134,8 +134,9 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> None:
     if outcome.measured is not None:
         print(f"\n{said(outcome.measured, task, tested.run)}")
     epochs = "1 epoch" if summary["epochs"] == 1 else f"{summary['epochs']} epochs"
+    best = _best_validation(network, main) + " (of the network)" * ("network" in summary)
     print(
-        f"\n{_best_validation(network, main)}; {epochs}, "
+        f"\n{best}; {epochs}, "
         f"{summary['steps']:,} steps, {summary['parameters']:,} parameters, "
         f"{summary['seconds']:.0f} s, {summary['graphs_per_second']:.0f} graphs/s"
     )

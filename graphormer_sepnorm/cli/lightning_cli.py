@@ -392,6 +392,8 @@ class TrainCLI(LightningCLI):
         if directory != wanted and before.configuration_file.is_file() and not before.finished:
             again = resuming(wanted)
             print(f"{wanted} has a run that has not ended; {again} goes on with it", flush=True)
+        elif directory != wanted and self.config["fit"].output is not None:
+            print(f"{wanted} is taken, and stays as it is", flush=True)
         report = self.datamodule.splits.report
         if report is not None:
             report_data(

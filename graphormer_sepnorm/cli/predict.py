@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.cli import embed, explain, geometry, pairs
@@ -27,7 +29,7 @@ from graphormer_sepnorm.cli.table_verbs import (
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import metrics_of
-from graphormer_sepnorm.process import name_and_version
+from graphormer_sepnorm.process import command, name_and_version
 from graphormer_sepnorm.tables.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -280,6 +282,7 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
     from graphormer_sepnorm.inference.predictor import Predictor
 
     predictor = Predictor.load(options.model, device)
+    _say_unfinished(options)
     if predictor.facts["dataset"] == PRETRAINING:
         raise ConfigError(
             f"{options.model} is a network to begin with: what it says are standardised "
@@ -292,6 +295,19 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
             asked["interval"] = None
         predictor.ask(**asked)
     return predictor
+
+
+def _say_unfinished(options: argparse.Namespace) -> None:
+    """Say of the directory of a run that has not ended what its model lacks."""
+    from graphormer_sepnorm.runs.directory import RunDirectory
+
+    run = RunDirectory(Path(options.model).expanduser())
+    if run.configuration_file.is_file() and not run.finished and not options.quiet:
+        print(
+            f"{options.model} has not ended: intervals and the trees of a blend come last. "
+            f"{command('train')} fit --resume {shlex.quote(options.model)} goes on with it",
+            file=sys.stderr,
+        )
 
 
 def _say_thresholds(predictor: Predictor, options: argparse.Namespace) -> None:

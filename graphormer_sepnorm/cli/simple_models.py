@@ -114,7 +114,8 @@ class SimpleModels:
             validation = metric.shown(self.blended.blend.validation[metric.name])
             said.append(
                 f"The network has the weight {self.blended.blend.weight:g} in the blend, chosen by "
-                f"the loss on {self.blended.weighed_on}; {metric.label} there {validation}."
+                f"the loss on {self.blended.weighed_on}; {metric.label} of the blend there "
+                f"{validation}."
             )
         fair = {one.name: one.test[metric.name] for one in self.baselines if one.comparable}
         best = metric.best(fair.values(), default=math.nan)

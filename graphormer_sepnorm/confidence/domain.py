@@ -70,9 +70,14 @@ class Domain:
         return cls(**{one.name: plain[one.name] for one in fields(cls) if one.name in plain})
 
     @property
+    def has_border(self) -> bool:
+        """Whether anything is outside; without a border nobody knows what is inside either."""
+        return bool(self.border) or self.furthest is not None
+
+    @property
     def rule(self) -> str:
         """What is outside, in words; the empty string where there is no border."""
-        if not self.border and self.furthest is None:
+        if not self.has_border:
             return ""
         rule = f"similarity to training molecules below {self.border:g}"
         rule += f" (errors were {self.larger:.1f} times the mean)" if self.larger else ""

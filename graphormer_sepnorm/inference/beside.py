@@ -168,7 +168,8 @@ class Beside:
                 far = None if told.distance is None else told.distance[number]
                 reason = confidence.domain.said(given["similarity"][number], far)
                 warnings[place] = "; ".join(filter(None, (warnings[place], reason)))
-            columns.append(["no" if warnings[place] else "yes" for place in places])
+            inside = "yes" if confidence.domain.has_border else ""
+            columns.append(["no" if warnings[place] else inside for place in places])
             columns += self._neighbours(nearest)
         texts = [("",) * len(columns)] * len(molecules)
         for place, row in zip(places, zip(*columns, strict=True), strict=bool(columns)):

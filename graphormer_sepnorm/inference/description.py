@@ -124,7 +124,7 @@ def _confidence(confidence: dict[str, Any] | None) -> list[tuple[str, str]]:
     domain, sketch = confidence.get("domain"), confidence.get("neighbours")
     if domain is not None:
         rule = Domain.from_plain(domain).rule
-        rows.append(("domain", f"outside it: {rule}" if rule else "has no border"))
+        rows.append(("domain", f"outside it: {rule}" if rule else "no border: not judged"))
     if sketch is not None:
         kept = (
             ["fingerprints"] + ["SMILES"] * ("smiles" in sketch) + ["labels"] * ("labels" in sketch)

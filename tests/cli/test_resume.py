@@ -22,6 +22,7 @@ from reference.processes import REPOSITORY, Forked
 from tiny_run import TINY, read_csv, refused, sample_rows, sample_table, summary
 
 from graphormer_sepnorm.cli.endings import explaining
+from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
@@ -230,6 +231,16 @@ def test_options_that_change_nothing_of_a_finished_run_are_named(run: Path, capl
     longer = [f"--trainer.max_steps={2 * STEPS}", "--model.learning_rate=1e-5"]
     assert main(["fit", "--resume", str(run), *longer]) == 0
     assert "is finished" not in caplog.text
+
+
+def test_a_run_that_has_not_ended_predicts_and_says_so(run: Path, capsys) -> None:
+    assert predict([str(run), "CCO"]) == 0
+    assert "has not ended" not in capsys.readouterr().err
+    (run / "summary.json").unlink()
+    assert predict([str(run), "CCO"]) == 0
+    said = capsys.readouterr().err
+    assert f"{run} has not ended: intervals and the trees of a blend come last" in said
+    assert f"fit --resume {run} goes on with it" in said
 
 
 def test_finished_run_is_tested_again_and_stays_the_same(finished: Path, run: Path) -> None:

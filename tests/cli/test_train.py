@@ -128,6 +128,7 @@ def test_saved_configuration_repeats_the_run_elsewhere(
     assert summary(again)["test_mae"] == before["test_mae"]
     said = capsys.readouterr().out
     assert str(again) in said
+    assert f"{run.directory} is taken, and stays as it is" in said
     assert "has not ended" not in said
     # Of one that was interrupted it is said how it goes on.
     half = run.directory.with_name("half")
