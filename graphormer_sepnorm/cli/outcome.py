@@ -337,4 +337,6 @@ def write_test_predictions(
 
 
 def _cells(values: np.ndarray) -> list[str]:
-    return ["" if math.isnan(value) else f"{value:.9g}" for value in values.tolist()]
+    # Labels are kept in float32: the fewest digits that mean the same are those of the table.
+    numbers = map(float, map(str, values)) if values.dtype == np.float32 else values.tolist()
+    return ["" if math.isnan(value) else f"{value:.9g}" for value in numbers]

@@ -27,6 +27,7 @@ from tiny_run import (
     write_csv,
 )
 
+from graphormer_sepnorm.cli.outcome import _cells
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -88,6 +89,16 @@ def test_predictions_of_the_test_molecules_are_kept(table_run: Fitted, capsys) -
     assert predict([str(table_run.run), *(row["smiles"] for row in rows)]) == 0
     again = [row["pred_logX"] for row in csv.DictReader(io.StringIO(capsys.readouterr().out))]
     assert [float(value) for value in again] == pytest.approx(predicted.tolist(), rel=1e-4)
+
+
+def test_a_label_is_written_as_it_stood() -> None:
+    assert _cells(np.array([-6.24, np.nan, 1e-5, 24.7], np.float32)) == [
+        "-6.24",
+        "",
+        "1e-05",
+        "24.7",
+    ]
+    assert _cells(np.array([1 / 3])) == ["0.333333333"]
 
 
 def test_checkpoint_knows_what_it_was_trained_on(table_run: Fitted) -> None:
