@@ -12,7 +12,7 @@ from reference.molecules import zinc_validation
 from torch_geometric.data import Data
 
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-from graphormer_sepnorm.model.fused import gpu_attention, gpu_norm
+from graphormer_sepnorm.model.fused import gpu, gpu_attention, gpu_norm
 
 
 @pytest.fixture(autouse=True)
@@ -34,5 +34,6 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
             pytest.skip("Triton was loaded to compile: start the tests with TRITON_INTERPRET=1")
         monkeypatch.setenv("TRITON_INTERPRET", "1")
     pytest.importorskip("triton")
+    monkeypatch.setattr(gpu, "_runs", {})
     gpu_attention.agrees.cache_clear()
     gpu_norm.agrees.cache_clear()

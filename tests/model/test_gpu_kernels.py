@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from graphormer_sepnorm.model.fused import gpu_attention, gpu_norm
+from graphormer_sepnorm.model.fused import gpu, gpu_attention, gpu_norm
 from graphormer_sepnorm.model.fused.cpu_norm import OF_BATCH, OF_ROWS
 
 COMPILED = """
@@ -93,6 +93,7 @@ def broken(*_):
 )
 def test_kernels_that_do_not_agree_are_not_used(module, name, function, sizes, monkeypatch, caplog):
     module.agrees.cache_clear()
+    monkeypatch.setattr(gpu, "_runs", {})
     monkeypatch.setattr(module, name, function)
     state = torch.get_rng_state()
     with caplog.at_level(logging.WARNING):
@@ -103,3 +104,32 @@ def test_kernels_that_do_not_agree_are_not_used(module, name, function, sizes, m
     assert f"{'attention takes' if name == 'attend' else 'the norms take'} the plain path" in line
     assert "many lines" not in line
     module.agrees.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "sizes"),
+    [
+        (gpu_attention, "attend", [(6, 2, 8), (7, 2, 8)]),
+        (gpu_norm, "normalise", [(8, OF_ROWS), (9, OF_ROWS)]),
+    ],
+)
+def test_where_nothing_compiles_one_line_says_so(module, name, sizes, monkeypatch, caplog):
+    module.agrees.cache_clear()
+    monkeypatch.setattr(gpu, "_runs", {})
+    monkeypatch.setattr(module, name, broken)
+    for size in sizes:
+        assert not module.agrees(torch.device("cpu"), *size)
+    assert len(caplog.messages) == 1
+    module.agrees.cache_clear()
+
+
+def test_a_size_that_cannot_be_run_keeps_no_others_from_it(monkeypatch, caplog):
+    monkeypatch.setattr(gpu, "_runs", {})
+
+    def out_of_memory():
+        raise torch.OutOfMemoryError("later there may be some")
+
+    tries = [out_of_memory, lambda: 0.0, broken, lambda: 1.0, lambda: 0.0]
+    agree = [gpu.agreement("it takes", torch.device("cpu"), one) for one in tries]
+    assert agree == [False, True, False, False, True]
+    assert len(caplog.messages) == 3

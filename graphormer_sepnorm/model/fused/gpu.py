@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 # Rounding, relative to the largest number; in float32 the plain path is as far from float64.
 _AGREEMENT = 1e-4
 
+# Whose kernels run on a device at all: what the first ones that were tried there did.
+_runs: dict[tuple[str, torch.device], bool] = {}
+
 
 def possible(values: Tensor) -> bool:
     """Whether kernels for `values` can be tried: float32 on a GPU, Triton there, none forbidden."""
@@ -45,11 +48,16 @@ def _has_triton() -> bool:
 def agreement(who: str, device: torch.device, disagreement: Callable[[], float]) -> bool:
     """Whether kernels agree with the plain path; a line says so if they do not.
 
+    Where the first ones cannot be run, as where nothing can be compiled, no others are tried on
+    that device, whatever their size, and no further line is said.
+
     Args:
         who: Takes the plain path otherwise, with its verb.
         device: Whose random state stays as it is.
         disagreement: Gives the largest relative difference between both, with gradients.
     """
+    if not _runs.get((who, device), True):
+        return False
     try:
         with (
             torch.random.fork_rng([device] if device.type == "cuda" else []),
@@ -61,7 +69,11 @@ def agreement(who: str, device: torch.device, disagreement: Callable[[], float])
             error = disagreement()
     except Exception as problem:  # a compiler has many ways to fail
         reason = f"{type(problem).__name__}: {str(problem).strip().splitlines()[:1]}"
+        if not isinstance(problem, torch.OutOfMemoryError):  # that may pass
+            # After others have run there, it is the size of these.
+            _runs.setdefault((who, device), False)
     else:
+        _runs[who, device] = True
         if error < _AGREEMENT:
             return True
         reason = f"it differs from the plain path by {error:.1e}"
