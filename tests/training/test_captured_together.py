@@ -208,6 +208,15 @@ def test_what_cannot_be_recorded_at_all_ends_all_of_them(
     assert recorded.made == []
 
 
+def test_a_training_that_fails_leaves_no_recording(fit: Fit, recorded: type[Recorded]) -> None:
+    """The others train on, and need the memory."""
+    company = Together()
+    with company.training(), pytest.raises(ConfigError, match="diverged"):
+        fit("failed", 4, Spoil())
+    assert recorded.made == [1, 1]
+    assert not company._recordings
+
+
 def test_graphs_lie_on_the_device_once(fit: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     kept = together.ResidentGraphs

@@ -226,6 +226,15 @@ class CapturedTraining(Callback):
                 self.steps,
             )
 
+    def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
+        """Free the recordings, since Lightning calls no `teardown` then: others may train on."""
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._step is not None:
+            self._together.forget(self._step)
+            self._step = None
+
     def teardown(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         """Free the memory of the device, and let model and data take ordinary steps again."""
         if self._trainer is None:
@@ -235,8 +244,7 @@ class CapturedTraining(Callback):
         pl_module.capturable = False
         assert isinstance(trainer.fit_loop.epoch_loop, LaunchLoop)
         trainer.fit_loop.epoch_loop.launching = False
-        if self._step is not None:
-            self._together.forget(self._step)
+        self._forget()
         self._planned.clear()
-        self._step = self._trainer = None
+        self._trainer = None
         self._together = Together()
