@@ -26,7 +26,8 @@ def fitted(
 ) -> tuple[GraphormerModule, MoleculeDataModule, Trainer]:
     """Train the model of the configuration, or slim Graphormer, on the data set of the options."""
     own = {**options.configured.get("model", {}), **(QUICK_MODEL if options.quick else {})}
-    module = GraphormerModule(**{**own, "precise_bn_graphs": 0})
+    # Steps are timed that see their batch; statistics are not measured, so nothing can fix them.
+    module = GraphormerModule(**{**own, "precise_bn_graphs": 0, "frozen_bn_fraction": 0.0})
     data = MoleculeDataModule(
         dataset=options.dataset,
         root=options.root,

@@ -79,12 +79,11 @@ def test_check_is_rehearsed_without_a_gpu(
     assert all(kernel in said for kernel in dearest)
 
 
-def test_optimiser_of_a_gpu_can_be_captured(root: str) -> None:
+@pytest.mark.parametrize("config", ["zinc_subset_best", "zinc_best"])
+def test_optimiser_of_a_gpu_can_be_captured(config: str, root: str) -> None:
     """Also after the training that set everything up has ended."""
     silence_known_noise()
-    options = parsed(
-        [*QUICK, "--root", root, "--config", "zinc_subset_best", "--dataset", "sample"]
-    )
+    options = parsed([*QUICK, "--root", root, "--config", config, "--dataset", "sample"])
     options.device = torch.device("cpu")
     module, _, _ = fitted(options, 4, CapturedTraining(on_cpu=True), max_steps=1)
     for kind in ("cuda", "cpu"):
