@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -132,3 +133,9 @@ def test_without_a_gpu_it_refuses_in_one_line(
 
 def test_agreement_is_that_of_tests_that_are_there() -> None:
     assert [file for file in AGREEMENT if not (Path(__file__).parents[1] / file).is_file()] == []
+
+
+def test_the_page_names_the_same_tests() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^    python -m pytest (.*)$", page, re.MULTILINE)
+    assert command.split() == [f"tests/{file}" for file in AGREEMENT]
