@@ -162,7 +162,11 @@ def _parser() -> OneLineParser:
         help=f"compare with the labels in this column: {values}, or {classes}; of several targets "
         "once for each, with columns that are called like them, or in their order",
     )
-    add("--resume", action="store_true", help="continue an interrupted job, to the identical file")
+    add(
+        "--resume",
+        action="store_true",
+        help="continue an interrupted job, on a CPU to the identical file",
+    )
     add("--overwrite", action="store_true", help="replace an output file that is there")
     add("--quiet", action="store_true", help="no progress and no summary")
     sure = parser.add_argument_group("how sure (models that train.py fit made of a table)")

@@ -2,7 +2,7 @@
 
 Output goes to ``NAME.partial`` and has its own name when it is complete. Beside it,
 ``NAME.progress.json`` says how many rows are safely in it and what they were made from; by that an
-interrupted job is continued, to the identical file.
+interrupted job is continued, on a CPU to the identical file.
 """
 
 from __future__ import annotations
