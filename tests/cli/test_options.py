@@ -282,7 +282,9 @@ def test_commands_waiting_for_a_gpu_are_understood(command: str) -> None:
     of_arms: list[tuple[str, ...]] = [()]
     if verb == "compare":
         options, words = compare._parse(words)
-        of_arms = [arm.arguments for arm in comparison_job._asked(options, words, None).arms]
+        of_arms = [
+            arm.arguments for arm in comparison_job._asked(Path("run"), options, words, None).arms
+        ]
     words, _ = resolve_in_arguments(["fit", *words])
     for arguments in of_arms:
         assert Parsed([*words, *arguments], None).config["fit"].engine in ("captured", "compiled")
