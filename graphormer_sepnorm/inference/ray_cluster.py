@@ -154,14 +154,16 @@ class Failures(logging.Handler):
     @property
     def reason(self) -> str:
         """The last error in a line: what it began with, not what Ray says of that."""
+        if self.last is None:
+            return "Ray gave no reason"
         text = str(self.last).strip()
         errors = re.findall(r"^\s*[\w.]*(?:Error|Exception): .+", text, flags=re.MULTILINE)
         lines = [*errors, *text.splitlines(), type(self.last).__name__]
         return shortened(lines[0].strip(), 200)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep an error."""
-        if record.exc_info and record.exc_info[1] is not None:
+        """Keep an error; below that level Ray tells of what it has got over itself."""
+        if record.levelno >= logging.ERROR and record.exc_info and record.exc_info[1] is not None:
             self.last = record.exc_info[1]
 
     def __enter__(self) -> Failures:

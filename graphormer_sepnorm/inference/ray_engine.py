@@ -55,6 +55,8 @@ ROW_ID = "row_hash"  # Ray's, of file and place in it
 # costs nothing, few enough that all actors have work to the end and a killed one loses little.
 _MOST_ROWS = 32 * CHUNK_ROWS
 _SHARES = 8  # of each actor, in a small library
+# So many actors, or as many as there are, may die one behind the other while they load the model.
+_INIT_DEATHS = 3
 
 
 @dataclass(frozen=True)
@@ -261,6 +263,10 @@ def _predicted(
     # A file that cannot be read to its end, or rows whose actors die, stop nothing; what is missing
     # is counted at the end.
     context.max_errored_blocks = -1
+    # Nor does an actor that dies while it loads the model, unless no other comes up meanwhile; by
+    # itself Ray 2.60 would end the job with the first. On a busy cluster all may die at once.
+    if hasattr(context, "max_consecutive_actor_init_deaths"):
+        context.max_consecutive_actor_init_deaths = max(_INIT_DEATHS, actors)
     context.checkpoint_config = None
     if asked.top is None and (asked.id_column is not None or library.format == "parquet"):
         context.checkpoint_config = ray.data.checkpoint.CheckpointConfig(

@@ -12,7 +12,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import psutil
@@ -58,6 +60,23 @@ ray_engine.Predict = Slow
 sys.exit(main(sys.argv[1:]))
 """
 DEADLY = SLOW.replace("time.sleep(1)", "0 in table['id'].to_pylist() and __import__('os')._exit(1)")
+
+UNBORN = """
+import os, sys
+from graphormer_sepnorm.cli.predict import main
+from graphormer_sepnorm.inference import ray_engine
+
+class Unborn(ray_engine.Predict):
+    def __init__(self, task):
+        born = task.tries.parent / "born"
+        if not born.exists():
+            born.touch()
+            os._exit(1)
+        super().__init__(task)
+
+ray_engine.Predict = Unborn
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 def molecules(first: int, last: int) -> pa.Table:
@@ -205,6 +224,15 @@ def test_rows_whose_actor_dies_each_time_are_missing_and_the_others_are_kept(sta
 
 @needs_ray
 @pytest.mark.slow
+def test_an_actor_that_dies_while_it_loads_the_model_is_replaced(start, tmp_path):
+    process = start(write_library(tmp_path / "library", 300, 1), "--quiet", program=UNBORN)
+    assert process.communicate() == ("", "")
+    assert process.returncode == 0
+    assert output_of(tmp_path / "out")[1]["rows"]["missing"] == 0
+
+
+@needs_ray
+@pytest.mark.slow
 def test_the_best_rows_of_csv_files(start, expected, tmp_path):
     source = tmp_path / "library"
     source.mkdir()
@@ -278,6 +306,30 @@ def test_of_what_ray_says_the_error_is_kept(text, reason):
         except ValueError as error:
             logging.getLogger("ray.data").error("ignored", exc_info=error)
     assert failures.reason == reason
+
+
+@pytest.mark.parametrize("level", ["DEBUG", "INFO", "WARNING"])
+def test_what_ray_has_got_over_is_no_failure(level, caplog):
+    caplog.set_level("DEBUG", logger="ray.data")
+    with ray_cluster.Failures() as failures:
+        number = logging.getLevelName(level)
+        logging.getLogger("ray.data").log(number, "tried again", exc_info=OSError("a poll failed"))
+    assert failures.last is None
+    assert failures.reason == "Ray gave no reason"
+
+
+@pytest.mark.parametrize(("actors", "deaths"), [(1, 3), (64, 64)])
+def test_actors_may_die_while_they_load_the_model(actors, deaths, tmp_path):
+    library = find_library(str(write_library(tmp_path / "library", 30, 3)))
+    asked = ray_engine.RayJob(TableJob("library", "out"), tmp_path / "model.ckpt", top=1)
+    contexts = SimpleNamespace(max_consecutive_actor_init_deaths=0), SimpleNamespace()
+    for context in contexts:
+        ray = MagicMock()
+        ray.data.DataContext.get_current.return_value = context
+        ray_engine._predicted(ray, library, asked, MagicMock(), actors, False)
+    named, older = contexts
+    assert named.max_consecutive_actor_init_deaths == deaths
+    assert not hasattr(older, "max_consecutive_actor_init_deaths")
 
 
 @pytest.mark.parametrize(("lowest", "kept"), [(False, [5, 1, 2]), (True, [4, 1, 2])])
