@@ -29,6 +29,7 @@ _OF_RAY = {
     "by": None,
     "lowest": False,
 }
+_DEVICES = (None, "cpu", "cuda")
 _NOT_OF_RAY = ("evaluate", "jobs", "shard", "input_format", "output_format")
 
 
@@ -64,6 +65,11 @@ def check_ray(options: argparse.Namespace) -> None:
     for name in _NOT_OF_RAY:
         if getattr(options, name):
             raise ConfigError(f"--{name} is not for --engine ray: leave it out")
+    if options.device not in _DEVICES:
+        raise ConfigError(
+            f"--engine ray takes --device cpu or cuda, not {options.device}: which GPU an actor "
+            "gets Ray decides"
+        )
     check_least(options, {"num_actors": 1, "top": 1})
     if options.top is None and (options.by or options.lowest):
         raise ConfigError("--by and --lowest say which rows --top N keeps: give that too")

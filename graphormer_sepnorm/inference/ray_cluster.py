@@ -61,10 +61,10 @@ def cluster(
         ray: The module.
         address: Of a running cluster; None starts one on this machine.
         wanted: How many actors; None: one for each GPU, else each CPU that is to spare.
-        device: ``cpu`` leaves GPUs alone.
+        device: ``cpu`` leaves GPUs alone, ``cuda`` needs them, None takes what is there.
 
     Raises:
-        ConfigError: There is no such cluster, or it is too small.
+        ConfigError: There is no such cluster, it is too small, or has no GPU where one is needed.
     """
     _require_answer(address or "")
     silent: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.FATAL}
@@ -88,6 +88,10 @@ def cluster(
     try:
         there = ray.cluster_resources()
         gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
+        if device == "cuda" and gpus == 0:
+            raise ConfigError(
+                "the cluster has no GPU for --device cuda: leave it out, and its CPUs predict"
+            )
         on_gpu = gpus > 0 and device != "cpu"
         most = gpus if on_gpu else cpus - _SPARE_CPUS
         actors = wanted or most

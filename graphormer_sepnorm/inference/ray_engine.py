@@ -66,7 +66,8 @@ class RayJob:
     Attributes:
         job: What is predicted, from where to where; its source is a folder, a pattern or a file.
         model: The model's file, which all machines must see.
-        device: ``cpu`` leaves GPUs of the cluster alone.
+        device: ``cpu`` leaves GPUs of the cluster alone, ``cuda`` needs them; None: GPUs if there
+            are any.
         actors: How many predict at once; None: one for each GPU, else each CPU, of the cluster.
         address: Of a running cluster; None starts one on this machine.
         id_column: A column with a different value in each row; None: file and place in it.
@@ -128,7 +129,7 @@ def predict_library(predictor: Predictor, asked: RayJob, outcome: Outcome) -> No
     Raises:
         DataError: There is nothing to read, the output cannot be written, rows are missing, or an
             interrupted job is another one.
-        ConfigError: There is no cluster, or it is too small.
+        ConfigError: There is no cluster, it is too small, or has no GPU where one is asked for.
     """
     started = time.monotonic()
     ray, job = load_ray(), asked.job

@@ -387,6 +387,28 @@ def test_a_cluster_that_does_not_answer_is_said(address, asked, monkeypatch):
     assert knocked == [asked]
 
 
+@pytest.mark.parametrize("device", ["cuda:1", "gpu", "cuad"])
+def test_a_device_that_ray_does_not_hand_out_is_refused(device, model, tmp_path, capsys):
+    words = ["-i", str(tmp_path), "-o", str(tmp_path / "out"), "--engine", "ray"]
+    said = refused(capsys, main, str(model), *words, "--device", device)
+    assert f"--engine ray takes --device cpu or cuda, not {device}" in said
+
+
+def test_gpus_that_the_cluster_lacks_are_said():
+    ray = MagicMock()
+    ray.cluster_resources.return_value = {"CPU": 8.0}
+    with (
+        pytest.raises(ConfigError, match="the cluster has no GPU for --device cuda"),
+        ray_cluster.cluster(ray, None, 1, "cuda"),
+    ):
+        pass
+    ray.shutdown.assert_called_once()
+    for device, gpus, on_gpu in ((None, 0, False), (None, 2, True), ("cpu", 2, False)):
+        ray.cluster_resources.return_value = {"CPU": 8.0, "GPU": float(gpus)}
+        with ray_cluster.cluster(ray, None, 1, device) as found:
+            assert found == (1, on_gpu)
+
+
 def no_library(source: Path | str) -> str:
     with pytest.raises(DataError) as caught:
         find_library(str(source))
