@@ -15,7 +15,7 @@ from graphormer_sepnorm.tables.columns import (
     means_one,
     parse_class,
     parse_class_name,
-    parse_number,
+    parse_label,
 )
 
 
@@ -40,7 +40,7 @@ def label_of(task: Task, target: int, cell: object) -> float:
     if one and not means_one(one):  # as "inactive", by an estimator: its classes are in order
         name = parse_class_name(cell)
         return float(name == parse_class_name(one)) if name else math.nan
-    label = (parse_class if task.kind == "binary" else parse_number)(cell)
+    label = (parse_class if task.kind == "binary" else parse_label)(cell)
     if task.kind == "binary" and not math.isnan(label) and label not in (0, 1):
         raise ValueError(f"{label:g} is not 0 or 1")
     if abs(label) > LARGEST:

@@ -26,6 +26,18 @@ _SMILES_NAMES = (
 )
 _WORDS = re.compile(r"[A-Za-z][\w .-]*")
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
+# What Excel (in German #NV) and people write where there is no label: no class is called so.
+_NO_CLASS = {
+    *("#n/a", "#nv", "#div/0!", "#value!", "#num!", "#ref!", "#name?"),
+    *("n.d.", "n/d", "n.t."),
+}
+# Nor is a number, or one of two classes, these; of more classes one may be.
+_NO_LABEL = _NO_CLASS | {"nd", "nt", "not tested", "not determined", "?"}
+_PERCENT = re.compile(r"\s*([-+\N{MINUS SIGN}]?\.?\d\S*)\s*%\s*")
+# A number with a unit or a mark behind it; no range, date or version, which go on with a sign.
+_ENDING = re.compile(
+    r"[-+]?\.?\d[\d.,]*(?:e[-+]?\d+)?\s*([^\s\d+.,:;/_<>=±\u2013-][^\s\d]{0,15}\d?)", re.IGNORECASE
+)
 _BOUND = re.compile(r"\s*([<>≤≥])=?\s*(?=\S)")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(e[-+]?\d+)?")
@@ -34,7 +46,9 @@ LARGEST = 3.4e38  # what 32-bit numbers hold
 _TRUTH = {"true": 1.0, "false": 0.0}
 # Pairs of words that labels of two classes are written as, class 1 first.
 CLASS_WORDS = (("true", "false"), ("yes", "no"), ("active", "inactive"), ("positive", "negative"))
-_WRITTEN_COMMA = re.compile(r"\s*(?:[<>≤≥]=?)?\s*[-+\N{MINUS SIGN}]?\d+,\d+(?:[eE][-+]?\d+)?\s*")
+_WRITTEN_COMMA = re.compile(
+    r"\s*(?:[<>≤≥]=?)?\s*[-+\N{MINUS SIGN}]?\d+,\d+(?:[eE][-+]?\d+)?\s*%?\s*"
+)
 _CLASSES = {word: float(place == 0) for pair in CLASS_WORDS for place, word in enumerate(pair)}
 
 
@@ -201,6 +215,41 @@ def parse_number(cell: object) -> float:
     return number
 
 
+def parse_label(cell: object) -> float:
+    """Return the number in a label's cell: as `parse_number`, but more words say it is missing.
+
+    What is given in per cent is that number: ``29.0%`` is 29.
+
+    Raises:
+        ValueError: Something else stands there, or an infinity.
+    """
+    return math.nan if says_no_label(cell) else parse_number(percent(cell) or cell)
+
+
+def says_no_label(cell: object) -> bool:
+    """Whether a label's cell has a word for no value that is none elsewhere, such as ``n.d.``."""
+    return isinstance(cell, str) and cell.strip().lower() in _NO_LABEL
+
+
+def says_no_class(cell: object) -> bool:
+    """As `says_no_label`, where any other word is the name of a class."""
+    return isinstance(cell, str) and cell.strip().lower() in _NO_CLASS
+
+
+def percent(cell: object) -> str:
+    """Return the number of a cell such as ``29.0%`` without its sign; empty if it is no such."""
+    if not isinstance(cell, str) or "%" not in cell:
+        return ""
+    found = _PERCENT.fullmatch(cell)
+    return type(cell)(found[1]) if found else ""
+
+
+def ending(cell: object) -> str:
+    """Return what stands behind the number in a cell such as ``0.85 nM`` or ``1.2*``."""
+    found = _ENDING.fullmatch(str(cell).strip().replace("\N{MINUS SIGN}", "-"))
+    return found[1] if found else ""
+
+
 def parse_or_missing(cells: Sequence[object], names: Sequence[str]) -> tuple[float, ...]:
     """Return the numbers in some cells; an infinity, also of 32-bit numbers, counts as missing.
 
@@ -246,7 +295,12 @@ def _parse(cell: object) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{cell!r} is not a number, nor true or false") from None
+        if behind := ending(cell):
+            advice = "take it away, or put the unit into the header"
+            said = f"not a number, since it ends in {behind!r}: {advice}"
+        else:
+            said = "not a number, nor true or false"
+        raise ValueError(f"{cell!r} is {said}") from None
 
 
 def parse_class_name(cell: object) -> str:
@@ -255,7 +309,8 @@ def parse_class_name(cell: object) -> str:
     What is a number is one class however it is written: 1, 1.0 and 01.
     """
     text = "" if cell is None else str(cell).strip()
-    if text.lower() in ("", "na", "n/a", "nan", "null"):  # none and - may be classes
+    # None and - may be classes.
+    if text.lower() in ("", "na", "n/a", "nan", "null") or says_no_class(text):
         return ""
     if class_word(text):  # or true would be 1
         return text
@@ -286,13 +341,13 @@ def class_word(cell: object) -> str:
 
 
 def parse_class(cell: object) -> float:
-    """Return the number in a cell as `parse_number`, 1 and 0 for all of `CLASS_WORDS`.
+    """Return the number in a cell as `parse_label`, 1 and 0 for all of `CLASS_WORDS`.
 
     Raises:
         ValueError: Something else stands there, or an infinity.
     """
     word = class_word(cell)
-    return _CLASSES[word] if word else parse_number(cell)
+    return _CLASSES[word] if word else parse_label(cell)
 
 
 def means_one(words: str) -> bool:

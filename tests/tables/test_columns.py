@@ -13,6 +13,9 @@ from graphormer_sepnorm.tables.columns import (
     find_column,
     find_smiles_column,
     free_name,
+    no_number,
+    parse_class,
+    parse_label,
     parse_number,
     split_bound,
     with_decimal_comma,
@@ -113,6 +116,58 @@ def test_numbers_are_read(cell: object, number: float) -> None:
 def test_what_is_no_finite_number_is_refused(cell: object) -> None:
     with pytest.raises(ValueError, match=r"^.+$"):
         parse_number(cell)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("#N/A", "n.d.", " N.D. ", "n/d", "ND", "n.t.", "nt", "Not tested", "not determined"),
+        *("#NV", "#DIV/0!", "#VALUE!", "#NUM!", "#REF!", "#NAME?", "?"),
+    ],
+)
+def test_words_for_no_value_are_missing_labels(word: str) -> None:
+    assert math.isnan(parse_label(word))
+    assert math.isnan(parse_class(word))
+    with pytest.raises(ValueError, match="not a number"):  # weights and conditions
+        parse_number(word)
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [("29.0%", 29), (" -3 %", -3), ("\N{MINUS SIGN}0.5%", -0.5), (">50%", 50), ("1e1%", 10)],
+)
+def test_a_label_in_per_cent_is_that_number(cell: str, number: float) -> None:
+    assert parse_label(split_bound(cell)[1]) == number
+    assert parse_label(split_bound(with_decimal_comma(cell.replace(".", ",")))[1]) == number
+
+
+@pytest.mark.parametrize("cell", ["%", "NA%", "n.d.%", "5%%", "5 5%", "29,0%"])
+def test_other_cells_with_a_per_cent_sign_are_no_labels(cell: str) -> None:
+    with pytest.raises(ValueError, match="not a number"):
+        parse_label(cell)
+
+
+@pytest.mark.parametrize(
+    ("cell", "end"),
+    [
+        *(
+            ("-0.85 nM", "nM"),
+            ("1.2*", "*"),
+            ("5 ug/mL", "ug/mL"),
+            ("1e-5 M", "M"),
+            ("3cm2", "cm2"),
+        ),
+        *((cell, "") for cell in ("5-10", "2020-01-01", "12:30", "1/2", "1.2.3", "5 10", "~5")),
+        *((cell, "") for cell in ("5 it is so", "nM", "1,2,3", "5 \N{PLUS-MINUS SIGN} 1")),
+    ],
+)
+def test_what_stands_behind_a_number_is_named(cell: str, end: str) -> None:
+    with pytest.raises(ValueError, match="not a number") as raised:
+        parse_label(cell)
+    said = no_number("y", cell, raised.value)
+    assert said.startswith(f"y is {cell!r}: not a number")
+    advice = f"ends in {end!r}: take it away, or put the unit into the header"
+    assert said.endswith(advice) if end else "ends in" not in said
 
 
 @pytest.mark.parametrize("cell", ["1,5", "-11,01", "+0,5e-3"])
