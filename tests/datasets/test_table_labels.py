@@ -177,6 +177,25 @@ def test_labels_over_many_orders_of_magnitude(tmp_path: Path) -> None:
     assert warning.endswith("consider their logarithm, as in pIC50 for IC50")
 
 
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ([0, 0], "(labels without one: 2 zeros)"),
+        ([0, -1], "(labels without one: 1 zero, 1 negative)"),
+        ([0, 0, 0], ""),  # more than 5 %
+    ],
+)
+def test_a_few_zeros_do_not_hide_that_labels_go_over_many_orders(
+    tmp_path: Path, others: list[int], said: str
+) -> None:
+    values = [*others, *(10.0 ** (n / 6) for n in range(40 - len(others)))]
+    warnings = warnings_of(tmp_path, values)
+    assert len(warnings) == bool(said)
+    for warning in warnings:
+        assert "(98 % of the positive ones): the large ones decide all; consider their" in warning
+        assert warning.endswith(said)
+
+
 def test_labels_whose_errors_would_be_shown_as_zeros(tmp_path: Path) -> None:
     (warning,) = warnings_of(tmp_path, [1e-6 + 1e-6 * n for n in range(40)])
     assert warning.startswith("the labels of value differ by 3.8e-05")

@@ -22,6 +22,7 @@ _SAME = 1e-6  # relative difference up to which two labels are the same
 _FAR = 50
 _MOST_FAR = 0.01  # more of them are no slips but a distribution, unless all are one number
 _WIDE = 1000  # ratio of the labels from which on their logarithm is what to learn
+_NO_LOGARITHM = 0.05  # share of labels without one from which on it is not what to learn
 _NARROW = 1e-3  # spread of labels of which errors would show few digits
 _FEW = 20  # labels of which nothing is said
 
@@ -287,14 +288,34 @@ def _doubt(target: TargetReport, values: np.ndarray, places: Sequence[str]) -> s
             f"{target.name} is {values[worst]:.6g} in {places[worst]}, and half of the labels are "
             f"{low:.4g} to {high:.4g}{more}: if it stands for a missing value, empty the cell"
         )
-    if first > 0 and last >= _WIDE * first:
-        return (
-            f"the labels of {target.name} go from {first:.3g} to {last:.3g} (98 % of them): the "
-            "large ones decide all; consider their logarithm, as in pIC50 for IC50"
-        )
+    if warning := _wide(target.name, known):
+        return warning
     if 0 < last - first < _NARROW:
         return (
             f"the labels of {target.name} differ by {last - first:.2g} (98 % of them), and errors "
             "are shown with four decimals: give them in a smaller unit, as nM in place of M"
         )
     return None
+
+
+def _wide(name: str, known: np.ndarray) -> str | None:
+    """Advise to take logarithms of labels ``[n]`` over many orders of magnitude, or return None.
+
+    A few zeros among them, which assays give too, are no reason to learn the others as they are.
+    """
+    zeros, negatives = int(np.sum(known == 0)), int(np.sum(known < 0))
+    if zeros + negatives > _NO_LOGARITHM * len(known):
+        return None
+    first, last = np.percentile(known[known > 0], (1, 99)).tolist()
+    if last < _WIDE * first:
+        return None
+    whose, but = "them", ""
+    if zeros + negatives:
+        whose = "the positive ones"
+        counts = [f"{zeros:,} zero{'s'[: zeros > 1]}"] * bool(zeros)
+        counts += [f"{negatives:,} negative"] * bool(negatives)
+        but = f" (labels without one: {', '.join(counts)})"
+    return (
+        f"the labels of {name} go from {first:.3g} to {last:.3g} (98 % of {whose}): the "
+        f"large ones decide all; consider their logarithm, as in pIC50 for IC50{but}"
+    )
