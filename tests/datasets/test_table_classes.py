@@ -28,6 +28,8 @@ OPTIONS = {"task": "multiclass", "target_columns": ("tier",), "split_column": "s
         ("nan", ""),
         (float("nan"), ""),
         ("none", "none"),
+        *((word, "") for word in ("#N/A", "#NV", "#DIV/0!", "#value!", "N.D.", "n/d", "n.t.")),
+        *((word, word) for word in ("nd", "NT", "not tested", "?")),
         ("-", "-"),
         ("2.5", "2.5"),
         ("True", "True"),
@@ -70,6 +72,21 @@ def test_a_class_of_rows_that_are_left_out_is_none(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "a.csv", rows, "smiles,kind,set")
     splits = load(path, task="multiclass", split_column="set", target_columns=("kind",))
     assert splits.task.classes == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("tiers", "said"),
+    [
+        (("High", "HIGH", "high "), "classes 'High', 'HIGH', 'high' of column 'tier' differ in"),
+        (("low", "Low", "mid"), "classes 'low' and 'Low' of column 'tier' differ in capitals only"),
+    ],
+)
+def test_classes_that_differ_in_capitals_only_are_refused(
+    tmp_path: Path, tiers: tuple[str, ...], said: str
+) -> None:
+    message = failure(four_each(tmp_path, tiers * 4, HEADER), **OPTIONS)
+    assert said in message
+    assert message.endswith("capitals only: write them alike")
 
 
 def test_numbers_are_in_the_order_of_numbers(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,10 +46,23 @@ def by_classes(path: Path, tables: Sequence[TableContents]) -> list[TableContent
     Classes are ordered as numbers where they are numbers, else as text.
 
     Raises:
-        DataError: There are fewer than two, or too many for classes.
+        DataError: There are fewer than two, or too many for classes, or some that differ in
+            capitals only.
     """
     column = tables[0].columns.names[0]
-    classes = sorted({name for table in tables for name in table.classes}, key=_in_order)
+    found = dict.fromkeys(name for table in tables for name in table.classes)
+    alike: dict[str, list[str]] = defaultdict(list)
+    for name in found:
+        alike[name.casefold()].append(name)
+    for names in alike.values():
+        if len(names) > 1:
+            *others, last = (repr(shortened(name, 20)) for name in names)
+            raise DataError(
+                f"{path}: classes {', '.join(others)}"
+                f"{',' if others[1:] else ' and'} {last} of column {readable(column)!r} differ in "
+                "capitals only: write them alike"
+            )
+    classes = sorted(found, key=_in_order)
     if not 2 <= len(classes) <= _MOST_CLASSES:
         raise DataError(
             f"{path}: {column} has {len(classes):,} different values "
