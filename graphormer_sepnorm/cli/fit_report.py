@@ -53,9 +53,10 @@ def report_data(
     print(f"\n{report_text(report, shows_unicode())}", flush=True)
     write_json(run.data_report_file, report.to_plain())
     report.write_splits(run.splits_file)
-    if report.invalid:
+    if report.invalid or report.cells:
         report.write_invalid(run.invalid_rows_file)
-        print(f"rows that are left out, with reasons: {run.invalid_rows_file}", flush=True)
+        what = " and ".join(["rows"] * bool(report.invalid) + ["labels"] * bool(report.cells))
+        print(f"{what} that are left out, with reasons: {run.invalid_rows_file}", flush=True)
     print()
 
 

@@ -319,11 +319,20 @@ def test_loss_decides_where_the_validation_labels_define_no_auroc(tmp_path, caps
 
 def test_several_targets_of_different_scale(tmp_path, capsys) -> None:
     rows = [[smiles, value, str(1000 * len(smiles))] for smiles, value in sample_rows(60)]
+    rows[3][2] = "5 furlong"  # costs this label, and not the other one
     # YAML takes these names for numbers.
     table = write_csv(tmp_path / "assays.csv", [["smiles", "720", "721"], *rows])
     options = ["--data.target_columns=[720,721]", "--data.split=random", "--data.units=[eV,'']"]
     assert fit(tmp_path, table, *options) == 0
     said = capsys.readouterr().out
+    assert "all 60 rows can be used" in said
+    assert (
+        f"labels that are left out, with reasons: {tmp_path / 'run' / 'invalid_rows.csv'}" in said
+    )
+    (cell,) = read_csv(tmp_path / "run" / "invalid_rows.csv")
+    assert cell["row"] == "4"
+    assert cell["reason"].startswith("721 is '5 furlong': not a number, since it ends in 'furlong'")
+    assert cell["reason"].endswith("; the other labels of the row are used")
     result = summary(tmp_path / "run")
     errors = [result[f"test_mae_{name}"] for name in ("720", "721")]
     assert result["test_mae"] == pytest.approx(sum(errors) / 2)

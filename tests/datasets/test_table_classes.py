@@ -74,6 +74,15 @@ def test_a_class_of_rows_that_are_left_out_is_none(tmp_path: Path) -> None:
     assert splits.task.classes == ("a", "b")
 
 
+def test_words_for_no_value_are_no_class(tmp_path: Path) -> None:
+    values = ["mid", "low", "#N/A", "high", *["mid", "low", "n.d.", "high"] * 2]
+    splits = load(four_each(tmp_path, values, HEADER), **OPTIONS)
+    assert splits.task.classes == ("high", "low", "mid")
+    report = report_of(splits)
+    assert report.no_value == {"tier": (3, "#N/A")}
+    assert [row.reason for row in report.invalid] == ["no label in tier"] * 3
+
+
 @pytest.mark.parametrize(
     ("tiers", "said"),
     [

@@ -219,8 +219,9 @@ def test_weight_and_split_are_no_targets(tmp_path: Path) -> None:
             ["5,1", "6,25", "n.d."],
             "holds numbers with a comma, where a decimal one has to be a point",
         ),
-        (["5.1", "n.d.", "NT"], "holds numbers in 4 of 12 rows"),
-        ([">5.1", "n.d.", "inconclusive"], "holds numbers in 4 of 12 rows"),
+        (["5.1", "failed", "see note"], "holds numbers in 4 of 12 rows"),
+        # What is not determined is neither.
+        ([">5.1", "n.d.", "inconclusive"], "holds numbers in 4 of 8 rows"),
     ],
 )
 def test_the_only_column_of_numbers_is_not_taken_where_another_may_be_meant(
@@ -284,6 +285,33 @@ def test_smiles_files_have_no_labels(tmp_path: Path) -> None:
     path = tmp_path / "a.smi"
     path.write_text("CCO ethanol\nCC ethane\n")
     assert "has no labels to learn from: give a table" in failure(path)
+
+
+def test_what_all_takes_and_leaves_is_reported(tmp_path: Path) -> None:
+    cells = ("5.5", "weak", "n.d.", "weak")
+    rows = [
+        (9 * n + 7, s, v, cells[n % 4], ("A", "B")[n % 2], f"{v} nM", f'"{n},5"', "", 3 * v)
+        for n, (s, v) in enumerate(plain_rows())
+    ]
+    path = write_csv(tmp_path / "a.csv", rows, "ID,smiles,logD,pIC50 B,Class,Ki,Kd,void,pIC50 A")
+    report = report_of(load(path, target_columns=("all",), **SPLIT))
+    assert report.not_taken == {
+        "ID": "numbers the molecules",
+        "pIC50 B": "numbers in 3 of 9 cells",
+        "Class": "words",
+        "Ki": "numbers that end in 'nM'",
+        "Kd": "numbers with a comma, where a decimal one has to be a point",
+        "void": "empty",
+    }
+    text = " ".join(report_text(report).split())
+    said = "targets logD, pIC50 A; not taken: ID (numbers the molecules), pIC50 B (numbers in 3 of"
+    assert said in text
+    named = report_of(load(path, target_columns=("logD", "pIC50 A"), **SPLIT))
+    assert named.not_taken is None
+    assert "not taken" not in report_text(named)
+    path = write_csv(tmp_path / "b.csv", [row[1:3] for row in rows], "smiles,logD")
+    text = report_text(report_of(load(path, target_columns=("all",), **SPLIT)))
+    assert "targets     logD; not taken: none" in text.splitlines()
 
 
 # Names that occur twice.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,12 @@ from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.tables.columns import (
     CLASS_WORDS,
     class_word,
+    ending,
     find_column,
     find_smiles_column,
     parse_class,
-    parse_number,
+    parse_label,
+    readable,
     require_one_of_its_name,
     split_bound,
 )
@@ -42,12 +45,6 @@ SPLIT_WORDS = {
 }
 
 
-# What a column of relations holds.
-_EXACT = frozenset(("=", "~"))
-_BOUNDS = frozenset((">", "<", ">=", "<=", ">>", "<<", "≥", "≤"))
-_SAID = _EXACT | _BOUNDS | SPLIT_WORDS.keys()
-
-
 @dataclass(frozen=True)
 class TableColumns:
     """Positions of the columns that are used.
@@ -69,54 +66,6 @@ class TableColumns:
     split: int | None
     extra: tuple[int, ...] = ()
     extra_names: tuple[str, ...] = ()
-
-
-class UnreadColumns:
-    """What columns say that are not read, as far as they say nothing but splits and relations.
-
-    All rows count: tables are sorted by just that.
-
-    Args:
-        names: Of all columns.
-        columns: Those that are read.
-    """
-
-    def __init__(self, names: Sequence[str], columns: TableColumns) -> None:
-        read = {columns.smiles, columns.weight, columns.split, *columns.targets, *columns.extra}
-        self._names = names
-        self._words: dict[int, set[str]] = {at: set() for at in range(len(names)) if at not in read}
-
-    def see(self, row: Row) -> None:
-        """Look at a row; a column with another word is forgotten."""
-        if row.problem:
-            return
-        for at in [*self._words]:
-            word = str(row.cells[at]).strip(" '\"").lower()
-            if word in _SAID:
-                self._words[at].add(word)
-            elif word not in ("", "none"):
-                del self._words[at]
-
-    @property
-    def relations(self) -> tuple[str, ...]:
-        """Those that say of other cells that they are bounds.
-
-        As ``Standard Relation`` of ChEMBL, which has ``'>'`` beside a label without a sign.
-        """
-        return tuple(
-            self._names[at]
-            for at, words in self._words.items()
-            if words <= _EXACT | _BOUNDS and words & _BOUNDS
-        )
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """Those that say what is for training and what for the test."""
-        return tuple(
-            self._names[at]
-            for at, words in self._words.items()
-            if {"train"} < {SPLIT_WORDS.get(word) for word in words} <= {*SPLIT_WORDS.values()}
-        )
 
 
 def find_columns(
@@ -174,6 +123,45 @@ def _all_targets(
     return tuple(candidates) or (_only_target(where, columns, sample, taken),)  # which says why
 
 
+def not_taken(columns: Sequence[str], sample: Sequence[Row], found: TableColumns) -> dict[str, str]:
+    """Say of each column that `ALL` leaves out why it is none of the targets.
+
+    Args:
+        columns: Names of all columns.
+        sample: First rows of the table, which decide.
+        found: The columns that are used.
+    """
+    used = {found.smiles, found.weight, found.split, *found.targets, *found.extra}
+    return {
+        readable(name): _why_not_taken(columns, sample, position)
+        for position, name in enumerate(columns)
+        if position not in used
+    }
+
+
+def _why_not_taken(columns: Sequence[str], sample: Sequence[Row], position: int) -> str:
+    cells = _filled(sample, position)
+    if not cells:
+        return "empty"
+    if _numbers(sample, position):
+        return "numbers the molecules"  # or it would be a target
+    whys = [why for cell in cells if (why := _why_no_number(cell))]
+    if 2 * sum("decimal comma" in why for why in whys) > len(cells):
+        return "numbers with a comma, where a decimal one has to be a point"
+    if common := _common_ending(cells):
+        return f"numbers that end in {shortened(common, _SHOWN)!r}"
+    if numbers := len(cells) - len(whys):
+        return f"numbers in {numbers:,} of {len(cells):,} cells"
+    return "words" if any(map(str.isalpha, str(cells[0]))) else "no numbers"
+
+
+def _common_ending(cells: Sequence[Any]) -> str:
+    """Return what stands behind the number in more than half of some cells; mostly nothing."""
+    endings = Counter(filter(None, (ending(split_bound(cell)[1]) for cell in cells)))
+    (first, count), *_ = endings.most_common(1) or [("", 0)]
+    return first if 2 * count > len(cells) else ""
+
+
 def _candidates(
     where: str, columns: Sequence[str], sample: Sequence[Row], taken: set[int]
 ) -> tuple[list[int], Collection[int], Collection[int]]:
@@ -215,10 +203,17 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
         raise DataError(f"{where}: there are no rows below the header ({listed(columns)})")
     refuse_words(where, columns, sample, free)
     hint = ""
-    if any("decimal comma" in _why_no_number(row) for row in sample):
+    reasons = [_why_no_number(cell) for row in sample for cell in row.cells]
+    unit = next(filter(None, (_common_ending(_filled(sample, one)) for one in free)), "")
+    if any("decimal comma" in reason for reason in reasons):
         hint = (
             " (there are numbers with a comma: a decimal comma has to be a point, one of thousands "
             "has to go)"
+        )
+    elif unit:
+        hint = (
+            f" (there are numbers that end in {unit!r}: take it away, or put the unit into the "
+            "header)"
         )
     elif ids:
         names = listed([columns[position] for position in sorted(ids)])
@@ -231,7 +226,7 @@ def _only_target(where: str, columns: Sequence[str], sample: Sequence[Row], take
 
 def _are_ids(columns: Sequence[str], position: int, values: Sequence[float]) -> bool:
     """Whether a column of numbers only numbers the molecules, by its name and what it holds."""
-    words = re.findall(r"[a-z0-9]+", _spaced(columns[position]).lower())
+    words = re.findall(r"[a-z0-9]+", spaced(columns[position]).lower())
     named = bool({*words} & _ID_WORDS) or words[-1:] == ["nr"]  # NR-AR is a nuclear receptor
     # The first column has no name where pandas has written an index.
     nameless = position == 0 and columns[0] == "column_1"
@@ -248,14 +243,9 @@ def _refuse_others(
         DataError: One does: classes in words, or numbers among much else.
     """
     for position in others:
-        cells = [cell for cell in _cells(sample, position) if not is_missing(cell)]
-        commas, numbers = 0, 0
-        for cell in cells:
-            try:
-                parse_number(split_bound(cell)[1])
-                numbers += 1
-            except ValueError as error:
-                commas += "decimal comma" in str(error)
+        cells = _filled(sample, position)
+        reasons = [why for cell in cells if (why := _why_no_number(cell))]
+        commas, numbers = sum("decimal comma" in why for why in reasons), len(cells) - len(reasons)
         if holds_class_words(sample, position):
             why = "holds classes"
         elif commas > _ENOUGH * len(cells):
@@ -274,7 +264,7 @@ def _refuse_others(
 def is_missing(cell: object) -> bool:
     """Whether nothing stands in a cell, or a word for it."""
     try:
-        return math.isnan(parse_number(cell))
+        return math.isnan(parse_label(cell))
     except ValueError:
         return False
 
@@ -337,12 +327,17 @@ def _cells(sample: Sequence[Row], position: int) -> list[Any]:
     return [row.cells[position] for row in sample if not row.problem]
 
 
+def _filled(sample: Sequence[Row], position: int) -> list[Any]:
+    """Return what stands in a column, but where it is missing."""
+    return [cell for cell in _cells(sample, position) if not is_missing(cell)]
+
+
 def _words(sample: Sequence[Row], position: int) -> list[str]:
     """Return the words of a column; none if it holds anything else."""
     words: list[str] = []
     for cell in _cells(sample, position):
         try:
-            if not math.isnan(parse_number(cell)):
+            if not math.isnan(parse_label(cell)):
                 return []
         except ValueError:
             word = str(cell).strip()
@@ -352,18 +347,18 @@ def _words(sample: Sequence[Row], position: int) -> list[str]:
     return words
 
 
-def _why_no_number(row: Row) -> str:
-    reasons = []
-    for cell in row.cells:
-        try:
-            parse_number(cell)
-        except ValueError as error:
-            reasons.append(str(error))
-    return " ".join(reasons)
+def _why_no_number(cell: Any) -> str:
+    """Return why a label's cell is no number, nor a bound; empty if it is one, or missing."""
+    try:
+        parse_label(split_bound(cell)[1])
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
-def _spaced(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)  # moleculeId: molecule Id
+def spaced(name: str) -> str:
+    """Return a column's name with a space between the words of one such as ``moleculeId``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
 
 
 def _numbers(sample: Sequence[Row], position: int) -> list[float]:
@@ -371,7 +366,7 @@ def _numbers(sample: Sequence[Row], position: int) -> list[float]:
     values, others = [], 0
     for cell in _cells(sample, position):
         try:
-            value = parse_number(split_bound(cell)[1])
+            value = parse_label(split_bound(cell)[1])
         except ValueError:
             others += 1
         else:
@@ -386,7 +381,7 @@ def _counts(sample: Sequence[Row], position: int) -> bool:
     first = [row for place, row in enumerate(sample, start=1) if row.number == place]
     rows = [row for row in first if not row.problem and not all(map(is_missing, row.cells))]
     try:
-        values = [parse_number(row.cells[position]) for row in rows]
+        values = [parse_label(row.cells[position]) for row in rows]
     except ValueError:
         return False
     by_row = {value - row.number for value, row in zip(values, rows, strict=True)}

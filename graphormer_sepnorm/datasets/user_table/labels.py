@@ -11,7 +11,12 @@ import numpy as np
 
 from graphormer_sepnorm.datasets.user_table.checks import TargetReport
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
-from graphormer_sepnorm.datasets.user_table.rows import NOT_A_CLASS, TableContents, ValidRow
+from graphormer_sepnorm.datasets.user_table.rows import (
+    NOT_A_CLASS,
+    InvalidRow,
+    TableContents,
+    ValidRow,
+)
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.graphs.task import Task
@@ -29,15 +34,43 @@ def check_classes(path: Path, table: TableContents) -> None:
     Raises:
         DataError: More than half of them are.
     """
-    others = [row for row in table.invalid if row.kind == NOT_A_CLASS]
-    labelled = len(others) + len(table.valid)
-    if 2 * len(others) > labelled:
+    rows = [row for row in table.invalid if row.kind == NOT_A_CLASS]
+    # Where a row has a good label of another target, its number is a cell that cannot be used.
+    counted: list[tuple[Sequence[InvalidRow], int]] = [(rows, len(table.valid))]
+    for place, name in enumerate(table.columns.names):
+        cells = [one for one in table.cells if (one.kind, one.column) == (NOT_A_CLASS, name)]
+        known = sum(row.labels[place] == row.labels[place] for row in table.valid) if cells else 0
+        counted.append((cells, known))
+    for others, good in counted:
+        labelled = len(others) + good
+        if 2 * len(others) <= labelled:
+            continue
         first = others[0]
         raise DataError(
             f"{path}: {len(others):,} of {labelled:,} labels are not 0 or 1, the first in "
             f"{first.place}: {first.reason}; these are for a regression: -c table_regression, or "
             "--data.task regression"
         )
+
+
+def check_cells(path: Path, table: TableContents) -> None:
+    """Refuse a target of which other rows have labels, and none that can be used.
+
+    Raises:
+        DataError: There is one; it says why the first of them cannot be used.
+    """
+    count = len(table.columns.names)
+    for place, name in enumerate(table.columns.names):
+        cells = [cell for cell in table.cells if cell.column == name]
+        if cells and not any(
+            number == number
+            for row in table.valid
+            for number in (row.labels[place], *row.bounds[place::count])
+        ):
+            raise DataError(
+                f"{path}: none of the {len(cells):,} labels of {readable(name)} can be used; "
+                f"{cells[0].place}: {cells[0].reason}"
+            )
 
 
 def by_classes(path: Path, tables: Sequence[TableContents]) -> list[TableContents]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,19 @@ from graphormer_sepnorm.datasets.user_table.checks import (
 from graphormer_sepnorm.datasets.user_table.columns import TableColumns
 from graphormer_sepnorm.datasets.user_table.labels import (
     by_classes,
+    check_cells,
     check_classes,
     check_labels,
     task_of,
 )
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.datasets.user_table.report import DataReport, SplitRows
-from graphormer_sepnorm.datasets.user_table.rows import TableContents, ValidRow, read_rows
+from graphormer_sepnorm.datasets.user_table.rows import (
+    CellCounts,
+    TableContents,
+    ValidRow,
+    read_rows,
+)
 from graphormer_sepnorm.datasets.user_table.splits import split_rows
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
@@ -151,7 +157,11 @@ def _check_rows(options: TableOptions, tables: Sequence[TableContents]) -> None:
     """Refuse files without usable rows, and unusable rows where they are to be an error."""
     for path, table in zip(options.paths, tables, strict=True):
         check_classes(path, table)
-    invalid = [row for table in tables for row in table.invalid]
+    invalid = [
+        row
+        for table in tables
+        for row in sorted([*table.invalid, *table.cells], key=lambda one: one.row)
+    ]
     if invalid and options.on_invalid == "error":
         first, others = invalid[0], len(invalid) - 1
         more = f"; {others:,} more cannot be used either" if others else ""
@@ -161,6 +171,7 @@ def _check_rows(options: TableOptions, tables: Sequence[TableContents]) -> None:
         )
     for path, table in zip(options.paths, tables, strict=True):
         if table.valid:
+            check_cells(path, table)
             continue
         if not table.invalid:
             raise DataError(f"{path} has no rows: nothing can be learned from it")
@@ -251,11 +262,20 @@ def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: K
     words = {word for table in tables for words in table.words.values() for word in words}
     if words - {"true", "false"}:
         decisive["words"] = True
+    if _reads_more(tables):
+        decisive["cells"] = True
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
     for path in options.paths:
         with open(path, "rb") as handle:
             digest.update(hashlib.file_digest(handle, "sha256").digest())
     return digest.hexdigest()
+
+
+def _reads_more(tables: Sequence[TableContents]) -> bool:
+    """Whether labels' cells are read for which rows were left out once, or which were classes."""
+    # Of one target a row without a value is left out, whatever says that it has none.
+    several = len(tables[0].columns.names) > 1  # also of classes
+    return any(table.cells or table.percent or (table.no_value and several) for table in tables)
 
 
 def _ones(tables: Sequence[TableContents]) -> tuple[str, ...]:
@@ -315,6 +335,15 @@ def _unread(tables: Sequence[TableContents], options: TableOptions) -> Iterator[
         yield f"{left_out:,} of {left_out + used:,} rows are left out: are the rest a fair sample?"
 
 
+def _added(counts: Iterable[CellCounts]) -> dict[str, tuple[int, str]]:
+    """Return counts over all tables."""
+    total = CellCounts()
+    for table in counts:
+        for name, (count, first) in table.items():
+            total.add(name, first, count)
+    return dict(total)
+
+
 def _report(
     options: TableOptions,
     tables: Sequence[TableContents],
@@ -370,4 +399,8 @@ def _report(
         },
         one_of=task.one_of,
         decimal_comma=next((one.decimal_comma for one in tables if one.decimal_comma), ""),
+        cells=tuple(cell for table in tables for cell in table.cells),
+        no_value=_added(table.no_value for table in tables),
+        percent=_added(table.percent for table in tables),
+        not_taken=tables[0].not_taken,
     )

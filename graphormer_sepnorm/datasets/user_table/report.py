@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.datasets.user_table.checks import Duplicates, Leakage, TargetReport
-from graphormer_sepnorm.datasets.user_table.rows import InvalidRow
+from graphormer_sepnorm.datasets.user_table.rows import InvalidCell, InvalidRow
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.metrics import Kind
@@ -54,6 +54,11 @@ class DataReport:
             (``>``), and how many at most (``<``).
         one_of: See `Task`.
         decimal_comma: A label with a decimal comma, as it is written; empty if none has.
+        cells: Labels that cannot be used, of rows that are used for their other labels.
+        no_value: Of the targets with words for no value beside the usual ones how many cells hold
+            them, and the first.
+        percent: The same of labels that are given in per cent.
+        not_taken: Of ``all`` targets why the other columns are none; None: targets were named.
     """
 
     name: str
@@ -71,6 +76,10 @@ class DataReport:
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     one_of: str = ""
     decimal_comma: str = ""
+    cells: tuple[InvalidCell, ...] = ()
+    no_value: dict[str, tuple[int, str]] = field(default_factory=dict)
+    percent: dict[str, tuple[int, str]] = field(default_factory=dict)
+    not_taken: dict[str, str] | None = None
 
     @property
     def valid(self) -> int:
@@ -103,13 +112,19 @@ class DataReport:
     def write_invalid(self, path: str | Path) -> None:
         """Write the rows that cannot be used as CSV: file, row, line, smiles, reason.
 
+        Among them, in the order of the files, are the rows of which only a label cannot be used.
+
         Raises:
             DataError: The file cannot be written.
         """
+        kept = "; the other labels of the row are used"
+        rows = [(row, row.reason) for row in self.invalid]
+        rows += [(cell, f"{cell.reason}{kept}") for cell in self.cells]
+        rows.sort(key=lambda one: (self.files.index(one[0].file), one[0].row))
         _write_csv(
             Path(path),
             ("file", "row", "line", "smiles", "reason"),
-            ((row.file, row.row, row.line or "", row.smiles, row.reason) for row in self.invalid),
+            ((row.file, row.row, row.line or "", row.smiles, reason) for row, reason in rows),
         )
 
     def write_splits(self, path: str | Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from graphormer_sepnorm.datasets.user_table.checks import LabelSummary, SameMolecule, TargetReport
 from graphormer_sepnorm.datasets.user_table.report import DataReport
-from graphormer_sepnorm.formatting import in_a_line, shortened
-from graphormer_sepnorm.tables.columns import parse_class
+from graphormer_sepnorm.formatting import in_a_line, listed, shortened
+from graphormer_sepnorm.tables.columns import parse_class, readable
 
 _WIDTH = 80
 _INDENT = 12
@@ -17,6 +18,7 @@ _BAR = 40  # columns of the longest bar
 _TARGETS = 12
 _WARNINGS = 4
 _EXAMPLES = 2
+_CELL = 40  # characters of a cell
 _SPLIT_WORDS = {"train": "training", "validation": "validation", "test": "test"}
 
 
@@ -33,6 +35,8 @@ def report_text(report: DataReport, unicode: bool = True) -> str:
     if comma := report.decimal_comma:
         text = f"{comma} is taken for {comma.replace(',', '.')}: cells are separated by semicolons"
         lines += _entry("numbers", text)
+    lines += _targets_of_all(report)
+    lines += _label_cells(report)
     lines += _classes(report)
     lines += _bounds(report)
     lines += _duplicates(report)
@@ -80,6 +84,47 @@ def _split(report: DataReport) -> list[str]:
     plural = "" if len(report.invalid) == 1 else "s"
     left_out = f"; {len(report.invalid):,} row{plural} left out" if report.invalid else ""
     return _entry("split", f"{report.split}: {sizes}{left_out}")
+
+
+def _targets_of_all(report: DataReport) -> Iterator[str]:
+    """Where targets are all columns of numbers: which these are, and why the others are not."""
+    if report.not_taken is None:
+        return
+    names = listed([target.name for target in report.targets])
+    others = listed([f"{name} ({why})" for name, why in report.not_taken.items()], most=8)
+    yield from _entry("targets", f"{names}; not taken: {others or 'none'}")
+
+
+def _label_cells(report: DataReport) -> Iterator[str]:
+    """What stands in the cells of labels beside plain numbers."""
+    missing = [
+        f"{_cells(count)} of {name!r} {'is a word' if count == 1 else 'are words'} for no value, "
+        f"such as {shortened(first, _CELL)!r}"
+        for name, (count, first) in report.no_value.items()
+    ]
+    percent = [
+        f"{_cells(count)} of {name!r} end{'s' * (count == 1)} in %: {shortened(first, _CELL)} is "
+        f"read as {shortened(first.rstrip(' %'), _CELL)}"
+        for name, (count, first) in report.percent.items()
+    ]
+    for label, texts in (("missing", missing), ("numbers", percent)):
+        if texts:
+            yield from _entry(label, "; ".join(texts[:3]) + "; ..." * (len(texts) > 3))
+    if not report.cells:
+        return
+    counts = Counter(readable(cell.column) for cell in report.cells)
+    of = listed([f"{_cells(count)} of {name!r}" for name, count in counts.most_common()], most=6)
+    first = report.cells[0]
+    file = f"{Path(first.file).name}, " if len(report.files) > 1 else ""
+    yield from _entry(
+        "unusable",
+        f"{of}, in rows that are used for their other labels; the first: {file}{first.place}: "
+        f"{shortened(first.reason, 160)}",
+    )
+
+
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count:,} cells"
 
 
 def _classes(report: DataReport) -> Iterator[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphormer_sepnorm.chem.molecules import canonical_smiles, parse_molblock, parse_smiles
@@ -16,13 +16,14 @@ from graphormer_sepnorm.chem.standardise import standardised
 from graphormer_sepnorm.datasets.user_table.columns import (
     SPLIT_WORDS,
     TableColumns,
-    UnreadColumns,
     find_columns,
     holds_class_words,
     is_missing,
+    not_taken,
     refuse_words,
 )
-from graphormer_sepnorm.datasets.user_table.options import TableOptions
+from graphormer_sepnorm.datasets.user_table.options import ALL, TableOptions
+from graphormer_sepnorm.datasets.user_table.unread import UnreadColumns
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.tables.columns import (
@@ -32,8 +33,13 @@ from graphormer_sepnorm.tables.columns import (
     no_number,
     parse_class,
     parse_class_name,
+    parse_label,
     parse_number,
     parse_or_missing,
+    percent,
+    readable,
+    says_no_class,
+    says_no_label,
     split_bound,
 )
 from graphormer_sepnorm.tables.opening import open_table
@@ -116,6 +122,26 @@ class InvalidRow:
         return f"row {self.row}" + (f", line {self.line}" if self.line else "")
 
 
+@dataclass(frozen=True, slots=True)
+class InvalidCell(InvalidRow):
+    """A label that cannot be used, of a row that is used for its other labels.
+
+    Attributes:
+        column: Its column.
+    """
+
+    column: str
+
+
+class CellCounts(dict[str, tuple[int, str]]):
+    """How many cells of some columns have something in common, and the first of each column."""
+
+    def add(self, column: str, first: object, count: int = 1) -> None:
+        """Count cells of a column, the first of which is `first`."""
+        before, kept = self.get(readable(column), (0, str(first).strip()))
+        self[readable(column)] = before + count, kept
+
+
 @dataclass(frozen=True)
 class TableContents:
     """All rows of one file.
@@ -125,24 +151,34 @@ class TableContents:
         format: ``csv``, ``tsv``, ``sdf`` or ``parquet``.
         valid: The rows that can be used.
         invalid: Those that cannot.
+        cells: Labels that cannot be used, of rows that can.
         words: Of the targets whose labels are written in words, these words.
         classes: Of ``multiclass`` the classes, by the numbers that stand in the rows.
         relations: Columns that are not read and say which labels are bounds.
         split_columns: Columns that are not read and say how the rows may be split.
         decimal_comma: The first label with a decimal comma, as it is written; empty if none has.
         grouped: The first one with a point where others may have one between thousands.
+        no_value: Labels' cells with words that are no value, such as ``n.d.``.
+        percent: Labels that are given in per cent.
+        units: Columns that are not read and name units, and how many used rows have which.
+        not_taken: Of ``all`` targets why the other columns are none; None: targets were named.
     """
 
     columns: TableColumns
     format: str
     valid: list[ValidRow]
     invalid: list[InvalidRow]
+    cells: list[InvalidCell]
     words: dict[str, set[str]]
     classes: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
     split_columns: tuple[str, ...] = ()
     decimal_comma: str = ""
     grouped: str = ""
+    no_value: CellCounts = field(default_factory=CellCounts)
+    percent: CellCounts = field(default_factory=CellCounts)
+    units: dict[str, Counter[str]] = field(default_factory=dict)
+    not_taken: dict[str, str] | None = None
 
     @property
     def from_records(self) -> bool:
@@ -151,7 +187,7 @@ class TableContents:
 
 
 class _Unusable(Exception):
-    """Why a row cannot be used: kind, reason."""
+    """Why a row, or one of its labels, cannot be used: kind, reason."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
@@ -179,6 +215,7 @@ def read_rows(
     """
     valid: list[ValidRow] = []
     invalid: list[InvalidRow] = []
+    cells: list[InvalidCell] = []
     with open_table(path) as reader:
         rows = iter(reader)
         ahead, sample, total = _read_ahead(rows, reader.columns, targets)
@@ -194,26 +231,46 @@ def read_rows(
                 scaffold = max_scaffolds is None or len(valid) < max_scaffolds
                 valid.append(read(row, scaffold))
             except _Unusable as unusable:
-                smiles = read.smiles(row)
-                reason = " ".join(str(unusable).split())
-                invalid.append(
-                    InvalidRow(str(path), row.number, row.line, smiles, reason, unusable.kind)
-                )
+                invalid.append(InvalidRow(str(path), *read.said(row, unusable)))
+                continue
+            unread.use(row)
+            for name, unusable in read.bad.items():
+                cells.append(InvalidCell(str(path), *read.said(row, unusable), name))
         progress.finish()
-        if not valid and options.task != "multiclass":
-            refuse_words(reader.name, reader.columns, sample, columns.targets)
+        if options.task != "multiclass":
+            without = _without_labels(columns, valid)
+            refuse_words(reader.name, reader.columns, sample, without)
+        takes_all = targets == (ALL,) and columns.names != targets
         return TableContents(
             columns,
             reader.format,
             valid,
             invalid,
+            cells,
             read.words,
             read.classes,
             unread.relations,
             unread.splits,
             read.decimal_comma,
             read.grouped,
+            read.no_value,
+            read.percent,
+            unread.units,
+            not_taken(reader.columns, sample, columns) if takes_all else None,
         )
+
+
+def _without_labels(columns: TableColumns, rows: Sequence[ValidRow]) -> list[int]:
+    """Return the positions of the targets of which no row has a label or a bound."""
+    empty = dict(enumerate(columns.targets))
+    for row in rows:
+        for at in [*empty]:
+            known = (row.labels[at], *row.bounds[at :: len(columns.targets)])
+            if not all(map(math.isnan, known)):
+                del empty[at]
+        if not empty:
+            break
+    return [*empty.values()]
 
 
 def _read_ahead(
@@ -263,6 +320,9 @@ class _RowReader:
     """Turns rows into `ValidRow`; by the first rows, `sample`, labels in words are known.
 
     Of ``multiclass`` a label is the number of its class, in the order in which they occur.
+
+    Attributes:
+        bad: Of the row that was read last, which has other labels, those that cannot be used.
     """
 
     def __init__(
@@ -279,10 +339,12 @@ class _RowReader:
         self._multiclass = options.task == "multiclass"
         self._numbers: dict[str, int] = {}
         self.words: dict[str, set[str]] = {}
+        self.bad: dict[str, _Unusable] = {}
+        self.no_value, self.percent = CellCounts(), CellCounts()
         self.decimal_comma = ""
         self.grouped = ""
         self._parse = [
-            parse_class if holds_class_words(sample, position) else parse_number
+            parse_class if holds_class_words(sample, position) else parse_label
             for position in columns.targets
         ]
 
@@ -293,6 +355,11 @@ class _RowReader:
             return ""
         cell = row.cells[position]
         return cell if isinstance(cell, str) else ""
+
+    def said(self, row: Row, unusable: _Unusable) -> tuple[int, int, str, str, str]:
+        """Return what `InvalidRow` says of a row, but its file."""
+        reason = " ".join(str(unusable).split())
+        return row.number, row.line, self.smiles(row), reason, unusable.kind
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -344,7 +411,10 @@ class _RowReader:
         """Return the name of the class of a row; empty where labels are numbers."""
         if not self._multiclass:
             return ""
-        name = parse_class_name(row.cells[self._columns.targets[0]])
+        cell = row.cells[self._columns.targets[0]]
+        if says_no_class(cell):
+            self.no_value.add(self._columns.names[0], cell)
+        name = parse_class_name(cell)
         if not name:
             raise _Unusable(NO_LABEL, f"no label in {self._columns.names[0]}")
         return name
@@ -353,32 +423,49 @@ class _RowReader:
         """Return the labels, and bounds of those that are missing (`ValidRow`)."""
         columns = self._columns
         labels, low, high = [], [], []
+        self.bad = {}
         places = zip(columns.names, columns.targets, self._parse, strict=True)
         for name, position, parse in places:
-            cell = row.cells[position]
-            if isinstance(cell, DecimalComma) and not self.decimal_comma:
-                self.decimal_comma = cell.strip()
-            sides = {"<": math.nan, ">": math.nan}
-            side, number = ("", cell) if self._binary else split_bound(cell)
-            if side:
-                sides[side] = _number(number, BAD_LABEL, name)
-                cell = None
-            low.append(sides[">"])
-            high.append(sides["<"])
-            label = _number(cell, BAD_LABEL, name, parse)
-            if self._binary and label not in (0, 1) and label == label:
-                raise _Unusable(NOT_A_CLASS, f"{name} is {label:.6g}: not 0 or 1")
-            if not self.grouped and isinstance(cell, str) and _GROUPED.fullmatch(cell):
-                self.grouped = cell.strip()
-            if word := class_word(cell):
-                self.words.setdefault(name, set()).add(word)
+            label, least, most = math.nan, math.nan, math.nan
+            try:
+                label, least, most = self._label(name, row.cells[position], parse)
+            except _Unusable as unusable:  # it costs its row only where that has no other label
+                self.bad[name] = unusable
             labels.append(label)
+            low.append(least)
+            high.append(most)
         bounds = (*low, *high)
         if all(math.isnan(number) for number in (*labels, *bounds)):
+            for unusable in self.bad.values():
+                raise unusable
             one = len(labels) == 1
             which = columns.names[0] if one else f"any of the {len(labels)} target columns"
             raise _Unusable(NO_LABEL, f"no label in {which}")
         return tuple(labels), () if all(map(math.isnan, bounds)) else bounds
+
+    def _label(
+        self, name: str, cell: object, parse: Callable[[object], float]
+    ) -> tuple[float, float, float]:
+        """Return a label, and what it is at least and at most where it is a bound."""
+        if isinstance(cell, DecimalComma) and not self.decimal_comma:
+            self.decimal_comma = cell.strip()
+        sides = {"<": math.nan, ">": math.nan}
+        side, number = ("", cell) if self._binary else split_bound(cell)
+        if says_no_label(number):
+            self.no_value.add(name, number)
+        if percent(number):
+            self.percent.add(name, number)
+        if side:
+            sides[side] = _number(number, BAD_LABEL, name, parse_label)
+            cell = None
+        label = _number(cell, BAD_LABEL, name, parse)
+        if self._binary and label not in (0, 1) and label == label:
+            raise _Unusable(NOT_A_CLASS, f"{name} is {label:.6g}: not 0 or 1")
+        if not self.grouped and isinstance(cell, str) and _GROUPED.fullmatch(cell):
+            self.grouped = cell.strip()
+        if word := class_word(cell):
+            self.words.setdefault(name, set()).add(word)
+        return label, sides[">"], sides["<"]
 
     def _weight(self, row: Row) -> float:
         position = self._columns.weight
