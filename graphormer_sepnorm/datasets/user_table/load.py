@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -300,14 +301,17 @@ def _place(row: ValidRow, split: str, files: int) -> str:
     return f"row {row.number}" + (f" of the {split} file" if files > 1 else "")
 
 
-def _unread(tables: Sequence[TableContents], options: TableOptions) -> Iterator[str]:
+def _unread(tables: Sequence[TableContents], options: TableOptions, kind: Kind) -> Iterator[str]:
     """Say what in the tables should perhaps have been read in another way."""
+    numbers = kind == "regression"
+    # A class has no bound: it is the right one, or its row has to go.
+    mend = "write a bound as >10 into the label's cell" if numbers else "see that the class is sure"
     for name in dict.fromkeys(name for table in tables for name in table.relations):
         yield (
             f"column {name!r} says that some values are bounds (> or <) and is not read: labels "
-            "are learned as they stand; write a bound as >10 into the label's cell, or take those "
-            "rows out"
+            f"are learned as they stand; {mend}, or take those rows out"
         )
+    yield from _units(tables) if numbers else ()
     for name in tables[0].split_columns if options.split == "auto" and len(tables) == 1 else ():
         yield (
             f"column {name!r} has a split, which is not taken: --data.split column "
@@ -333,6 +337,18 @@ def _unread(tables: Sequence[TableContents], options: TableOptions) -> Iterator[
     )
     if left_out > used:
         yield f"{left_out:,} of {left_out + used:,} rows are left out: are the rest a fair sample?"
+
+
+def _units(tables: Sequence[TableContents]) -> Iterator[str]:
+    """Say which columns name several units of what may be the labels."""
+    for name in dict.fromkeys(name for table in tables for name in table.units):
+        found = sum((table.units.get(name, Counter()) for table in tables), Counter[str]())
+        if len(found) > 1:
+            *others, last = (f"{unit} ({count:,})" for unit, count in found.most_common())
+            yield (
+                f"column {name!r} holds {', '.join(others)} and {last}, and is not read: bring the "
+                "labels to one unit"
+            )
 
 
 def _added(counts: Iterable[CellCounts]) -> dict[str, tuple[int, str]]:
@@ -381,7 +397,7 @@ def _report(
         leakage=find_leakage(parts),
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
         warnings=(
-            *_unread(tables, options),
+            *_unread(tables, options, task.kind),
             *find_warnings(targets, labels, task.kind, places, atoms),
         ),
         words={
