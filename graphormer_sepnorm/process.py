@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import itertools
 import os
 import platform
@@ -20,6 +21,8 @@ Made = TypeVar("Made")
 # Set in the environment of a process that a command of ours has started, and of those that this one
 # starts for other devices: the command kills them where they are to end at once.
 KILLED_BY_ITS_COMMAND = "GRAPHORMER_KILLED_BY_ITS_COMMAND"
+# What a file system says that has no locks, as some of clusters.
+NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 _CALLS = 8
 _calls = itertools.count(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ from graphormer_sepnorm.cli.options import LINKED, option_names
 from graphormer_sepnorm.datasets.catalogue import DATASETS, PRETRAINING, TABLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.formatting import in_a_line
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.norm_arms import norm_name
+from graphormer_sepnorm.tables.columns import means_one
 
 # How training goes on, which a resumed run may change; not what is trained.
 CHANGEABLE = tuple(
@@ -41,6 +45,19 @@ CHANGEABLE = tuple(
 
 # Where the rows of a table stand.
 _PLACES = ("data.table", "data.validation_table", "data.test_table")
+
+
+def refuse_own_class_1(checkpoint: Mapping[str, Any]) -> None:
+    """Raise a CheckpointError if what a model calls class 1 is not 1 where labels are read.
+
+    An estimator's classes are in alphabetical order: of active and inactive it is inactive.
+    """
+    for one in Task.from_plain(checkpoint[KEY]["task"]).ones:
+        if one and not means_one(one):
+            raise CheckpointError(
+                f"class 1 of the model is {in_a_line(one)}, which is not 1 in the labels of a data "
+                "set: predict.py --evaluate takes its words"
+            )
 
 
 def adopt_checkpoint(

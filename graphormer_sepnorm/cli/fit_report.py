@@ -135,7 +135,9 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> None:
     if outcome.measured is not None:
         print(f"\n{said(outcome.measured, task, tested.run)}")
     epochs = "1 epoch" if summary["epochs"] == 1 else f"{summary['epochs']} epochs"
-    best = _best_validation(network, main) + " (of the network)" * ("network" in summary)
+    best = _best_validation(network, main)
+    if "network" in summary and network.held is None:
+        best += " (of the network)"
     print(
         f"\n{best}; {epochs}, "
         f"{summary['steps']:,} steps, {summary['parameters']:,} parameters, "

@@ -19,7 +19,11 @@ from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 
-from graphormer_sepnorm.cli.checkpoint_options import CHANGEABLE, adopt_checkpoint
+from graphormer_sepnorm.cli.checkpoint_options import (
+    CHANGEABLE,
+    adopt_checkpoint,
+    refuse_own_class_1,
+)
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.endings import explaining, interruptible, restorable
 from graphormer_sepnorm.cli.ensemble import (
@@ -235,6 +239,8 @@ class TrainCLI(LightningCLI):
         if verb == "fit" and run.last.is_file():
             file = run.last  # training goes on where it was, not where it was best
         checkpoint = read_checkpoint(file)
+        if verb != "fit":
+            refuse_own_class_1(checkpoint)
         if verb == "fit" and "optimizer_states" not in checkpoint:
             raise ConfigError(
                 f"{file} is for prediction alone: training cannot go on from it, the state of its "

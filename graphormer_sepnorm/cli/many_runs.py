@@ -266,8 +266,10 @@ def _keep_files(plan: Comparison, kept: Comparison | None, directory: Path) -> N
     """Copy the configuration files that are named, unless they were copied before."""
     anew = kept is None or plan.base_options != kept.base_options
     for name, copy in plan.copies(directory):
-        if anew or not copy.is_file():
-            text = Path(resolve_config(name)).read_text(encoding="utf-8")
+        if copy.is_file() and not anew:
+            continue
+        text = Path(resolve_config(name)).read_text(encoding="utf-8")
+        if not copy.is_file() or copy.read_text(encoding="utf-8") != text:
             copy.parent.mkdir(parents=True, exist_ok=True)
             write_text(copy, text)
 

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND
-from graphormer_sepnorm.runs.place import NO_LOCKS
+from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, NO_LOCKS
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import logging
@@ -18,13 +17,11 @@ from types import TracebackType
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import read_json
-from graphormer_sepnorm.process import is_first_process
+from graphormer_sepnorm.process import NO_LOCKS, is_first_process
 from graphormer_sepnorm.runs.directory import LOCK, RunDirectory
 
 log = logging.getLogger(__name__)
 
-# Of a file system that has no locks, as some of clusters.
-NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 # Of this process. Processes that it forks, to load data, must not keep what it has let go of.
 _held: set[int] = set()

@@ -11,11 +11,10 @@ from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
-from graphormer_sepnorm.formatting import in_a_line, listed
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
-from graphormer_sepnorm.tables.columns import means_one
 from graphormer_sepnorm.training.loss import LOSSES, UNIFORMITY_ON
 from graphormer_sepnorm.training.optimizer import DECAYED, OPTIMIZERS, SCHEDULES
 from graphormer_sepnorm.values import is_number, is_whole
@@ -108,12 +107,6 @@ def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
             f"the model predicts {listed(task.targets)}, the labels of {splits.name} are "
             f"{listed(own.targets)}: give the same targets under the same names, in the same order"
         )
-    for one in task.ones:
-        if one and not means_one(one):
-            raise CheckpointError(
-                f"class 1 of the model is {in_a_line(one)}, which is not 1 in a table: "
-                "predict.py --evaluate takes its own words"
-            )
     wanted = ExtraInputs.of_facts(dict(facts))
     if wanted != splits.extra_inputs:
         raise CheckpointError(

@@ -37,6 +37,7 @@ from graphormer_sepnorm import (
     GraphormerRegressor,
     Predictor,
 )
+from graphormer_sepnorm.cli.checkpoint_options import refuse_own_class_1
 from graphormer_sepnorm.estimators import supervised
 from graphormer_sepnorm.estimators.inputs import InputError, labels_of
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
@@ -253,6 +254,9 @@ def test_classes_of_any_kind(classes):
     kept = torch.load(io.BytesIO(estimator.checkpoint_), weights_only=True)
     named = kept[KEY]["task"].get("ones")
     assert named == (["inactive"] if classes == ("inactive", "active") else None)
+    if named:
+        with pytest.raises(CheckpointError, match="class 1 of the model is inactive, which is not"):
+            refuse_own_class_1(kept)
 
 
 def test_several_binary_targets():

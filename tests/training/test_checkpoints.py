@@ -24,7 +24,6 @@ from graphormer_sepnorm.training.batch_statistics import batch_norms
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks.checkpoints import ValidateAtTheEnd, checkpoint_callbacks
 from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
-from graphormer_sepnorm.training.checks import check_same_data
 from graphormer_sepnorm.training.module import GraphormerModule
 
 
@@ -528,15 +527,3 @@ def test_other_targets_are_not_evaluated(
     other = make_data(dataclasses.replace(splits, task=task))
     with pytest.raises(CheckpointError, match=r"predicts size, the labels of \w+ are mass: give"):
         make_trainer().test(module, other, ckpt_path=tmp_path / "a.ckpt", weights_only=True)
-
-
-def test_a_class_1_that_is_no_1_of_a_table_is_not_evaluated(
-    make_data: Callable, make_trainer: Callable, splits: DatasetSplits
-) -> None:
-    """As an estimator names it, whose classes are in alphabetical order."""
-    task = Task("binary", ("y",), ("",), "auroc", ones=("inactive",))
-    trainer = make_trainer()
-    trainer.datamodule = make_data(dataclasses.replace(splits, task=task))
-    facts = {"task": task.to_plain(), "dataset_fingerprint": "", "dataset": ""}
-    with pytest.raises(CheckpointError, match="class 1 of the model is inactive, which is not 1"):
-        check_same_data(facts, trainer)
