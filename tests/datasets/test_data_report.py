@@ -20,7 +20,7 @@ from graphormer_sepnorm.datasets.user_table.checks import (
 )
 from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
-from graphormer_sepnorm.datasets.user_table.rows import ValidRow
+from graphormer_sepnorm.datasets.user_table.row_reader import ValidRow
 from graphormer_sepnorm.errors import DataError
 
 NAN = float("nan")

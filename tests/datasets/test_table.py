@@ -17,7 +17,7 @@ from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.datasets import lazy_graphs
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import SPLITS
-from graphormer_sepnorm.datasets.user_table import rows as table_rows
+from graphormer_sepnorm.datasets.user_table import row_reader
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.store import GraphStore
@@ -72,9 +72,9 @@ def test_no_graph_is_made_before_it_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[object] = []
-    parse = table_rows.parse_smiles
+    parse = row_reader.parse_smiles
     monkeypatch.setattr(
-        table_rows, "parse_smiles", lambda text: [read.append(text), parse(text)][1]
+        row_reader, "parse_smiles", lambda text: [read.append(text), parse(text)][1]
     )
     made: list[int] = []
     get = LazyGraphs._molecule

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from table_files import RINGS, SPLIT, failure, four_each, load, plain_rows, report_of, write_csv
 
-from graphormer_sepnorm.datasets.user_table import rows as table_rows
+from graphormer_sepnorm.datasets.user_table import row_reader
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import ConfigError
 
@@ -97,7 +97,7 @@ def test_rows_that_were_left_out_before_make_another_data_set(tmp_path: Path, mo
     options = {"split_column": "set", "target_columns": ("value",)}
     now = load(path, **options)
     assert len(now.train) == 4
-    monkeypatch.setattr(table_rows, "holds_class_words", lambda sample, position: False)
+    monkeypatch.setattr(row_reader, "holds_class_words", lambda sample, position: False)
     before = load(path, **options)
     assert len(before.train) == 2
     assert before.fingerprint != now.fingerprint

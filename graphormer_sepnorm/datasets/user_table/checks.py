@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS
-from graphormer_sepnorm.datasets.user_table.rows import ValidRow
+from graphormer_sepnorm.datasets.user_table.row_reader import ValidRow
 from graphormer_sepnorm.metrics import Kind
 
 _BINS = 12

@@ -40,10 +40,9 @@ from graphormer_sepnorm.datasets.user_table.labels import (
 )
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.datasets.user_table.report import DataReport, SplitRows
+from graphormer_sepnorm.datasets.user_table.row_reader import CellCounts, ValidRow
 from graphormer_sepnorm.datasets.user_table.rows import (
-    CellCounts,
     TableContents,
-    ValidRow,
     read_rows,
 )
 from graphormer_sepnorm.datasets.user_table.splits import split_rows

@@ -12,7 +12,8 @@ from graphormer_sepnorm.chem.scaffolds import split_by_scaffold
 from graphormer_sepnorm.datasets.folds import deal, place
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
-from graphormer_sepnorm.datasets.user_table.rows import TableContents, ValidRow
+from graphormer_sepnorm.datasets.user_table.row_reader import ValidRow
+from graphormer_sepnorm.datasets.user_table.rows import TableContents
 from graphormer_sepnorm.errors import DataError
 
 
