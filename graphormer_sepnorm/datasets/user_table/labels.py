@@ -12,10 +12,7 @@ import numpy as np
 from graphormer_sepnorm.datasets.user_table.checks import TargetReport
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.datasets.user_table.row_reader import NOT_A_CLASS, ValidRow
-from graphormer_sepnorm.datasets.user_table.rows import (
-    InvalidRow,
-    TableContents,
-)
+from graphormer_sepnorm.datasets.user_table.rows import InvalidRow, TableContents
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.graphs.task import Task

@@ -41,10 +41,7 @@ from graphormer_sepnorm.datasets.user_table.labels import (
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.datasets.user_table.report import DataReport, SplitRows
 from graphormer_sepnorm.datasets.user_table.row_reader import CellCounts, ValidRow
-from graphormer_sepnorm.datasets.user_table.rows import (
-    TableContents,
-    read_rows,
-)
+from graphormer_sepnorm.datasets.user_table.rows import TableContents, read_rows
 from graphormer_sepnorm.datasets.user_table.splits import split_rows
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
