@@ -17,7 +17,8 @@ from pathlib import Path
 from benchmarks.processes import REPOSITORY, SideFailed, SideProcess, variables
 from benchmarks.rounds import ratios, spread, take_turns
 
-_CONFIG = "configs/zinc_subset_best.yaml"
+# That of this checkout on both sides: norm and batches of the file have changed.
+_CONFIG = REPOSITORY / "configs" / "zinc_subset_best.yaml"
 _SIDE = REPOSITORY / "benchmarks" / "sides" / "recipe.py"
 
 
@@ -26,13 +27,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.recipe", description=__doc__)
     parser.add_argument("checkout", type=Path, help="of another version, its kernels compiled")
     parser.add_argument("--data-root", type=Path, required=True, help="folder with ZINC")
-    parser.add_argument("--config", default=_CONFIG, help=f"of both ({_CONFIG})")
+    parser.add_argument("--config", default=_CONFIG, help=f"of both ({_CONFIG.name} of this one)")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=8, help="of a turn (8)")
     options, others = parser.parse_known_args()
     given = [
         "-c",
-        options.config,
+        str(options.config),
         "--data.root",
         str(options.data_root.resolve()),
         *others,
