@@ -31,6 +31,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=8, help="of a turn (8)")
     options, others = parser.parse_known_args()
+    if not (options.checkout / "train.py").is_file():
+        parser.error(f"no checkout of this project: {options.checkout}")
     given = [
         "-c",
         str(options.config),
