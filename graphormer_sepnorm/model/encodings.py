@@ -24,6 +24,7 @@ from graphormer_sepnorm.graphs.batch import (
 )
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, gather_bias, usable
+from graphormer_sepnorm.model.fused.cpu_linear import linear
 
 BlockBias = Tensor | PackedBias
 
@@ -111,8 +112,9 @@ class AttentionBias(nn.Module):
         place = torch.where(distance < 0, last, distance.clamp(max=last - 1))
         spatial = self.spatial(place)
         bond = self.bond(batch.bond_rows).mean(1)  # [k, H]
-        step = torch.einsum("kg,dgh->dkh", bond, self.path_weight[:hops]).flatten(0, 1)
-        edges = batch.type_path[:, :hops].flatten(1).to(step.dtype) @ step
+        step = linear(bond, self.path_weight[:hops].mT.flatten(0, 1))  # [k, D H]
+        step = step.unflatten(1, (hops, -1)).transpose(0, 1).flatten(0, 1)  # [D k, H]
+        edges = linear(batch.type_path[:, :hops].flatten(1).to(step.dtype), step.T)
         edges = edges / distance.clamp(1, hops)[:, None].to(step.dtype)
         if self.rings is not None:
             edges = edges + self.rings(batch.type_ring, distance == 1)
@@ -191,7 +193,7 @@ class RingEncoding(nn.Module):
         """Add to the packed rows ``[B + M, C]``; graph tokens, the first B, stay as they are."""
         sizes = torch.arange(_SMALLEST, _LARGEST + 1, device=rows.device)
         reached = (batch.ring_sizes[:, :, None] >= sizes).to(rows.dtype)  # [M, 2, steps]
-        update = reached[:, 0] @ self.smallest + reached[:, 1] @ self.largest
+        update = linear(reached[:, 0], self.smallest.T) + linear(reached[:, 1], self.largest.T)
         graph_token, atoms = rows.split([batch.num_graphs, len(update)])
         return torch.cat([graph_token, atoms + update])
 
@@ -230,4 +232,4 @@ class SharedRing(nn.Module):
         """
         sizes = torch.arange(_SMALLEST, self.largest + 1, device=ring.device)
         reached = (ring[:, None] >= sizes).to(self.any.dtype)
-        return reached @ self.any + (reached * is_bond[:, None]) @ self.bonded
+        return linear(reached, self.any.T) + linear(reached * is_bond[:, None], self.bonded.T)

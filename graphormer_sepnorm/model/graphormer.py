@@ -127,7 +127,7 @@ class Layer(nn.Module):
         return dropout_add(rows, update, self.dropout) if self.training else rows + update
 
 
-class AtomReadout(nn.Linear):
+class AtomReadout(Linear):
     """The atoms' part of a prediction, beside the graph token's: ``W s``, without a bias.
 
     With ``s = 1/n sum_i h_i`` over the last embeddings h of a graph's atoms. A target that is a sum
@@ -175,9 +175,9 @@ class ExtraReadout(nn.Module):
         self.dropout = dropout
         for name in ("training_mean", "training_factor"):
             self.register_buffer(name, torch.zeros(count))
-        self.read = nn.Linear(width, width, bias=False)
-        self.numbers = nn.Linear(count, width)
-        self.hidden = nn.Linear(width, width)
+        self.read = Linear(width, width, bias=False)
+        self.numbers = Linear(count, width)
+        self.hidden = Linear(width, width)
 
     def standardise_by(self, mean: Tensor, factor: Tensor) -> None:
         """Take the scaling that `standardisation` found."""
@@ -243,7 +243,7 @@ class Graphormer(nn.Module):
         self.input_norm = None if pre else make_norm(config.norm, config.width, first=True)
         self.layers = nn.ModuleList(Layer(config, place) for place in range(config.layers))
         self.output_norm = make_norm(config.norm, config.width) if pre else None
-        self.readout = nn.Linear(config.width, config.num_targets)
+        self.readout = Linear(config.width, config.num_targets)
         self.atom_readout = (
             AtomReadout(config.width, config.num_targets)
             if config.readout in ("both", "graph_token+mean")

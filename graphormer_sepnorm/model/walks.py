@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, AttentionBlock, GraphBatch
 from graphormer_sepnorm.model.encodings import BlockBias
 from graphormer_sepnorm.model.fused.cpu_attention import PackedBias
+from graphormer_sepnorm.model.fused.cpu_linear import Linear
 from graphormer_sepnorm.model.fused.cpu_walks import add_walk_bias
 
 # Drug-like molecules have some thousand simple paths of up to 20 bonds, the richest of ZINC-subset
@@ -41,8 +42,8 @@ class _WaysEncoding(nn.Module, ABC):
     def __init__(self, steps: int, width: int, heads: int) -> None:
         super().__init__()
         self.steps = steps
-        self.pairs = nn.Linear(steps, heads, bias=False)
-        self.atoms = nn.Linear(steps, width, bias=False)
+        self.pairs = Linear(steps, heads, bias=False)
+        self.atoms = Linear(steps, width, bias=False)
 
     @abstractmethod
     def ways(self, is_bond: Tensor, block: AttentionBlock) -> Tensor:

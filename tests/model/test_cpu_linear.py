@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 from reference.compiled import assert_threads_change_nothing, output_and_gradients
-from reference.models import batch_of_smiles, randomise, small_config
+from reference.models import (
+    EVERYTHING,
+    batch_of,
+    batch_of_smiles,
+    randomise,
+    small_config,
+    small_model,
+    stored,
+)
 from torch.nn import functional
 
 from graphormer_sepnorm.kernels.library import library, switched_off
@@ -122,8 +130,8 @@ def test_large_matrices_and_other_precisions_are_for_torch(monkeypatch):
         linear(torch.ones(2, 8), torch.ones(3, 8))
 
 
-def test_all_products_of_a_layer_go_this_way(monkeypatch):
-    """Of which four see every row: three projections at once, what leaves them, two of the FFN."""
+def test_all_products_go_this_way(monkeypatch):
+    """Of a layer: three projections at once, what leaves them, two of the FFN, the messages."""
     vocabulary, batch = batch_of_smiles("CCO", "c1ccccc1")
     model = Graphormer(small_config(local_mpnn="gine").for_vocabulary(vocabulary))
     randomise(model)
@@ -133,6 +141,25 @@ def test_all_products_of_a_layer_go_this_way(monkeypatch):
         cpu_linear._LinearFunction, "apply", lambda *given: calls.append(0) or plain(*given)
     )
     model(batch)
-    assert len(calls) == 5 * model.config.layers
+    # Beside the layers: two of the edge encoding, the read-out.
+    assert len(calls) == 5 * model.config.layers + 3
     hidden = [one for one in model.layers.modules() if isinstance(one, torch.nn.Linear)]
     assert all(isinstance(one, Linear) for one in hidden)
+
+
+def test_threads_change_nothing_of_a_model(zinc_graphs):
+    # Beside 32 molecules: of few, MKL would not divide the long sums.
+    graphs = zinc_graphs[:32]
+    _, vocabulary = stored(graphs, 20)
+    wide = {"width": 66, "heads": 6, "ffn_width": 66, "max_path_length": 20}
+    kinds = {"encodings": "paths+rings", "local_mpnn": "gine+rings", "norm": "shared-bn"}
+    model = small_model(vocabulary, **EVERYTHING | wide | kinds).float().train()
+    batch = batch_of(graphs, vocabulary, 20)
+
+    def run() -> list[torch.Tensor]:
+        model.zero_grad()
+        predictions = model(batch)
+        predictions.square().sum().backward()
+        return [predictions, *(one.grad.clone() for one in model.parameters())]
+
+    assert_threads_change_nothing(run)

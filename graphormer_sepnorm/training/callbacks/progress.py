@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 
@@ -64,6 +65,7 @@ class TrainingProgress(ProgressBar):
         self._first_step = 0
         self._graphs = 0
         self._epoch = 0
+        self._threads = 1
 
     def disable(self) -> None:
         """Show nothing (all processes but the first)."""
@@ -78,6 +80,7 @@ class TrainingProgress(ProgressBar):
         self._started = self._last_shown = time.monotonic()
         self._first_step = trainer.global_step
         self._graphs = 0
+        self._threads = torch.get_num_threads()
         keeper = trainer.checkpoint_callback
         best = getattr(keeper, "best_model_score", None)
         self._best_decides = getattr(keeper, "monitor", "") == f"validation_{self.metric}"
@@ -143,6 +146,9 @@ class TrainingProgress(ProgressBar):
             if not math.isnan(value):
                 parts.append(f"{label} {value:.4f}")
         parts.append(f"{self._graphs / elapsed:,.0f} graphs/s")
+        threads = torch.get_num_threads()
+        if threads < self._threads:  # other programs keep cores busy
+            parts.append(f"{threads} of {self._threads} threads")
         if done and total > trainer.global_step:
             parts.append(f"{clock((total - trainer.global_step) * elapsed / done)} left")
         line = " · ".join(parts)
