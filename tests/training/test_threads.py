@@ -33,6 +33,7 @@ def _three_threads():
 @pytest.fixture
 def others(monkeypatch) -> SimpleNamespace:
     """Programs that keep `cores` of three busy; a second passes at every look."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     state = SimpleNamespace(cores=0.0, now=0.0, busy=0.0)
 
     def pass_a_second() -> float:
@@ -103,6 +104,14 @@ def test_afterwards_there_are_as_many_as_before(interrupted, train, others) -> N
         assert interrupted
     assert noted.threads[-1] == 1
     assert torch.get_num_threads() == MOST
+
+
+def test_a_policy_of_the_user_keeps_all_threads(train, others, monkeypatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    others.cores = 3.0
+    noted = Noted()
+    train(LeaveBusyCores(), noted, max_epochs=1)
+    assert set(noted.threads) == {MOST}
 
 
 def test_how_many_compute_changes_no_number(train, losses, others) -> None:

@@ -34,7 +34,8 @@ class LeaveBusyCores(Callback):
     """Computes with fewer threads while other programs use the cores, and with all of them after.
 
     The most is what torch had at the start (``OMP_NUM_THREADS``). Only on a CPU, and where the
-    system says how busy its cores are, that is, on Linux.
+    system says how busy its cores are, that is, on Linux. Whoever sets ``OMP_WAIT_POLICY`` says how
+    threads are to wait, and keeps all of them.
     """
 
     def __init__(self) -> None:
@@ -67,7 +68,7 @@ class LeaveBusyCores(Callback):
         torch.set_num_threads(self._most)
 
     def _look(self, module: Any) -> None:
-        if self._most == 1 or module.device.type != "cpu":
+        if self._most == 1 or module.device.type != "cpu" or "OMP_WAIT_POLICY" in os.environ:
             return
         now = time.monotonic()
         if self._before and now < self._before[0] + _SECONDS_BETWEEN_LOOKS:
