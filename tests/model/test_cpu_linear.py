@@ -148,7 +148,7 @@ def test_all_products_go_this_way(monkeypatch):
 
 
 def test_threads_change_nothing_of_a_model(zinc_graphs):
-    # Beside 32 molecules: of few, MKL would not divide the long sums.
+    # 32 molecules: of fewer, MKL would not divide the long sums.
     graphs = zinc_graphs[:32]
     _, vocabulary = stored(graphs, 20)
     wide = {"width": 66, "heads": 6, "ffn_width": 66, "max_path_length": 20}

@@ -75,12 +75,16 @@ class TrainingProgress(ProgressBar):
         """Show again."""
         self._enabled = True
 
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        """Remember how many threads there are at most."""
+        super().setup(trainer, pl_module, stage)
+        self._threads = torch.get_num_threads()
+
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Start the clock."""
         self._started = self._last_shown = time.monotonic()
         self._first_step = trainer.global_step
         self._graphs = 0
-        self._threads = torch.get_num_threads()
         keeper = trainer.checkpoint_callback
         best = getattr(keeper, "best_model_score", None)
         self._best_decides = getattr(keeper, "monitor", "") == f"validation_{self.metric}"
