@@ -186,7 +186,8 @@ def attention_rollout(subject: Subject) -> np.ndarray:
 
     for layer in network.layers:
         assert isinstance(layer, Layer)
-        layer.attention.register_forward_pre_hook(roll)
+        if layer.attention is not None:
+            layer.attention.register_forward_pre_hook(roll)
     batch = subject.batch
     with torch.inference_mode():
         network(batch)

@@ -29,10 +29,8 @@ _EXTRA_SHAPES = {
     "extra_readout.training_factor": ("extra_inputs",),
     "extra_readout.numbers.weight": ("width", "extra_inputs"),
 }
-_LAYER_SHAPES = {
-    "attention.query.weight": ("width", "width"),
-    "ffn.0.weight": ("ffn_width", "width"),
-}
+_LAYER_SHAPES = {"ffn.0.weight": ("ffn_width", "width")}
+_ATTENTION_SHAPES = {"attention.query.weight": ("width", "width")}
 _MESSAGE_SHAPES = {"local.bond.weight": ("bond_rows", "width")}
 
 
@@ -56,7 +54,8 @@ def check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
         expected |= _EXTRA_SHAPES
     of_layer = _LAYER_SHAPES | (_MESSAGE_SHAPES if config.local_mpnn != "none" else {})
     for place in range(config.layers):
-        expected |= {f"layers.{place}.{name}": sizes for name, sizes in of_layer.items()}
+        own = of_layer | (_ATTENTION_SHAPES if place >= config.local_layers else {})
+        expected |= {f"layers.{place}.{name}": sizes for name, sizes in own.items()}
     for name, sizes in expected.items():
         if name not in weights:
             raise CheckpointError(f"state_dict has no model.{name}")

@@ -17,7 +17,15 @@ EncodingName = Literal["graphormer", "rrwp", "rings", "rrwp+rings", "paths", "pa
 LocalName = Literal["none", "gine", "gine+rings"]
 ReadoutName = Literal["graph_token", "sum", "mean", "both", "graph_token+mean"]
 # Options by which the network becomes another than Graphormer; their defaults are Graphormer's.
-EXTENSIONS = ("encodings", "ring_bias", "local_mpnn", "degree_scaler", "bias_mixing", "readout")
+EXTENSIONS = (
+    "encodings",
+    "ring_bias",
+    "local_mpnn",
+    "local_layers",
+    "degree_scaler",
+    "bias_mixing",
+    "readout",
+)
 # Read-outs of which the graph token is no part.
 ATOMS_ALONE = ("sum", "mean")
 # Options that act in training only: a network trained with some can go on with others.
@@ -81,6 +89,8 @@ class GraphormerConfig:
         local_mpnn: gine adds messages along bonds beside attention, which bring the bonds to what
             atoms pass on; none is Graphormer. Costs width² parameters a layer. gine+rings adds the
             mean of messages from all atoms in rings with an atom, for width² + 16 width more.
+        local_layers: First layers that have no attention, only messages along bonds (local_mpnn),
+            before the others look at the whole molecule. Each saves 4 width² parameters.
         degree_scaler: Whether what attention gives is scaled channel by channel with the logarithm
             of the degree. Costs 2 width parameters a layer.
         bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.
@@ -118,6 +128,7 @@ class GraphormerConfig:
     walk_steps: int = 21
     ring_bias: bool = False
     local_mpnn: LocalName = "none"
+    local_layers: int = 0
     degree_scaler: bool = False
     bias_mixing: bool = False
     readout: ReadoutName = "graph_token"
@@ -155,6 +166,16 @@ class GraphormerConfig:
             if getattr(self, option) not in get_args(choices):
                 names = " or ".join(f"'{choice}'" for choice in get_args(choices))
                 raise ConfigError(f"{option} '{getattr(self, option)}' must be {names}")
+        if not (is_whole(self.local_layers, 0) and self.local_layers < self.layers):
+            raise ConfigError(
+                f"local_layers is {self.local_layers!r}: it must be a whole number, 0 or more, and "
+                f"below layers, {self.layers}"
+            )
+        if self.local_layers and self.local_mpnn == "none":
+            raise ConfigError(
+                f"local_layers is {self.local_layers}, and without messages nothing would reach an "
+                "atom there: give local_mpnn gine or gine+rings"
+            )
         if not is_whole(self.extra_inputs, 0):
             raise ConfigError(
                 f"extra_inputs is {self.extra_inputs!r}: it must be a whole number, 0 or more"

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 class Layer(nn.Module):
     """One transformer layer: attention, then a feed-forward network, each with residual and norm.
 
+    In the first `local_layers` messages along bonds stand in the place of attention: the graph
+    network before the transformer of Wu et al. 2021, "Representing Long-Range Context for Graph
+    Neural Networks with Global Attention". The graph token hears nothing there.
+
     Args:
         config: The options of the model.
         place: Number of the layer, from 0.
@@ -54,16 +58,25 @@ class Layer(nn.Module):
         super().__init__()
         self.pre = config.norm_position == "pre"
         self.dropout = config.dropout
-        self.attention_norm = make_norm(config.norm, config.width, first=self.pre and place == 0)
-        self.attention = GraphAttention(config.width, config.heads, config.attention_dropout)
-        self.bias_mixing = BiasMixing(config.heads) if config.bias_mixing else None
-        self.degree_scaler = DegreeScaler(config.width) if config.degree_scaler else None
+        attends = place >= config.local_layers
+        # Before the first attention the graph token is the same for every graph.
+        first = place <= config.local_layers if self.pre else not attends
+        self.attention_norm = make_norm(config.norm, config.width, first=first)
+        self.attention = (
+            GraphAttention(config.width, config.heads, config.attention_dropout)
+            if attends
+            else None
+        )
+        self.bias_mixing = BiasMixing(config.heads) if attends and config.bias_mixing else None
+        self.degree_scaler = (
+            DegreeScaler(config.width) if attends and config.degree_scaler else None
+        )
         self.local = (
             BondMessages(cast(int, config.bond_rows), config.width, "rings" in config.local_mpnn)
             if config.local_mpnn != "none"
             else None
         )
-        self.ffn_norm = make_norm(config.norm, config.width)
+        self.ffn_norm = make_norm(config.norm, config.width, first=not attends)
         self.ffn = nn.Sequential(
             Linear(config.width, config.ffn_width),
             nn.GELU(),
@@ -110,6 +123,9 @@ class Layer(nn.Module):
         scale: Tensor | None,
     ) -> Tensor:
         """Return `rows` with what attention and messages make of `inputs` added."""
+        if self.attention is None:
+            assert self.local is not None  # `GraphormerConfig` has seen to it
+            return self._add(rows, self.local(inputs, batch), scale)
         if self.bias_mixing is not None:
             biases = self.bias_mixing(biases)
         update = self.attention(inputs, batch, biases)

@@ -101,6 +101,7 @@ OPTIONS = {
     "model.label_fraction",
     "model.layers",
     "model.learning_rate",
+    "model.local_layers",
     "model.local_mpnn",
     "model.loss",
     "model.max_path_length",

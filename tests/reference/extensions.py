@@ -43,6 +43,11 @@ class LiteralWithExtensions(Literal):
 
     config: GraphormerConfig = field(default_factory=GraphormerConfig)
 
+    @property
+    def local_layers(self) -> int:
+        """First layers without attention."""
+        return self.config.local_layers
+
     def walks(self, graph: PlainGraph) -> list[list[list[float]]]:
         """Probability of being at j after k steps from i: [K][n][n], each step along a bond."""
         n = len(graph.atoms)
@@ -144,6 +149,8 @@ class LiteralWithExtensions(Literal):
                 ]
                 for row in bias
             ]
+        if int(name.split(".")[1]) < self.local_layers:
+            return self.bond_messages(f"{name}.local", graph, tokens)
         update = self.attention(f"{name}.attention", tokens, bias)
         if self.config.degree_scaler:
             update = self.scaled(f"{name}.degree_scaler", graph, update)

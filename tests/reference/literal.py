@@ -186,6 +186,11 @@ class Literal:
     one_path: bool = False
     statistics: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
+    @property
+    def local_layers(self) -> int:
+        """First layers without attention: Graphormer has none."""
+        return 0
+
     # -- encodings
     def embedded(self, table: str, seen: tuple[tuple[int, ...], ...], codes) -> list[Tensor]:
         """Embeddings of each feature; nothing (zero) for a code without a row."""
@@ -317,8 +322,8 @@ class Literal:
     def normalise(self, name: str, graphs: list[Tensor], first: bool = False) -> list[Tensor]:
         """A norm arm over the tokens of all graphs.
 
-        The first norm of a model has LayerNorm on its token branch, whatever the arm: there the
-        token is still the same for every graph.
+        The first norm of a model has LayerNorm on its token branch, whatever the arm, and so have
+        all before the first attention: there the token is still the same for every graph.
         """
         token_rows = [tokens[0] for tokens in graphs]
         atom_rows = [row for tokens in graphs for row in tokens[1:]]
@@ -346,24 +351,25 @@ class Literal:
         if not pre:
             states = self.normalise("input_norm", states, first=True)
         for layer in range(self.layers):
-            name = f"layers.{layer}"
+            name, local = f"layers.{layer}", layer < self.local_layers
             before = states
             if pre:
-                before = self.normalise(f"{name}.attention_norm", states, first=layer == 0)
+                first = layer <= self.local_layers
+                before = self.normalise(f"{name}.attention_norm", states, first=first)
             mixed = [
                 self.mix(name, graph, tokens, bias)
                 for graph, tokens, bias in zip(graphs, before, biases, strict=True)
             ]
             states = [tokens + update for tokens, update in zip(states, mixed, strict=True)]
             if not pre:
-                states = self.normalise(f"{name}.attention_norm", states)
-            before = self.normalise(f"{name}.ffn_norm", states) if pre else states
+                states = self.normalise(f"{name}.attention_norm", states, first=local)
+            before = self.normalise(f"{name}.ffn_norm", states, first=local) if pre else states
             states = [
                 tokens + self.ffn(f"{name}.ffn", inner)
                 for tokens, inner in zip(states, before, strict=True)
             ]
             if not pre:
-                states = self.normalise(f"{name}.ffn_norm", states)
+                states = self.normalise(f"{name}.ffn_norm", states, first=local)
         return self.normalise("output_norm", states) if pre else states
 
     def read_out(self, states: list[Tensor]) -> Tensor:

@@ -31,6 +31,8 @@ EXTENSIONS: tuple[dict[str, Any], ...] = (
     {"encodings": "paths", "walk_steps": 9},
     {"encodings": "rings"},
     {"local_mpnn": "gine+rings"},
+    {"local_mpnn": "gine", "local_layers": 1, "norm": "bn+bn"},
+    {"local_mpnn": "gine+rings", "local_layers": 1, "norm": "shared-bn", "readout": "both"},
     {"ring_bias": True},
     {"degree_scaler": True},
     {"bias_mixing": True},
