@@ -161,10 +161,10 @@ def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:
     Args:
         name: One of `NORMS` or an alias.
         channels: D, of a row.
-        first: Before the first attention a norm meets the same graph token in every graph. BatchNorm
-            would return its bias for all of them in training, and in evaluation divide the drift
-            of its running mean by sqrt(eps). So there the token's branch is LayerNorm in every
-            arm (shared BatchNorm thereby becomes ln+bn).
+        first: Before the first attention a norm meets the same graph token in every graph.
+            BatchNorm would return its bias for all of them in training, and in evaluation divide
+            the drift of its running mean by sqrt(eps). So there the token's branch is LayerNorm in
+            every arm (shared BatchNorm thereby becomes ln+bn).
 
     Raises:
         ConfigError: If there is no such arm.
