@@ -139,6 +139,8 @@ class LiteralWithExtensions(Literal):
 
     def mix(self, name: str, graph: PlainGraph, tokens: Tensor, bias: list[list[Tensor]]) -> Tensor:
         """Attention, scaled by degrees, and what atoms hear along their bonds."""
+        if int(name.split(".")[1]) < self.local_layers:
+            return self.bond_messages(f"{name}.local", graph, tokens)
         if self.config.bias_mixing:
             mixing = self.parameters[f"{name}.bias_mixing.weight"]
             heads = range(self.heads)
@@ -149,8 +151,6 @@ class LiteralWithExtensions(Literal):
                 ]
                 for row in bias
             ]
-        if int(name.split(".")[1]) < self.local_layers:
-            return self.bond_messages(f"{name}.local", graph, tokens)
         update = self.attention(f"{name}.attention", tokens, bias)
         if self.config.degree_scaler:
             update = self.scaled(f"{name}.degree_scaler", graph, update)

@@ -31,13 +31,13 @@ EXTENSIONS: tuple[dict[str, Any], ...] = (
     {"encodings": "paths", "walk_steps": 9},
     {"encodings": "rings"},
     {"local_mpnn": "gine+rings"},
-    {"local_mpnn": "gine", "local_layers": 1, "norm": "bn+bn"},
     {"local_mpnn": "gine+rings", "local_layers": 1, "norm": "shared-bn", "readout": "both"},
     {"ring_bias": True},
     {"degree_scaler": True},
     {"bias_mixing": True},
     EVERYTHING | {"local_mpnn": "gine+rings", "ring_bias": True, "encodings": "paths+rings"},
     EVERYTHING | {"walk_steps": 3, "norm": "bn+bn"},
+    EVERYTHING | {"walk_steps": 3, "norm": "bn+bn", "local_layers": 1},
 )
 VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *EXTENSIONS)
 
