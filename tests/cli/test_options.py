@@ -215,7 +215,8 @@ def test_each_arm_of_the_extensions_is_what_its_name_says() -> None:
         "paths": {"encodings: paths"},
         "ring-messages": {"local_mpnn: rings"},
         "rings": rings,
-        "bonds": {"local_mpnn: gine", "local_mpnn: rings"},
+        "bonds": {"local_mpnn: gine", "local_mpnn: rings", "local_layers: 6"},
+        "local-layers": {"local_layers: 6"},
         "sum": {"readout: both"},
     }
     assert set().union(*without.values()) == of_whole  # each of the recipe's is left out by one arm
