@@ -115,8 +115,8 @@ def collect_embeddings(
     kept: list[list[tuple[np.ndarray, ...]]] = [[] for _ in (*model.layers, OUTPUT)]
     after_layers: list[Tensor] = []  # packed rows [B + A, C]
 
-    def record(layer: nn.Module, given: Any, rows: Tensor) -> None:
-        after_layers.append(rows)
+    def record(layer: nn.Module, given: Any, made: tuple[Tensor, Tensor | None]) -> None:
+        after_layers.append(made[0])
 
     hooks = [layer.register_forward_hook(record) for layer in model.layers]
     device = next(model.parameters()).device

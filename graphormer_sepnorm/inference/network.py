@@ -32,6 +32,7 @@ _EXTRA_SHAPES = {
 _LAYER_SHAPES = {"ffn.0.weight": ("ffn_width", "width")}
 _ATTENTION_SHAPES = {"attention.query.weight": ("width", "width")}
 _MESSAGE_SHAPES = {"local.bond.weight": ("bond_rows", "width")}
+_STATE_SHAPES = {"local.ends.weight": ("width", "width")}
 
 
 def check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
@@ -53,6 +54,7 @@ def check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
     if config.extra_inputs:
         expected |= _EXTRA_SHAPES
     of_layer = _LAYER_SHAPES | (_MESSAGE_SHAPES if config.local_mpnn != "none" else {})
+    of_layer |= _STATE_SHAPES if config.bond_states else {}
     for place in range(config.layers):
         own = of_layer | (_ATTENTION_SHAPES if place >= config.local_layers else {})
         expected |= {f"layers.{place}.{name}": sizes for name, sizes in own.items()}

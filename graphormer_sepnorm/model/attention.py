@@ -1,6 +1,6 @@
 """How the tokens of a graph hear of each other: attention, and what can be switched on beside it.
 
-R packed rows · b graphs of a block · T tokens · E bonds · H heads · C channels
+R packed rows · b graphs of a block · T tokens · H heads · C channels
 """
 
 from __future__ import annotations
@@ -13,16 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from graphormer_sepnorm.graphs.batch import RING_KINDS, AttentionBlock, GraphBatch
-from graphormer_sepnorm.model.encodings import BlockBias, SharedRing
+from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
+from graphormer_sepnorm.model.encodings import BlockBias
 from graphormer_sepnorm.model.fused import gpu_attention
 from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, attend, usable
 from graphormer_sepnorm.model.fused.cpu_linear import Linear, linear
-from graphormer_sepnorm.model.fused.cpu_messages import message_sums
 from graphormer_sepnorm.model.fused.cpu_residual import add_scaled
-
-# Sizes of rings that messages tell apart: one more costs every layer 2 C parameters.
-_LARGEST_RING = 10
 
 
 class GraphAttention(nn.Module):
@@ -189,55 +185,3 @@ def mean_over_atoms(values: Tensor, batch: GraphBatch) -> Tensor:
     """Return the means ``[B, C]`` of the atoms' ``values [M, C]``; filler rows do not count."""
     numbers = sum_over_atoms(torch.ones_like(values[:, :1]), batch)
     return sum_over_atoms(values, batch) / numbers.clamp(min=1)
-
-
-class BondMessages(nn.Module):
-    """What GINE adds up: ``W sum_{bonds j -> i} ReLU(h_j + e_ji)``.
-
-    Graphormer's bonds reach only the attention weights: what an atom passes on does not depend on
-    the bond it passes over. Here it does.
-
-    e is the sum of the embeddings of the bond's features (Hu et al. 2020, "Strategies for
-    Pre-training Graph Neural Networks"), here in a branch beside attention (Rampášek et al. 2022,
-    "Recipe for a General, Powerful, Scalable Graph Transformer"). GINE's own term ``(1 + ε) h_i``
-    is the residual stream, its MLP the layer's feed-forward network. Graph tokens have no bonds
-    and get 0.
-
-    With rings, a second way goes over the cliques that rings make (Choi et al. 2024, "Topology-
-    Informed Graph Transformer", has a branch of its own for it): W' times the mean, over all atoms
-    j that share a ring with i, of ``ReLU(h_j + t(r) U + b t(r) V)`` (`SharedRing`). The mean,
-    because there are many: summed up with the bonds' and through their W they made ZINC worse.
-
-    Args:
-        bond_rows: Rows of the table of bond features; row 0, unknown, is zero.
-        width: C, channels of a token.
-        rings: Whether atoms of a ring send each other messages.
-    """
-
-    def __init__(self, bond_rows: int, width: int, rings: bool = False) -> None:
-        super().__init__()
-        self.bond = nn.Embedding(bond_rows, width, padding_idx=0)
-        self.rings = SharedRing(width, _LARGEST_RING) if rings else None
-        self.output = Linear(width, width, bias=False)
-        self.ring_output = Linear(width, width, bias=False) if rings else None
-
-    def forward(self, rows: Tensor, batch: GraphBatch) -> Tensor:
-        """Return what the packed rows ``[R, C]`` are told by their neighbours, ``[R, C]``."""
-        told = self.output(_sums(rows, self.bond(batch.bond_rows).sum(1), batch.bonds))
-        if self.rings is None or self.ring_output is None:
-            return told
-        assert batch.ring_pairs is not None  # `Graphormer.encode` has asked for them
-        assert batch.ring_neighbours is not None
-        kind = torch.arange(RING_KINDS, device=rows.device)
-        sums = _sums(rows, self.rings(kind // 2, kind % 2 == 1), batch.ring_pairs)
-        return told + self.ring_output(sums / batch.ring_neighbours[:, None].clamp(min=1))
-
-
-def _sums(rows: Tensor, values: Tensor, ways: Tensor) -> Tensor:
-    """Return ``sum ReLU(rows_j + values_kind)`` over the `ways [3, E]` to each row, ``[R, C]``."""
-    if usable(rows):
-        return message_sums(rows, values, ways)
-    source, target, kind = ways
-    messages = (rows.index_select(0, source) + values.index_select(0, kind)).relu()
-    # Bonds that only fill up lead to one row more.
-    return messages.new_zeros(len(rows) + 1, rows.shape[1]).index_add(0, target, messages)[:-1]

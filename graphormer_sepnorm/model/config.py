@@ -22,6 +22,7 @@ EXTENSIONS = (
     "ring_bias",
     "local_mpnn",
     "local_layers",
+    "bond_states",
     "degree_scaler",
     "bias_mixing",
     "readout",
@@ -91,6 +92,8 @@ class GraphormerConfig:
             mean of messages from all atoms in rings with an atom, for width² + 16 width more.
         local_layers: First layers that have no attention, only messages along bonds (local_mpnn),
             before the others look at the whole molecule. Each saves 4 width² parameters.
+        bond_states: Whether bonds have states that grow from layer to layer, from the atoms at both
+            ends, and that messages (local_mpnn) go by. Costs width² parameters a layer.
         degree_scaler: Whether what attention gives is scaled channel by channel with the logarithm
             of the degree. Costs 2 width parameters a layer.
         bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.
@@ -129,6 +132,7 @@ class GraphormerConfig:
     ring_bias: bool = False
     local_mpnn: LocalName = "none"
     local_layers: int = 0
+    bond_states: bool = False
     degree_scaler: bool = False
     bias_mixing: bool = False
     readout: ReadoutName = "graph_token"
@@ -175,6 +179,11 @@ class GraphormerConfig:
             raise ConfigError(
                 f"local_layers is {self.local_layers}, and without messages nothing would reach an "
                 "atom there: give local_mpnn gine or gine+rings"
+            )
+        if self.bond_states and self.local_mpnn == "none":
+            raise ConfigError(
+                "bond_states is true, and there are no messages that states would change: give "
+                "local_mpnn gine or gine+rings"
             )
         if not is_whole(self.extra_inputs, 0):
             raise ConfigError(

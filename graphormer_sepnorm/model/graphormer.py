@@ -17,7 +17,6 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.extra_inputs import CLIPPED
 from graphormer_sepnorm.model.attention import (
     BiasMixing,
-    BondMessages,
     DegreeScaler,
     GraphAttention,
     log_degrees,
@@ -35,6 +34,7 @@ from graphormer_sepnorm.model.encodings import (
 from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, share_bias, usable
 from graphormer_sepnorm.model.fused.cpu_linear import Linear
 from graphormer_sepnorm.model.initialization import initialize
+from graphormer_sepnorm.model.messages import BondMessages
 from graphormer_sepnorm.model.norm_arms import NormArm, make_norm
 from graphormer_sepnorm.model.walks import PathEncoding, RandomWalkEncoding
 
@@ -72,7 +72,12 @@ class Layer(nn.Module):
             DegreeScaler(config.width) if attends and config.degree_scaler else None
         )
         self.local = (
-            BondMessages(cast(int, config.bond_rows), config.width, "rings" in config.local_mpnn)
+            BondMessages(
+                cast(int, config.bond_rows),
+                config.width,
+                rings="rings" in config.local_mpnn,
+                states=config.bond_states,
+            )
             if config.local_mpnn != "none"
             else None
         )
@@ -90,7 +95,8 @@ class Layer(nn.Module):
         biases: list[BlockBias],
         scales: Tensor | None = None,
         log_degree: Tensor | None = None,
-    ) -> Tensor:
+        bond_states: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
         """Transform packed rows.
 
         Args:
@@ -100,36 +106,42 @@ class Layer(nn.Module):
             scales: What both branches are multiplied by (`branch_scales`), ``[2, R, 1]``; None: 1.
             log_degree: Logarithm of each row's degree (`log_degrees`), ``[R, 1]``, for a degree
                 scaler.
+            bond_states: What the layer before made of the bonds (`BondMessages`), ``[E, C]``; None:
+                nothing.
 
         Returns:
-            ``[R, C]``.
+            ``[R, C]``, and what this one makes of the bonds.
         """
         first, second = (None, None) if scales is None else scales
+        inputs = _normalise(self.attention_norm, rows, batch) if self.pre else rows
+        messages = None
+        if self.local is not None:
+            messages, bond_states = self.local(inputs, batch, bond_states)
+        rows = self._mix(rows, inputs, messages, batch, biases, log_degree, first)
         if self.pre:
-            normalised = _normalise(self.attention_norm, rows, batch)
-            rows = self._mix(rows, normalised, batch, biases, log_degree, first)
-            return self._add(rows, self.ffn(_normalise(self.ffn_norm, rows, batch)), second)
-        rows = self._mix(rows, rows, batch, biases, log_degree, first)
-        rows = _normalise(self.attention_norm, rows, batch)
-        return _normalise(self.ffn_norm, self._add(rows, self.ffn(rows), second), batch)
+            rows = self._add(rows, self.ffn(_normalise(self.ffn_norm, rows, batch)), second)
+        else:
+            rows = _normalise(self.attention_norm, rows, batch)
+            rows = _normalise(self.ffn_norm, self._add(rows, self.ffn(rows), second), batch)
+        return rows, bond_states
 
     def _mix(
         self,
         rows: Tensor,
         inputs: Tensor,
+        messages: Tensor | None,
         batch: GraphBatch,
         biases: list[BlockBias],
         log_degree: Tensor | None,
         scale: Tensor | None,
     ) -> Tensor:
-        """Return `rows` with what attention and messages make of `inputs` added."""
+        """Return `rows` with `messages` and what attention makes of `inputs` added."""
         if self.attention is None:
-            assert self.local is not None  # `GraphormerConfig` has seen to it
-            return self._add(rows, self.local(inputs, batch), scale)
+            assert messages is not None  # `GraphormerConfig` has seen to it
+            return self._add(rows, messages, scale)
         if self.bias_mixing is not None:
             biases = self.bias_mixing(biases)
         update = self.attention(inputs, batch, biases)
-        messages = None if self.local is None else self.local(inputs, batch)
         if self.degree_scaler is not None:
             whole = scale is None and not (self.training and self.dropout)
             if whole and usable(update):
@@ -297,8 +309,9 @@ class Graphormer(nn.Module):
         if self.training and self.config.drop_path:
             depth = branch_scales(batch, len(self.layers), self.config.drop_path).unbind()
         log_degree = log_degrees(batch, rows.dtype) if self.config.degree_scaler else None
+        states: Tensor | None = None
         for layer, scales in zip(self.layers, depth, strict=True):
-            rows = layer(rows, batch, biases, scales, log_degree)
+            rows, states = layer(rows, batch, biases, scales, log_degree, states)
         if self.output_norm is not None:
             rows = _normalise(self.output_norm, rows, batch)
         return rows[: batch.num_graphs], rows[batch.num_graphs :]

@@ -87,6 +87,7 @@ OPTIONS = {
     "model.betas",
     "model.bias_mixing",
     "model.bond_rows",
+    "model.bond_states",
     "model.degree_rows",
     "model.degree_scaler",
     "model.drop_path",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from reference.compiled import assert_threads_change_nothing, output_and_gradients
 from torch import Tensor
 
 from graphormer_sepnorm.kernels.library import library
-from graphormer_sepnorm.model.fused.cpu_messages import message_sums
+from graphormer_sepnorm.model.fused.cpu_messages import message_sums, state_message_sums
+from graphormer_sepnorm.model.messages import _state_sums
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
 
@@ -67,3 +70,63 @@ def test_an_undefined_row_is_heard_by_its_neighbours_alone():
     sums = message_sums(rows, torch.zeros(1, 8), torch.tensor([[0, 1], [1, 2], [0, 0]]))
     assert sums[1].isnan().all()
     assert not sums[[0, 2]].isnan().any()
+
+
+def plain_state_sums(
+    rows: Tensor, ends: Tensor, bond_values: Tensor, before: Tensor | None, bonds: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Bond by bond."""
+    nothing = 0 * ends[0] + 0 * bond_values[0]
+    sums = [row * 0 + nothing for row in rows]
+    states = [nothing] * bonds.shape[1] if before is None else list(before)
+    for place, (source, target, kind) in enumerate(bonds.T.tolist()):
+        states[place] = states[place] + (ends[source] + ends[target] + bond_values[kind]).relu()
+        sums[target] = sums[target] + (rows[source] + states[place]).relu()
+    return torch.stack(sums), torch.stack([*states, nothing])[:-1]
+
+
+def two_layers(function) -> Callable[..., Tensor]:
+    """The sums of two layers, of which the second has the states that the first made."""
+
+    def run(rows: Tensor, ends: Tensor, bond_values: Tensor, bonds: Tensor) -> Tensor:
+        first, states = function(rows, ends, bond_values, None, bonds)
+        second, _ = function(first, ends.flip(0), bond_values, states, bonds)
+        return torch.cat([first, second])
+
+    return run
+
+
+@pytest.mark.parametrize("width", [1, 8, 30, 72])
+@pytest.mark.parametrize("bonds", [0, 1, 50])
+def test_sums_and_gradients_with_states(width, bonds):
+    def results(function, dtype):
+        rows, bond_values, ways = drawn(12, bonds, width, dtype)
+        ends = (rows.detach().flip(1) / 3).requires_grad_()
+        return output_and_gradients(two_layers(function), (rows, ends, bond_values, ways))
+
+    truth = results(plain_state_sums, torch.float64)
+    for exact, plain in zip(truth, results(_state_sums, torch.float64), strict=True):
+        torch.testing.assert_close(plain, exact, rtol=1e-12, atol=1e-12)
+    for exact, quick in zip(truth, results(state_message_sums, torch.float32), strict=True):
+        torch.testing.assert_close(quick.double(), exact, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("function", [state_message_sums, _state_sums])
+def test_states_of_bonds_that_only_fill_up_say_nothing(function):
+    rows, bond_values, ways = drawn(12, 50, 8)
+    ends = rows.detach().flip(1).requires_grad_()
+    fill = torch.tensor([[0], [12], [0]]).expand(-1, 7)
+    filled, plain = (
+        output_and_gradients(two_layers(function), (rows, ends, bond_values, bonds))
+        for bonds in (torch.cat([ways, fill], 1), ways)
+    )
+    for one, other in zip(filled, plain, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_number_of_threads_changes_nothing_of_states():
+    rows, bond_values, ways = drawn(40, 200, 72)
+    given = rows, rows.detach().flip(1).requires_grad_(), bond_values, ways
+    assert_threads_change_nothing(
+        lambda: output_and_gradients(two_layers(state_message_sums), given)
+    )

@@ -215,7 +215,8 @@ def test_messages_tell_bonds_apart():
     _, vocabulary = stored([one, other])
     batch = batch_of([one, other], vocabulary)
     model = small_model(vocabulary, local_mpnn="gine")
-    told = model.layers[0].local(torch.zeros(6, 12, dtype=torch.float64), batch)
+    told, states = model.layers[0].local(torch.zeros(6, 12, dtype=torch.float64), batch)
+    assert states is None
     assert not told[:2].any()
     assert torch.equal(told[2], told[3])
     assert not torch.allclose(told[2], told[4])

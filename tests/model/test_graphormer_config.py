@@ -54,6 +54,7 @@ CONTRADICTIONS = [
     ({"local_layers": 12, "local_mpnn": "gine"}, "local_layers is 12: .* below layers, 12"),
     ({"local_layers": 1.0, "local_mpnn": "gine"}, "local_layers is 1.0: it must be a whole number"),
     ({"local_layers": 1}, "local_layers is 1, .*give local_mpnn gine or gine.rings"),
+    ({"bond_states": True}, "bond_states is true, .*give local_mpnn gine or gine.rings"),
     ({"local_mpnn": "gin"}, "local_mpnn 'gin'.*'none' or 'gine'"),
     (
         {"encodings": "walks"},

@@ -42,6 +42,8 @@ class LiteralWithExtensions(Literal):
     """A `Literal` that does what a configuration says beyond Graphormer."""
 
     config: GraphormerConfig = field(default_factory=GraphormerConfig)
+    # Of the bonds of each graph, after the layers so far.
+    states: dict[int, dict[tuple[int, int], Tensor]] = field(default_factory=dict)
 
     @property
     def local_layers(self) -> int:
@@ -173,13 +175,22 @@ class LiteralWithExtensions(Literal):
         )
 
     def bond_messages(self, name: str, graph: PlainGraph, tokens: Tensor) -> Tensor:
-        """W times the sum of ReLU(h_j + e_ji) over bonds, W' times the mean over rings; [T, C]."""
+        """W times the sum of ReLU(h_j + e_ji) over bonds, W' times the mean over rings; [T, C].
+
+        With states the message is ReLU(h_j + s_ji).
+        """
         sums = [torch.zeros_like(row) for row in tokens]
+        if name.startswith("layers.0."):
+            self.states[id(graph)] = {}
         for (source, target), codes in graph.bonds.items():
-            row = tokens[1 + source]
-            for vector in self.embedded(f"{name}.bond.weight", self.bond_codes, codes):
-                row = row + vector
-            sums[1 + target] = sums[1 + target] + row.clamp(min=0)
+            of_kind = self.embedded(f"{name}.bond.weight", self.bond_codes, codes)
+            beside = torch.stack(list(of_kind)).sum(0)
+            if self.config.bond_states:
+                both = tokens[1 + source] + tokens[1 + target]
+                news = (self.parameters[f"{name}.ends.weight"] @ both + beside).clamp(min=0)
+                beside = self.states[id(graph)].get((source, target), 0) + news
+                self.states[id(graph)][source, target] = beside
+            sums[1 + target] = sums[1 + target] + (tokens[1 + source] + beside).clamp(min=0)
         told = torch.stack([self.parameters[f"{name}.output.weight"] @ row for row in sums])
         if self.config.local_mpnn == "gine+rings":
             heard: dict[int, list[Tensor]] = {}

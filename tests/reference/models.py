@@ -32,12 +32,14 @@ EXTENSIONS: tuple[dict[str, Any], ...] = (
     {"encodings": "rings"},
     {"local_mpnn": "gine+rings"},
     {"local_mpnn": "gine+rings", "local_layers": 1, "norm": "shared-bn", "readout": "both"},
+    {"local_mpnn": "gine", "bond_states": True},
+    {"local_mpnn": "gine+rings", "bond_states": True, "local_layers": 1},
     {"ring_bias": True},
     {"degree_scaler": True},
     {"bias_mixing": True},
     EVERYTHING | {"local_mpnn": "gine+rings", "ring_bias": True, "encodings": "paths+rings"},
     EVERYTHING | {"walk_steps": 3, "norm": "bn+bn"},
-    EVERYTHING | {"walk_steps": 3, "norm": "bn+bn", "local_layers": 1},
+    EVERYTHING | {"walk_steps": 3, "norm": "bn+bn", "local_layers": 1, "bond_states": True},
 )
 VARIANTS: tuple[dict[str, Any], ...] = (*({"norm": arm} for arm in ARMS), *EXTENSIONS)
 
