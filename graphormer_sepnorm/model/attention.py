@@ -16,7 +16,7 @@ from torch.nn import functional
 from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
 from graphormer_sepnorm.model.encodings import BlockBias
 from graphormer_sepnorm.model.fused import gpu_attention
-from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, attend, usable
+from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, attend
 from graphormer_sepnorm.model.fused.cpu_linear import Linear, linear
 from graphormer_sepnorm.model.fused.cpu_residual import add_scaled
 

@@ -54,8 +54,8 @@ def state_message_sums(
 ) -> tuple[Tensor, Tensor]:
     """Return the sums of messages that go by the states of bonds, and these.
 
-    The state ``s_ji`` of a bond grows by ``ReLU(ends_j + ends_i + bond_values_kind)``; then each row
-    i hears ``sum_{bonds j -> i} ReLU(rows_j + s_ji)``.
+    The state ``s_ji`` of a bond grows by ``ReLU(ends_j + ends_i + bond_values_kind)``; then each
+    row i hears ``sum_{bonds j -> i} ReLU(rows_j + s_ji)``.
 
     Args:
         rows: What the atoms pass on, float32 ``[R, C]``.
