@@ -38,7 +38,7 @@ class BondMessages(nn.Module):
     With states a bond knows what it joins: ``s_ji`` grows in each layer by ``ReLU(P (h_j + h_i) +
     e_ji)``, from 0, and the message is ``ReLU(h_j + s_ji)``. So what an atom is told depends on
     itself too, and on what the bond was in earlier layers: the edge features of GatedGCN (Bresson &
-    Laurent 2017, "Residual Gated Graph ConvNets"; Dwivedi et al. 2020) without its gates.
+    Laurent 2017, "Residual Gated Graph ConvNets") without its gates.
 
     Args:
         bond_rows: Rows of the table of bond features; row 0, unknown, is zero.
