@@ -354,7 +354,7 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, const
 }
 
 /* Channels of a head that there is code for, in order. */
-#define FOR_EACH_SIZE(CASE) CASE(4) CASE(8) CASE(10) CASE(11) CASE(12) CASE(13) CASE(16) CASE(20) CASE(24) CASE(32)
+#define FOR_EACH_SIZE(CASE) CASE(4) CASE(8) CASE(10) CASE(11) CASE(12) CASE(16) CASE(20) CASE(24) CASE(32)
 
 /* The fewest channels that there is code for and that hold `channels`; 0 if there are none. */
 EXPORT int attention_channels(int64_t channels) {
