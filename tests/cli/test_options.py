@@ -216,7 +216,11 @@ def test_each_arm_of_the_extensions_is_what_its_name_says() -> None:
         "paths": {"encodings: paths"},
         "ring-messages": {"local_mpnn: rings"},
         "rings": rings,
-        "bonds": {"local_mpnn: gine", "local_mpnn: rings", "local_layers: 6"},
+        "bond-states": {"bond_states: True"},
+        "bonds": {
+            *("local_mpnn: gine", "local_mpnn: rings"),
+            *("local_layers: 6", "bond_states: True"),
+        },
         "local-layers": {"local_layers: 6"},
         "sum": {"readout: both"},
     }
