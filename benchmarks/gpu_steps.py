@@ -19,7 +19,10 @@ from graphormer_sepnorm.training.captured.together import resident_graphs
 from graphormer_sepnorm.training.module import GraphormerModule
 
 QUICK_MODEL: dict[str, Any] = {
-    **{"layers": 2, "width": 16, "heads": 2, "ffn_width": 16},
+    "layers": 2,
+    "width": 16,
+    "heads": 2,
+    "ffn_width": 16,
     "local_layers": 0,  # a configuration may have more of them than two
 }
 

@@ -72,6 +72,17 @@ def test_an_undefined_row_is_heard_by_its_neighbours_alone():
     assert not sums[[0, 2]].isnan().any()
 
 
+def test_an_undefined_row_makes_its_bonds_states_undefined_and_no_others():
+    rows = torch.ones(4, 9)
+    rows[0] = torch.nan
+    bonds = torch.tensor([[0, 1, 2], [1, 2, 3], [0, 0, 0]])
+    sums, states = state_message_sums(rows, rows, torch.zeros(1, 9), None, bonds)
+    assert sums[1].isnan().all()
+    assert states[0].isnan().all()
+    assert not sums[[0, 2, 3]].isnan().any()
+    assert not states[1:].isnan().any()
+
+
 def plain_state_sums(
     rows: Tensor, ends: Tensor, bond_values: Tensor, before: Tensor | None, bonds: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -111,9 +122,13 @@ def test_sums_and_gradients_with_states(width, bonds):
         torch.testing.assert_close(quick.double(), exact, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("function", [state_message_sums, _state_sums])
-def test_states_of_bonds_that_only_fill_up_say_nothing(function):
-    rows, bond_values, ways = drawn(12, 50, 8)
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [(state_message_sums, torch.float32), (_state_sums, torch.float64)],
+    ids=["compiled", "plain"],
+)
+def test_states_of_bonds_that_only_fill_up_say_nothing(function, dtype):
+    rows, bond_values, ways = drawn(12, 50, 8, dtype)
     ends = rows.detach().flip(1).requires_grad_()
     fill = torch.tensor([[0], [12], [0]]).expand(-1, 7)
     filled, plain = (
