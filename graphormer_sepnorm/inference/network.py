@@ -53,10 +53,10 @@ def check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
         expected |= _ENCODING_SHAPES.get(part, {})
     if config.extra_inputs:
         expected |= _EXTRA_SHAPES
-    of_layer = _LAYER_SHAPES | (_MESSAGE_SHAPES if config.local_mpnn != "none" else {})
-    of_layer |= _STATE_SHAPES if config.bond_states else {}
+    of_messages = _MESSAGE_SHAPES | (_STATE_SHAPES if config.bond_states else {})
     for place in range(config.layers):
-        own = of_layer | (_ATTENTION_SHAPES if place >= config.local_layers else {})
+        own = _LAYER_SHAPES | (of_messages if config.has_messages(place) else {})
+        own |= _ATTENTION_SHAPES if config.attends(place) else {}
         expected |= {f"layers.{place}.{name}": sizes for name, sizes in own.items()}
     for name, sizes in expected.items():
         if name not in weights:

@@ -24,6 +24,7 @@ from graphormer_sepnorm.model.attention import (
     sum_over_atoms,
 )
 from graphormer_sepnorm.model.config import GraphormerConfig
+from graphormer_sepnorm.model.deep_supervision import DeepReadout
 from graphormer_sepnorm.model.dropout import branch_scales, dropout, dropout_add
 from graphormer_sepnorm.model.encodings import (
     AtomEmbedding,
@@ -47,7 +48,8 @@ class Layer(nn.Module):
 
     In the first `local_layers` messages along bonds stand in the place of attention: the graph
     network before the transformer of Wu et al. 2021, "Representing Long-Range Context for Graph
-    Neural Networks with Global Attention". The graph token hears nothing there.
+    Neural Networks with Global Attention". The graph token hears nothing there. With as many
+    `message_layers` the two come one after the other, as there.
 
     Args:
         config: The options of the model.
@@ -58,7 +60,7 @@ class Layer(nn.Module):
         super().__init__()
         self.pre = config.norm_position == "pre"
         self.dropout = config.dropout
-        attends = place >= config.local_layers
+        attends = config.attends(place)
         # Before the first attention the graph token is the same for every graph.
         first = place <= config.local_layers if self.pre else not attends
         self.attention_norm = make_norm(config.norm, config.width, first=first)
@@ -78,7 +80,7 @@ class Layer(nn.Module):
                 rings="rings" in config.local_mpnn,
                 states=config.bond_states,
             )
-            if config.local_mpnn != "none"
+            if config.has_messages(place)
             else None
         )
         self.ffn_norm = make_norm(config.norm, config.width, first=not attends)
@@ -282,6 +284,9 @@ class Graphormer(nn.Module):
             if config.extra_inputs
             else None
         )
+        self.deep_readouts = nn.ModuleDict(
+            {str(place): DeepReadout(config) for place in config.read_out_after}
+        )
         self.initialize(0)
 
     def initialize(self, seed: int) -> None:
@@ -290,6 +295,14 @@ class Graphormer(nn.Module):
 
     def encode(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Return the last graph tokens ``[B, C]`` and atoms ``[M, C]``, normalised."""
+        graph_token, atoms, _ = self.encode_deep(batch)
+        return graph_token, atoms
+
+    def encode_deep(self, batch: GraphBatch) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Return what `encode` does, and in training what the read-outs between layers predict.
+
+        Those of `deep_supervision`, in the order of the layers, each ``[B, num_targets]``.
+        """
         if "rings" in self.config.local_mpnn:
             batch = batch.with_ring_pairs()
         biases = self.bias(batch)
@@ -310,11 +323,15 @@ class Graphormer(nn.Module):
             depth = branch_scales(batch, len(self.layers), self.config.drop_path).unbind()
         log_degree = log_degrees(batch, rows.dtype) if self.config.degree_scaler else None
         states: Tensor | None = None
-        for layer, scales in zip(self.layers, depth, strict=True):
+        predictions = []
+        for place, (layer, scales) in enumerate(zip(self.layers, depth, strict=True), start=1):
             rows, states = layer(rows, batch, biases, scales, log_degree, states)
+            if self.deep_readouts.training and str(place) in self.deep_readouts:
+                outputs = self.deep_readouts[str(place)](rows, batch)
+                predictions.append(log_odds(outputs) if self.config.exclusive else outputs)
         if self.output_norm is not None:
             rows = _normalise(self.output_norm, rows, batch)
-        return rows[: batch.num_graphs], rows[batch.num_graphs :]
+        return rows[: batch.num_graphs], rows[batch.num_graphs :], predictions
 
     def read_out(self, graph_token: Tensor, atoms: Tensor, batch: GraphBatch) -> Tensor:
         """Return predictions ``[B, num_targets]`` from what `encode` gives."""

@@ -180,3 +180,12 @@ def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:
     if first and token == "bn":
         token = "ln"
     return SeparateNorm(NORM_KINDS[token](channels), NORM_KINDS[atom](channels))
+
+
+def atom_norm(name: str, channels: int) -> nn.Module:
+    """Build the norm that an arm has for atoms, for atoms alone; see `NORM_KINDS`.
+
+    Raises:
+        ConfigError: If there is no such arm.
+    """
+    return NORM_KINDS[norm_name(name).replace("-", "+").rpartition("+")[2]](channels)

@@ -18,7 +18,7 @@ from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, Graphorme
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 # Parts that belong to the targets of a network and not to its molecules.
-_READ_OUT = ("readout.", "atom_readout.", "extra_readout.")
+_READ_OUT = ("readout.", "atom_readout.", "extra_readout.", "deep_readouts.")
 # Ends of the names of tables whose rows are codes of atoms and of kinds of bond.
 _ATOM_TABLES, _BOND_TABLES = (".atom.weight",), (".bond.weight",)
 

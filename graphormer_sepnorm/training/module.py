@@ -95,6 +95,8 @@ class GraphormerModule(EvaluatedModule):
             (SepNorm's paper, Eq. 8); 0 leaves it out. Behind BatchNorm, which centres them already,
             it acts on that norm's scale and shift alone.
         uniformity_on: Which embeddings it pushes apart: graph_token, atoms or both.
+        deep_supervision_weight: Weight of the loss of each read-out of deep_supervision, beside 1
+            for what predicts.
         precise_bn_graphs: Training graphs on which BatchNorm's statistics are measured before each
             validation; 0 keeps the running averages of training. Costs their forward pass.
         frozen_bn_fraction: Share of the steps, the last ones, in which BatchNorm's statistics are
@@ -123,6 +125,7 @@ class GraphormerModule(EvaluatedModule):
         label_fraction: float = 1.0,
         uniformity_weight: float = 0.0,
         uniformity_on: UniformityOn = "graph_token",
+        deep_supervision_weight: float = 0.3,
         precise_bn_graphs: int = 2048,
         frozen_bn_fraction: float = 0.0,
         from_pretrained: str | None = None,
@@ -368,15 +371,17 @@ class GraphormerModule(EvaluatedModule):
             self._record(totals, label_counts)
             return losses
         self._seed_dropout(batch_idx)
-        graph_token, atoms = self.model.encode(batch)
+        graph_token, atoms, between = self.model.encode_deep(batch)
         outputs = self.model.read_out(graph_token, atoms, batch)
         known = self._drawn(batch.targets), batch.weights, self._drawn(batch.bounds)
         total, labels = self.summed_loss(outputs, *known)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)
-        loss = total / (self.labels_of_step(step) * self.hparams["label_fraction"])
+        expected = self.labels_of_step(step) * self.hparams["label_fraction"]
+        loss = total / expected
         self.step_loss = loss.detach() + (0 if first == 0 else self.step_loss)
         self._record(total, labels)
+        loss = loss + self._deep_loss(between, *known) / expected
         # Gradients are averaged over processes, and Lightning averages over accumulated batches.
         loss = loss * (self.trainer.world_size * accumulated)
         weight = self.hparams["uniformity_weight"]
@@ -412,9 +417,28 @@ class GraphormerModule(EvaluatedModule):
         else:
             torch.manual_seed(seed)
 
-    def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Sum of the losses of the labels of a batch that are present, and their number."""
-        return self.summed_loss(self.model(batch), batch.targets, batch.weights, batch.bounds)
+    def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what a captured step needs of a batch.
+
+        The sum of the losses of its labels, their number, and the weighted sum of the losses of the
+        read-outs between layers.
+        """
+        graph_token, atoms, between = self.model.encode_deep(batch)
+        outputs = self.model.read_out(graph_token, atoms, batch)
+        known = batch.targets, batch.weights, batch.bounds
+        total, labels = self.summed_loss(outputs, *known)
+        return total, labels, self._deep_loss(between, *known) + torch.zeros_like(total)
+
+    def _deep_loss(
+        self,
+        predictions: list[Tensor],
+        targets: Tensor,
+        weights: Tensor | None,
+        bounds: Tensor | None,
+    ) -> Tensor | float:
+        """Return the weighted sum of the losses of the read-outs between layers; 0 without any."""
+        sums = [self.summed_loss(one, targets, weights, bounds)[0] for one in predictions]
+        return self.hparams["deep_supervision_weight"] * sum(sums) if sums else 0.0
 
     def _record(self, total: Tensor, labels: Tensor) -> None:
         """Add steps to the mean loss of the epoch."""
