@@ -251,7 +251,8 @@ def several_trainings(options: argparse.Namespace, processes: int) -> Result:
 
 def words(settings: dict[str, Any]) -> list[str]:
     """Return settings as options of a command."""
-    return [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    texts = {name: "null" if value is None else str(value) for name, value in settings.items()}
+    return [word for name, text in texts.items() for word in (f"--{name}", text)]
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Part]] = {

@@ -23,7 +23,10 @@ QUICK_MODEL: dict[str, Any] = {
     "width": 16,
     "heads": 2,
     "ffn_width": 16,
-    "local_layers": 0,  # a configuration may have more of them than two
+    # A configuration may have more of them than two.
+    "local_layers": 0,
+    "message_layers": None,
+    "deep_supervision": 1,
 }
 
 

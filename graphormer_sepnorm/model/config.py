@@ -32,6 +32,9 @@ EXTENSIONS = (
 ATOMS_ALONE = ("sum", "mean")
 # Options that act in training only: a network trained with some can go on with others.
 REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
+# Options that nothing of what predicts depends on: fine-tuning has its own, whatever its backbone
+# was trained with.
+OF_TRAINING = (*REGULARISATION, "deep_supervision")
 # Whole numbers, at least 1; rows of atoms and bonds may be left to the data.
 _NUMBERS = (
     "layers",
@@ -105,9 +108,9 @@ class GraphormerConfig:
             targets that add up over a molecule), mean (of the atoms, which does not know their
             number), both (graph token and sum) or graph_token+mean. The last two cost width
             parameters a target.
-        deep_supervision: Layers between read-outs that training has besides (deep supervision): 3
-            has one after the 3rd, the 6th and so on, not after the last; 0 has none. What predicts
-            is the same. Each costs 2 width (1 + targets) parameters or so.
+        deep_supervision: In training predictions are read after every so many layers too, for a
+            part of the loss (deep supervision): 3 after the 3rd, the 6th and so on; 0 never. Each
+            time costs about 2 width (1 + targets) parameters, of which prediction has no use.
         num_targets: Outputs, one for each target.
         mean_atoms: Atoms of an average training graph: sums over atoms are divided by it.
         extra_inputs: Numbers beside each graph that predictions are read from too.

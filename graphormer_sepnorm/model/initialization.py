@@ -13,6 +13,7 @@ from torch import nn
 
 from graphormer_sepnorm.model.attention import BiasMixing, DegreeScaler
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
+from graphormer_sepnorm.model.deep_supervision import DeepReadout
 from graphormer_sepnorm.model.encodings import RingEncoding, SharedRing
 from graphormer_sepnorm.model.norm_arms import SeparateNorm, SharedNorm
 
@@ -34,12 +35,12 @@ def initialize(model: nn.Module, layers: int, seed: int) -> None:
         layers: Number of transformer layers.
         seed: With the name of a parameter it decides its values.
     """
-    norms = {
-        norm
-        for arm in model.modules()
-        if isinstance(arm, SharedNorm | SeparateNorm)
-        for norm in arm.modules()
-    }
+    arms: list[nn.Module] = [
+        one for one in model.modules() if isinstance(one, SharedNorm | SeparateNorm)
+    ]
+    readouts = [one for one in model.modules() if isinstance(one, DeepReadout)]
+    arms += [readout.norm for readout in readouts if readout.norm is not None]
+    norms = {norm for arm in arms for norm in arm.modules()}
     for prefix, module in model.named_modules():
         if isinstance(module, MaskedBatchNorm):
             module.running_mean.zero_()

@@ -14,7 +14,7 @@ from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
 from graphormer_sepnorm.inference.network import build_network
-from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
+from graphormer_sepnorm.model.config import FROM_DATA, OF_TRAINING, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 # Parts that belong to the targets of a network and not to its molecules.
@@ -64,15 +64,15 @@ class Backbone:
             str(path),
         )
 
-    def architecture(self, **regularisation: float) -> dict[str, Any]:
+    def architecture(self, **own: float) -> dict[str, Any]:
         """Return the options of a network that can take these weights.
 
         Args:
-            regularisation: Options of `REGULARISATION`, which are one's own.
+            own: Options of `OF_TRAINING`, which are one's own.
         """
-        decided = (*FROM_DATA, *REGULARISATION, "atom_rows", "bond_rows")
+        decided = (*FROM_DATA, *OF_TRAINING, "atom_rows", "bond_rows")
         kept = {name: value for name, value in self.options.items() if name not in decided}
-        return kept | regularisation
+        return kept | own
 
     def config(
         self, own: GraphormerConfig, num_targets: int, vocabulary: GraphVocabulary

@@ -137,7 +137,8 @@ def check_same_network(facts: Mapping[str, Any], asked_for: GraphormerConfig) ->
     for field in dataclasses.fields(saved):
         own, there = getattr(asked_for, field.name), getattr(saved, field.name)
         # What the data decide is not asked for: rows of tables, unless given.
-        decided = own is None or field.name in FROM_DATA
+        open_rows = own is None and field.name in ("atom_rows", "bond_rows")
+        decided = open_rows or field.name in FROM_DATA
         if own != there and not decided and field.name not in REGULARISATION:
             raise CheckpointError(
                 f"the checkpoint's network has {field.name} {there}, this one {own}: training "

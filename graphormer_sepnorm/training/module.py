@@ -33,7 +33,12 @@ from graphormer_sepnorm.inference.checkpoint import (
     with_current_options,
 )
 from graphormer_sepnorm.inference.network import build_network, load_weights
-from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
+from graphormer_sepnorm.model.config import (
+    FROM_DATA,
+    OF_TRAINING,
+    REGULARISATION,
+    GraphormerConfig,
+)
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.backbone import Backbone
 from graphormer_sepnorm.training.batch_statistics import (
@@ -104,7 +109,7 @@ class GraphormerModule(EvaluatedModule):
             precise_bn_graphs. Without a BatchNorm it does nothing.
         from_pretrained: A trained network to begin with: a bundled model's name, a run directory or
             a checkpoint. All but the read-out is taken from it, and the options of the network too,
-            dropout apart; of an ensemble its first member's.
+            but for dropout and deep_supervision; of an ensemble its first member's.
         seed: Decides the initial parameters and dropout. Set by seed_everything.
         **architecture: Options of the network, those of `GraphormerConfig`.
     """
@@ -135,7 +140,7 @@ class GraphormerModule(EvaluatedModule):
         super().__init__()
         self.backbone = None if from_pretrained is None else Backbone.read(from_pretrained)
         if self.backbone is not None:
-            own = {name: architecture[name] for name in REGULARISATION if name in architecture}
+            own = {name: architecture[name] for name in OF_TRAINING if name in architecture}
             architecture = self.backbone.architecture(**own)
         architecture = plain(architecture)
         # Validated now, before any data are touched. The command line offers what `architecture`

@@ -13,7 +13,6 @@ from torch import Tensor
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 from graphormer_sepnorm.model.graphormer import Graphormer, log_odds
 from graphormer_sepnorm.model.summary import count_parameters, parameter_table
-from graphormer_sepnorm.training.backbone import _READ_OUT
 from graphormer_sepnorm.training.batch_statistics import measure_batch_norm
 
 SMILES, SIZES = ("CCO", "c1ccccc1C", "N"), (3, 7, 1)
@@ -124,7 +123,3 @@ def test_their_place_and_cost() -> None:
         # Two targets, 12 channels: a norm's two vectors, two maps, a bias of each target.
         assert count_parameters(model) == plain + len(places) * (2 * 12 + 2 * 2 * 12 + 2)
         assert ("read-outs between layers" in parameter_table(model)) == bool(places)
-
-
-def test_a_backbone_is_taken_without_them() -> None:
-    assert "deep_readouts.2.sum.weight".startswith(_READ_OUT)

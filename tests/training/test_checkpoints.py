@@ -180,6 +180,7 @@ def test_training_does_not_go_on_with_other_data(
         ({"layers": 3}, "network has layers 2, this one 3"),
         ({"norm": "sharenorm"}, "network has norm bn\\+ln, this one shared-ln"),
         ({"encodings": "rrwp"}, "network has encodings graphormer, this one rrwp"),
+        ({"deep_supervision": 1}, "network has deep_supervision 0, this one 1"),
     ],
 )
 def test_training_does_not_go_on_with_another_network(
