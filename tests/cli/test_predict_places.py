@@ -15,6 +15,7 @@ from reference.processes import REPOSITORY, run_python
 from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
+from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.inference import stream
 from graphormer_sepnorm.inference.predictor import Predictor
 
@@ -220,3 +221,16 @@ def test_names_that_no_file_can_have_are_one_line(model, source, tmp_path, capsy
     assert "File name too long" in refused(capsys, main, model, "-i", source, "-o", out)
     assert main([str(model), "NCC(=O)" * 50 + "O"]) == 0
     assert "NCC(=O)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (main, ("~no-such-user/run", "CCO")),
+        (train, ("results", "~no-such-user/runs")),
+        (train, ("fit", "-c", "quickstart", "--output", "~no-such-user/run")),
+        (train, ("fit", "-c", "~no-such-user/mine.yaml")),
+    ],
+)
+def test_the_home_of_a_user_who_is_not_known(command, words, capsys) -> None:
+    assert "the name of a user who is not known here" in refused(capsys, command, *words)
