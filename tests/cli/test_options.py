@@ -240,6 +240,7 @@ def test_each_arm_of_the_extensions_is_what_its_name_says() -> None:
                 "ring-bias": {"ring_bias: True"},
                 "mixing": {"bias_mixing: True"},
                 "scaler": {"degree_scaler: True"},
+                "message-layers": {"message_layers: 6"},
             }
             plus = more.get(arm.name.removeprefix("plus-"), set())
             assert extensions_of(model) == of_whole | plus
