@@ -21,7 +21,7 @@ class DeepReadout(nn.Module):
 
     ``W sum_i g_i / n + V mean_i g_i + b`` over the normalised atoms g of a graph, n the atoms of an
     average training graph. Atoms alone: before the first attention the graph token has heard
-    nothing. Both a sum and a mean: of a few layers no one can ask to count the atoms.
+    nothing. A mean beside the sum, since after a few layers no atom knows how many there are.
 
     Args:
         config: The options of the model.

@@ -326,7 +326,7 @@ class Graphormer(nn.Module):
         predictions = []
         for place, (layer, scales) in enumerate(zip(self.layers, depth, strict=True), start=1):
             rows, states = layer(rows, batch, biases, scales, log_degree, states)
-            # Not of the model: they count while BatchNorm's statistics are measured too.
+            # Not `self.training`: they take part while BatchNorm's statistics are measured, too.
             if self.deep_readouts.training and str(place) in self.deep_readouts:
                 outputs = self.deep_readouts[str(place)](rows, batch)
                 predictions.append(log_odds(outputs) if self.config.exclusive else outputs)
