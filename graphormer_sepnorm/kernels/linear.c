@@ -14,7 +14,7 @@ typedef struct {
     const float *matrix;     /* element (k, c) at k * matrix_row + c * matrix_column */
     const float *bias;       /* [columns], or NULL */
     const float *gradient;   /* weights: [rows][outputs] */
-    float *packed;           /* [panels][depth][of a panel] */
+    float *packed;           /* [panels][depth][of a panel]; NULL: `linear_rows` packs for itself */
     float *output;           /* rows: [rows][columns]; weights: [outputs][columns] */
     float *bias_gradient;    /* weights: [outputs], or NULL */
     int64_t rows, depth, columns, outputs;
@@ -26,13 +26,30 @@ typedef struct {
 #define BLOCK 70
 #define SUMMED 96
 
-INLINE int linear_rows_body(const Linear *a, int64_t first, int64_t last) {
+INLINE void pack(const Linear *a, float *packed) {
     const int64_t vectors = vectors_of(a->columns);
+    int64_t start;
+    for (int64_t panel = 0; panel < panels_of(vectors); panel++) {
+        const int64_t count = panel_vectors(vectors, panel, &start);
+        pack_panel(packed + start * WIDE * a->depth, a->matrix, a->matrix_row, a->matrix_column,
+                   a->depth, start * WIDE, a->columns, count);
+    }
+}
+
+INLINE int linear_rows_body(const Linear *a, int64_t first, int64_t last) {
+    const int64_t vectors = vectors_of(a->columns), width = vectors * WIDE;
+    float *scratch = malloc(sizeof(float) * width * (1 + (a->packed ? 0 : a->depth)));
+    if (!scratch) return 1;
     float *bias = NULL;
+    const float *packed = a->packed;
     if (a->bias) {
-        bias = calloc(vectors * WIDE, sizeof(float));
-        if (!bias) return 1;
+        bias = scratch;
         memcpy(bias, a->bias, 4 * a->columns);
+        memset(bias + a->columns, 0, 4 * (width - a->columns));
+    }
+    if (!packed) {
+        pack(a, scratch + width);
+        packed = scratch + width;
     }
     for (int64_t r = first; r < last; r += BLOCK) {
         const int64_t count = last - r < BLOCK ? last - r : BLOCK;
@@ -40,14 +57,14 @@ INLINE int linear_rows_body(const Linear *a, int64_t first, int64_t last) {
         for (int64_t panel = 0; panel < panels_of(vectors); panel++) {
             const int64_t n = panel_vectors(vectors, panel, &start);
             const Strip s = {a->input + r * a->depth, a->depth, 1,
-                             a->packed + start * WIDE * a->depth, a->depth,
+                             packed + start * WIDE * a->depth, a->depth,
                              bias ? bias + start * WIDE : NULL,
                              a->output + r * a->columns + start * WIDE, a->columns,
                              a->columns - start * WIDE, 0};
             any_strip(&s, count, n);
         }
     }
-    free(bias);
+    free(scratch);
     return 0;
 }
 
@@ -95,16 +112,10 @@ INLINE int linear_weights_body(const Linear *a, int64_t first, int64_t last) {
     return 0;
 }
 
-/* Pack the matrix for `linear_rows`; not divided between threads. */
+/* Pack the matrix once for all threads; itself not divided between them. */
 INLINE int linear_pack_body(const Linear *a, int64_t first, int64_t last) {
-    const int64_t vectors = vectors_of(a->columns);
-    int64_t start;
-    for (int64_t panel = first; panel < panels_of(vectors); panel++) {
-        const int64_t count = panel_vectors(vectors, panel, &start);
-        pack_panel(a->packed + start * WIDE * a->depth, a->matrix, a->matrix_row, a->matrix_column,
-                   a->depth, start * WIDE, a->columns, count);
-    }
-    (void)last;
+    pack(a, a->packed);
+    (void)first, (void)last;
     return 0;
 }
 

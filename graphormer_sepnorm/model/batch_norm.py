@@ -75,7 +75,7 @@ class MaskedBatchNorm(nn.Module):
         if follows:
             # Not len(): it would make a constant of the number of rows in torch.export.
             self.require_two(rows.shape[0])
-            self.num_batches_tracked += 1
+            self.num_batches_tracked.add_(1)
         return functional.batch_norm(
             rows,
             self.running_mean,
@@ -120,7 +120,7 @@ class MaskedBatchNorm(nn.Module):
         squares = sum_over_processes(torch.where(mask, centred, 0).square().sum(0))
         variance = squares / count
         with torch.no_grad():
-            self.num_batches_tracked += 1
+            self.num_batches_tracked.add_(1)
             unbiased = variance * (count / (count - 1))
             self.running_mean.lerp_((mean + shift).to(self.running_mean), self.momentum)
             self.running_var.lerp_(unbiased.to(self.running_var), self.momentum)

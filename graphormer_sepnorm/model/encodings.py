@@ -117,7 +117,7 @@ class AttentionBias(nn.Module):
         edges = linear(batch.type_path[:, :hops].flatten(1).to(step.dtype), step.T)
         edges = edges / distance.clamp(1, hops)[:, None].to(step.dtype)
         if self.rings is not None:
-            edges = edges + self.rings(batch.type_ring, distance == 1)
+            edges = edges + self.rings(self.rings.factors(batch.type_ring, distance == 1))
         padding = spatial.new_full((1, spatial.shape[1]), float("-inf"))
         return torch.cat([padding, self.graph_token, spatial + edges])
 
@@ -209,7 +209,7 @@ class SharedRing(nn.Module):
 
     Args:
         channels: C, of what is made of a ring.
-        largest: The largest k; the smallest is 3.
+        largest: K, the largest k; the smallest is 3.
     """
 
     def __init__(self, channels: int, largest: int = _LARGEST) -> None:
@@ -223,13 +223,17 @@ class SharedRing(nn.Module):
         nn.init.zeros_(self.any)
         nn.init.zeros_(self.bonded)
 
-    def forward(self, ring: Tensor, is_bond: Tensor) -> Tensor:
-        """Return ``[P, C]``.
+    def factors(self, ring: Tensor, is_bond: Tensor) -> Tensor:
+        """Return ``t(r)`` and ``b t(r)`` side by side, what `forward` takes, ``[P, 2 (K - 2)]``.
 
         Args:
             ring: Size r of the ring, int64 ``[P]``.
             is_bond: Whether a bond joins the pair (b), bool ``[P]``.
         """
         sizes = torch.arange(_SMALLEST, self.largest + 1, device=ring.device)
-        reached = (ring[:, None] >= sizes).to(self.any.dtype)
-        return linear(reached, self.any.T) + linear(reached * is_bond[:, None], self.bonded.T)
+        reached = ring[:, None] >= sizes
+        return torch.cat([reached, reached & is_bond[:, None]], 1).to(self.any.dtype)
+
+    def forward(self, factors: Tensor) -> Tensor:
+        """Return ``[P, C]``."""
+        return linear(factors, torch.cat([self.any, self.bonded]).T)

@@ -47,12 +47,18 @@ class BondMessages(nn.Module):
         states: Whether bonds have states.
     """
 
+    ring_factors: Tensor
+
     def __init__(
         self, bond_rows: int, width: int, rings: bool = False, states: bool = False
     ) -> None:
         super().__init__()
         self.bond = nn.Embedding(bond_rows, width, padding_idx=0)
         self.rings = SharedRing(width, _LARGEST_RING) if rings else None
+        if self.rings is not None:
+            kind = torch.arange(RING_KINDS)
+            factors = self.rings.factors(kind // 2, kind % 2 == 1)
+            self.register_buffer("ring_factors", factors, persistent=False)
         self.ends = Linear(width, width, bias=False) if states else None
         self.output = Linear(width, width, bias=False)
         self.ring_output = Linear(width, width, bias=False) if rings else None
@@ -81,8 +87,7 @@ class BondMessages(nn.Module):
             return told, states
         assert batch.ring_pairs is not None  # `Graphormer.encode` has asked for them
         assert batch.ring_neighbours is not None
-        kind = torch.arange(RING_KINDS, device=rows.device)
-        sums = _sums(rows, self.rings(kind // 2, kind % 2 == 1), batch.ring_pairs)
+        sums = _sums(rows, self.rings(self.ring_factors), batch.ring_pairs)
         sums = sums / batch.ring_neighbours[:, None].clamp(min=1)
         return told + self.ring_output(sums), states
 

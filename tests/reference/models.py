@@ -95,8 +95,9 @@ def batch_of_smiles(*smiles: str, attention_blocks: int = 1) -> tuple[GraphVocab
 def randomise(model: torch.nn.Module, seed: int = 0, scale: float = 0.4) -> None:
     """Make every parameter and running statistic matter; rows for unknown codes stay zero."""
     generator = torch.Generator().manual_seed(seed)
+    kept = model.state_dict()  # other buffers are constants
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        if not tensor.is_floating_point():
+        if name not in kept or not tensor.is_floating_point():
             continue
         values = torch.randn(tensor.shape, generator=generator, dtype=torch.float64) * scale
         if name.endswith("running_var"):

@@ -46,7 +46,7 @@ class _Attention(ctypes.Structure):
 
 def usable(rows: Tensor, channels: int = _LANES) -> bool:
     """Whether the compiled functions can take ``rows``, for heads of `channels` channels."""
-    if torch.compiler.is_compiling() or rows.device.type != "cpu" or rows.dtype != torch.float32:
+    if torch.compiler.is_compiling() or not rows.is_cpu or rows.dtype != torch.float32:
         return False
     compiled = library()
     return (

@@ -77,7 +77,7 @@ class _LinearFunction(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         rows, weight = rows.contiguous(), weight.contiguous()
         ctx.save_for_backward(rows, weight)
-        return _products(rows, weight.T, bias)
+        return _products(rows, weight, bias, transposed=True)
 
     @staticmethod
     @once_differentiable
@@ -89,39 +89,44 @@ class _LinearFunction(torch.autograd.Function):
             of_bias = gradient.sum(0) if ctx.needs_input_grad[2] else None
             return of_rows, None, of_bias
         of_weight = torch.empty_like(weight)
-        of_bias = weight.new_empty(len(weight)) if ctx.needs_input_grad[2] else None
+        outputs, columns = weight.shape
+        of_bias = weight.new_empty(outputs) if ctx.needs_input_grad[2] else None
         arguments = _Linear(
             input=rows.data_ptr(),
             gradient=gradient.data_ptr(),
             output=of_weight.data_ptr(),
             bias_gradient=address(of_bias),
-            rows=len(rows),
-            columns=rows.shape[1],
-            outputs=len(weight),
+            rows=rows.shape[0],
+            columns=columns,
+            outputs=outputs,
         )
-        threads = torch.get_num_threads()
-        run("linear_weights", arguments, len(weight), _SHARE_OF_OUTPUTS, threads)
+        run("linear_weights", arguments, outputs, _SHARE_OF_OUTPUTS, torch.get_num_threads())
         return of_rows, of_weight, of_bias
 
 
-def _products(rows: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return ``rows @ matrix + bias``."""
-    depth, columns = matrix.shape
-    packed = rows.new_empty(depth * -(-columns // _WIDE) * _WIDE)
-    output = rows.new_empty(len(rows), columns)
+def _products(
+    rows: Tensor, matrix: Tensor, bias: Tensor | None = None, transposed: bool = False
+) -> Tensor:
+    """Return ``rows @ matrix + bias``, or with ``matrix.T``; all are contiguous but `bias`."""
+    depth, columns = reversed(matrix.shape) if transposed else matrix.shape
+    count, threads = rows.shape[0], torch.get_num_threads()
+    output = rows.new_empty(count, columns)
     bias = None if bias is None else bias.contiguous()
     arguments = _Linear(
         input=rows.data_ptr(),
         matrix=matrix.data_ptr(),
         bias=address(bias),
-        packed=packed.data_ptr(),
         output=output.data_ptr(),
-        rows=len(rows),
+        rows=count,
         depth=depth,
         columns=columns,
-        matrix_row=matrix.stride(0),
-        matrix_column=matrix.stride(1),
+        matrix_row=1 if transposed else columns,
+        matrix_column=depth if transposed else 1,
     )
-    run("linear_pack", arguments, 1, 1)
-    run("linear_rows", arguments, len(rows), _SHARE_OF_ROWS, torch.get_num_threads())
+    packed = None
+    if threads > 1 and count > _SHARE_OF_ROWS:  # else the one thread packs for itself
+        packed = rows.new_empty(depth * -(-columns // _WIDE) * _WIDE)
+        arguments.packed = packed.data_ptr()
+        run("linear_pack", arguments, 1, 1)
+    run("linear_rows", arguments, count, _SHARE_OF_ROWS, threads)
     return output

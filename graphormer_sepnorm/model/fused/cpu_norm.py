@@ -101,11 +101,11 @@ class _Normalise(torch.autograd.Function):
                 stretch.running_variance = norm.running_var.data_ptr()
                 stretch.momentum = norm.momentum
                 if stretch.kind == OF_BATCH:
-                    norm.num_batches_tracked += 1
+                    norm.num_batches_tracked.add_(1)
         _point(arguments, parameters, statistics)
         if any(stretch.kind != OF_ROWS for stretch in arguments.stretches[: len(norms)]):
             run("norm_statistics", arguments, width, _SHARE_OF_CHANNELS, threads)
-        run("norm_forward", arguments, len(rows), _SHARE_OF_ROWS, threads)
+        run("norm_forward", arguments, rows.shape[0], _SHARE_OF_ROWS, threads)
         ctx.arguments = arguments
         ctx.save_for_backward(rows, *parameters, *statistics)
         return output
@@ -127,7 +127,7 @@ class _Normalise(torch.autograd.Function):
             stretch.bias_gradient = of_parameters[2 * number + 1].data_ptr()
         threads = torch.get_num_threads()
         run("norm_sums", arguments, arguments.width, _SHARE_OF_CHANNELS, threads)
-        run("norm_backward", arguments, len(rows), _SHARE_OF_ROWS, threads)
+        run("norm_backward", arguments, rows.shape[0], _SHARE_OF_ROWS, threads)
         return of_rows, None, None, *of_parameters
 
 

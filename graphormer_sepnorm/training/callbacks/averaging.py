@@ -119,7 +119,8 @@ class AveragedWeights(Callback):
         """Give the average the statistics of the weights, once they are fixed."""
         if module.statistics_fixed:
             for name, value in module.model.named_buffers():
-                self._average[name].copy_(value)
+                if name in self._average:  # others are the same in every model
+                    self._average[name].copy_(value)
 
     @torch.no_grad()
     def _exchange(self, module: GraphormerModule) -> None:
