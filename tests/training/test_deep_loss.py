@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,3 +66,49 @@ def test_gradient_is_that_of_all_losses(train: Callable) -> None:
         torch.testing.assert_close(
             kept.gradients[name], parameter.grad, rtol=1e-3, atol=1e-5, msg=name
         )
+
+
+def test_weights_and_bounds_count_between_the_layers_too(train: Callable) -> None:
+    module, data, _ = first_step(train, deep_supervision=1, deep_supervision_weight=0.7)
+    (batch,) = data.statistics_batches(37)
+    generator = torch.Generator().manual_seed(0)
+    targets, low, high = torch.randn(3, 37, generator=generator)
+    targets[::3] = torch.nan
+    low[1::3] = high[:20] = torch.nan  # of some both a label and bounds, of some nothing
+    weights = torch.rand(37, generator=generator)
+    raw = torch.stack([targets, low, high], 1) * module.target_std + module.target_mean
+    batch = replace(batch, targets=raw[:, :1], weights=weights, bounds=raw[:, 1:])
+    *_, deep = module.batch_loss(batch)
+
+    wanted = 0.0
+    for prediction in module.model.encode_deep(batch)[2]:
+        for i, (output,) in enumerate(prediction.tolist()):
+            losses = abs(output - targets[i]), max(0.0, low[i] - output), max(0.0, output - high[i])
+            known = [loss for loss in losses if loss == loss]
+            wanted += 0.7 * float(weights[i]) * float(sum(known))
+    assert deep.item() == pytest.approx(wanted, rel=1e-5)
+    assert wanted > 1
+
+
+class Losses(Callback):
+    """Keeps the labels that each loss of a step is taken of."""
+
+    def on_train_start(self, _: Trainer, module: GraphormerModule) -> None:
+        self.targets: list[torch.Tensor] = []
+        summed = module.summed_loss
+
+        def spy(outputs: torch.Tensor, targets: torch.Tensor, *others: Any) -> Any:
+            self.targets.append(targets)
+            return summed(outputs, targets, *others)
+
+        module.summed_loss = spy  # type: ignore[method-assign]
+
+
+def test_all_read_outs_learn_from_the_same_share_of_the_labels(train: Callable) -> None:
+    kept = Losses()
+    first_step(train, kept, deep_supervision=1, label_fraction=0.5)
+    first, *others = kept.targets
+    assert len(others) == 2
+    assert 0 < int(first.isnan().sum()) < first.numel()
+    for targets in others:
+        assert torch.equal(targets.isnan(), first.isnan())
