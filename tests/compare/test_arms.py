@@ -106,7 +106,7 @@ def assert_refused(text: str, said: str) -> None:
     [
         ("", "has an arm without a name"),
         ("ingredient", "unknown norm 'ingredient'"),
-        ("ingredient", ", a YAML file, or extensions or factorial or undecided"),
+        ("ingredient", ", a YAML file, or extensions or factorial"),
         ("sharenorm,,sepnorm", "has an arm without a name"),
         ("sharenorm,sepnrom", "unknown norm 'sepnrom' (did you mean 'sepnorm'?)"),
         ("sepnorm,sepnorm", "arm 'sepnorm' is there twice"),
