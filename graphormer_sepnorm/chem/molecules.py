@@ -93,6 +93,12 @@ def is_smiles(text: str) -> bool:
     return parse_smiles(text).readable
 
 
+def mol_block(record: str) -> str:
+    """Return the part of a record of an SD file that is the molecule, without its data fields."""
+    block, end, _ = record.partition("M  END")
+    return f"{block}{end}\n" if end else record
+
+
 def parse_molblock(text: str) -> ParsedMolecule:
     """Read one mol block (V2000 or V3000), as an SD file holds it; data fields are ignored.
 
@@ -102,6 +108,7 @@ def parse_molblock(text: str) -> ParsedMolecule:
     """
     if not text.strip():
         return ParsedMolecule(None, "the mol block is empty")
+    text = mol_block(text)  # fields may be in an old encoding: "µM" of a program of Windows
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         return ParsedMolecule(None, "the mol block has bytes that are not text")
     with rdBase.BlockLogs():

@@ -59,7 +59,9 @@ def load_pretraining(path: Path, root: Path, smiles_column: str | None = None) -
     """
     smiles = _read(path, smiles_column)
     names = descriptor_names()
-    digest = hashlib.sha256("\n".join([RDKIT_VERSION, *names, *smiles]).encode()).hexdigest()
+    given = "\n".join([RDKIT_VERSION, *names, *smiles])
+    # A byte that is not text stays what it is: its molecule alone cannot be used.
+    digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).hexdigest()
     descriptors, counts = _features(smiles, root / "pretraining" / digest[:12])
     chosen = np.flatnonzero(~np.isnan(descriptors).all(axis=1))
     if len(chosen) < _FEWEST:

@@ -54,10 +54,11 @@ def require_files(
         DataError: Files are missing and cannot be had.
     """
     lock = folder / ".download.lock"  # there while a download is under way
+    under_way = lock.exists()  # asked first: it may end, all files being there, at any moment
     missing = _missing(folder, names)
     if not missing:
         return
-    if len(missing) < len(names) and not lock.exists():
+    if len(missing) < len(names) and not under_way:
         raise DataError(
             f"{label}: {', '.join(missing)} missing in {folder}, while the other raw files are "
             f"there; {instead}"

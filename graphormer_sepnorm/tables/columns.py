@@ -19,11 +19,9 @@ _SMILES_NAMES = (
     "smilesstring",
     "compoundsmiles",
     "molsmiles",
-    "mol",
-    "molecule",
-    "structure",
-    "drug",
 )
+# Names that a column of other names of molecules may have, too.
+_WEAK_NAMES = ("mol", "molecule", "structure", "drug")
 _WORDS = re.compile(r"[A-Za-z][\w .-]*")
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
 # What Excel (in German #NV) and people write where there is no label: no class is called so.
@@ -97,6 +95,7 @@ def find_smiles_column(
     for candidates in (
         *([name] for name in _SMILES_NAMES),
         [name for name in plain if "smiles" in name],
+        *([name] for name in _WEAK_NAMES),
     ):
         found = [position for position, name in enumerate(plain) if name in candidates]
         if len(found) == 1:
@@ -122,8 +121,8 @@ def _refuse_headless(
         shown = shortened(name, _SHOWN)
         raise DataError(
             f"{where}: its first line has {shown!r}, which is a molecule and not the name of a "
-            "column: put a line of names above it, such as smiles,value, or if it is a name, "
-            f"{option} {shown!r}"
+            "column: put a line of names above it, such as smiles,value, or if it is a name, give "
+            f"that of the column of SMILES with {option}"
         )
 
 
@@ -133,7 +132,7 @@ def is_smiles_name(name: str) -> bool:
     if not _WORDS.fullmatch(name):
         return False
     plain = _plain(name)
-    return plain in _SMILES_NAMES or "smiles" in plain
+    return plain in (*_SMILES_NAMES, *_WEAK_NAMES) or "smiles" in plain
 
 
 def find_column(columns: Sequence[str], wanted: str, where: str) -> int:

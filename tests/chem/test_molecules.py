@@ -157,7 +157,7 @@ def test_atoms_of_a_mol_block_that_are_no_elements():
         (ETHANOL.replace("0.0000", "x.0000"), "coordinates on line 5"),
         # A remark on a group abbreviation comes before the error.
         (ETHANOL.replace("M  END", "G    1  2\nEt"), "M  END missing"),
-        (ETHANOL + "\0", "bytes that are not text"),
+        (ETHANOL.replace("RDKit", "\0"), "bytes that are not text"),
         (ETHANOL.replace("RDKit", "\udcff"), "bytes that are not text"),
         (Chem.MolToMolBlock(Chem.Mol()), "has no atoms"),
         (Chem.MolToV3KMolBlock(Chem.Mol()), "has no atoms"),
@@ -174,6 +174,12 @@ def test_reason_of_a_mol_block(block, words, capfd):
     assert "\n" not in parsed.reason
     captured = capfd.readouterr()
     assert captured.out + captured.err == ""
+
+
+def test_data_fields_may_be_in_another_encoding():
+    parsed = parse_molblock(ETHANOL + ">  <Unit>\n\udcb5M\n\n")
+    assert parsed.reason == ""
+    assert parsed.molecule.GetNumAtoms() == 3
 
 
 def test_mutated_mol_blocks_give_a_molecule_or_a_reason(capfd):

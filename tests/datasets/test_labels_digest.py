@@ -105,6 +105,13 @@ def test_other_labels_weights_and_orders_are_told_apart() -> None:
     assert len({*found}) == len(found)
 
 
+def test_a_transform_counts_where_graphs_are_packed() -> None:
+    moved = Quick(graphs(), lambda graph: _moved(graph, 7))
+    for packed, single, before in zip(moved.packed(), moved, graphs(), strict=True):
+        np.testing.assert_array_equal(packed.y, single.y)
+        np.testing.assert_array_equal(packed.y, before.y + 7)
+
+
 def test_graphs_that_pyg_keeps_are_those_that_count() -> None:
     data = InMemory(graphs())
     list(data)

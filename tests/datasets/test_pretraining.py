@@ -93,6 +93,15 @@ def test_a_place_that_cannot_be_written_is_one_line(
         load_pretraining(path, tmp_path)
 
 
+def test_a_byte_that_is_not_text_costs_its_molecule_alone(
+    tmp_path: Path, molecules: list[str]
+) -> None:
+    path = write(tmp_path / "m.smi", molecules)
+    path.write_bytes(path.read_bytes() + b"C\xe9O\n")
+    splits = load_pretraining(path, tmp_path)
+    assert sum(map(len, splits.parts.values())) == len(molecules) - 2  # as without it
+
+
 def test_too_few_molecules_are_refused(tmp_path: Path, molecules: list[str]) -> None:
     with pytest.raises(DataError, match="50 of its 50 molecules can be used"):
         load_pretraining(write(tmp_path / "m.smi", molecules[:50]), tmp_path)

@@ -78,6 +78,16 @@ def test_parquet_with_types(tmp_path: Path) -> None:
     ).replace(str(path) + ", ", "")
 
 
+def test_smiles_that_are_no_text_are_called_so(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "a.parquet"
+    columns = {"SMILES": [text.encode() for text in RINGS], "dose": [*range(len(RINGS))]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    assert "row 1: this is no text but of the type bytes" in failure(path, **SPLIT)
+
+
 def test_gzipped_tsv(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv.gz"
     lines = ["smiles\tvalue", *(f"{smiles}\t{value}" for smiles, value in plain_rows())]

@@ -29,6 +29,7 @@ from graphormer_sepnorm.tables.columns import (
         (["Canonical_Smiles", "id"], 0),
         (["Drug_ID", "Drug", "Y"], 1),
         (["mol", "smiles"], 1),  # the surer name
+        (["Drug", "Drug_SMILES", "logS"], 1),
         (["id", "rdkit smiles (washed)"], 1),
         (["anything at all"], 0),
     ],

@@ -6,8 +6,14 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from graphormer_sepnorm.chem.molecules import canonical_smiles, parse_molblock, parse_smiles
+from graphormer_sepnorm.chem.molecules import (
+    canonical_smiles,
+    mol_block,
+    parse_molblock,
+    parse_smiles,
+)
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 from graphormer_sepnorm.chem.standardise import standardised
 from graphormer_sepnorm.datasets.user_table.columns import (
@@ -132,11 +138,12 @@ class RowReader:
 
     def smiles(self, row: Row) -> str:
         """Return the SMILES of a row as given, even of a malformed one; empty if there is none."""
+        cell = self._smiles_cell(row)
+        return "" if cell is None or isinstance(cell, float) else str(cell)  # nan: nothing there
+
+    def _smiles_cell(self, row: Row) -> Any:
         position = self._columns.smiles
-        if position is None or position >= len(row.cells):
-            return ""
-        cell = row.cells[position]
-        return cell if isinstance(cell, str) else ""
+        return None if position is None or position >= len(row.cells) else row.cells[position]
 
     def said(self, row: Row, unusable: Unusable) -> tuple[int, int, str, str, str]:
         """Return what `InvalidRow` says of a row, but its file."""
@@ -156,7 +163,7 @@ class RowReader:
         from_record = columns.smiles is None
         if not from_record and all(cell is None or cell == "" for cell in row.cells):
             raise Unusable(EMPTY, "the row is empty")
-        text = row.record if from_record else self.smiles(row)
+        text = row.record if from_record else self._smiles_cell(row)
         parsed = parse_molblock(text) if from_record else parse_smiles(text)
         parsed = standardised(parsed, self._steps)
         if parsed.molecule is None:
@@ -177,7 +184,7 @@ class RowReader:
             from_record, text = False, canonical
         return ValidRow(
             number=row.number,
-            text=_mol_block(text) if from_record else text,
+            text=mol_block(text) if from_record else text,
             smiles=canonical if from_record else text,
             canonical=canonical,
             scaffold=murcko_scaffold(parsed.molecule) if scaffold else None,
@@ -288,9 +295,3 @@ def _number(
     if abs(value) > LARGEST:
         raise Unusable(kind, f"{what} is {value:.6g}: too large")
     return value
-
-
-def _mol_block(record: str) -> str:
-    """Return the part of an SDF record that is the molecule, without its data fields."""
-    block, end, _ = record.partition("M  END")
-    return f"{block}{end}\n" if end else record
