@@ -86,7 +86,12 @@ def predict_by_ray(
     """
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
     from graphormer_sepnorm.inference.ray_cluster import load_ray
-    from graphormer_sepnorm.inference.ray_engine import RayJob, check_places, predict_library
+    from graphormer_sepnorm.inference.ray_engine import (
+        RayJob,
+        can_resume,
+        check_places,
+        predict_library,
+    )
     from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 
     job = TableJob(
@@ -121,6 +126,11 @@ def predict_by_ray(
     except KeyboardInterrupt:
         if not job.partial.exists():
             raise
+        if not can_resume(job):
+            raise Interrupted(
+                "interrupted; CSV whose rows no --id_column tells apart cannot be continued: begin "
+                "anew with --overwrite"
+            ) from None
         again = shlex.join(word for word in arguments if word != "--resume")
         raise Interrupted(
             f"interrupted: {job.partial} holds what is done; continue with: "

@@ -131,12 +131,11 @@ class Beside:
         names += [f"{kind}_{target}" for kind in kinds for target in self._targets]
         if self._sketch is not None:
             names.append("in_domain")
-            each = ["nearest_{}"] if self._sketch.smiles else ["nearest_row_{}"]
-            each.append("similarity_{}")
+            each = ["nearest" if self._sketch.smiles else "nearest_row", "similarity"]
             if self._sketch.labels is not None:
-                each += [f"nearest_{target}_{{}}" for target in self._targets]
+                each += [f"nearest_{target}" for target in self._targets]
             numbers = range(1, self.asked.neighbours + 1)
-            names += [name.format(number) for number in numbers for name in each]
+            names += [f"{name}_{number}" for number in numbers for name in each]
         return tuple(names)
 
     def added(self, predictions: Predictions, told: Told, molecules: Sequence[Any]) -> Predictions:

@@ -295,7 +295,9 @@ def save_for_prediction(
         path: The file; it is written under a temporary name and renamed.
         card: Facts to show about the model (name, test results, ...): strings and numbers.
     """
+    begun_with = Path(checkpoint[KEY].get("from_pretrained") or "").name
     facts = {**checkpoint[KEY], "data_options": None, "card": card or {}}
+    facts["from_pretrained"] = begun_with
     slim = {
         KEY: facts,
         "state_dict": {f"model.{name}": value for name, value in model_weights(checkpoint).items()},

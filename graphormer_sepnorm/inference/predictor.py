@@ -65,7 +65,7 @@ class Predictor(TrainedModel):
             DataError: Such a column is missing, or has another length; or the SMILES are no list.
         """
         smiles = given_smiles(smiles)
-        beside = self._columns(columns or {}, len(smiles))
+        beside = self._columns({} if columns is None else columns, len(smiles))
         given, parts = in_chunks(
             smiles,
             lambda molecules, _, rows: self.predict_molecules(
@@ -135,5 +135,5 @@ class Predictor(TrainedModel):
         from graphormer_sepnorm.inference.explanation import Explainer
 
         smiles = given_smiles(smiles)
-        beside = self._columns(columns or {}, len(smiles))
+        beside = self._columns({} if columns is None else columns, len(smiles))
         return Explainer(self, target, method).explain(smiles, batch_size, max_atoms, beside)

@@ -49,6 +49,7 @@ from graphormer_sepnorm.tables.opening import open_table
 
 MANIFEST = "_manifest.json"  # with the underscore readers of the folder take it for no table
 BEST = "best.parquet"
+_JOB = "job.json"  # in the folder of an unfinished output: what it is of
 ROW_ID = "row_hash"  # Ray's, of file and place in it
 
 # Rows that an actor gets at once, and that are written to one file: enough that handing them out
@@ -104,6 +105,8 @@ def check_places(job: TableJob) -> None:
         DataError: The output is there already, or was begun by an earlier job.
     """
     output, partial = Path(job.destination), job.partial
+    if output.is_symlink():
+        raise DataError(f"{output} is a link: name the folder itself")
     if Path(job.source).resolve() in output.resolve().parents:
         raise DataError(
             f"{output} is in the folder that is read, {job.source}, and would be read as a part of "
@@ -115,10 +118,27 @@ def check_places(job: TableJob) -> None:
         advice = "" if what else ", or --overwrite to replace it"
         raise DataError(f"{output} is there already{what}: give another name{advice}")
     if partial.exists() and not (job.resume or job.overwrite):
+        way = "--resume continues it, " if can_resume(job) else ""
         raise DataError(
-            f"{partial} is there, of a job that was interrupted: --resume continues it, "
-            "--overwrite begins anew"
+            f"{partial} is there, of a job that was interrupted: {way}--overwrite begins anew"
         )
+
+
+def can_resume(job: TableJob) -> bool:
+    """Whether what an interrupted job left can be continued: if its rows can be told apart."""
+    before = read_json(job.partial / _JOB) or {}
+    return before.get("id_column") is not None or before.get("input", {}).get("format") == "parquet"
+
+
+def _refuse_to_replace(library: Library, job: TableJob) -> None:
+    """Raise a DataError if a file that is read lies where something is removed."""
+    for folder in (Path(job.destination), job.partial):
+        for name in (*library.files, *library.unreadable):
+            if folder.resolve() in Path(name).resolve().parents:
+                raise DataError(
+                    f"{name}, which is read, lies in {folder}, which would be removed: give the "
+                    "output another name"
+                )
 
 
 def predict_library(predictor: Predictor, asked: RayJob, outcome: Outcome) -> None:
@@ -135,6 +155,7 @@ def predict_library(predictor: Predictor, asked: RayJob, outcome: Outcome) -> No
     ray, job = load_ray(), asked.job
     check_places(job)
     library = find_library(job.source)
+    _refuse_to_replace(library, job)
     outcome.notes += [f"{name} cannot be read: {why}" for name, why in library.unreadable.items()]
     with open_table(library.files[0]) as reader:
         columns = find_columns(reader, predictor, job, outcome)
@@ -227,7 +248,7 @@ def _contents(library: Library) -> dict[str, Any]:
 
 def _begin(asked: RayJob, library: Library, identity: dict[str, Any], outcome: Outcome) -> None:
     """Make the folder to write to, or find what an earlier run wrote to it."""
-    job, file = asked.job, asked.job.partial / "job.json"
+    job, file = asked.job, asked.job.partial / _JOB
     identity = identity | {"id_column": asked.id_column}
     if job.resume and asked.rows_folder.exists():
         if library.format != "parquet" and asked.id_column is None:
@@ -429,7 +450,7 @@ def _without_damaged(
 
 def _advice(asked: RayJob) -> str:
     less = "if memory ran out, take fewer actors (--num_actors) or smaller batches (--batch_size)"
-    if asked.top is None and asked.parts:
+    if asked.top is None and asked.parts and can_resume(asked.job):
         return f"{asked.job.partial} holds the others and --resume does the rest; {less}"
     return less
 
@@ -444,4 +465,4 @@ def _finish(asked: RayJob, manifest: dict[str, Any]) -> None:
         os.replace(asked.rows_folder, output)
         shutil.rmtree(job.partial)
     except OSError as error:
-        raise DataError(f"{output} cannot be written ({error.strerror})") from error
+        raise DataError(f"{output} cannot be written ({error.strerror or error})") from error

@@ -206,6 +206,32 @@ def _evaluate(outcome: Outcome, columns: Columns, row: Row, numbers: Sequence[fl
             outcome.evaluation.known += numbers[columns.similarity] == 1
 
 
+def _targets_of(columns: Sequence[str], targets: Sequence[str]) -> Sequence[int]:
+    """Return which target each column of labels is of.
+
+    Columns that are called like targets are theirs, in whatever order they are named; others stand
+    for all targets, in their order.
+
+    Raises:
+        DataError: There are fewer or more of them, or one is called like a target at another place.
+    """
+    # As columns are found: A is a, unless there are both.
+    alike = str.lower if len({name.lower() for name in targets}) == len(targets) else str
+    known = [alike(name) for name in targets]
+    places = [known.index(alike(name)) if alike(name) in known else None for name in columns]
+    if None not in places and len(set(places)) == len(places):
+        return [place for place in places if place is not None]
+    if len(columns) == len(targets) and all(
+        place in (None, own) for own, place in enumerate(places)
+    ):
+        return range(len(targets))
+    raise DataError(
+        f"--evaluate names {len(columns)} columns, the model has {len(targets)} "
+        f"targets ({', '.join(targets)}): name one column for each, in this order, or some that "
+        "are called like targets"
+    )
+
+
 def find_columns(
     reader: TableReader, predictor: Predictor | Embedder, job: TableJob, outcome: Outcome
 ) -> Columns:
@@ -219,21 +245,8 @@ def find_columns(
                 f"--evaluate names {len(job.evaluate)} columns: name the one that has the classes "
                 f"of {task.one_of} ({listed(task.classes)})"
             )
-        by_name = (
-            not task.one_of
-            and len(set(job.evaluate)) == len(job.evaluate)
-            and {*job.evaluate} <= {*task.targets}
-        )
-        if not task.one_of and not by_name and len(job.evaluate) != len(task.targets):
-            raise DataError(
-                f"--evaluate names {len(job.evaluate)} columns, the model has "
-                f"{len(task.targets)} targets ({', '.join(task.targets)}): name one column for "
-                "each, in this order, or some that are called like targets"
-            )
-        # Columns that are called like targets are theirs, in whatever order they are named.
-        of_targets = range(len(task.targets))
-        if by_name:
-            of_targets = [task.targets.index(name) for name in job.evaluate]
+        everything = range(len(task.targets))
+        of_targets = everything if task.one_of else _targets_of(job.evaluate, task.targets)
         outcome.evaluation = Evaluation(task, of_targets, _kept(predictor))
     labels = tuple(find_column(reader.columns, name, reader.name) for name in job.evaluate)
     if predictor.task.one_of:

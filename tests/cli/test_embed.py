@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pandas
 import pytest
@@ -66,6 +68,14 @@ def test_formats_hold_the_same_numbers(model, tmp_path, small_chunks, monkeypatc
         assert counts == [3, 6, 2, 0, 0, 4, 0, 2, 6, 0, 3]
         expected = Predictor.load(model, "cpu").embed(SMILES, atoms=True)
         np.testing.assert_allclose(arrays["atoms"], expected.atoms, rtol=1e-4, atol=1e-5)
+
+
+def test_no_file_takes_the_place_of_a_pipe(model, tmp_path, capsys):
+    pipe = tmp_path / "pipe.npz"
+    os.mkfifo(pipe)
+    words = ["embed", model, "-i", table(tmp_path), "-o", pipe, "--overwrite"]
+    assert f"{pipe} is no file: name a file" in refused(capsys, main, *words)
+    assert pipe.is_fifo()
 
 
 def test_an_empty_table_has_empty_arrays(model, tmp_path):

@@ -214,8 +214,18 @@ def test_columns_that_are_called_like_targets_are_theirs(tmp_path, capsys):
     of_each = {name: f"{name}  MAE {number:.4f} mol/L" for number, name in enumerate("abc", 1)}
     assert said(["a", "b", "c"], "c", "a", "b") == [of_each[name] for name in "cab"]
     assert said(["a", "b", "c"], "b") == [of_each["b"]]
+    assert said(["A", "B", "C"], "C", "A", "B") == [of_each[name] for name in "cab"]
     # Other names stand for the targets in their order.
     assert said(["x", "y", "z"], "x", "y", "z") == [*of_each.values()]
+    assert said(["a", "b", "z"], "a", "b", "z") == [*of_each.values()]
+    # Not where some are called like targets and stand elsewhere.
+    words = [word for name in "baz" for word in ("--evaluate", name)]
+    source = write_csv(tmp_path / "in.csv", [["smiles", "a", "b", "z"], *rows])
+    model = str(tmp_path / "model.ckpt")
+    assert main([model, "-i", str(source), *words, "-o", str(tmp_path / "new.csv")]) == 2
+    assert (
+        "--evaluate names 3 columns, the model has 3 targets (a, b, c)" in capsys.readouterr().err
+    )
 
 
 def test_evaluation_of_a_classifier_is_that_of_sklearn(tmp_path, capsys):

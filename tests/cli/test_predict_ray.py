@@ -486,6 +486,16 @@ def test_an_output_of_others_is_not_overwritten(model, tmp_path, capsys, monkeyp
     assert "is there already, and it is no output of predict.py" in said
     (output / "_manifest.json").write_text("{}")
     assert "is there already: give another name, or --overwrite" in refused(capsys, main, *words)
+    part = write_library(output / "rows", 30, 3) / "part-001.parquet"
+    for earlier in (output, part):
+        words[2] = str(earlier)
+        said = refused(capsys, main, *words, "--overwrite")
+        assert "which is read, lies in" in said or "would be read as a part of it" in said
+        assert part.is_file()
+    words[2] = str(source)
+    (tmp_path / "link").symlink_to(output)
+    said = refused(capsys, main, *words[:4], str(tmp_path / "link"), *words[5:], "--overwrite")
+    assert "link is a link: name the folder itself" in said
     (tmp_path / "out.partial").mkdir()
     said = refused(capsys, main, *words, "--overwrite", "--id_column", "x")
     assert "there is no column 'x'" in said
@@ -517,6 +527,9 @@ def test_another_job_is_not_continued(model, tmp_path, capsys, monkeypatch):
     words[2] = str(tmp_path / "in.csv")
     assert "--resume of CSV needs --id_column" in refused(capsys, main, *words, "--resume")
     assert "the cluster is gone" in refused(capsys, main, *words, "--overwrite")
+    said = refused(capsys, main, *words)
+    assert "--resume" not in said
+    assert "--overwrite begins anew" in said
     assert [*(tmp_path / "out.partial" / "rows").iterdir()]
 
 

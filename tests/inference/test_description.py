@@ -131,10 +131,12 @@ def test_description_of_a_blend_of_classes_says_what_is_weighed(tmp_path):
 
 def test_file_for_prediction_is_small_and_predicts_the_same(manifold, tmp_path):
     torch.save(manifold, tmp_path / "whole.ckpt")
+    manifold[KEY]["from_pretrained"] = "/home/somebody/backbone"
     save_for_prediction(manifold, tmp_path / "slim.ckpt", card={"model": "a test"})
     slim = read_checkpoint(tmp_path / "slim.ckpt")
     assert "optimizer_states" not in slim
     assert "somebody" not in str(slim[KEY])
+    assert slim[KEY]["from_pretrained"] == "backbone"
     assert (tmp_path / "slim.ckpt").stat().st_size < (tmp_path / "whole.ckpt").stat().st_size / 2
     assert [path.name for path in tmp_path.glob("slim*")] == ["slim.ckpt"]
     smiles = ["CCO", "c1ccccc1O"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas
 import pytest
 from rdkit import Chem
 from reference.checkpoints import make_checkpoint
@@ -223,7 +224,8 @@ def with_extra_inputs():
 def test_numbers_beside_the_molecule_are_in_the_baseline():
     predictor = with_extra_inputs()
     found = predictor.explain(["CC(=O)N"] * 2, columns={"pH": [45.0, 60.0]})
-    values = predictor.predict(["CC(=O)N"] * 2, columns={"pH": [45.0, 60.0]}).values[:, 0]
+    frame = pandas.DataFrame({"pH": [45.0, 60.0]})
+    values = predictor.predict(["CC(=O)N"] * 2, columns=frame).values[:, 0]
     assert found.coverage == (
         "what the network reads from pH and 1 descriptor of RDKit is in the baseline, not in atoms"
     )
