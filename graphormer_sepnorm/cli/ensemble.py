@@ -131,9 +131,10 @@ def train_members(
     folder.mkdir(exist_ok=True)
     for one in unfinished:
         one.failure.unlink(missing_ok=True)  # of an earlier attempt
+    ended = False
     try:
         with locked(folder) as lock:
-            Runner(
+            ended = Runner(
                 unfinished,
                 environments(jobs, max(1, int(threads) // jobs) if threads.isdigit() else 1, gpus),
                 choose_display(members, data.splits.task.metric, steps),
@@ -144,7 +145,7 @@ def train_members(
         unfinished = [one for one in members if not one.finished]
         failed = next((one for one in unfinished if one.failure.is_file()), None)
         begun = any(one.finished or one.begun for one in members)
-        place.worth_keeping |= failed is not None or begun
+        place.worth_keeping |= failed is not None or begun or ended
     if not unfinished:
         return
     again = resuming(folder.parent) + f" {OPTION}" * any_code
@@ -154,6 +155,9 @@ def train_members(
         raise GraphormerError(
             f"{failed.name} has failed, {done}: {why} ({failed.log}); try again with: {again}"
         )
+    if ended:  # by nobody: there was no memory for a process, or no room to note why it failed
+        one = unfinished[0]
+        raise GraphormerError(f"{one.name} cannot be trained, {done} ({one.log}); try: {again}")
     if not place.worth_keeping:
         raise Interrupted("interrupted before the first step; nothing was saved")
     raise Interrupted(f"interrupted, {done}; continue with: {again}")

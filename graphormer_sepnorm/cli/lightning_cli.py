@@ -423,8 +423,12 @@ class TrainCLI(LightningCLI):
         for name in ("root", "table", "validation_table", "test_table", "molecules"):
             if config.data[name] is not None:
                 config.data[name] = str(Path(config.data[name]).expanduser().resolve())
+        # A pre-trained network has its own, and data are prepared for it.
+        config.model.max_path_length = self.model.architecture.max_path_length
         if self.resumed is not None:
             config.ckpt_path = None  # a resumed run finds its own
+            if self.model.facts:  # it needs none any more, and was begun with it all the same
+                config.model.from_pretrained = self.model.facts.get("from_pretrained") or None
         with replacing(RunDirectory(directory).configuration_file) as partial:
             self._parser("fit").save(config, partial, skip_none=False, overwrite=True)
 

@@ -41,6 +41,7 @@ class Fold:
         data: Fingerprint of the molecules, labels and folds that it had; empty if not recorded.
         network: What the network is called.
         molecules: In its training, validation and test split.
+        contents: Digests of the files of the table that it read; empty if not recorded.
         test: Test metrics of the network by name, those of single targets too.
         simple: Test metrics of each simple model that the run recorded, by its name.
         rows: Of ``test_predictions.csv``; empty where the run has left none.
@@ -51,6 +52,7 @@ class Fold:
     data: str
     network: str
     molecules: dict[str, int]
+    contents: tuple[str, ...]
     test: dict[str, float]
     simple: dict[str, dict[str, float]]
     rows: list[dict[str, str]]
@@ -152,9 +154,6 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
     names, units = zip(*((one["name"], one["unit"]) for one in report["targets"]), strict=True)
     metric, one_of = metrics_of(report["kind"])[0].name, report.get("one_of", "")
     task = Task(report["kind"], names, units, metric, one_of)
-    _write_folds(directory / FOLDS, finished)
-    _write_out_of_fold(directory / OUT_OF_FOLD, finished, task)
-    _draw_out_of_fold(directory / FIGURE, finished, task)
     # A fold counts when all arms have it, so that all numbers are of the same folds.
     by_fold: dict[tuple[int, int], dict[str, Fold]] = {}
     for one in finished:
@@ -166,6 +165,13 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
                 "table has changed meanwhile; begin in another directory"
             )
     _refuse_rows_twice(finished, directory)
+    if len({one.contents for one in finished if one.contents}) > 1:
+        raise DataError(
+            f"{directory}: the table has changed between folds; begin in another directory"
+        )
+    _write_folds(directory / FOLDS, finished)
+    _write_out_of_fold(directory / OUT_OF_FOLD, finished, task)
+    _draw_out_of_fold(directory / FIGURE, finished, task)
     whole = [found for found in by_fold.values() if len(found) == len(plan.arms)]
     if not whole:
         raise DataError(f"{directory}: no fold is finished under every arm, so none is compared")
@@ -216,6 +222,7 @@ def _read(run: FoldRun) -> Fold:
     summary = run.files.summary()
     if summary is None or not run.files.data_report_file.is_file():
         raise DataError(f"{run.directory} is damaged: remove it and start the same command again")
+    report = require_json(run.files.data_report_file)
     kind = "Graphormer blended with trees" if summary.get("network") else "Graphormer"
     rows: list[dict[str, str]] = []
     if run.files.test_predictions_file.is_file():
@@ -225,7 +232,8 @@ def _read(run: FoldRun) -> Fold:
         run=run,
         data=_data_of(run.files),
         network=run.arm if run.named else f"{kind}, {summary.get('norm', '')}",
-        molecules=require_json(run.files.data_report_file)["splits"],
+        molecules=report["splits"],
+        contents=tuple(report.get("contents", ())),
         test=_numbers(summary, "test_"),
         simple=simple_models(summary),
         rows=rows,

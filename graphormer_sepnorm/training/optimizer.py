@@ -190,3 +190,13 @@ def make_schedule(
         return (final + (peak - final) * left) / peak
 
     return LambdaLR(optimizer, factor)
+
+
+def rate_of_step(schedule: LambdaLR, before: int = 0) -> float:
+    """Return the learning rate that the last step had; the optimiser has that of the next one.
+
+    Args:
+        schedule: Of the optimiser.
+        before: So many steps earlier.
+    """
+    return schedule.base_lrs[0] * schedule.lr_lambdas[0](schedule.last_epoch - 1 - before)

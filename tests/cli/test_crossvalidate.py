@@ -292,6 +292,20 @@ def test_a_row_that_two_folds_have_tested_is_refused(
     assert "was tested by two folds of repeat 0: the table has changed meanwhile" in said
 
 
+def test_folds_of_two_states_of_a_table_are_no_result(
+    copied: Path, trained: list[str], capsys
+) -> None:
+    file = copied / "repeat0" / "fold1" / "data_report.json"
+    report = json.loads(file.read_text())
+    report["contents"] = ["0" * 64]
+    file.write_text(json.dumps(report))
+    before = (copied / "folds.csv").read_bytes()
+    (copied / "folds.csv").write_bytes(b"as it was")
+    said = refused(capsys, main, "crossvalidate", "-o", copied)
+    assert "the table has changed between folds; begin in another directory" in said
+    assert (copied / "folds.csv").read_bytes() == b"as it was" != before
+
+
 def test_arms_have_the_same_folds(
     table: Path, trained: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

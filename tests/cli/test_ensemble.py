@@ -362,6 +362,16 @@ def test_finished_members_are_kept_however_the_rest_ends(
     assert summary(tmp_path / "run" / "members" / "seed3")
 
 
+def test_members_that_nobody_stopped_were_not_interrupted(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where there is no memory for their processes, or no room to note why they failed."""
+    monkeypatch.setattr(runner.Runner, "run", lambda self: True)
+    assert fit(tmp_path, table, *TWO) == 2
+    assert "cannot be trained, 0 of 2 members are finished" in capsys.readouterr().err
+    assert (tmp_path / "run" / "members").is_dir()
+
+
 def test_a_terminal_that_has_gone_stops_nothing(
     seeds: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -606,8 +606,10 @@ def test_a_fine_tuning_that_was_interrupted_goes_on(tmp_path, capsys, monkeypatc
         given = [f"--data.table={table}", f"--data.root={tmp_path / 'root'}", "--ensemble=1"]
         given += [f"--output={tmp_path / name}", "--trainer.accelerator=cpu", "--blend=false"]
         given += ["--trainer.max_epochs=2", "--trainer.check_val_every_n_epoch=1"]
-        return ["fit", "-c", "table", *given, "--baselines=false"]
+        return ["fit", "-c", "table", "-c", str(shape), *given, "--baselines=false"]
 
+    shape = tmp_path / "shape.yaml"
+    shape.write_text("model: {max_path_length: 3}\n")
     assert train(options("whole")) == 0
 
     def interrupt(self: GraphormerModule, batch: Any, batch_idx: int) -> None:
@@ -618,8 +620,11 @@ def test_a_fine_tuning_that_was_interrupted_goes_on(tmp_path, capsys, monkeypatc
         patch.setattr(GraphormerModule, "on_train_batch_start", interrupt)
         assert train(options("run")) == 130
     capsys.readouterr()
-    assert train(["fit", "--resume", str(tmp_path / "run")]) == 0
+    assert train(["fit", "--resume", str(tmp_path / "run"), "--keep=fingerprints"]) == 0
     assert "continued from step" in capsys.readouterr().out
+    for name in ("whole", "run"):  # exactly what was run
+        kept = yaml.safe_load((tmp_path / name / "config.yaml").read_text())["model"]
+        assert (kept["from_pretrained"], kept["max_path_length"]) == ("graphormer-small", 5)
     one, other = (
         torch.load(RunDirectory(tmp_path / name).last, weights_only=True)
         for name in ("whole", "run")

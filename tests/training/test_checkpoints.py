@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError
@@ -23,7 +23,11 @@ from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_che
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.training.batch_statistics import batch_norms
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
-from graphormer_sepnorm.training.callbacks.checkpoints import ValidateAtTheEnd, checkpoint_callbacks
+from graphormer_sepnorm.training.callbacks.checkpoints import (
+    ValidateAtTheEnd,
+    best_checkpoint,
+    checkpoint_callbacks,
+)
 from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
 from graphormer_sepnorm.training.checks import check_same_network
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -63,6 +67,17 @@ def test_checkpoint_knows_its_parts_and_is_plain(tmp_path: Path, train: Callable
     loaded = GraphormerModule.load_from_checkpoint(tmp_path / "a.ckpt", weights_only=True)
     batch = next(iter(data.test_dataloader()))
     assert torch.equal(loaded.eval()(batch), module.eval()(batch))
+
+
+def test_a_checkpoint_callback_of_the_users_decides_nothing(
+    tmp_path: Path, make_trainer: Callable
+) -> None:
+    own = ModelCheckpoint(dirpath=tmp_path, monitor="train_loss_epoch", save_top_k=2)
+    trainer = make_trainer(callbacks=[own, *checkpoint_callbacks(tmp_path, "mae", 0)])
+    assert trainer.checkpoint_callback is own
+    keeper = best_checkpoint(trainer)
+    assert keeper is not None
+    assert keeper.monitor == "validation_mae"
 
 
 def test_checkpoint_is_tested_with_its_own_vocabulary_and_scaling(

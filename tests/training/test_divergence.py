@@ -34,10 +34,12 @@ class Poison(Callback):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_step_rate_and_batch_are_told(value: float, tmp_path: Path, train: Callable) -> None:
     met: list[Any] = []
+    rates: list[float] = []
 
     class Meet(Callback):
         def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, *_: Any) -> None:
             met.append(batch)
+            rates.append(trainer.optimizers[0].param_groups[0]["lr"])
 
     run = tmp_path / "my run"
     run.mkdir()
@@ -46,6 +48,7 @@ def test_step_rate_and_batch_are_told(value: float, tmp_path: Path, train: Calla
         train(Poison(7, value), Meet(), StopWhenDiverged(run), last)
     record = json.loads((run / "diverged.json").read_text())
     assert (record["step"], record["epoch"], record["batch"]) == (8, 1, 2)
+    assert record["learning_rate"] == rates[-1] != rates[-2]
     assert f"diverged at step 8 (epoch 2, learning rate {record['learning_rate']:.3g})" in str(
         caught.value
     )

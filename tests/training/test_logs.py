@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import CSVLogger
 
-from graphormer_sepnorm.training.callbacks.logs import MetricsFile
+from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
 
 ROWS = [
     ({"train_loss_step": 0.25, "epoch": 0}, 2),
@@ -25,6 +29,23 @@ def test_rows_are_written_at_once_as_lightning_writes_them_at_the_end(tmp_path: 
     lightnings.save()
     expected = (tmp_path / "theirs" / "metrics.csv").read_bytes()
     assert (tmp_path / "metrics.csv").read_bytes() == expected
+
+
+def test_the_rate_that_is_logged_is_that_of_the_step(tmp_path: Path, train: Callable) -> None:
+    had: list[float] = []
+
+    class Meet(Callback):
+        def on_before_optimizer_step(self, trainer: Trainer, module: Any, optimizer: Any) -> None:
+            had.append(optimizer.param_groups[0]["lr"])
+
+    logger = MetricsFile(tmp_path)
+    options = {"log_every_n_steps": 1, "accumulate_grad_batches": 2}
+    train(Meet(), LogTraining(), logger=logger, **options)
+    with (tmp_path / "metrics.csv").open(newline="") as file:
+        rates = [row["learning_rate"] for row in csv.DictReader(file) if row["learning_rate"]]
+    assert [float(rate) for rate in rates] == had
+    assert len(had) == 6
+    assert had[0] < had[1] > had[-1]
 
 
 def test_a_file_that_was_cut_is_continued_to_the_same(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
         for n, (name, unit) in enumerate(zip(task.targets, task.units, strict=True))
     )
     check_labels(options, tables[0], parts, labels, bounds, task, targets)
+    contents = tuple(map(_sha256, options.paths))
     return DatasetSplits(
         _stem(options.table),
         *(
@@ -117,7 +118,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
             for at, name in enumerate(SPLITS)
         ),
         task=task,
-        fingerprint=_fingerprint(options, tables, task.kind),
+        fingerprint=_fingerprint(options, tables, task.kind, contents),
         feature_version=OF_SMILES,
         featuriser=OF_SMILES,
         smiles={name: [row.smiles for row in rows] for name, rows in parts.items()},
@@ -129,7 +130,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
         },
         extra_inputs=_extra_inputs(options, tables[0], parts["train"]),
         standardise=options.standardise,
-        report=_report(options, tables, parts, labels, bounds, task, targets),
+        report=_report(options, contents, tables, parts, labels, bounds, task, targets),
     )
 
 
@@ -228,7 +229,14 @@ def _extra_inputs(
     return ExtraInputs(_descriptors(options), table.columns.extra_names)
 
 
-def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: Kind) -> str:
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _fingerprint(
+    options: TableOptions, tables: Sequence[TableContents], kind: Kind, contents: Sequence[str]
+) -> str:
     """Hash the files' contents and what decides about graphs, labels and splits.
 
     Neither where a file lies nor whether a column was named or found makes a difference.
@@ -262,9 +270,8 @@ def _fingerprint(options: TableOptions, tables: Sequence[TableContents], kind: K
     if _reads_more(tables):
         decisive["cells"] = True
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
-    for path in options.paths:
-        with open(path, "rb") as handle:
-            digest.update(hashlib.file_digest(handle, "sha256").digest())
+    for one in contents:
+        digest.update(bytes.fromhex(one))
     return digest.hexdigest()
 
 
@@ -358,6 +365,7 @@ def _added(counts: Iterable[CellCounts]) -> dict[str, tuple[int, str]]:
 
 def _report(
     options: TableOptions,
+    contents: tuple[str, ...],
     tables: Sequence[TableContents],
     parts: dict[str, list[ValidRow]],
     labels: dict[str, np.ndarray],
@@ -381,6 +389,7 @@ def _report(
     return DataReport(
         name=_stem(options.table),
         files=tuple(str(path) for path in options.paths),
+        contents=contents,
         kind=task.kind,
         split=split,
         splits={

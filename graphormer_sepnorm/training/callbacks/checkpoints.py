@@ -167,6 +167,11 @@ class BestCheckpoint(ModelCheckpoint):
         super().load_state_dict(state_dict)
 
 
+def best_checkpoint(trainer: Trainer) -> BestCheckpoint | None:
+    """Return what keeps the best checkpoint; a callback of the user's may keep others too."""
+    return next((one for one in trainer.callbacks if isinstance(one, BestCheckpoint)), None)  # type: ignore[attr-defined]
+
+
 class StopEarly(EarlyStopping):
     """Stops when the validation metric no longer improves, also across runs.
 

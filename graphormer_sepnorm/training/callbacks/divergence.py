@@ -17,6 +17,7 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.training.optimizer import rate_of_step
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 # Looking at a loss makes a GPU, or the other processes, wait for it; so it is done for several.
@@ -53,11 +54,11 @@ class StopWhenDiverged(Callback):
         """Note the loss of a step; look at it soon."""
         if step_in_epoch(trainer, batch_idx) is None:
             return
-        rate = trainer.optimizers[0].param_groups[0]["lr"]
+        schedule: Any = trainer.lr_scheduler_configs[0].scheduler
         # Of several steps, where they are launched together; this is the last of them.
         losses = outputs["losses"].unbind() if "losses" in outputs else (pl_module.step_loss,)
         for place, loss in enumerate(losses, start=1 - len(losses)):
-            step = trainer.global_step + place
+            step, rate = trainer.global_step + place, rate_of_step(schedule, -place)
             self._steps.append(_Step(step, trainer.current_epoch, batch_idx + place, rate))
             self._losses.append(loss)
         at_once = trainer.world_size == 1 and pl_module.device.type == "cpu"

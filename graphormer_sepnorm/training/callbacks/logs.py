@@ -13,6 +13,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.training.optimizer import rate_of_step
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 
@@ -134,7 +135,8 @@ class LogTraining(Callback):
         if accumulating or not every or trainer.global_step % every:
             return
         loss: Any = trainer.strategy.reduce(pl_module.step_loss.clone(), reduce_op="sum")
-        rate = trainer.optimizers[0].param_groups[0]["lr"]
+        schedule: Any = trainer.lr_scheduler_configs[0].scheduler
+        rate = rate_of_step(schedule)
         self._log(trainer, {"train_loss_step": float(loss), "learning_rate": rate})
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:

@@ -15,6 +15,7 @@ from graphormer_sepnorm.formatting import clock
 from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.summary import parameter_table
+from graphormer_sepnorm.training.callbacks.checkpoints import best_checkpoint
 from graphormer_sepnorm.training.steps import step_in_epoch
 
 _SECONDS_BETWEEN_LINES = 20.0
@@ -85,7 +86,7 @@ class TrainingProgress(ProgressBar):
         self._started = self._last_shown = time.monotonic()
         self._first_step = trainer.global_step
         self._graphs = 0
-        keeper = trainer.checkpoint_callback
+        keeper = best_checkpoint(trainer)
         best = getattr(keeper, "best_model_score", None)
         self._best_decides = getattr(keeper, "monitor", "") == f"validation_{self.metric}"
         if best is not None and self._best_decides:  # a resumed run

@@ -18,6 +18,7 @@ from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.process import cores, processor
 from graphormer_sepnorm.runs.directory import Record, RunDirectory, Session
+from graphormer_sepnorm.training.callbacks.checkpoints import best_checkpoint
 
 
 class RunRecord(Callback):
@@ -70,7 +71,7 @@ class RunRecord(Callback):
             data_note=splits.note,
             metric=task.metric,
             unit=task.unit_of(task.main),
-            selected_on=getattr(trainer.checkpoint_callback, "monitor", None),
+            selected_on=getattr(best_checkpoint(trainer), "monitor", None),
             parameters=count_parameters(pl_module.model),
             planned_steps=_planned_steps(trainer),
             seed=pl_module.hparams["seed"],
