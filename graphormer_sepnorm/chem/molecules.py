@@ -20,6 +20,7 @@ RDKIT_VERSION = rdBase.rdkitVersion
 MAX_ATOMS = 500
 _LOG_ROUTE = threading.Lock()
 _SPACE = re.compile(r"\s")
+_NOT_TEXT = re.compile("[\ud800-\udfff]")  # what bytes of another encoding are read as
 # RDKit's time grows with the square of the length of a chain of branches: minutes for 100,000.
 LONGEST_SMILES = 10_000
 _AS_WRITTEN = Chem.SmilesParserParams()
@@ -99,6 +100,14 @@ def mol_block(record: str) -> str:
     return f"{block}{end}\n" if end else record
 
 
+def has_bytes_beside(record: str) -> bool:
+    """Whether a record of an SD file has bytes that are not text, maybe beside its molecule.
+
+    Names, remarks and fields may be in an old encoding: "µM" of a program of Windows.
+    """
+    return _NOT_TEXT.search(record) is not None
+
+
 def parse_molblock(text: str) -> ParsedMolecule:
     """Read one mol block (V2000 or V3000), as an SD file holds it; data fields are ignored.
 
@@ -108,8 +117,9 @@ def parse_molblock(text: str) -> ParsedMolecule:
     """
     if not text.strip():
         return ParsedMolecule(None, "the mol block is empty")
-    text = mol_block(text)  # fields may be in an old encoding: "µM" of a program of Windows
-    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+    *header, atoms = mol_block(text).split("\n", 3)  # name, program and remark, then what counts
+    text = "\n".join([*(_NOT_TEXT.sub("?", line) for line in header), atoms])
+    if "\0" in text or _NOT_TEXT.search(text):
         return ParsedMolecule(None, "the mol block has bytes that are not text")
     with rdBase.BlockLogs():
         molecule = Chem.MolFromMolBlock(text)

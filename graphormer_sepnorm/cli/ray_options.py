@@ -88,8 +88,8 @@ def predict_by_ray(
     from graphormer_sepnorm.inference.ray_cluster import load_ray
     from graphormer_sepnorm.inference.ray_engine import (
         RayJob,
-        can_resume,
         check_places,
+        is_continuable,
         predict_library,
     )
     from graphormer_sepnorm.inference.table_job import Outcome, TableJob
@@ -126,7 +126,7 @@ def predict_by_ray(
     except KeyboardInterrupt:
         if not job.partial.exists():
             raise
-        if not can_resume(job):
+        if not is_continuable(job):
             raise Interrupted(
                 "interrupted; CSV whose rows no --id_column tells apart cannot be continued: begin "
                 "anew with --overwrite"

@@ -41,7 +41,7 @@ class Fold:
         data: Fingerprint of the molecules, labels and folds that it had; empty if not recorded.
         network: What the network is called.
         molecules: In its training, validation and test split.
-        contents: Digests of the files of the table that it read; empty if not recorded.
+        sha256: Of the files of the table that it read; empty if not recorded.
         test: Test metrics of the network by name, those of single targets too.
         simple: Test metrics of each simple model that the run recorded, by its name.
         rows: Of ``test_predictions.csv``; empty where the run has left none.
@@ -52,7 +52,7 @@ class Fold:
     data: str
     network: str
     molecules: dict[str, int]
-    contents: tuple[str, ...]
+    sha256: tuple[str, ...]
     test: dict[str, float]
     simple: dict[str, dict[str, float]]
     rows: list[dict[str, str]]
@@ -165,7 +165,7 @@ def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> 
                 "table has changed meanwhile; begin in another directory"
             )
     _refuse_rows_twice(finished, directory)
-    if len({one.contents for one in finished if one.contents}) > 1:
+    if len({one.sha256 for one in finished if one.sha256}) > 1:
         raise DataError(
             f"{directory}: the table has changed between folds; begin in another directory"
         )
@@ -233,7 +233,7 @@ def _read(run: FoldRun) -> Fold:
         data=_data_of(run.files),
         network=run.arm if run.named else f"{kind}, {summary.get('norm', '')}",
         molecules=report["splits"],
-        contents=tuple(report.get("contents", ())),
+        sha256=tuple(report.get("sha256", ())),
         test=_numbers(summary, "test_"),
         simple=simple_models(summary),
         rows=rows,

@@ -235,6 +235,7 @@ _OTHER_FACTS = {
     "training_graphs": COUNT,
     "training_summary": optional(record({}, _TRAINING_SUMMARY)),
     "weight_scale": FINITE,
+    "from_pretrained": TEXT,
     "extra_inputs": record({"descriptors": TARGETS, "columns": TARGETS}),
     "standardise": list_of(among("fragment", "neutralise", "tautomer")),
     "data_options": optional(dictionary_of(_plain_or_list)),

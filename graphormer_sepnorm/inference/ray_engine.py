@@ -118,13 +118,13 @@ def check_places(job: TableJob) -> None:
         advice = "" if what else ", or --overwrite to replace it"
         raise DataError(f"{output} is there already{what}: give another name{advice}")
     if partial.exists() and not (job.resume or job.overwrite):
-        way = "--resume continues it, " if can_resume(job) else ""
+        way = "--resume continues it, " if is_continuable(job) else ""
         raise DataError(
             f"{partial} is there, of a job that was interrupted: {way}--overwrite begins anew"
         )
 
 
-def can_resume(job: TableJob) -> bool:
+def is_continuable(job: TableJob) -> bool:
     """Whether what an interrupted job left can be continued: if its rows can be told apart."""
     before = read_json(job.partial / _JOB) or {}
     return before.get("id_column") is not None or before.get("input", {}).get("format") == "parquet"
@@ -450,7 +450,7 @@ def _without_damaged(
 
 def _advice(asked: RayJob) -> str:
     less = "if memory ran out, take fewer actors (--num_actors) or smaller batches (--batch_size)"
-    if asked.top is None and asked.parts and can_resume(asked.job):
+    if asked.top is None and asked.parts and is_continuable(asked.job):
         return f"{asked.job.partial} holds the others and --resume does the rest; {less}"
     return less
 

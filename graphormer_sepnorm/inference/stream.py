@@ -221,9 +221,13 @@ def _targets_of(columns: Sequence[str], targets: Sequence[str]) -> Sequence[int]
     places = [known.index(alike(name)) if alike(name) in known else None for name in columns]
     if None not in places and len(set(places)) == len(places):
         return [place for place in places if place is not None]
-    if len(columns) == len(targets) and all(
-        place in (None, own) for own, place in enumerate(places)
-    ):
+    if len(columns) == len(targets):
+        for column, place, target in zip(columns, places, targets, strict=True):
+            if place is not None and targets[place] != target:
+                raise DataError(
+                    f"--evaluate {column}: it is called like one target and stands for another, "
+                    f"{target}: name the columns in the order of the targets ({', '.join(targets)})"
+                )
         return range(len(targets))
     raise DataError(
         f"--evaluate names {len(columns)} columns, the model has {len(targets)} "

@@ -92,10 +92,12 @@ def find_smiles_column(
             _refuse_headless(columns, where, option, is_molecule)
         return 0
     plain = [_plain(name) for name in columns]
+    with_smiles = [name for name in plain if "smiles" in name]
     for candidates in (
         *([name] for name in _SMILES_NAMES),
-        [name for name in plain if "smiles" in name],
+        with_smiles if len(with_smiles) == 1 else [],
         *([name] for name in _WEAK_NAMES),
+        with_smiles,
     ):
         found = [position for position, name in enumerate(plain) if name in candidates]
         if len(found) == 1:
@@ -121,8 +123,8 @@ def _refuse_headless(
         shown = shortened(name, _SHOWN)
         raise DataError(
             f"{where}: its first line has {shown!r}, which is a molecule and not the name of a "
-            "column: put a line of names above it, such as smiles,value, or if it is a name, give "
-            f"that of the column of SMILES with {option}"
+            "column: put a line of names above it, such as smiles,value, or if it is a name, name "
+            f"the column of SMILES with {option}"
         )
 
 

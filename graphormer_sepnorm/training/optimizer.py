@@ -199,4 +199,4 @@ def rate_of_step(schedule: LambdaLR, before: int = 0) -> float:
         schedule: Of the optimiser.
         before: So many steps earlier.
     """
-    return schedule.base_lrs[0] * schedule.lr_lambdas[0](schedule.last_epoch - 1 - before)
+    return float(schedule.base_lrs[0] * schedule.lr_lambdas[0](schedule.last_epoch - 1 - before))

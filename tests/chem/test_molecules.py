@@ -158,7 +158,7 @@ def test_atoms_of_a_mol_block_that_are_no_elements():
         # A remark on a group abbreviation comes before the error.
         (ETHANOL.replace("M  END", "G    1  2\nEt"), "M  END missing"),
         (ETHANOL.replace("RDKit", "\0"), "bytes that are not text"),
-        (ETHANOL.replace("RDKit", "\udcff"), "bytes that are not text"),
+        (ETHANOL.replace(" O ", " \udcff "), "bytes that are not text"),
         (Chem.MolToMolBlock(Chem.Mol()), "has no atoms"),
         (Chem.MolToV3KMolBlock(Chem.Mol()), "has no atoms"),
         (
@@ -176,8 +176,16 @@ def test_reason_of_a_mol_block(block, words, capfd):
     assert captured.out + captured.err == ""
 
 
-def test_data_fields_may_be_in_another_encoding():
-    parsed = parse_molblock(ETHANOL + ">  <Unit>\n\udcb5M\n\n")
+@pytest.mark.parametrize(
+    "block",
+    [
+        ETHANOL + ">  <Unit>\n\udcb5M\n\n",
+        ETHANOL.replace("RDKit", "\udcff"),
+        ETHANOL.replace("\n", "alpha-\udce4thanol\n", 1),
+    ],
+)
+def test_what_stands_beside_a_molecule_may_be_in_another_encoding(block):
+    parsed = parse_molblock(block)
     assert parsed.reason == ""
     assert parsed.molecule.GetNumAtoms() == 3
 

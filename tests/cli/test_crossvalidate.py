@@ -297,7 +297,7 @@ def test_folds_of_two_states_of_a_table_are_no_result(
 ) -> None:
     file = copied / "repeat0" / "fold1" / "data_report.json"
     report = json.loads(file.read_text())
-    report["contents"] = ["0" * 64]
+    report["sha256"] = ["0" * 64]
     file.write_text(json.dumps(report))
     before = (copied / "folds.csv").read_bytes()
     (copied / "folds.csv").write_bytes(b"as it was")

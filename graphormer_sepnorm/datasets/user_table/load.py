@@ -110,7 +110,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
         for n, (name, unit) in enumerate(zip(task.targets, task.units, strict=True))
     )
     check_labels(options, tables[0], parts, labels, bounds, task, targets)
-    contents = tuple(map(_sha256, options.paths))
+    sha256 = tuple(map(_sha256, options.paths))
     return DatasetSplits(
         _stem(options.table),
         *(
@@ -118,7 +118,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
             for at, name in enumerate(SPLITS)
         ),
         task=task,
-        fingerprint=_fingerprint(options, tables, task.kind, contents),
+        fingerprint=_fingerprint(options, tables, task.kind, sha256),
         feature_version=OF_SMILES,
         featuriser=OF_SMILES,
         smiles={name: [row.smiles for row in rows] for name, rows in parts.items()},
@@ -130,7 +130,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
         },
         extra_inputs=_extra_inputs(options, tables[0], parts["train"]),
         standardise=options.standardise,
-        report=_report(options, contents, tables, parts, labels, bounds, task, targets),
+        report=_report(options, sha256, tables, parts, labels, bounds, task, targets),
     )
 
 
@@ -235,7 +235,7 @@ def _sha256(path: Path) -> str:
 
 
 def _fingerprint(
-    options: TableOptions, tables: Sequence[TableContents], kind: Kind, contents: Sequence[str]
+    options: TableOptions, tables: Sequence[TableContents], kind: Kind, sha256: Sequence[str]
 ) -> str:
     """Hash the files' contents and what decides about graphs, labels and splits.
 
@@ -267,10 +267,12 @@ def _fingerprint(
     words = {word for table in tables for words in table.words.values() for word in words}
     if words - {"true", "false"}:
         decisive["words"] = True
+    if any(table.bytes_beside for table in tables):
+        decisive["bytes_beside"] = True
     if _reads_more(tables):
         decisive["cells"] = True
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
-    for one in contents:
+    for one in sha256:
         digest.update(bytes.fromhex(one))
     return digest.hexdigest()
 
@@ -365,7 +367,7 @@ def _added(counts: Iterable[CellCounts]) -> dict[str, tuple[int, str]]:
 
 def _report(
     options: TableOptions,
-    contents: tuple[str, ...],
+    sha256: tuple[str, ...],
     tables: Sequence[TableContents],
     parts: dict[str, list[ValidRow]],
     labels: dict[str, np.ndarray],
@@ -389,7 +391,7 @@ def _report(
     return DataReport(
         name=_stem(options.table),
         files=tuple(str(path) for path in options.paths),
-        contents=contents,
+        sha256=sha256,
         kind=task.kind,
         split=split,
         splits={

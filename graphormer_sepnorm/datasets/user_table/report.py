@@ -40,7 +40,7 @@ class DataReport:
     Attributes:
         name: The data set's name.
         files: Paths of its files.
-        contents: SHA-256 of each of them.
+        sha256: Of the contents of each of them.
         kind: ``regression`` or ``binary``.
         split: How it was split, in words.
         splits: The rows of each split.
@@ -64,7 +64,7 @@ class DataReport:
 
     name: str
     files: tuple[str, ...]
-    contents: tuple[str, ...]
+    sha256: tuple[str, ...]
     kind: Kind
     split: str
     splits: dict[str, SplitRows]

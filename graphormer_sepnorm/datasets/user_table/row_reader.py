@@ -10,6 +10,7 @@ from typing import Any
 
 from graphormer_sepnorm.chem.molecules import (
     canonical_smiles,
+    has_bytes_beside,
     mol_block,
     parse_molblock,
     parse_smiles,
@@ -131,6 +132,7 @@ class RowReader:
         self.no_value, self.percent = CellCounts(), CellCounts()
         self.decimal_comma = ""
         self.grouped = ""
+        self.bytes_beside = False
         self._parse = [
             parse_class if holds_class_words(sample, position) else parse_label
             for position in columns.targets
@@ -180,6 +182,7 @@ class RowReader:
         if of_class:  # now: a class of which all rows are left out is none
             labels = (float(self._numbers.setdefault(of_class, len(self._numbers))),)
         canonical = canonical_smiles(parsed.molecule)
+        self.bytes_beside |= from_record and has_bytes_beside(text)
         if self._steps:  # from here on the molecule is what came of them
             from_record, text = False, canonical
         return ValidRow(

@@ -92,6 +92,8 @@ class TableContents:
         percent: Labels that are given in per cent.
         units: Columns that are not read and name units, and how many used rows have which.
         not_taken: Of ``all`` targets why the other columns are none; None: targets were named.
+        bytes_beside: Whether a record that can be used has bytes beside its molecule that are no
+            text.
     """
 
     columns: TableColumns
@@ -109,6 +111,7 @@ class TableContents:
     percent: CellCounts = field(default_factory=CellCounts)
     units: dict[str, Counter[str]] = field(default_factory=dict)
     not_taken: dict[str, str] | None = None
+    bytes_beside: bool = False
 
     @property
     def from_records(self) -> bool:
@@ -179,6 +182,7 @@ def read_rows(
             read.percent,
             unread.units,
             not_taken(reader.columns, sample, columns) if takes_all else None,
+            read.bytes_beside,
         )
 
 
