@@ -622,7 +622,7 @@ def test_a_fine_tuning_that_was_interrupted_goes_on(tmp_path, capsys, monkeypatc
     capsys.readouterr()
     assert train(["fit", "--resume", str(tmp_path / "run"), "--keep=fingerprints"]) == 0
     assert "continued from step" in capsys.readouterr().out
-    for name in ("whole", "run"):  # exactly what was run
+    for name in ("whole", "run"):  # what records and reports of comparisons are made from
         kept = yaml.safe_load((tmp_path / name / "config.yaml").read_text())["model"]
         assert (kept["from_pretrained"], kept["max_path_length"]) == ("graphormer-small", 5)
     one, other = (
