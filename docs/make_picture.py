@@ -32,6 +32,11 @@ def finished_runs(arm: dict[str, Any]) -> list[dict[str, Any]]:
     return [run for run in arm["runs"] if run["status"] == "finished"]
 
 
+def known(point: dict[str, Any]) -> bool:
+    """Whether an epoch was validated."""
+    return isinstance(point["validation"], (int, float)) and np.isfinite(point["validation"])
+
+
 def draw_features(axes: Axes, arm: dict[str, Any]) -> None:
     """Draw the histogram of each feature of [CLS] at the output, of the arm's first run."""
     found = next(
@@ -56,10 +61,12 @@ def draw_features(axes: Axes, arm: dict[str, Any]) -> None:
 def draw_curves(axes: Axes, arms: list[dict[str, Any]]) -> None:
     """Draw the validation metric of each arm: the mean of its seeds, and from least to greatest."""
     for arm, colour, line in zip(arms, COLOURS, LINES, strict=False):
-        runs = [[point["validation"] for point in run["curve"]] for run in finished_runs(arm)]
-        length = min(map(len, runs))
-        curves = np.array([run[:length] for run in runs], dtype=float)
-        epochs = np.arange(1, length + 1)
+        runs = [
+            {point["epoch"]: point["validation"] for point in run["curve"] if known(point)}
+            for run in finished_runs(arm)
+        ]
+        epochs = sorted(set.intersection(*map(set, runs)))
+        curves = np.array([[run[epoch] for epoch in epochs] for run in runs])
         label = NAMES.get(arm["name"], arm["name"])
         axes.plot(epochs, curves.mean(0), color=colour, linestyle=line, label=label)
         axes.fill_between(epochs, curves.min(0), curves.max(0), color=colour, alpha=0.18, lw=0)

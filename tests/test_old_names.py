@@ -17,7 +17,7 @@ from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.fit_check import FitOptions
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.compare.arms import parse_arms
+from graphormer_sepnorm.compare.arms import Arm, parse_arms
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
@@ -86,6 +86,16 @@ def test_in_a_configuration(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text(f"model:\n{said}")
     words = [f"--{new}={VALUES[old]}" for old, new in OPTIONS.items()]
     assert parsed("-c", str(tmp_path / "other.yaml"), *words) == VALUES
+
+
+def test_in_the_configuration_of_a_comparison(tmp_path: Path) -> None:
+    sections = {"model": {bare(old): value for old, value in VALUES.items()}}
+    text = yaml.safe_dump({"data": {"dataset": "sample"}, **sections})
+    (tmp_path / "mine.yaml").write_text(text)
+    options = FitOptions(["-c", str(tmp_path / "mine.yaml")])
+    arm = Arm("a", {"model.norm": "sepnorm"})
+    model = options.check(arm, ensembles=False)[0].model
+    assert {old: model[bare(new)] for old, new in OPTIONS.items()} == VALUES
 
 
 @EACH

@@ -36,7 +36,8 @@ EPILOG = """\
 The same command again continues: finished runs stay, interrupted and failed ones go on from their
 last checkpoint. -o DIR alone is enough for that. Seeds and arms can be added in this way.
 
-exit status: 0 all runs are finished, 1 some have failed, 130 interrupted
+exit status: 0 all runs are finished (with --report-only: the report is made), 1 some have failed,
+130 interrupted
 
 examples:
   train.py compare -c configs/zinc_subset.yaml --arms sharenorm,sepnorm -o runs/zinc-compare

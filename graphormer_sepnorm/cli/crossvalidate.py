@@ -156,7 +156,7 @@ def _asked(
     The seeds of one that is new are counted from 0; the given ones are known when its options are
     checked.
     """
-    from graphormer_sepnorm.compare.arms import parse_arms
+    from graphormer_sepnorm.compare.arms import FILE_OF_AN_ARM, parse_arms
     from graphormer_sepnorm.compare.crossvalidation import (
         FOLD_OPTIONS,
         ONE_MODEL,
@@ -165,6 +165,7 @@ def _asked(
 
     refused = dict.fromkeys(FOLD_OPTIONS, "all have the same folds") | _OWN_OPTIONS
     refused["seed_everything"] = "all have the same seeds, the first is that of the command"
+    refused["config"] = FILE_OF_AN_ARM
     arms = parse_arms(options.arms, refused) if options.arms is not None else ()
     if kept is None:
         return CrossValidation(

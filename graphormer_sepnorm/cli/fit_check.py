@@ -7,10 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser
+
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.ensemble import check_ensemble
 from graphormer_sepnorm.cli.lightning_cli import TrainCLI
-from graphormer_sepnorm.cli.options import explain, explain_classes, refuse_shape, require_data
+from graphormer_sepnorm.cli.options import (
+    check_numbers,
+    explain,
+    explain_classes,
+    refuse_shape,
+    require_data,
+)
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.runner import SINGLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -31,8 +39,15 @@ class FitOptions(TrainCLI):
     def __init__(self, arguments: Sequence[str]) -> None:
         words, _ = resolve_in_arguments(["fit", *arguments])
         super().__init__(words, None)
-        self._shared = words
+        self._shared = ["fit", *arguments]
         self._typed = arguments
+
+    def _take_checkpoint(self, parser: LightningArgumentParser, args: ArgsType) -> None:
+        """Refuse one: it cannot be of all runs."""
+        raise ConfigError(
+            f"ckpt_path: {self.config['fit'].ckpt_path} stands in a configuration, and every run "
+            "starts from the beginning: take it out"
+        )
 
     def _set_seed(self) -> None:
         """Leave this process as it is."""
@@ -62,6 +77,7 @@ class FitOptions(TrainCLI):
             config = self.parser.parse_args(words)
         with explain_classes():
             data = self.parser.instantiate_classes(config)["fit"]["data"]
+        check_numbers(config.fit)
         check_ensemble(config.fit)
         if backbone := config.fit.model.from_pretrained:
             refuse_shape([*self._typed, *arm.arguments], backbone)

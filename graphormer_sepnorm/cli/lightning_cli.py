@@ -44,6 +44,7 @@ from graphormer_sepnorm.cli.main import Interrupted, ending_with
 from graphormer_sepnorm.cli.options import (
     OPTIONS,
     check_numbers,
+    check_seed,
     explain,
     explain_classes,
     refuse_for_a_member,
@@ -231,10 +232,15 @@ class TrainCLI(LightningCLI):
                     "continue a run: take it out, and give --resume on the command line"
                 )
             check_ensemble(options)
-        if options.ckpt_path is None:
-            if verb != "fit":
-                raise ConfigError(f"{verb} needs --ckpt_path: a checkpoint or a run directory")
-            return
+        if options.ckpt_path is not None:
+            self._take_checkpoint(parser, args)
+        elif verb != "fit":
+            raise ConfigError(f"{verb} needs --ckpt_path: a checkpoint or a run directory")
+
+    def _take_checkpoint(self, parser: LightningArgumentParser, args: ArgsType) -> None:
+        """Parse again, beside what ``--ckpt_path`` says."""
+        verb = self.arguments[0]
+        options = self.config[verb]
         file = find_checkpoint(options.ckpt_path)
         run = RunDirectory(Path(options.ckpt_path).expanduser())
         if verb == "fit" and run.last.is_file():
@@ -263,9 +269,7 @@ class TrainCLI(LightningCLI):
         self.config[verb].ckpt_path = str(file)
 
     def _set_seed(self) -> None:
-        seed = self.config[self.config.subcommand].seed_everything
-        if not 0 <= seed < 2**32:
-            raise ConfigError(f"--seed_everything is {seed}: it must be from 0 to {2**32 - 1}")
+        check_seed(self.config[self.config.subcommand].seed_everything)
         super()._set_seed()
 
     def _parse_ckpt_path(self) -> None:
@@ -289,11 +293,6 @@ class TrainCLI(LightningCLI):
         require_data(self.arguments)  # last, so that other mistakes are said first
         if self.model.backbone is not None:
             refuse_shape(self.typed, self.model.backbone.name)
-        if self.config["fit"].trainer.limit_test_batches == 0:
-            raise ConfigError(
-                "--trainer.limit_test_batches 0: a run ends with the test of its best checkpoint; "
-                "give 1 or more"
-            )
         if self.config["fit"].blend:
             require_smiles(self.datamodule)
         options = self.config["fit"]

@@ -192,7 +192,8 @@ def train_all(
         The exit status.
 
     Raises:
-        ConfigError: The directory cannot be made, or another command is or was at work there.
+        ConfigError: The directory cannot be made, another command is or was at work there, or it
+            has runs that nothing is known of.
         Interrupted: With what is finished.
     """
     words = _WORDS[verb]
@@ -254,12 +255,24 @@ def _at_work(
                 f"another command has changed what is {what} in {directory} meanwhile: start this "
                 "one again"
             )
+        if kept is None:
+            _refuse_runs(plan, directory)
         try:
             _keep_files(plan, kept, directory)
             plan.write(directory)
         except OSError as error:
             raise ConfigError(f"cannot write into {directory} ({error.strerror})") from error
         yield lock
+
+
+def _refuse_runs(plan: Comparison, directory: Path) -> None:
+    """Raise a ConfigError if a directory that nothing was begun in has runs all the same."""
+    for run in plan.runs(directory):
+        if run.files.record_file.is_file():
+            raise ConfigError(
+                f"there is a run in {run.directory}, and no {plan.file} in {directory} says with "
+                "which options: put that back, or begin in another directory"
+            )
 
 
 def _keep_files(plan: Comparison, kept: Comparison | None, directory: Path) -> None:

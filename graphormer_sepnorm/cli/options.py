@@ -139,11 +139,23 @@ _LEAST = {
 
 
 def check_numbers(options: Any) -> None:
-    """Raise a ConfigError if one of these options of ``fit`` is less than makes sense."""
+    """Raise a ConfigError if a number that is given to ``fit`` makes no sense."""
     for name, least in _LEAST.items():
         value = options[name]
         if value is not None and not value >= least:
             raise ConfigError(f"--{name} is {value}: it must be {least} or more")
+    if options.trainer.limit_test_batches == 0:
+        raise ConfigError(
+            "--trainer.limit_test_batches 0: a run ends with the test of its best checkpoint; "
+            "give 1 or more"
+        )
+    check_seed(options.seed_everything)
+
+
+def check_seed(seed: int) -> None:
+    """Raise a ConfigError if torch would not take a seed."""
+    if not 0 <= seed < 2**32:
+        raise ConfigError(f"--seed_everything is {seed}: it must be from 0 to {2**32 - 1}")
 
 
 def refuse_options_of_fit(verb: str, typed: Sequence[str]) -> None:

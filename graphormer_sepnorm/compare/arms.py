@@ -29,9 +29,12 @@ OWN_OPTIONS = {
     "keep": "what a checkpoint keeps of the molecules of training is not compared; train the one "
     "that you choose again with it",
 }
+# A file of its own would not be kept with the comparison, as that of the command is.
+FILE_OF_AN_ARM = "all begin with the configuration of the command; give the options that differ"
 # And those that an arm of one cannot have.
 _NOT_OF_AN_ARM = OWN_OPTIONS | {
-    "baselines": "simple models stand beside all arms, give it to the command itself"
+    "baselines": "simple models stand beside all arms, give it to the command itself",
+    "config": FILE_OF_AN_ARM,
 }
 # Options of the command itself, which all arms, and all comparisons of a set, have in common.
 _OF_THE_COMMAND = ("arms", "baseline", "jobs", "seeds", "seeds_together")

@@ -168,6 +168,10 @@ class Comparison:
         An option that only one of the two knows is of another version, and not a difference.
         """
         kept, given = dict(flat(self.configuration)), dict(flat(configuration))
+        for one, other in ((kept, given), (given, kept)):
+            for name in one:  # a value in one of them may be a class with options in the other
+                options = {n: value for n, value in other.items() if n.startswith(f"{name}.")}
+                other |= {name: options} if options else {}
         return [
             f"--{name} is {_plain(given[name])} here and {_plain(kept[name])} in {self.file}"
             for name in kept

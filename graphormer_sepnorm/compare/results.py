@@ -25,7 +25,7 @@ from graphormer_sepnorm.compare.results_file import (
     SimpleModel,
     typed,
 )
-from graphormer_sepnorm.compare.runner import Run
+from graphormer_sepnorm.compare.runner import OF_ALL_RUNS, Run
 from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
@@ -91,7 +91,7 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         unit=task.unit_of(task.main),
         command=tuple(comparison.command_line()),
         base_options=comparison.base_options,
-        configuration=dict(comparison.configuration),
+        configuration={**comparison.configuration, **OF_ALL_RUNS},
         seeds=comparison.seeds,
         baseline=comparison.baseline,
         complete=len(summaries) == len(runs),
@@ -116,7 +116,7 @@ def collect(directory: Path, baseline: str | None = None) -> None:
 def runs_are_gone(directory: Path) -> bool:
     """Whether results were collected of finished runs whose directories are no longer there.
 
-    Beside finished ones a run that was begun again since is not gone, whatever came of it.
+    A run that was begun again since is not gone, whatever came of it.
 
     Raises:
         DataError: Of some they are, of others not; or the results are of another version.
@@ -127,12 +127,13 @@ def runs_are_gone(directory: Path) -> bool:
         for arm in (earlier.arms if earlier else ())
         for run in arm.finished
     ]
-    if not any(run.finished for run in collected):
-        return bool(collected)
-    if not all(
+    there = [
         run.finished or run.files.record_file.is_file() or run.failure.is_file()
         for run in collected
-    ):
+    ]
+    if not any(there):
+        return bool(collected)
+    if not all(there):
         raise DataError(
             f"{directory}: some of the runs in {RESULTS} are gone, others are there: put them back "
             f"to report on all, or remove {RESULTS} to report on those that are there"

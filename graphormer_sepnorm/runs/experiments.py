@@ -153,9 +153,14 @@ def differing(configuration: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
             value = norm_name(value)
         elif name == "ckpt_path" and value:
             value = Path(value).name
-        if name not in NO_DIFFERENCE and value != defaults.get(name):
+        if not _makes_no_difference(name) and value != defaults.get(name):
             options[name] = value
     return options
+
+
+def _makes_no_difference(name: str) -> bool:
+    """Whether an option, or a section that it stands in, is one of `NO_DIFFERENCE`."""
+    return any(name == one or name.startswith(f"{one}.") for one in NO_DIFFERENCE)
 
 
 def _metric(run: RunDirectory, summary: Summary) -> str:
@@ -236,7 +241,7 @@ def _words(command: Sequence[str]) -> list[tuple[str, str]]:
     found = []
     while words:
         name, equals, value = words.pop(0).partition("=")
-        if name in ("--debug", "--allow-code"):  # they have no value
+        if name in ("--debug", "--allow-code", "--allow_code"):  # they have no value
             continue
         if not equals and words and not words[0].startswith("--"):
             value = words.pop(0)
@@ -249,7 +254,9 @@ def _counting(words: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return [
         (current_option(name.removeprefix("--")), Path(value).name if name in _FILES else value)
         for name, value in words
-        if name.startswith("--") and name.removeprefix("--") not in NO_DIFFERENCE | {"config"}
+        if name.startswith("--")
+        and name != "--config"
+        and not _makes_no_difference(name.removeprefix("--"))
     ]
 
 
@@ -258,6 +265,8 @@ def _command(words: Iterable[tuple[str, str]]) -> str:
     seed = "--seed_everything"
     for name, value in words:
         if name == "--output" or (name == seed and value != "SEED"):
+            continue
+        if name.startswith("--trainer.logger"):  # may hold passwords
             continue
         if name == "--data.root":
             value = "DIR"

@@ -514,19 +514,20 @@ def test_nothing_is_left_to_do(
     assert (kept["baseline"], kept["seeds"]) == ("sepnorm", [0, 1])
 
 
-@pytest.mark.usefixtures("nothing_starts", "reports")
-def test_compare_yaml_is_written_again_if_it_was_lost(table: Path, tmp_path: Path) -> None:
-    for arm in ("sharenorm", "sepnorm"):
-        run = tmp_path / "out" / arm / "seed0"
-        run.mkdir(parents=True)
-        (run / "summary.json").write_text("{}")
-    done = compare(tmp_path / "out", *options(table), *ARMS, "--seeds", "0")
-    assert (done.status, done.err) == (0, "")
-    kept = yaml.safe_load((done.directory / "compare.yaml").read_text())
-    assert re.fullmatch("[0-9a-f]{16,}", kept["dataset_fingerprint"])
-    # More seeds can be added: the data are known to be the same.
-    checked = fit_check.check_fit(kept["base_options"], parse_arms(ARMS[1]), prepare=True)
-    assert kept["dataset_fingerprint"] == checked.fingerprint
+@pytest.mark.usefixtures("nothing_starts")
+def test_runs_of_which_no_options_are_known_are_not_taken(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "out" / "sepnorm" / "seed0"
+    run.mkdir(parents=True)
+    for name in ("run.json", "summary.json"):
+        (run / name).write_text("{}")
+    given = [*options(table), *ARMS, "--seeds", "0", "-o", tmp_path / "out"]
+    assert refused(capsys, main, "compare", *map(str, given)) == (
+        f"train.py: there is a run in {run}, and no compare.yaml in {tmp_path / 'out'} says with "
+        "which options: put that back, or begin in another directory\n"
+    )
+    assert not (tmp_path / "out" / "compare.yaml").exists()
 
 
 @pytest.mark.slow
@@ -766,6 +767,9 @@ BOTH = "--arms sharenorm,sepnorm"
         ("--arms {other} -c table_regression --data.table {table}", "arms 'a' and 'b' have diff"),
         ("--arms {same} -c table_regression --data.table {table}", "arms 'b' and 'c' are the same"),
         (BOTH, "train.py: which data? Give a configuration, for example -c quickstart"),
+        ("--arms {wrong} -c quickstart", "arm 'b': --early_stopping is -1: it must be 0 or more"),
+        (f"{BOTH} -c quickstart --trainer.limit_test_batches 0", "limit_test_batches 0: a run e"),
+        (f"{BOTH} -c {{resumed}}", "stands in a configuration, and every run starts from the"),
         ("--report-only", "there is no comparison in"),
         ("--report-only --model.layers=3", "--report-only trains nothing: leave --model.layers=3"),
     ],
@@ -780,7 +784,10 @@ def test_mistakes_are_one_line_and_nothing_is_started(
         "a:\nb: {model.dropout: 0.10, model.learning_rate: 1e-3, trainer.deterministic: True}\n"
         "c: {model: {learning_rate: 0.0010, dropout: .1}, trainer: {deterministic: true}}\n"
     )
-    places = {name: tmp_path / f"{name}.yaml" for name in ("arms", "other", "same")}
+    (tmp_path / "wrong.yaml").write_text("a:\nb: {early_stopping: -1}\n")
+    (tmp_path / "resumed.yaml").write_text("ckpt_path: x.ckpt\ndata: {dataset: sample}\n")
+    names = ("arms", "other", "same", "wrong", "resumed")
+    places = {name: tmp_path / f"{name}.yaml" for name in names}
     words = words.format(**places, table=table)
     output = tmp_path / "out"
     bare = "report-only" in words or words == BOTH

@@ -136,6 +136,7 @@ def test_mistakes_in_names(text: str, said: str) -> None:
         ("figures: {model.width: 8}\n", "'figures' cannot be the name of an arm"),
         ("a: {seed_everything: 8}\n", "--seed_everything is not for an arm: the seeds are given"),
         ("a: {output: x}\n", "--output is not for an arm"),
+        ("a: {config: x.yaml}\n", "--config is not for an arm: all begin with the configuration"),
         ("a: {keep: all}\n", "--keep is not for an arm: what a checkpoint keeps"),
         (
             "a: {baselines: true}\n",
@@ -199,6 +200,15 @@ def test_comparison_is_kept(tmp_path: Path) -> None:
         "--model.layers is 3 here and 2 in compare.yaml",
         "--baselines is not given here and False in compare.yaml",
     ]
+    same = {"model": {"layers": 2, "betas": [0.9, 0.99]}}
+    (said,) = begun.differences(same | {"baselines": {"class_path": "Forest"}})
+    assert said == (
+        "--baselines is {'baselines.class_path': 'Forest'} here and False in compare.yaml"
+    )
+    with_class = dataclasses.replace(begun, configuration=same | {"baselines": {"of": {"n": 1}}})
+    assert with_class.differences(with_class.configuration) == []
+    (said,) = with_class.differences(same | {"baselines": None})
+    assert said == "--baselines is not given here and {'baselines.of.n': 1} in compare.yaml"
 
 
 def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:

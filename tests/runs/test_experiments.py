@@ -40,12 +40,21 @@ def test_finished_run(tmp_path: Path) -> None:
 
 def test_words_that_are_no_difference_are_in_no_command(tmp_path: Path) -> None:
     command = ["train.py", "fit", "--debug", "-c", "configs/mine.yaml", "--allow-code"]
+    command += ["--trainer.logger.init_args.password=x", "--allow_code"]
     command += ["--model.width", "64", "-o", "/home/me/runs/a"]
     (one,) = read(write_run(tmp_path / "a", session(command=command), summary=FINISHED))
     assert one.name.startswith("mine · ")
     assert one.commands == (
         "python train.py fit -c configs/mine.yaml --model.width 64 --seed_everything SEED",
     )
+
+
+def test_loggers_of_their_own_are_no_difference(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        logger = {"class_path": "CSVLogger", "init_args": {"name": f"seed{seed}"}}
+        write_run(tmp_path / f"{seed}", seed=seed, trainer={"logger": logger}, summary=FINISHED)
+    (one,) = read(tmp_path)
+    assert [run.seed for run in one.runs] == [0, 1]
 
 
 def test_runs_of_a_comparison_are_merged_by_configuration(tmp_path: Path) -> None:

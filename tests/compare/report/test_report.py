@@ -240,9 +240,9 @@ def test_a_run_that_was_begun_again_is_not_gone(tmp_path):
     assert runs_are_gone(tmp_path)
     for arm in ("sharenorm", "sepnorm", "bn+bn"):
         (tmp_path / arm / "seed0").mkdir(parents=True)
-    (tmp_path / "sepnorm" / "seed0" / "run.json").write_text("{}")  # and was interrupted
     assert runs_are_gone(tmp_path)
-    (tmp_path / "sharenorm" / "seed0" / "summary.json").write_text("{}")
+    (tmp_path / "sepnorm" / "seed0" / "run.json").write_text("{}")  # and was interrupted
+    (tmp_path / "sharenorm" / "seed0" / "run.json").write_text("{}")
     with pytest.raises(DataError, match=r"some of the runs in results\.json are gone, others are"):
         runs_are_gone(tmp_path)
     (tmp_path / "bn+bn" / "seed0.failed").write_text("it cannot be done")
