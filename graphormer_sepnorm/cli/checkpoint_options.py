@@ -11,8 +11,9 @@ from jsonargparse import Namespace
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
 from graphormer_sepnorm.cli.options import LINKED, option_names
-from graphormer_sepnorm.datasets.catalogue import DATASETS, PRETRAINING, TABLE
+from graphormer_sepnorm.datasets.catalogue import DATASETS, PRETRAINING, TABLE, canonical_name
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.user_table.options import TUPLES, as_tuple
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.formatting import in_a_line
 from graphormer_sepnorm.graphs.task import Task
@@ -157,6 +158,10 @@ def _differ(name: str, given: Any, kept: Any) -> bool:
         return norm_name(given) != norm_name(kept)
     if name == "data.dataset" and given is None:
         return False  # not said: a table, which is compared itself
+    if name == "data.dataset":
+        return canonical_name(given) != canonical_name(kept)
+    if (option := name.removeprefix("data.")) in TUPLES:
+        return as_tuple(option, given) != as_tuple(option, kept)
     if isinstance(given, list | tuple) and isinstance(kept, list | tuple):
         return list(given) != list(kept)
     return given != kept

@@ -17,7 +17,6 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import Logger
 
 from graphormer_sepnorm.cli.checkpoint_options import (
     CHANGEABLE,
@@ -307,7 +306,7 @@ class TrainCLI(LightningCLI):
             return self._evaluator(devices=1)
         given = self._get(self.config_init, "trainer")
         callbacks = [
-            *(given["callbacks"] or []),
+            *_listed(given["callbacks"]),
             # First what belongs to a step, then what checkpoints keep of it; what may fail and what
             # gives the signals back comes after what saves.
             *([AveragedWeights(options.ema_decay)] if options.ema_decay else []),
@@ -349,7 +348,7 @@ class TrainCLI(LightningCLI):
             **{
                 "default_root_dir": run.path,
                 "callbacks": callbacks,
-                "plugins": [*(given["plugins"] or []), DurableCheckpointIO()],
+                "plugins": [*_listed(given["plugins"]), DurableCheckpointIO()],
                 **loggers,
                 **kwargs,
             }
@@ -365,6 +364,8 @@ class TrainCLI(LightningCLI):
         task = self.datamodule.splits.task
         validation = self.datamodule.store.targets[self.datamodule.numbers.validated]
         self.selected_by = selected = monitored_metric(task, validation, wanted, patience)
+        if wanted is not None:
+            self._select_for_members(wanted, patience)
         # The loss is drawn anyway.
         shown = task.main if selected.kind is None else selected
         if selected is LAST:
@@ -379,6 +380,18 @@ class TrainCLI(LightningCLI):
                 "the other targets decide" if selected is shown else "the loss decides",
             )
         return shown
+
+    def _select_for_members(self, wanted: str, patience: int) -> None:
+        """Refuse a metric that is undefined on the fold of a member, before any is trained."""
+        labels, task = self.datamodule.store.targets, self.datamodule.splits.task
+        for place, fold in enumerate(self.datamodule.numbers.of_members):
+            try:
+                monitored_metric(task, labels[fold], wanted, patience)
+            except ConfigError as error:
+                raise ConfigError(
+                    f"member {place}, which validates on a fold of its own: {error}, or "
+                    "--ensemble_by seeds"
+                ) from None
 
     def _make_run_directory(self) -> Path:
         """Make the directory of the run with its ``config.yaml``, in the first process only."""
@@ -529,11 +542,11 @@ class TrainCLI(LightningCLI):
             report_evaluation(self.trainer, self.model, self.datamodule, split, checkpoint)
 
 
-def _listed(loggers: Any) -> list[Logger]:
-    """The loggers of an option: one, several, or True or None for none of the user's own."""
-    if loggers is None or loggers is True:
+def _listed(given: Any) -> list[Any]:
+    """What an option of the trainer names: one, several, or True or None for none."""
+    if given is None or given is True:
         return []
-    return [loggers] if isinstance(loggers, Logger) else list(loggers)
+    return list(given) if isinstance(given, list | tuple) else [given]
 
 
 def _captured(engine: str) -> list[Callback]:

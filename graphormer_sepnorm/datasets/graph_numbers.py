@@ -110,6 +110,13 @@ class GraphNumbers:
         return self.of("validation")
 
     @property
+    def of_members(self) -> list[np.ndarray]:
+        """Those that each member validates on, seen from their ensemble; none elsewhere."""
+        if self.folds is None or self.folds.own is not None:
+            return []
+        return [self.weighed(np.flatnonzero(self.dealt == k)) for k in range(self.folds.count)]
+
+    @property
     def trained_on(self) -> int:
         """How many a network is trained on; with folds on average, the same for all members."""
         if self.folds is None:

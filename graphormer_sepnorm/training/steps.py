@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from lightning.pytorch import Trainer
@@ -23,10 +24,18 @@ def step_in_epoch(trainer: Trainer, batch_idx: int) -> int | None:
     return batch_idx // accumulated
 
 
-def inside_epoch(trainer: Trainer) -> bool:
-    """Whether a step of the epoch is left; epochs of a single step have no inside."""
-    single = trainer.num_training_batches <= trainer.accumulate_grad_batches
-    return single or not trainer.is_last_batch
+def goes_on_exactly(trainer: Trainer, batch_idx: int) -> bool:
+    """Whether training goes on exactly from a checkpoint of the step that a batch has ended.
+
+    Not if a validation follows it, at the end of the epoch or with ``val_check_interval`` inside:
+    whoever goes on from there never makes it. Where each step is such a one there is no better.
+    """
+    every = trainer.val_check_batch or math.inf
+    if min(every, trainer.num_training_batches) <= trainer.accumulate_grad_batches:
+        return True
+    if trainer.check_val_every_n_epoch is None:  # batches are counted through all epochs
+        batch_idx = trainer.fit_loop.total_batch_idx
+    return not trainer.is_last_batch and (batch_idx + 1) % every != 0
 
 
 def any_process(trainer: Trainer, wish: bool, step: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import torch
 import yaml
 from tiny_run import (
+    TINY,
     Fitted,
     fit,
     fitted,
@@ -150,6 +152,19 @@ def test_the_blend_is_weighed_by_molecules_that_weigh_something(tmp_path: Path) 
 def test_folds_are_for_tables(capsys) -> None:
     said = refused(capsys, train, "fit", "-c", "quickstart", "--ensemble=2", "--ensemble_by=folds")
     assert "sample has its own validation split: give --ensemble_by seeds" in said
+
+
+def test_a_metric_has_to_be_defined_on_the_fold_of_each_member(tmp_path: Path, capsys) -> None:
+    rows = [["C" * (k + 1), int(k % 10 == 0)] for k in range(40)]
+    table = write_csv(tmp_path / "few.csv", [["smiles", "active"], *rows])
+    words = ["-c", "table_classification", "--data.split=random", "--metric=auroc", *TINY]
+    words += [f"--data.table={table}", "--ensemble=5", "--ensemble_by=folds"]
+    said = refused(capsys, train, "fit", *words, "-o", tmp_path / "run")
+    assert re.search(
+        r"member \d, which validates on a fold of its own: --metric auroc is und", said
+    )
+    assert said.endswith("or loss, or --ensemble_by seeds\n")
+    assert not (tmp_path / "run").exists()
 
 
 def test_member_is_what_a_single_fit_trains(seeds: Fitted, table: Path, tmp_path: Path) -> None:

@@ -196,6 +196,12 @@ def test_classes_of_lightning_pass() -> None:
         FitOptions(["--trainer.callbacks+=own_code.OwnCallback"])
 
 
+def test_one_callback_and_one_plugin_need_no_list(tmp_path: Path) -> None:
+    words = ["--trainer.callbacks=LearningRateMonitor", "--trainer.plugins=LightningEnvironment"]
+    assert main(["fit", *options(tmp_path), *words, "--output", str(tmp_path / "run")]) == 0
+    assert any("lr-" in column for column in read_csv(tmp_path / "run" / "metrics.csv")[0])
+
+
 def test_test_reads_no_configuration(logged: Path, run: Path, own_code_unknown: None) -> None:
     assert "own_code" in (run / "config.yaml").read_text()
     assert main(["test", "--ckpt_path", str(run), "--data.root", str(logged / "root")]) == 0

@@ -253,6 +253,13 @@ def test_finished_run_is_tested_again_and_stays_the_same(finished: Path, run: Pa
     assert results[0] == results[1]
 
 
+def test_an_extended_run_has_not_ended_until_it_has(run: Path) -> None:
+    process = start("--resume", str(run), "--trainer.max_steps", "100000")
+    stop(process, run, STEPS + 3, signal.SIGTERM)
+    assert finish(process)[0] == 130
+    assert not (run / "summary.json").exists()
+
+
 def test_run_is_extended_from_another_folder(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
@@ -260,6 +267,7 @@ def test_run_is_extended_from_another_folder(
     words = options(table, "bn+ln")
     words[words.index(str(table))] = table.name
     words[words.index("--trainer.max_steps") + 1] = "6"
+    words += ["--data.target_columns", "all"]  # not in the brackets of a list
     assert main(["fit", *words, "--output", str(tmp_path / "run")]) == 0
     monkeypatch.chdir(tmp_path)
     assert main(["fit", "--resume", "run", "--trainer.max_steps", "9"]) == 0

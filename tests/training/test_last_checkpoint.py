@@ -77,6 +77,25 @@ def test_short_epochs_do_not_write_a_checkpoint_each(
     assert saved_steps == expected
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"val_check_interval": 2}, [1, 3, 6, 8, 10]),
+        ({"val_check_interval": 3, "check_val_every_n_epoch": None}, [1, 2, 4, 7, 8, 10]),
+        ({"val_check_interval": 1}, [*range(1, 11), 10]),  # there is no other step
+    ],
+)
+def test_no_step_is_saved_that_a_validation_follows(
+    options: dict[str, Any],
+    expected: list[int],
+    saved_steps: list[int],
+    tmp_path: Path,
+    train: Callable,
+) -> None:
+    train(LastCheckpoint(tmp_path / "last.ckpt", 0.0), max_epochs=2, **options)
+    assert saved_steps == expected
+
+
 def test_a_run_killed_between_its_checkpoints_goes_on_exactly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Callable
 ) -> None:

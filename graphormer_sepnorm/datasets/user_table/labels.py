@@ -192,8 +192,9 @@ def check_labels(
             "which is a classification and no regression: give -c table_classification, or "
             "--data.task binary"
         )
-    for target in targets:
-        _check_training_labels(options.table, target, task)
+    for number, target in enumerate(targets):
+        sides = bounds["train"][:, number :: len(targets)]
+        _check_training_labels(options.table, target, task, not np.isnan(sides).all())
     if task.kind == "regression":
         for number, target in enumerate(task.targets):
             columns = {name: values[:, number] for name, values in labels.items()}
@@ -203,12 +204,17 @@ def check_labels(
                 _check_scale(options, target, columns["train"], sides, parts)
 
 
-def _check_training_labels(path: Path, target: TargetReport, task: Task) -> None:
+def _check_training_labels(path: Path, target: TargetReport, task: Task, bounded: bool) -> None:
     summary = target.splits["train"]
     if task.one_of and not summary.positives:
         raise DataError(
             f"{path}: no training molecule is {target.name.removeprefix(f'{task.one_of}_')}, one "
             f"of the classes of {task.one_of}: choose another split, or leave its rows out"
+        )
+    if not summary.labels and bounded:
+        raise DataError(
+            f"{path}: all training labels of {target.name} are bounds, and what is learned is "
+            "scaled by the others: give some, or choose another split"
         )
     if not summary.labels:
         raise DataError(

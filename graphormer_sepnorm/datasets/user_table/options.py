@@ -19,7 +19,7 @@ Descriptors = Literal["rdkit"]
 ALL = "all"  # target columns: every one of numbers
 DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
 _PATHS = ("table", "validation_table", "test_table")
-_TUPLES = ("target_columns", "split_fractions", "units", "standardise", "descriptor_columns")
+TUPLES = ("target_columns", "split_fractions", "units", "standardise", "descriptor_columns")
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class TableOptions:
         for name in _PATHS:
             path: Path | None = plain[name]
             plain[name] = None if path is None else str(path.expanduser().resolve())
-        return plain | {name: list(plain[name]) or None for name in _TUPLES}
+        return plain | {name: list(plain[name]) or None for name in TUPLES}
 
     @classmethod
     def from_data_options(cls, options: Mapping[str, Any]) -> TableOptions:
@@ -190,12 +190,16 @@ class TableOptions:
         values = dict(options)
         for name in values.keys() & set(_PATHS):
             values[name] = Path(values[name]) if values[name] else None
-        for name in values.keys() & set(_TUPLES):
-            names = values[name] or ()
-            if isinstance(names, str):
-                names = _listed(names, commas=name == "descriptor_columns")
-            values[name] = tuple(names)
+        for name in values.keys() & set(TUPLES):
+            values[name] = as_tuple(name, values[name])
         return cls(**values)
+
+
+def as_tuple(name: str, given: Any) -> tuple[Any, ...]:
+    """Return the value of one of the options `TUPLES`, which may be given as a list or as text."""
+    if isinstance(given, str):
+        given = _listed(given, commas=name == "descriptor_columns")
+    return tuple(given or ())
 
 
 def _listed(names: str, commas: bool) -> list[str]:

@@ -21,7 +21,7 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import LAST, METRICS, Metric, chosen_metric
 from graphormer_sepnorm.runs.directory import BEST, PREVIOUS, RunDirectory
 from graphormer_sepnorm.training.callbacks.stopping import StopAtOnce
-from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
+from graphormer_sepnorm.training.steps import any_process, goes_on_exactly, step_in_epoch
 
 log = logging.getLogger(__name__)
 
@@ -227,7 +227,7 @@ class LastCheckpoint(Callback):
     ) -> None:
         """Save if it is time to, at the end of an optimiser step."""
         step = step_in_epoch(trainer, batch_idx)
-        if step is None or not inside_epoch(trainer):
+        if step is None or not goes_on_exactly(trainer, batch_idx):
             return  # gradients that are being accumulated are in no checkpoint
         # An epoch is saved after the first step of the next one, when validation, early stopping
         # and logging are done with it: from there Lightning goes on exactly.

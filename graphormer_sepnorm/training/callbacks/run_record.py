@@ -82,8 +82,10 @@ class RunRecord(Callback):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]
     ) -> None:
-        """Note how far the session has come."""
+        """Note how far the session has come, and that an earlier end is none any more."""
         self._write(trainer)
+        if trainer.state.fn == "fit" and trainer.is_global_zero:
+            self._run.summary_file.unlink(missing_ok=True)
 
     def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Note that training is done."""
@@ -177,7 +179,7 @@ def _commit() -> str | None:
         # Installed somewhere below another repository, the code is not of that one.
         _git(code, "ls-files", "--error-unmatch", Path(__file__).name)
         commit = _git(code, "rev-parse", "HEAD")
-        return commit + ("+changes" if _git(code, "status", "--porcelain", "--", "..") else "")
+        return commit + ("+changes" if _git(code, "status", "--porcelain", "--", "../..") else "")
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -11,7 +11,7 @@ from typing import Any
 from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND
-from graphormer_sepnorm.training.steps import any_process, inside_epoch, step_in_epoch
+from graphormer_sepnorm.training.steps import any_process, goes_on_exactly, step_in_epoch
 
 # Stops all trainings of this process, also those in threads, where no signals arrive.
 STOP_ALL = threading.Event()
@@ -62,7 +62,7 @@ class StopBetweenSteps(Callback):
     ) -> None:
         """Stop here if it was asked for."""
         step = step_in_epoch(trainer, batch_idx)
-        if step is None or not inside_epoch(trainer):
+        if step is None or not goes_on_exactly(trainer, batch_idx):
             return
         if any_process(trainer, self._asked_at is not None or STOP_ALL.is_set(), step):
             self._stopping = True

@@ -1,0 +1,37 @@
+"""What a run says of the code that made it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from graphormer_sepnorm.training.callbacks import run_record
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    done = subprocess.run(
+        ["git", "-C", folder, *who, *words], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_changes_anywhere_in_the_package_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "graphormer_sepnorm" / "training" / "callbacks" / "run_record.py"
+    model = tmp_path / "graphormer_sepnorm" / "model" / "graphormer.py"
+    for file in (here, model):
+        file.parent.mkdir(parents=True)
+        file.write_text("as it was")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "Begin")
+    monkeypatch.setattr(run_record, "__file__", str(here))
+    commit = git(tmp_path, "rev-parse", "HEAD")
+    (tmp_path / "notes.txt").write_text("beside it")
+    assert run_record._commit() == commit
+    model.write_text("changed")
+    assert run_record._commit() == f"{commit}+changes"
