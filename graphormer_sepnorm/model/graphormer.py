@@ -223,7 +223,16 @@ class ExtraReadout(nn.Module):
 
         Returns:
             ``[B, C]``.
+
+        Raises:
+            ConfigError: The batch holds other than D numbers beside each graph.
         """
+        count = len(self.training_mean)
+        if extra.shape[1:] != (count,):  # one number would be broadcast
+            raise ConfigError(
+                f"the model reads {count} numbers beside each graph (extra_inputs), the batch "
+                f"holds {list(extra.shape)}: give extra of the shape [graphs, {count}]"
+            )
         scores = (extra - self.training_mean) * self.training_factor
         scores = scores.clamp(-CLIPPED, CLIPPED).nan_to_num(0.0)
         if self.training:
