@@ -59,6 +59,21 @@ def test_prediction_restated(given: tuple[GraphBatch, GraphVocabulary], readout:
         assert relative_error(model(batch), wanted) < EXACT
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_numbers_in_float32_for_a_model_of_another_precision(
+    given: tuple[GraphBatch, GraphVocabulary], dtype: torch.dtype
+) -> None:
+    batch, vocabulary = given
+    predictions = []
+    for kind in (torch.float32, dtype):
+        model = small_model(vocabulary, extra_inputs=3).to(kind)
+        assert model.extra_readout is not None
+        model.extra_readout.standardise_by(MEAN, FACTOR)
+        predictions.append(model(batch))
+    assert predictions[1].dtype == dtype
+    assert relative_error(predictions[1].float(), predictions[0]) < 0.1
+
+
 @pytest.mark.parametrize("width", [0, 1, 2, 4])
 def test_other_numbers_than_the_model_reads(
     given: tuple[GraphBatch, GraphVocabulary], width: int
