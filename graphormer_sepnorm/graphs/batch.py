@@ -275,7 +275,7 @@ def ring_kinds(ring: Tensor, distance: Tensor) -> Tensor:
 def bond_rows(store: GraphStore, vocabulary: GraphVocabulary) -> Tensor:
     """Return `GraphBatch.bond_rows` of a store; one row where it has no bonds at all."""
     if not len(store.bond_kinds):
-        return torch.zeros(1, len(vocabulary.bonds.seen), dtype=torch.int64)
+        return torch.zeros(1, len(vocabulary.bonds.seen), dtype=torch.int64, device="cpu")
     return torch.from_numpy(vocabulary.bonds.rows(store.bond_kinds))
 
 

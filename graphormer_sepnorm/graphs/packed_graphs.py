@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,9 @@ import numpy as np
 from graphormer_sepnorm.errors import DataError
 
 _BLOCK_PAIRS = 300_000  # pairs of atoms worked on at once: enough to vectorise, small in memory
+
+# Numbers of atom features, bond features (None: there is no bond yet) and targets.
+_Widths = tuple[int, int | None, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +144,9 @@ class PackedGraphs:
 def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
     """Check graphs and pack them into blocks of bounded size.
 
+    How many bond features there are is what graphs with bonds say; until the first of them the
+    blocks are held back.
+
     Args:
         graphs: `MolecularGraph` or PyG ``Data`` objects, or `PackedGraphs`, which are passed on.
 
@@ -148,10 +154,11 @@ def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
         DataError: Naming the graph that is not of this form.
     """
     position, widths = 0, None
+    waiting: list[PackedGraphs] = []
     for block in _grouped(graphs):
-        if block.widths != (widths or block.widths):
-            raise DataError(_disagreement(position, block.widths, widths))
-        widths = block.widths
+        atoms, bonds, targets = block.widths
+        own = (atoms, bonds if block.num_bonds.any() else None, targets)
+        widths = _agreed(position, own, widths)
         outside = (block.edge_index < 0) | (
             block.edge_index >= np.repeat(block.num_atoms, block.num_bonds)
         )
@@ -162,8 +169,20 @@ def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
                 f"graph {position + graph}: edge_index names atoms outside "
                 f"0..{block.num_atoms[graph] - 1}"
             )
-        yield block
         position += len(block.num_atoms)
+        waiting.append(block)
+        if widths[1] is not None:
+            yield from _with_bond_features(waiting, widths[1])
+            waiting = []
+    yield from _with_bond_features(waiting, max((one.widths[1] for one in waiting), default=0))
+
+
+def _with_bond_features(blocks: list[PackedGraphs], count: int) -> Iterator[PackedGraphs]:
+    """Give those without a bond the number of bond features that the others have."""
+    for block in blocks:
+        if block.widths[1] != count:
+            block = replace(block, bond_codes=np.empty((0, count), dtype=np.int64))
+        yield block
 
 
 def _grouped(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
@@ -184,10 +203,8 @@ def _grouped(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
                     f"graph {position} has {'an' if has_codes else 'no'} edge_attr, unlike graphs "
                     "before it: give one to all graphs with bonds, or to none"
                 )
-        own = (graph.atom_codes.shape[1], graph.bond_codes.shape[1], len(targets))
-        widths = widths or own
-        if own != widths:
-            raise DataError(_disagreement(position, own, widths))
+        bonds = graph.bond_codes.shape[1] if graph.edge_index.size else None
+        widths = _agreed(position, (graph.atom_codes.shape[1], bonds, len(targets)), widths)
         if group and pairs + graph.num_atoms**2 > _BLOCK_PAIRS:
             yield _packed(group)
             group, pairs = [], 0
@@ -200,12 +217,17 @@ def _grouped(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
 
 def _packed(group: list[tuple[MolecularGraph, np.ndarray, float]]) -> PackedGraphs:
     graphs, targets, weights = zip(*group, strict=True)
+    # An array of no bonds need not have the others' columns. Among such alone, one that has
+    # several knows of them.
+    of_bonds = [graph.bond_codes for graph in graphs if len(graph.bond_codes)] or [
+        max((graph.bond_codes for graph in graphs), key=lambda codes: codes.shape[1])
+    ]
     return PackedGraphs(
         num_atoms=np.array([len(graph.atom_codes) for graph in graphs]),
         num_bonds=np.array([len(graph.bond_codes) for graph in graphs]),
         atom_codes=np.concatenate([graph.atom_codes for graph in graphs]),
         edge_index=np.concatenate([graph.edge_index for graph in graphs], axis=1),
-        bond_codes=np.concatenate([graph.bond_codes for graph in graphs]),
+        bond_codes=np.concatenate(of_bonds),
         targets=np.stack(targets),
         weights=np.array(weights, dtype=np.float32),
         extra=no_numbers(len(graphs)),
@@ -218,11 +240,23 @@ def no_numbers(graphs: int) -> np.ndarray:
     return np.empty((graphs, 0), dtype=np.float32)
 
 
-def _disagreement(position: int, own: tuple, before: Any) -> str:
-    return (
-        f"graph {position} has {own} (atom features, bond features, targets), the graphs before "
-        f"it {before}: all graphs of a data set must agree"
-    )
+def _agreed(position: int, own: _Widths, before: _Widths | None) -> _Widths:
+    """Return the widths of all graphs so far.
+
+    Raises:
+        DataError: The graph, or block, at `position` has others than those before it.
+    """
+    if before is None:
+        return own
+    if own[1] is None or before[1] is None:
+        bonds = before[1] if own[1] is None else own[1]
+        own, before = (own[0], bonds, own[2]), (before[0], bonds, before[2])
+    if own != before:
+        raise DataError(
+            f"graph {position} has {own} (atom features, bond features, targets), the graphs "
+            f"before it {before}: all graphs of a data set must agree"
+        )
+    return own
 
 
 def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, float]:

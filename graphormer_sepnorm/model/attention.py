@@ -109,7 +109,8 @@ class BiasMixing(nn.Module):
 
     def set_neutral(self) -> None:
         """Become the identity."""
-        nn.init.eye_(self.weight)
+        with torch.no_grad():  # `nn.init.eye_` makes one on torch's default device
+            self.weight.zero_().fill_diagonal_(1)
 
     def forward(self, biases: list[BlockBias]) -> list[BlockBias]:
         """Return the biases of this layer, laid out like those given, one per attention block.

@@ -223,12 +223,22 @@ class ExtraReadout(nn.Module):
 
         Returns:
             ``[B, C]``.
+
+        Raises:
+            ConfigError: The batch holds other than D numbers beside each graph.
         """
+        count = len(self.training_mean)
+        if extra.shape[1:] != (count,):  # one number would be broadcast
+            raise ConfigError(
+                f"the model reads {count} numbers beside each graph (extra_inputs), the batch "
+                f"holds {list(extra.shape)}: give extra of the shape [graphs, {count}]"
+            )
         scores = (extra - self.training_mean) * self.training_factor
         scores = scores.clamp(-CLIPPED, CLIPPED).nan_to_num(0.0)
         if self.training:
             scores = dropout(scores, self.dropout)
-        hidden = gelu(self.read(read) + self.numbers(scores))
+        # Numbers come in float32, and are standardised in it, whatever the model's precision.
+        hidden = gelu(self.read(read) + self.numbers(scores.to(read.dtype)))
         if self.training:
             hidden = dropout(hidden, self.dropout)
         return read + self.hidden(hidden)
@@ -320,7 +330,8 @@ class Graphormer(nn.Module):
         biases = [share_bias(one) if isinstance(one, PackedBias) else one for one in biases]
         depth: Sequence[Tensor | None] = [None] * len(self.layers)
         if self.training and self.config.drop_path:
-            depth = branch_scales(batch, len(self.layers), self.config.drop_path).unbind()
+            drawn = branch_scales(batch, len(self.layers), self.config.drop_path)
+            depth = drawn.to(rows.dtype).unbind()  # float32 would carry a model in bf16 along
         log_degree = log_degrees(batch, rows.dtype) if self.config.degree_scaler else None
         states: Tensor | None = None
         predictions = []

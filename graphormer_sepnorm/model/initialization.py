@@ -59,8 +59,10 @@ def initialize(model: nn.Module, layers: int, seed: int) -> None:
                 parameter.zero_()
             else:
                 std = _STD / layers**0.5 if isinstance(module, nn.Linear) else _STD
-                # Drawn on the CPU in float32 so that every device and dtype starts alike.
-                values = torch.randn(parameter.shape, generator=_generator(seed, name))
+                # Drawn on the CPU, whatever torch's default device, and in float32, so that every
+                # device and dtype starts alike.
+                generator = _generator(seed, name)
+                values = torch.randn(parameter.shape, generator=generator, device="cpu")
                 parameter.copy_(values * std)
             if isinstance(module, nn.Embedding) and module.padding_idx is not None:
                 parameter[module.padding_idx] = 0
@@ -68,4 +70,4 @@ def initialize(model: nn.Module, layers: int, seed: int) -> None:
 
 def _generator(seed: int, name: str) -> torch.Generator:
     digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    return torch.Generator("cpu").manual_seed(int.from_bytes(digest[:8], "little") >> 1)

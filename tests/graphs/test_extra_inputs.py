@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,26 +18,65 @@ from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 
-def literal(column: list[float]) -> tuple[float, float]:
-    """Mean and deviation of the values there are, those beyond six deviations taken as six."""
-    known = [value for value in column if not math.isnan(value)]
-    for _ in range(2):
-        mean = sum(known) / len(known)
-        deviation = math.sqrt(sum((value - mean) ** 2 for value in known) / len(known))
-        known = [min(max(value, mean - 6 * deviation), mean + 6 * deviation) for value in known]
-    return mean, deviation
-
-
-def test_standardisation_restated() -> None:
+def test_without_outliers_it_is_mean_and_deviation() -> None:
     values = np.random.default_rng(0).normal([300.0, -4e-9, 5e12], [10, 1e-9, 1e12], (200, 3))
     values[::7, 0] = np.nan
-    values[3, 1] = 1.0  # a billion deviations away: without it the others would all be the mean
-    values = values.astype(np.float32)
     mean, factor = standardisation(values)
-    for place, column in enumerate(values.astype(np.float64).T):
-        wanted, deviation = literal(column.tolist())
-        assert mean[place] == pytest.approx(wanted, rel=1e-9)
-        assert 1 / factor[place] == pytest.approx(deviation, rel=1e-9)
+    for place, column in enumerate(values.T):
+        known = column[~np.isnan(column)]
+        assert mean[place] == pytest.approx(known.mean(), rel=1e-12)
+        assert 1 / factor[place] == pytest.approx(known.std(), rel=1e-12)
+
+
+@pytest.mark.parametrize("number", [100, 1000])
+@pytest.mark.parametrize("outlier", [20.0, 1e6, -3e38])
+def test_an_outlier_leaves_the_others_as_far_apart_as_they_are(number: int, outlier: float) -> None:
+    values = np.random.default_rng(0).normal(300, 10, (number, 2)).astype(np.float32)
+    values[::7, 0] = np.nan
+    values[3] = outlier
+    others = np.arange(number) != 3
+    mean, factor = standardisation(values)
+    scores = (values - mean) * factor
+    # The outlier still counts as six deviations, which of 86 values is a quarter of the spread.
+    spread = np.nanstd(scores[others], axis=0)
+    assert ((spread > (0.75 if number == 100 else 0.97)) & (spread < 1.01)).all()
+    assert (np.abs(np.nanmean(scores[others], axis=0)) < 0.1).all()
+    assert (np.abs(scores[3]) > 6).all()
+
+
+def test_a_rare_flag_keeps_a_factor() -> None:
+    """Also where it is not quite constant, and where the rare values are enormous."""
+    values = np.zeros((1000, 3))
+    values[:2, 0] = 1
+    values[:, 1] = 7 + np.random.default_rng(0).normal(0, 1e-9, 1000)
+    values[:2, 1] = 8
+    values[:2, 2] = 1e30, -1e30
+    factor = standardisation(values)[1]
+    plain = 1 / values.std(axis=0)
+    assert ((factor > plain) & (factor < 20 * plain)).all()
+
+
+def test_moderately_heavy_tails_are_hardly_clipped() -> None:
+    """Many descriptors have such: what is far out is much of what they say."""
+    random = np.random.default_rng(0)
+    values = np.stack(
+        [
+            random.standard_t(3, 20_000),
+            random.laplace(size=20_000),
+            random.lognormal(0, 0.5, 20_000),
+            random.poisson(0.1, 20_000),
+        ],
+        axis=1,
+    )
+    mean, factor = standardisation(values)
+    deviation = values.std(axis=0)
+    assert (np.abs(mean - values.mean(axis=0)) < 0.02 * deviation).all()
+    assert factor * deviation == pytest.approx(1, rel=0.1)
+    # Of many orders of magnitude the upper ones are told apart: e^-6 to e^6 is more than rounding.
+    wide = random.lognormal(0, 5, (20_000, 1))
+    mean, factor = standardisation(wide)
+    scores = np.quantile((wide - mean) * factor, [0.1, 0.9])
+    assert scores[1] - scores[0] > 0.1
 
 
 def test_what_says_nothing_is_left_out() -> None:

@@ -11,7 +11,7 @@ from reference.molecules import graph
 from torch_geometric.data import Data
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, packed_blocks
 from graphormer_sepnorm.graphs.store import GraphStore
 
 GOOD = graph(3, [(0, 1), (1, 2)])
@@ -136,6 +136,41 @@ def test_a_molecule_without_bonds_among_others():
     )
     store = GraphStore.from_graphs([lonely, GOOD], 5)
     assert store.num_atoms(np.array([0, 1])).tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("pairs", [1, 300_000], ids=["blocks of one", "one block"])
+@pytest.mark.parametrize(
+    "empty", [None, torch.zeros(0), torch.zeros(0, 1), torch.zeros(0, 2)], ids=str
+)
+def test_graphs_with_bonds_say_how_many_features_these_have(empty, pairs, monkeypatch):
+    monkeypatch.setattr("graphormer_sepnorm.graphs.packed_graphs._BLOCK_PAIRS", pairs)
+    bonded = changed(edge_attr=torch.tensor([[1, 5, 9]]).expand(4, 3))
+    lonely = changed(edge_index=torch.zeros(2, 0).long(), edge_attr=empty)
+    orders = ([lonely, bonded, lonely], [lonely, lonely, bonded], [bonded, lonely, bonded])
+    for graphs in orders:
+        # Packed ones are passed on as they are.
+        for given in (graphs, [*packed_blocks(graphs[:1]), *graphs[1:]]):
+            store = GraphStore.from_graphs(given, 5)
+            for number, one in enumerate(graphs):
+                codes = store.bond_codes_of([number])
+                assert codes.shape == (int(one is bonded), 3)
+                assert (codes == [1, 5, 9]).all()
+    with pytest.raises(DataError, match=r"^graph 2 has \(1, 2, 1\).*before it \(1, 3, 1\)"):
+        GraphStore.from_graphs([lonely, bonded, changed(edge_attr=torch.zeros(4, 2).long())], 5)
+    lonely.x = torch.zeros(3, 2).long()
+    with pytest.raises(DataError, match=r"^graph 1 has \(2, 3, 1\).*before it \(1, 3, 1\)"):
+        GraphStore.from_graphs([bonded, lonely], 5)
+
+
+def test_where_no_graph_has_bonds():
+    lonely = [
+        changed(edge_index=torch.zeros(2, 0).long(), edge_attr=empty)
+        for empty in (None, torch.zeros(0, 2))
+    ]
+    for graphs, columns in ((lonely[:1], 1), (lonely, 2), (lonely[::-1], 2)):
+        store = GraphStore.from_graphs(graphs, 5)
+        assert store.num_graphs == len(graphs)
+        assert store.bond_codes_of(range(len(graphs))).shape == (0, columns)
 
 
 CODES = np.zeros((2, 1), dtype=np.int64)

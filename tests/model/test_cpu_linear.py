@@ -130,6 +130,20 @@ def test_large_matrices_and_other_precisions_are_for_torch(monkeypatch):
         linear(torch.ones(2, 8), torch.ones(3, 8))
 
 
+@pytest.mark.parametrize("rows", [(5, 3), (5, 0), (5, 9), (3,), (2, 5, 3)])
+def test_rows_of_another_width_are_refused(rows):
+    with pytest.raises(RuntimeError, match=r"shapes cannot be multiplied|size mismatch"):
+        Linear(8, 4)(torch.randn(rows))
+
+
+def test_rows_of_other_dimensions_are_for_torch():
+    rows, weight, bias = (one.detach() for one in arguments(6, 8, 4))
+    wanted = linear(rows, weight, bias)
+    torch.testing.assert_close(linear(rows[0], weight, bias), wanted[0])
+    in_parts = linear(rows.unflatten(0, (2, 3)), weight, bias)
+    torch.testing.assert_close(in_parts.flatten(0, 1), wanted)
+
+
 def test_all_products_go_this_way(monkeypatch):
     """Of a layer: three projections at once, what leaves them, two of the FFN, the messages."""
     vocabulary, batch = batch_of_smiles("CCO", "c1ccccc1")

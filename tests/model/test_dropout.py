@@ -138,6 +138,23 @@ def test_a_skipped_branch_leaves_its_graphs_alone_and_reaches_no_other(molecules
     assert relative_error(result[of_row == 3], second(mixed[of_row == 3], 2.0)) < 1e-12
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_model_of_another_precision_stays_in_it(dtype, molecules):
+    vocabulary, batch = molecules
+    models = [
+        small_model(vocabulary, norm="ln+ln", drop_path=0.5).to(kind).train()
+        for kind in (torch.float32, dtype)
+    ]
+    predictions = []
+    for model in models:
+        torch.manual_seed(6)
+        predictions.append(model(batch))
+        predictions[-1].sum().backward()
+    assert predictions[1].dtype == dtype
+    # The same branches are skipped: scales are drawn before they are rounded.
+    assert relative_error(predictions[1].float(), predictions[0]) < 0.1
+
+
 def test_nothing_is_drawn_where_nothing_is_dropped(molecules):
     vocabulary, batch = molecules
     plain = small_model(vocabulary, norm="shared-ln").train()

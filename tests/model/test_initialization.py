@@ -75,6 +75,29 @@ def test_initialising_draws_nothing_from_the_global_generator():
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_the_default_device_changes_nothing_of_a_model_on_the_cpu():
+    """Where graphs, initial values and the seeds of masks lie is not left to it."""
+    options = {"bias_mixing": True, "norm": "bn+bn", "drop_path": 0.3, "encodings": "rings"}
+    dropping = {"dropout": 0.3, "attention_dropout": 0.3}
+    graphs, lonely = [molecule("CCO"), molecule("C.N")], molecule("C")
+    vocabulary, batch = batch_of_smiles("CCO", "C.N")
+    model = Graphormer(small_config(**options, **dropping).for_vocabulary(vocabulary)).train()
+
+    def run(batch):
+        model.initialize(3)
+        model.zero_grad()
+        torch.manual_seed(1)
+        model(batch).square().sum().backward()
+        return [p.grad for p in model.parameters()]
+
+    wanted = run(batch)
+    with torch.device("meta"):
+        found = run(batch_of(graphs, vocabulary))
+        assert batch_of([lonely], vocabulary).bond_rows.is_cpu
+    for one, other in zip(found, wanted, strict=True):
+        assert one is other is None or torch.equal(one, other)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_every_dtype_starts_from_the_same_draws(dtype):
     plain = initialised(5)

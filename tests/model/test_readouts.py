@@ -12,6 +12,7 @@ from reference.models import batch_of, batch_of_smiles, relative_error, small_co
 from reference.molecules import molecule
 from reference.passes import EXACT
 
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.model.config import ReadoutName
@@ -56,6 +57,32 @@ def test_prediction_restated(given: tuple[GraphBatch, GraphVocabulary], readout:
         if readout in ("both", "graph_token+mean"):
             wanted = wanted + pooled @ of["atom_readout.weight"].T
         assert relative_error(model(batch), wanted) < EXACT
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_numbers_in_float32_for_a_model_of_another_precision(
+    given: tuple[GraphBatch, GraphVocabulary], dtype: torch.dtype
+) -> None:
+    batch, vocabulary = given
+    predictions = []
+    for kind in (torch.float32, dtype):
+        model = small_model(vocabulary, extra_inputs=3).to(kind)
+        assert model.extra_readout is not None
+        model.extra_readout.standardise_by(MEAN, FACTOR)
+        predictions.append(model(batch))
+    assert predictions[1].dtype == dtype
+    assert relative_error(predictions[1].float(), predictions[0]) < 0.1
+
+
+@pytest.mark.parametrize("width", [0, 1, 2, 4])
+def test_other_numbers_than_the_model_reads(
+    given: tuple[GraphBatch, GraphVocabulary], width: int
+) -> None:
+    batch, vocabulary = given
+    model = small_model(vocabulary, extra_inputs=3)
+    message = rf"^the model reads 3 numbers beside each graph .* holds \[3, {width}\]: give extra"
+    with pytest.raises(ConfigError, match=message):
+        model(replace(batch, extra=torch.zeros(3, width)))
 
 
 def test_all_else_is_as_without() -> None:

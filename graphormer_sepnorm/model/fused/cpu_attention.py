@@ -185,7 +185,7 @@ class _GatherBias(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        table = torch.zeros(ctx.shape, dtype=torch.float64)
+        table = gradient.new_zeros(ctx.shape, dtype=torch.float64)
         gradient = gradient.contiguous()
         arguments = ctx.layout.arguments(_Attention, ctx.shape[1])
         arguments.bias_gradient, arguments.table_gradient = gradient.data_ptr(), table.data_ptr()

@@ -57,8 +57,18 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     Returns:
         ``[R, N]``.
+
+    Raises:
+        RuntimeError: `rows` are not as wide as `weight`.
     """
-    if products_usable(rows) and weight.dtype == torch.float32 and weight.numel() <= _MOST_WEIGHTS:
+    if (
+        products_usable(rows)
+        and weight.dtype == torch.float32
+        and weight.numel() <= _MOST_WEIGHTS
+        # C would read beyond what is there; torch says what does not fit.
+        and rows.dim() == 2
+        and rows.shape[1] == weight.shape[1]
+    ):
         result: Any = _LinearFunction.apply(rows, weight, bias)
         return result
     return functional.linear(rows, weight, bias)

@@ -58,7 +58,7 @@ def new_dropout(probability: float) -> Dropout:
     """Draw a seed from torch's generator, so that `torch.manual_seed` decides the masks."""
     if not probability:
         return Dropout()
-    seed = torch.randint(0, 1 << 32, (2,)).tolist()
+    seed = torch.randint(0, 1 << 32, (2,), device="cpu").tolist()
     return Dropout(
         seed=(ctypes.c_uint32 * 2)(*seed),
         threshold=round(probability * 2**32),
