@@ -15,6 +15,7 @@ from graphormer_sepnorm.estimators.checkpointed import Checkpointed
 from graphormer_sepnorm.estimators.inputs import (
     InputError,
     class_labels,
+    class_names,
     classes_of,
     explained,
     in_columns,
@@ -27,7 +28,7 @@ from graphormer_sepnorm.estimators.options import options_of
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.metrics import Kind, metrics_of
-from graphormer_sepnorm.tables.columns import means, parse_class_name
+from graphormer_sepnorm.tables.columns import means
 from graphormer_sepnorm.training.in_memory import train_in_memory
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import epochs_of_table
@@ -263,9 +264,7 @@ class GraphormerClassifier(ClassifierMixin, Trained):
             ones = (one,) if zeros or one not in ("1", "1.0", "True") else ()
         if not several and len(classes) > 2:
             one_of = names[0]
-            # As tables call them: 1.0 is the class 1.
-            written = (parse_class_name(name) or str(name) for name in classes.tolist())
-            names = tuple(f"{one_of}_{name}" for name in written)
+            names = tuple(f"{one_of}_{name}" for name in class_names(classes.tolist()))
             labels = np.eye(len(classes))[labels[:, 0].astype(int)]
         self._train(X, labels, names, sample_weight, one_of, ones, zeros)
         self.classes_ = classes

@@ -33,7 +33,9 @@ def label_of(task: Task, target: int, cell: object) -> float:
         ValueError: It is none.
     """
     if task.one_of:
-        name = parse_class_name(cell)
+        name = cell.strip() if isinstance(cell, str) else ""
+        if name not in task.classes:  # of an estimator 01 may be another class than 1
+            name = parse_class_name(cell)
         if name and name not in task.classes:
             raise ValueError(f"{name!r} is none of the classes")
         return float(name == task.classes[target]) if name else math.nan
