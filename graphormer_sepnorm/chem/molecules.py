@@ -205,14 +205,20 @@ def _log_of(read: Callable[[], object]) -> str:
     """Return what RDKit logs during `read`.
 
     A syntax error is found nowhere but in the log. The log is led through Python's stderr for one
-    call, and only for a text that has failed already, because its route is global.
+    call, and only for a text that has failed already, because its route is global. What was
+    disabled is so again afterwards; whether the log went to Python's logger cannot be asked for,
+    so that it goes to stderr then.
     """
     caught = io.StringIO()
     with _LOG_ROUTE:
+        before = rdBase.LogStatus()  # lines such as rdApp.error:disabled
         rdBase.LogToPythonStderr()
         try:
             with contextlib.redirect_stderr(caught):
                 read()
         finally:
             rdBase.LogToCppStreams()
+            for name, _, status in (line.partition(":") for line in before.splitlines()):
+                if status == "disabled":
+                    rdBase.DisableLog(name)
     return caught.getvalue()

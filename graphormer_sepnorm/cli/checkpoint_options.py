@@ -20,7 +20,7 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.model.config import OF_TRAINING, GraphormerConfig
 from graphormer_sepnorm.model.norm_arms import norm_name
-from graphormer_sepnorm.tables.columns import means_one
+from graphormer_sepnorm.tables.columns import means
 
 # How training goes on, which a resumed run may change; not what is trained.
 CHANGEABLE = tuple(
@@ -55,7 +55,7 @@ def refuse_own_class_1(checkpoint: Mapping[str, Any]) -> None:
     An estimator's classes are in alphabetical order: of active and inactive it is inactive.
     """
     for one in Task.from_plain(checkpoint[KEY]["task"]).ones:
-        if one and not means_one(one):
+        if one and not means(one, 1):
             raise CheckpointError(
                 f"class 1 of the model is {in_a_line(one)}, which is not 1 in the labels of a data "
                 "set: predict.py --evaluate takes its words"

@@ -246,7 +246,7 @@ def _say(text: str) -> None:
 def _predict_arguments(options: argparse.Namespace) -> bool:
     """Predict what stands on the command line; return whether any of it could be."""
     from graphormer_sepnorm.inference.stream import rounded
-    from graphormer_sepnorm.inference.table_job import TableJob, check_places
+    from graphormer_sepnorm.inference.table_job import TableJob, check_places, forget_progress
     from graphormer_sepnorm.tables.writer import create_table
 
     job = TableJob("-", options.output, overwrite=options.overwrite)
@@ -269,6 +269,7 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
     types = dict.fromkeys(predictor.columns, "float64")
     writer = create_table(job.destination, columns, format=options.output_format, types=types)
     try:
+        forget_progress(job)
         writer.write(
             (smiles, *map(rounded, numbers), *texts, warning, error)
             for smiles, numbers, texts, warning, error in _parts(predictions)

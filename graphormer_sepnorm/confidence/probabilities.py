@@ -25,6 +25,7 @@ GOALS = ("mcc", "f1")
 
 _SMALLEST = 1e-12
 _INVERSE_PENALTY = 1e4
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,11 +201,12 @@ class Calibration:
             level: Above 0, below 1.
         """
         # The share of unseen molecules of the class that are no more typical of it than this one.
+        # It is compared in ranks: 1 - 0.9 is less than a tenth.
         above = 1 - np.searchsorted(self.zeros, probabilities, "left") / max(1, len(self.zeros))
         below = np.searchsorted(self.ones, probabilities, "right") / max(1, len(self.ones))
         share = np.stack([above, below], axis=1)
         counts = np.array(self.counts)
-        return (share * counts + 1) / (counts + 1) > 1 - level
+        return share * counts + 1 > (counts + 1) * (1 - level) + _ROUNDING
 
     def threshold(self, goal: str) -> float:
         """Return the probability from which on a molecule is best called class 1.

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -36,11 +35,7 @@ class Checkpointed(BaseEstimator):
         """Return the network, on its device; read from the checkpoint when it is first needed."""
         check_is_fitted(self)
         if self._loaded is None or self._loaded[0] != self.device:
-            with (
-                tempfile.TemporaryDirectory(prefix="graphormer-") as folder,
-                torch.random.fork_rng(devices=[]),  # drawn from for weights that are replaced
-                explained(),
-            ):
+            with tempfile.TemporaryDirectory(prefix="graphormer-") as folder, explained():
                 file = Path(folder) / "model.ckpt"
                 file.write_bytes(self.checkpoint_)
                 predictor = Predictor(read_checkpoint(file), self.device, refuse_new_elements=False)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.tables.columns import free_name, parse_class_name
 
 
 class ParameterError(ConfigError, ValueError):
@@ -127,6 +128,14 @@ def classes_of(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ) from error
 
 
+def class_names(classes: Sequence[Any]) -> tuple[str, ...]:
+    """Return what classes are called, as tables call them (1.0 is the class 1), all different."""
+    names = [parse_class_name(one) or str(one) for one in classes]
+    if len(set(names)) == len(names):
+        return tuple(names)
+    return distinct(str(one).strip() for one in classes)  # 01 and 1 are one class to a table
+
+
 def _numbers(values: Any, name: str) -> np.ndarray:
     try:
         array = np.asarray(values)
@@ -154,13 +163,21 @@ def weights_of(weights: Any, molecules: int) -> np.ndarray:
     return array
 
 
+def distinct(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names of which none is there twice: another a is a_2."""
+    found: list[str] = []
+    for name in names:
+        found.append(free_name(name, found) if name in found else name)
+    return tuple(found)
+
+
 def names_of(y: Any) -> tuple[str, ...]:
     """Return what the targets are called: as their columns in pandas, or y, or y_0, y_1, ..."""
     shape = np.shape(y)
     count = shape[1] if len(shape) == 2 else 1
     named = getattr(y, "columns", None)
     if named is not None:
-        return tuple(map(str, named))
+        return distinct(map(str, named))
     if getattr(y, "name", None) is not None:
         return (str(y.name),)
     return tuple(f"y_{target}" for target in range(count)) if count > 1 else ("y",)

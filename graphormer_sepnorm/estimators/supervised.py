@@ -15,6 +15,7 @@ from graphormer_sepnorm.estimators.checkpointed import Checkpointed
 from graphormer_sepnorm.estimators.inputs import (
     InputError,
     class_labels,
+    class_names,
     classes_of,
     explained,
     in_columns,
@@ -27,7 +28,7 @@ from graphormer_sepnorm.estimators.options import options_of
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.metrics import Kind, metrics_of
-from graphormer_sepnorm.tables.columns import parse_class_name
+from graphormer_sepnorm.tables.columns import means
 from graphormer_sepnorm.training.in_memory import train_in_memory
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import epochs_of_table
@@ -88,6 +89,7 @@ class Trained(Checkpointed):
         weights: Any,
         one_of: str = "",
         ones: tuple[str, ...] = (),
+        zeros: tuple[str, ...] = (),
     ) -> None:
         """Train on ``[n, targets]`` labels, nan where missing, and keep the checkpoint."""
         smiles = smiles_of(X)
@@ -111,6 +113,7 @@ class Trained(Checkpointed):
                     metrics_of(self._kind)[0].name,
                     one_of,
                     ones,
+                    zeros,
                 ),
                 weights,
                 self._validation(len(labelled)),
@@ -254,16 +257,16 @@ class GraphormerClassifier(ClassifierMixin, Trained):
             if len(classes) < 2:
                 raise InputError(f"y is {classes.tolist()[:1]} throughout: two classes are needed")
             labels = numbers.reshape(-1, 1).astype(np.float64)
-        names, one_of, ones = names_of(y), "", ()
-        if not several and len(classes) == 2 and str(classes[1]) not in ("1", "1.0", "True"):
-            ones = (str(classes[1]),)
+        names, one_of, ones, zeros = names_of(y), "", (), ()
+        if not several and len(classes) == 2:
+            zero, one = map(str, classes)
+            zeros = () if means(zero, 0) else (zero,)
+            ones = (one,) if zeros or one not in ("1", "1.0", "True") else ()
         if not several and len(classes) > 2:
             one_of = names[0]
-            # As tables call them: 1.0 is the class 1.
-            written = (parse_class_name(name) or str(name) for name in classes.tolist())
-            names = tuple(f"{one_of}_{name}" for name in written)
+            names = tuple(f"{one_of}_{name}" for name in class_names(classes.tolist()))
             labels = np.eye(len(classes))[labels[:, 0].astype(int)]
-        self._train(X, labels, names, sample_weight, one_of, ones)
+        self._train(X, labels, names, sample_weight, one_of, ones, zeros)
         self.classes_ = classes
         return self
 

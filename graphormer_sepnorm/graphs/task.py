@@ -39,6 +39,7 @@ class Task:
             to 1. Empty: targets are independent.
         ones: What class 1 of each target is called, as ``active``; the empty string where it is
             just 1. Empty: so it is for all.
+        zeros: In the same way what class 0 is called, where a table would not take that for 0.
 
     Raises:
         ConfigError: There is no such kind or metric, or units and targets are not as many.
@@ -50,6 +51,7 @@ class Task:
     metric: str
     one_of: str = ""
     ones: tuple[str, ...] = ()
+    zeros: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.targets, str) or not self.targets:
@@ -163,10 +165,10 @@ class Task:
     def to_plain(self) -> dict[str, str | list[str]]:
         """Return the task as lists and strings, for a checkpoint."""
         of_classes = {"one_of": self.one_of} if self.one_of else {}
-        named = {"ones": list(self.ones)} if any(self.ones) else {}
+        named = {"ones": self.ones, "zeros": self.zeros}
         return {
             **of_classes,
-            **named,
+            **{which: list(names) for which, names in named.items() if any(names)},
             "kind": self.kind,
             "targets": list(self.targets),
             "units": list(self.units),
@@ -198,8 +200,9 @@ class Task:
     def from_plain(cls, plain: dict) -> Task:
         """Make a task from what `to_plain` gave."""
         targets, units = tuple(plain["targets"]), tuple(plain["units"])
-        one_of, ones = plain.get("one_of", ""), tuple(plain.get("ones", ()))
-        return cls(plain["kind"], targets, units, plain["metric"], one_of, ones)
+        ones, zeros = (tuple(plain.get(which, ())) for which in ("ones", "zeros"))
+        one_of = plain.get("one_of", "")
+        return cls(plain["kind"], targets, units, plain["metric"], one_of, ones, zeros)
 
 
 def _accuracy(targets: np.ndarray, predictions: np.ndarray) -> float:

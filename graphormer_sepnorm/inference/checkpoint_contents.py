@@ -101,6 +101,8 @@ def check_contents(checkpoint: dict[str, Any]) -> None:
         ("target_mean", len(facts["target_mean"])),
         ("target_std", len(facts["target_std"])),
         ("model.num_targets", model.get("num_targets", 1)),
+        ("task.ones", len(task.get("ones", ())) or targets),
+        ("task.zeros", len(task.get("zeros", ())) or targets),
     ):
         require(count == targets, f"{name} is of {count} targets, task.targets of {targets}")
     labels = summary.get("targets")
@@ -214,7 +216,7 @@ _NEEDED_FACTS = {
             "units": list_of(TEXT),
             "metric": TEXT,
         },
-        {"one_of": TEXT, "ones": list_of(TEXT)},
+        {"one_of": TEXT, "ones": list_of(TEXT), "zeros": list_of(TEXT)},
     ),
     "target_mean": list_of(FINITE),
     "target_std": list_of(POSITIVE),

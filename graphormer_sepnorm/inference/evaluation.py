@@ -12,7 +12,7 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
 from graphormer_sepnorm.tables.columns import (
     LARGEST,
-    means_one,
+    means,
     parse_class,
     parse_class_name,
     parse_label,
@@ -25,19 +25,24 @@ def label_of(task: Task, target: int, cell: object) -> float:
     Args:
         task: What is predicted.
         target: Number of the target.
-        cell: A number; of classes 0 or 1, or a word for them, or, where what class 1 is called is
-            no such word, that or another name; of several classes the name of the molecule's.
+        cell: A number; of classes 0 or 1, or a word for them, or, where what class 1 is called, or
+            class 0, is no such word, that or another name; of several classes the name of the
+            molecule's.
 
     Raises:
         ValueError: It is none.
     """
     if task.one_of:
-        name = parse_class_name(cell)
+        name = cell.strip() if isinstance(cell, str) else ""
+        if name not in task.classes:  # of an estimator 01 may be another class than 1
+            name = parse_class_name(cell)
         if name and name not in task.classes:
             raise ValueError(f"{name!r} is none of the classes")
         return float(name == task.classes[target]) if name else math.nan
     one = task.ones[target] if task.ones else ""
-    if one and not means_one(one):  # as "inactive", by an estimator: its classes are in order
+    zero = task.zeros[target] if task.zeros else ""
+    # As "inactive", by an estimator: its classes are in order.
+    if one and (zero or not means(one, 1)):
         name = parse_class_name(cell)
         return float(name == parse_class_name(one)) if name else math.nan
     label = (parse_class if task.kind == "binary" else parse_label)(cell)

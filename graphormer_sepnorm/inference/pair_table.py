@@ -19,7 +19,7 @@ from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.evaluation import label_of
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.stream import rounded
-from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
+from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places, forget_progress
 from graphormer_sepnorm.inference.table_molecules import MoleculeColumns
 from graphormer_sepnorm.tables.columns import find_column
 from graphormer_sepnorm.tables.opening import open_table
@@ -201,6 +201,7 @@ def _writing(job: TableJob, values: Sequence[str]) -> Iterator[TableWriter]:
         types |= {f"{name}_{which}": "float64" for which in ("1", "2", "change")}
     writer = create_table(job.destination, tuple(types), format=job.output_format, types=types)
     try:
+        forget_progress(job)
         yield writer
         writer.commit()
     except BaseException:

@@ -28,6 +28,7 @@ from graphormer_sepnorm.inference.table_job import (
     TableJob,
     check_places,
     earlier_progress,
+    forget_progress,
     identify,
     save_progress,
 )
@@ -110,8 +111,8 @@ def predict_table(
             resume=mark,
         )
         try:
-            if identity and mark is None:
-                job.progress_file.unlink(missing_ok=True)  # of a job that is not continued
+            if mark is None:
+                forget_progress(job)
             rows, total = iter(reader), None
             if job.shard:
                 with open_table(job.source, job.input_format) as counted:

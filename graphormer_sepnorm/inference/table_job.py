@@ -310,6 +310,15 @@ def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) 
     return mark
 
 
+def forget_progress(job: TableJob) -> None:
+    """Remove what an earlier job noted of the partial file that this one has just begun anew.
+
+    Also where this one cannot be continued: by those notes the earlier one would go on in its rows.
+    """
+    if job.to_file:
+        job.progress_file.unlink(missing_ok=True)
+
+
 def require_same(before: dict[str, Any], identity: dict[str, Any], partial: Path) -> None:
     """Refuse to continue what was begun as another job.
 

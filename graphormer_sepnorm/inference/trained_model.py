@@ -123,9 +123,10 @@ class TrainedModel:
         self._asks_trees = self.blend is not None and (
             self.blend.changes or (self.confidence is not None and "apart" in self.confidence.uses)
         )
-        self.networks = [
-            build_network(self.facts["model"], weights) for weights in networks_of(checkpoint)
-        ]
+        with torch.random.fork_rng(devices=[]):  # drawn from for weights that are replaced
+            self.networks = [
+                build_network(self.facts["model"], weights) for weights in networks_of(checkpoint)
+            ]
         self.model = self.networks[0]
         try:
             for network in self.networks:

@@ -351,9 +351,16 @@ def parse_class(cell: object) -> float:
     return _CLASSES[word] if word else parse_label(cell)
 
 
-def means_one(words: str) -> bool:
-    """Whether class 1, so called, is 1 in a table: one of `CLASS_WORDS`, or several with "or"."""
-    return all(_CLASSES.get(class_word(word)) == 1 for word in words.split(" or "))
+def means(words: str, label: int) -> bool:
+    """Whether a class that is so called is this label, 0 or 1, in a table; several with "or"."""
+
+    def read(word: str) -> float:
+        try:
+            return parse_class(word)
+        except ValueError:
+            return math.nan
+
+    return all(read(word) == label for word in words.split(" or "))
 
 
 def _plain(name: str) -> str:

@@ -25,8 +25,17 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
+class _Stored(str):
+    """A value that Python has none for, as the year 10000: its text, and for Parquet itself."""
+
+    value: Any = None  # a scalar of Arrow's
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)  # other processes get the text: Arrow's scalar cannot be sent
+
+
 class ParquetReader(TableReader):
-    """A Parquet file; the cells are values of Python's types."""
+    """A Parquet file; the cells are values of Python's types, or text where these have no such."""
 
     format = "parquet"
 
@@ -58,12 +67,31 @@ class ParquetReader(TableReader):
         while True:
             with self._explained():
                 batch = next(batches, None)
-                columns = () if batch is None else [part.to_pylist() for part in batch.columns]
+                columns = () if batch is None else [*map(self._cells, batch.columns)]
             if batch is None:
                 return
             for cells in zip(*columns, strict=True):
                 self._done += 1
                 yield Row(self._done, 0, cells)
+
+    def _cells(self, column: Any) -> list[Any]:
+        try:
+            return column.to_pylist()
+        except (OverflowError, ValueError):  # one of them is a date far away, or bytes as text
+            return [*map(self._cell, column)]
+
+    def _cell(self, value: Any) -> Any:
+        try:
+            return value.as_py()
+        except (OverflowError, ValueError):
+            pass
+        try:
+            data = value.cast(self._arrow.string()).as_buffer().to_pybytes()
+        except self._arrow.ArrowException:  # within a list
+            data = f"<{value.type}>".encode()
+        stored = _Stored(data.decode("utf-8", "surrogateescape"))
+        stored.value = value
+        return stored
 
     def fraction(self) -> float | None:
         """Share of the rows that have been read."""
@@ -140,6 +168,8 @@ def _value(cell: object, kind: Any, missing: bool) -> object:
     """Return a cell for a column of this kind; of ours nan is `missing`, others' stays."""
     if cell is None or (missing and isinstance(cell, float) and math.isnan(cell)):
         return None
+    if isinstance(cell, _Stored):
+        return cell.value
     return _utf8(str(cell)) if str(kind) in ("string", "large_string") else cell
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rdkit import Chem
+from rdkit import Chem, RDLogger
 
 from graphormer_sepnorm.chem.molecules import (
     ParsedMolecule,
@@ -87,6 +87,22 @@ def test_rdkit_is_as_loud_as_before(capfd):
     assert capfd.readouterr().err == ""
     Chem.MolFromSmiles("C((")
     assert "Parse Error" in capfd.readouterr().err
+
+
+def test_a_log_of_rdkit_that_is_off_stays_off(capfd):
+    RDLogger.DisableLog("rdApp.*")
+    try:
+        assert "unclosed ring" in parse_smiles("C1CC").reason
+        parse_molblock("no mol block")
+        Chem.MolFromSmiles("C((")
+        assert capfd.readouterr().err == ""
+        RDLogger.EnableLog("rdApp.error")
+        parse_smiles("C1CC")
+        Chem.MolFromSmiles("C((")
+        assert "Parse Error" in capfd.readouterr().err
+    finally:
+        RDLogger.EnableLog("rdApp.error")
+        RDLogger.EnableLog("rdApp.warning")
 
 
 def test_long_text_is_shortened():

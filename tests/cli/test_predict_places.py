@@ -111,6 +111,29 @@ def test_what_an_earlier_job_left_does_not_mislead_a_new_one(
     capsys.readouterr()
 
 
+@pytest.mark.parametrize("what", ["a pipe", "molecules", "pairs"])
+def test_a_job_that_cannot_be_resumed_leaves_no_progress_of_an_earlier_one(
+    model, source, tmp_path, monkeypatch, what
+):
+    """By which the earlier one would go on in rows that are not its own."""
+    output = tmp_path / "out.csv"
+    progress = output.with_name("out.csv.progress.json")
+    with monkeypatch.context() as patch:
+        interrupt(patch, 2)
+        assert main([model, "-i", str(source), "-o", str(output)]) == 130
+    assert progress.exists()
+    options = ["-o", str(output), "--overwrite"]
+    if what == "a pipe":
+        command = [model, "-i", "/dev/stdin", "--input_format", "csv", *options]
+        done = run_python(COMMAND, *command, cwd=tmp_path, text=source.read_text())
+        assert done.returncode == 0, done.stderr
+    elif what == "molecules":
+        assert main([model, "CCO", *options]) == 0
+    else:
+        assert main(["pairs", model, "-i", str(source), *options]) == 0
+    assert not progress.exists()
+
+
 def test_parquet_that_was_killed_is_not_said_to_be_continuable(model, source, tmp_path, capsys):
     (tmp_path / "out.parquet.partial").write_bytes(b"PAR1 and then it was killed")
     arguments = [model, "-i", str(source), "-o", str(tmp_path / "out.parquet")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,17 @@ def test_sets_hold_the_class_as_often_as_the_level_says_also_the_rare_one(level:
         assert sets[of_class, label].mean() == pytest.approx(level, abs=0.03)
         # Less than that of the other class: the sets say something.
         assert sets[of_class, 1 - label].mean() < level - 0.1
+
+
+@pytest.mark.parametrize("level", [0.7, 0.8, 0.9, 0.95])
+@pytest.mark.parametrize("count", [9, 19, 99])
+def test_sets_leave_out_the_rank_that_is_the_level(level: float, count: int) -> None:
+    """Of count + 1 molecules of a class this share, and not one more, has it in its set."""
+    there = np.linspace(0.3, 0.7, count)
+    calibration = Calibration(Map(), there, there, (count, count))
+    between = np.concatenate([[0.2], (there[1:] + there[:-1]) / 2, [0.8]])
+    expected = math.ceil((count + 1) * level - 1e-9)
+    np.testing.assert_array_equal(calibration.sets(between, level).sum(axis=0), [expected] * 2)
 
 
 def test_sets_by_hand() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import pandas
+import pytest
 import torch
 from sklearn.metrics import accuracy_score
 
 from graphormer_sepnorm import GraphormerClassifier, Predictor
+from graphormer_sepnorm.estimators.inputs import class_names, names_of
 from graphormer_sepnorm.inference.evaluation import label_of
 
 SMILES = [f"{'C' * length}{end}" for length in range(1, 9) for end in ("O", "N", "c1ccccc1")]
@@ -54,3 +57,31 @@ def test_classes_have_the_names_that_tables_give_them(tmp_path) -> None:
     task = Predictor.load(tmp_path / "a.ckpt", "cpu").task
     assert task.classes == ("1", "2", "3")
     assert [label_of(task, 0, cell) for cell in ("1", "1.0", 2, 3.0)] == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("classes", "names"),
+    [
+        ([1.0, 2.0, 3.0], ("1", "2", "3")),
+        (["A", "a", "b"], ("A", "a", "b")),
+        (["01", "1", "2"], ("01", "1", "2")),
+        (["a", "a ", "b"], ("a", "a_2", "b")),
+    ],
+)
+def test_no_two_classes_have_one_name(classes: list[object], names: tuple[str, ...]) -> None:
+    assert class_names(classes) == names
+
+
+def test_no_two_columns_have_one_name() -> None:
+    columns = pandas.DataFrame(np.zeros((2, 4)), columns=["a", "a", "A", "a_2"])
+    assert names_of(columns) == ("a", "a_2", "A", "a_2_2")
+
+
+def test_a_class_that_a_table_takes_for_another_is_found_again(tmp_path) -> None:
+    model = GraphormerClassifier(layers=1, width=8, heads=2, max_epochs=1, device="cpu")
+    model.fit(SMILES, np.array(["01", "1", "2"] * 8))
+    (tmp_path / "a.ckpt").write_bytes(model.checkpoint_)
+    task = Predictor.load(tmp_path / "a.ckpt", "cpu").task
+    assert task.targets == ("y_01", "y_1", "y_2")
+    assert [label_of(task, 1, cell) for cell in ("01", "1 ", 1, 2.0)] == [0, 1, 1, 0]
+    assert np.isnan(label_of(task, 1, None))

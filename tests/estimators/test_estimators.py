@@ -40,7 +40,9 @@ from graphormer_sepnorm import (
 from graphormer_sepnorm.cli.checkpoint_options import refuse_own_class_1
 from graphormer_sepnorm.estimators import supervised
 from graphormer_sepnorm.estimators.inputs import InputError, labels_of
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
+from graphormer_sepnorm.inference.evaluation import label_of
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training import in_memory
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -239,8 +241,18 @@ def test_weights_matter():
     assert not np.allclose(other, plain, rtol=1e-5)
 
 
-@pytest.mark.parametrize("classes", [("inactive", "active"), (0, 1), (False, True), (-1, 1)])
-def test_classes_of_any_kind(classes):
+@pytest.mark.parametrize(
+    ("classes", "named"),
+    [
+        (("inactive", "active"), ("active", "inactive")),
+        ((0, 1), (None, None)),
+        ((False, True), (None, None)),
+        (("no", "yes"), (None, "yes")),
+        ((-1, 1), ("-1", "1")),
+        (("active", "positive"), ("active", "positive")),
+    ],
+)
+def test_classes_of_any_kind(classes, named):
     labels = np.array(classes)[np.array(AROMATIC, dtype=int)]
     estimator = classifier().fit(SMILES, labels)
     assert estimator.classes_.tolist() == sorted(classes)
@@ -250,11 +262,12 @@ def test_classes_of_any_kind(classes):
     expected = estimator.classes_[probability.argmax(axis=1)]
     np.testing.assert_array_equal(estimator.predict(SMILES), expected)
     assert estimator.predict(SMILES).dtype == labels.dtype
-    # What the checkpoint gives a probability of: with these words it is not what a table's is.
+    # What the checkpoint gives a probability of: with some words it is not what a table's is.
     kept = torch.load(io.BytesIO(estimator.checkpoint_), weights_only=True)
-    named = kept[KEY]["task"].get("ones")
-    assert named == (["inactive"] if classes == ("inactive", "active") else None)
-    if named:
+    task = Task.from_plain(kept[KEY]["task"])
+    assert (task.zeros, task.ones) == tuple((one,) if one else () for one in named)
+    assert [label_of(task, 0, one) for one in estimator.classes_] == [0, 1]
+    if task.ones == ("inactive",):
         with pytest.raises(CheckpointError, match="class 1 of the model is inactive, which is not"):
             refuse_own_class_1(kept)
 

@@ -122,6 +122,7 @@ def test_any_wrong_value_is_one_line_or_does_no_harm(
         (("featuriser",), 3, r"\.featuriser is 3, expected text"),
         (("target_mean",), "x", r"\.target_mean is 'x', expected a list"),
         (("target_mean",), [0.0, 1.0], "target_mean is of 2 targets, task.targets of 1"),
+        (("task", "zeros"), ["a", "b"], "task.zeros is of 2 targets, task.targets of 1"),
         (("target_std",), [0.0], r"\.target_std\[0\] is 0.0, expected a positive number"),
         (("target_std",), [float("nan")], r"target_std\[0\] is nan, expected a positive number"),
         (("target_std",), [float("inf")], r"target_std\[0\] is inf, expected a positive number"),

@@ -75,6 +75,21 @@ def test_rows_that_do_not_count_are_counted():
 
 
 @pytest.mark.parametrize(
+    ("zero", "one", "cells"),
+    [
+        ("-1", "1", [1, -1, "-1.0", None]),
+        ("active", "positive", ["positive", "active", "active", ""]),
+        ("bad", "true", ["true", "bad", "bad", "NA"]),
+    ],
+)
+def test_class_0_is_what_the_model_calls_so(zero: str, one: str, cells: list[object]) -> None:
+    task = Task("binary", ("y",), ("",), "auroc", ones=(one,), zeros=(zero,))
+    labels = [label_of(Task.from_plain(task.to_plain()), 0, cell) for cell in cells]
+    assert labels[:3] == [1, 0, 0]
+    assert math.isnan(labels[3])
+
+
+@pytest.mark.parametrize(
     ("one", "cells"),
     [
         ("inactive", ["inactive", "active", "Active", ""]),

@@ -34,6 +34,13 @@ def test_copies_and_pickles_predict_the_same(predictor):
         np.testing.assert_array_equal(again.predict([CAFFEINE, "CCO"]).values, values)
 
 
+def test_loading_draws_no_random_numbers_of_the_callers():
+    checkpoint = make_checkpoint()
+    before = torch.random.get_rng_state()
+    Predictor(checkpoint, device="cpu")
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
 def test_rows_keep_their_places_and_bad_ones_say_why(predictor):
     predictions = predictor.predict(["CCO", "not a molecule", "", CAFFEINE, "C1CC", "[Na+].[Cl-]"])
     assert predictions.smiles[3] == CAFFEINE

@@ -92,6 +92,12 @@ def test_what_excel_has_no_cell_for_is_text(tmp_path: Path) -> None:
     assert read_cells(long) == [("x" * 32_767,), ("x" * 32_764 + "...",)]
 
 
+def test_integers_that_excel_would_round_are_text(tmp_path: Path) -> None:
+    rows = [(10**15, -(10**15), True), (2**53 + 1, -(2**63), False)]
+    path = write(tmp_path / "t.xlsx", ["a", "b", "c"], rows)
+    assert read_cells(path) == [rows[0], ("9007199254740993", "-9223372036854775808", False)]
+
+
 def test_it_takes_its_name_at_the_end_and_cannot_be_continued(tmp_path: Path) -> None:
     writer = create_table(tmp_path / "t.xlsx", ["a"])
     writer.write([("C",)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import os
+import pickle
 import tempfile
 from pathlib import Path
 
@@ -92,6 +93,34 @@ def test_nan_of_others_is_not_missing(tmp_path: Path) -> None:
     again = pq.read_table(tmp_path / "u.parquet")
     assert str(again["a"].to_pylist()) == "[nan, None, 1.0]"
     assert again["b"].to_pylist() == [None] * 3
+
+
+def test_a_value_that_python_has_none_for_costs_nothing(tmp_path: Path) -> None:
+    year_10000 = 253_402_300_800_000  # milliseconds since 1970
+    table = pa.table(
+        {
+            "smiles": ["C", "N"],
+            "when": pa.array([year_10000, 0], pa.timestamp("ms")),
+            "day": pa.array([2**30, 0], pa.int32()).view(pa.date32()),
+            "unit": pa.array([b"\xb5M", b"M"]).view(pa.string()),
+            "list": pa.array([[year_10000], [0]], pa.list_(pa.timestamp("ms"))),
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    with open_table(tmp_path / "t.parquet") as source:
+        rows = [row.cells for row in source]
+        columns = (*source.columns, "gap")
+        writer = create_table(tmp_path / "u.parquet", columns, like=source, types=GAP)
+        writer.write([(*cells, 1.5) for cells in rows])
+        writer.commit()
+    assert rows[0][:2] == ("C", "10000-01-01 00:00:00.000")
+    assert rows[0][3:] == ("\udcb5M", "<list<element: timestamp[ms]>>")
+    assert rows[1][1:4] == (datetime.datetime(1970, 1, 1), datetime.date(1970, 1, 1), "M")
+    assert pickle.loads(pickle.dumps(rows)) == rows  # as they are sent to other processes
+    again = pq.read_table(tmp_path / "u.parquet").select(table.column_names)
+    assert again.equals(pq.read_table(tmp_path / "t.parquet"))
+    write(tmp_path / "t.csv", table.column_names, rows)
+    assert b",\xb5M," in (tmp_path / "t.csv").read_bytes()
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "xlsx"])
