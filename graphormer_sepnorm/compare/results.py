@@ -116,7 +116,8 @@ def collect(directory: Path, baseline: str | None = None) -> None:
 def runs_are_gone(directory: Path) -> bool:
     """Whether results were collected of finished runs whose directories are no longer there.
 
-    A run that was begun again since is not gone, whatever came of it.
+    A run that was begun again since is not gone, whatever came of it; if none got so far as to
+    begin, all are.
 
     Raises:
         DataError: Of some they are, of others not; or the results are of another version.
@@ -127,13 +128,11 @@ def runs_are_gone(directory: Path) -> bool:
         for arm in (earlier.arms if earlier else ())
         for run in arm.finished
     ]
-    there = [
-        run.finished or run.files.record_file.is_file() or run.failure.is_file()
-        for run in collected
-    ]
-    if not any(there):
+    begun = [run.finished or run.files.record_file.is_file() for run in collected]
+    if not any(begun):
         return bool(collected)
-    if not all(there):
+    failed = [run.failure.is_file() for run in collected]
+    if not all(map(any, zip(begun, failed, strict=True))):
         raise DataError(
             f"{directory}: some of the runs in {RESULTS} are gone, others are there: put them back "
             f"to report on all, or remove {RESULTS} to report on those that are there"
