@@ -130,7 +130,6 @@ def check_all(
     from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 
     silence_known_noise()
-    # A file of the plan that was lost is written again, with the fingerprint of the data.
     prepare = kept is None or not all(run.finished for run in plan.runs(directory))
     with known_classes_only(str(directory / plan.file), allowed=any_code or kept is None):
         checked = check_fit((*plan.base_options, *more), plan.arms, prepare, ensembles)
@@ -268,7 +267,7 @@ def _at_work(
 def _refuse_runs(plan: Comparison, directory: Path) -> None:
     """Raise a ConfigError if a directory that nothing was begun in has runs all the same."""
     for run in plan.runs(directory):
-        if run.files.record_file.is_file():
+        if run.finished or run.begun or run.files.record_file.is_file():
             raise ConfigError(
                 f"there is a run in {run.directory}, and no {plan.file} in {directory} says with "
                 "which options: put that back, or begin in another directory"

@@ -34,6 +34,7 @@ from graphormer_sepnorm.tables.opening import open_table
 MAX_ATOMS = 100  # larger ones are few and set the memory of every batch they are in
 FRACTIONS = (0.98, 0.01, 0.01)
 RAREST = 0.01  # share of the molecules that an environment must be in, and may be missing in
+_LABELS = b"2"  # other ones from the same molecules, since outliers are clipped until none is left
 _FEWEST = 100  # to standardise by, and to split
 _FILES = ("descriptors.npy", "counts.npy")
 _CHUNK = 500
@@ -61,7 +62,8 @@ def load_pretraining(path: Path, root: Path, smiles_column: str | None = None) -
     names = descriptor_names()
     given = "\n".join([RDKIT_VERSION, *names, *smiles])
     # A byte that is not text stays what it is: its molecule alone cannot be used.
-    digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).hexdigest()
+    given_bytes = given.encode("utf-8", "surrogateescape")
+    digest = hashlib.sha256(given_bytes).hexdigest()
     descriptors, counts = _features(smiles, root / "pretraining" / digest[:12])
     chosen = np.flatnonzero(~np.isnan(descriptors).all(axis=1))
     if len(chosen) < _FEWEST:
@@ -84,7 +86,7 @@ def load_pretraining(path: Path, root: Path, smiles_column: str | None = None) -
             units=("",) * int(varying.sum()),
             metric="mae",
         ),
-        fingerprint=digest,
+        fingerprint=hashlib.sha256(_LABELS + given_bytes).hexdigest(),
         feature_version=OF_SMILES,
         featuriser=OF_SMILES,
     )

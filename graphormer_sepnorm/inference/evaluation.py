@@ -43,8 +43,13 @@ def label_of(task: Task, target: int, cell: object) -> float:
     zero = task.zeros[target] if task.zeros else ""
     # As "inactive", by an estimator: its classes are in order.
     if one and (zero or not means(one, 1)):
+        text = str(cell).strip()
+        if text and text in (zero, one):
+            return float(text == one)
         name = parse_class_name(cell)
-        return float(name == parse_class_name(one)) if name else math.nan
+        if not name:
+            return math.nan
+        return float(name == parse_class_name(one) or (means(one, 1) and means(text, 1)))
     label = (parse_class if task.kind == "binary" else parse_label)(cell)
     if task.kind == "binary" and not math.isnan(label) and label not in (0, 1):
         raise ValueError(f"{label:g} is not 0 or 1")

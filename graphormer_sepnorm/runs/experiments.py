@@ -97,7 +97,7 @@ def _read_run(run: RunDirectory, defaults: Mapping[str, Any], arm: ArmOf | None)
     try:
         name, commands = name_and_commands(record, options, arm)
         sessions = record.sessions
-        # A finished run that is being made longer has a summary, of its earlier end.
+        # A finished run that is being made longer has that summary until its first checkpoint.
         finished = bool(summary) and sessions[-1].end == "trained"
         best = summary.validation(metric) if finished else _best_so_far(run, metric, selected_on)
         seed_run = SeedRun(
@@ -160,6 +160,7 @@ def differing(configuration: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
 
 def _makes_no_difference(name: str) -> bool:
     """Whether an option, or a section that it stands in, is one of `NO_DIFFERENCE`."""
+    name = name.removesuffix("+")  # one more of a list
     return any(name == one or name.startswith(f"{one}.") for one in NO_DIFFERENCE)
 
 

@@ -27,15 +27,20 @@ def step_in_epoch(trainer: Trainer, batch_idx: int) -> int | None:
 def goes_on_exactly(trainer: Trainer, batch_idx: int) -> bool:
     """Whether training goes on exactly from a checkpoint of the step that a batch has ended.
 
-    Not if a validation follows it, at the end of the epoch or with ``val_check_interval`` inside:
-    whoever goes on from there never makes it. Where each step is such a one there is no better.
+    Not if a validation follows it, at the end of training, of the epoch, or with
+    ``val_check_interval`` inside: whoever goes on from there never makes it. Where each step is
+    such a one there is no better.
     """
+    accumulated = trainer.accumulate_grad_batches
     every = trainer.val_check_batch or math.inf
-    if min(every, trainer.num_training_batches) <= trainer.accumulate_grad_batches:
+    if trainer.should_stop and trainer.fit_loop._can_stop_early:
+        return False
+    if trainer.num_training_batches <= accumulated:
         return True
     if trainer.check_val_every_n_epoch is None:  # batches are counted through all epochs
         batch_idx = trainer.fit_loop.total_batch_idx
-    return not trainer.is_last_batch and (batch_idx + 1) % every != 0
+    due = (batch_idx + 1) % every == 0 and accumulated % every != 0
+    return not (trainer.is_last_batch or due)
 
 
 def any_process(trainer: Trainer, wish: bool, step: int) -> bool:

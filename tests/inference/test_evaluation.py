@@ -78,7 +78,10 @@ def test_rows_that_do_not_count_are_counted():
     ("zero", "one", "cells"),
     [
         ("-1", "1", [1, -1, "-1.0", None]),
+        ("-1", "1", ["yes", -1, "-1", None]),
+        ("01", "1", ["1", "01", " 01", None]),
         ("active", "positive", ["positive", "active", "active", ""]),
+        ("active", "positive", ["Positive", "active", "active", ""]),
         ("bad", "true", ["true", "bad", "bad", "NA"]),
     ],
 )

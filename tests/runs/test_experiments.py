@@ -40,7 +40,7 @@ def test_finished_run(tmp_path: Path) -> None:
 
 def test_words_that_are_no_difference_are_in_no_command(tmp_path: Path) -> None:
     command = ["train.py", "fit", "--debug", "-c", "configs/mine.yaml", "--allow-code"]
-    command += ["--trainer.logger.init_args.password=x", "--allow_code"]
+    command += ["--trainer.logger.init_args.password=x", "--trainer.logger+=Y", "--allow_code"]
     command += ["--model.width", "64", "-o", "/home/me/runs/a"]
     (one,) = read(write_run(tmp_path / "a", session(command=command), summary=FINISHED))
     assert one.name.startswith("mine · ")

@@ -81,8 +81,9 @@ def test_short_epochs_do_not_write_a_checkpoint_each(
     ("options", "expected"),
     [
         ({"val_check_interval": 2}, [1, 3, 6, 8, 10]),
+        ({"val_check_interval": 3, "accumulate_grad_batches": 2}, [1, 2, 4, 5, 6]),
         ({"val_check_interval": 3, "check_val_every_n_epoch": None}, [1, 2, 4, 7, 8, 10]),
-        ({"val_check_interval": 1}, [*range(1, 11), 10]),  # there is no other step
+        ({"val_check_interval": 1}, [1, 2, 3, 4, 6, 7, 8, 9, 10]),  # no better one
     ],
 )
 def test_no_step_is_saved_that_a_validation_follows(

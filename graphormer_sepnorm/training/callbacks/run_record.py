@@ -84,7 +84,7 @@ class RunRecord(Callback):
     ) -> None:
         """Note how far the session has come, and that an earlier end is none any more."""
         self._write(trainer)
-        if trainer.state.fn == "fit" and trainer.is_global_zero:
+        if self._record and trainer.state.fn == "fit" and trainer.is_global_zero:
             self._run.summary_file.unlink(missing_ok=True)
 
     def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:

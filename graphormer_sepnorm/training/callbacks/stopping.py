@@ -26,7 +26,7 @@ class StopBetweenSteps(Callback):
     """Lets Ctrl-C and SIGTERM take effect between two optimiser steps; a second one acts at once.
 
     In the middle of a step some parameters would be updated and others not, and a resumed run
-    would not continue the same training. At the last step of an epoch the validation and one
+    would not continue the same training. Where a validation follows a step, it and one
     more step come first; the last epoch ends training anyway.
 
     A batch system asks every process of a job, and the one that started this asks it once more: so
