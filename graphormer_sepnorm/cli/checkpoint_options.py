@@ -156,10 +156,8 @@ def _data_options(facts: dict[str, Any], arguments: ArgsType) -> dict[str, Any]:
 def _differ(name: str, given: Any, kept: Any) -> bool:
     if name == "model.norm":
         return norm_name(given) != norm_name(kept)
-    if name == "data.dataset" and given is None:
-        return False  # not said: a table, which is compared itself
-    if name == "data.dataset":
-        return canonical_name(given) != canonical_name(kept)
+    if name == "data.dataset":  # not said: a table, which is compared itself
+        return given is not None and canonical_name(given) != canonical_name(kept)
     if (option := name.removeprefix("data.")) in TUPLES:
         return as_tuple(option, given) != as_tuple(option, kept)
     if isinstance(given, list | tuple) and isinstance(kept, list | tuple):

@@ -35,6 +35,7 @@ from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.runs.directory import RunDirectory, flat
 from graphormer_sepnorm.runs.place import RunPlace
+from graphormer_sepnorm.training.callbacks.checkpoints import monitored_metric
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import planned_steps
 
@@ -78,6 +79,18 @@ def check_ensemble(options: Any) -> None:
             raise ConfigError(f"--ensemble and --{name}: leave one of them out")
     if not is_first_process():
         raise ConfigError("--ensemble starts its processes itself: start one command")
+
+
+def check_metric_of_members(data: MoleculeDataModule, wanted: str | None, patience: int) -> None:
+    """Raise a ConfigError if the metric that is asked for is undefined on the fold of a member."""
+    for place, fold in enumerate(data.numbers.of_members if wanted is not None else ()):
+        try:
+            monitored_metric(data.splits.task, data.store.targets[fold], wanted, patience)
+        except ConfigError as error:
+            raise ConfigError(
+                f"member {place}, which validates on a fold of its own: {error}, or "
+                "--ensemble_by seeds"
+            ) from None
 
 
 def members_of(run: RunDirectory, options: Any, typed: Sequence[str]) -> list[Run]:

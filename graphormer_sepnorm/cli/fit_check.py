@@ -10,7 +10,7 @@ from typing import Any
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
 from graphormer_sepnorm.cli.configs import resolve_in_arguments
-from graphormer_sepnorm.cli.ensemble import check_ensemble
+from graphormer_sepnorm.cli.ensemble import check_ensemble, check_metric_of_members
 from graphormer_sepnorm.cli.lightning_cli import TrainCLI
 from graphormer_sepnorm.cli.options import (
     check_numbers,
@@ -139,6 +139,7 @@ def check_fit(
             metric = task.metric
             validated = data.store.targets[data.numbers.validated]
             monitored_metric(task, validated, config.metric, config.early_stopping)
+            check_metric_of_members(data, config.metric, config.early_stopping)
     devices = (str(trainer.accelerator), str(trainer.devices))
     seed = int(options.config["fit"].seed_everything)
     configuration, same = options.configuration(), _same(checked)

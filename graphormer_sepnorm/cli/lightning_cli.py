@@ -27,6 +27,7 @@ from graphormer_sepnorm.cli.configs import resolve_in_arguments
 from graphormer_sepnorm.cli.endings import explaining, interruptible, restorable
 from graphormer_sepnorm.cli.ensemble import (
     check_ensemble,
+    check_metric_of_members,
     evaluate_ensemble,
     members_of,
     train_members,
@@ -364,8 +365,7 @@ class TrainCLI(LightningCLI):
         task = self.datamodule.splits.task
         validation = self.datamodule.store.targets[self.datamodule.numbers.validated]
         self.selected_by = selected = monitored_metric(task, validation, wanted, patience)
-        if wanted is not None:
-            self._select_for_members(wanted, patience)
+        check_metric_of_members(self.datamodule, wanted, patience)
         # The loss is drawn anyway.
         shown = task.main if selected.kind is None else selected
         if selected is LAST:
@@ -380,18 +380,6 @@ class TrainCLI(LightningCLI):
                 "the other targets decide" if selected is shown else "the loss decides",
             )
         return shown
-
-    def _select_for_members(self, wanted: str, patience: int) -> None:
-        """Refuse a metric that is undefined on the fold of a member, before any is trained."""
-        labels, task = self.datamodule.store.targets, self.datamodule.splits.task
-        for place, fold in enumerate(self.datamodule.numbers.of_members):
-            try:
-                monitored_metric(task, labels[fold], wanted, patience)
-            except ConfigError as error:
-                raise ConfigError(
-                    f"member {place}, which validates on a fold of its own: {error}, or "
-                    "--ensemble_by seeds"
-                ) from None
 
     def _make_run_directory(self) -> Path:
         """Make the directory of the run with its ``config.yaml``, in the first process only."""

@@ -130,7 +130,7 @@ def check_all(
     from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 
     silence_known_noise()
-    prepare = kept is None or not all(run.finished for run in plan.runs(directory))
+    prepare = not all(run.finished for run in plan.runs(directory))
     with known_classes_only(str(directory / plan.file), allowed=any_code or kept is None):
         checked = check_fit((*plan.base_options, *more), plan.arms, prepare, ensembles)
     # What was begun with such arms may be continued.

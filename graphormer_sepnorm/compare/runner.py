@@ -29,9 +29,8 @@ FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
 FIT_TOGETHER = (sys.executable, "-m", "graphormer_sepnorm.cli.fit_together")
 _ONE_OF_SEVERAL = "GRAPHORMER_ONE_OF_SEVERAL"
 # Each run of a comparison is one network, and what it says is compared as it says it.
-SINGLE = ("--ensemble=1", "--keep=none")
-# These, and that networks are compared, as values.
 OF_ALL_RUNS = {"ensemble": 1, "keep": "none", "blend": False}
+SINGLE = tuple(f"--{name}={OF_ALL_RUNS[name]}" for name in ("ensemble", "keep"))
 _LOOK_EVERY = 0.1  # seconds
 _SHOW_EVERY = 1.0
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")

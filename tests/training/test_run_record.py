@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.callbacks import run_record
 
 
@@ -35,3 +38,12 @@ def test_changes_anywhere_in_the_package_are_said(
     assert run_record._commit() == commit
     model.write_text("changed")
     assert run_record._commit() == f"{commit}+changes"
+
+
+def test_a_finished_run_that_takes_no_step_keeps_its_summary(tmp_path: Path) -> None:
+    """It may be interrupted while there is nothing left to train, and is saved then too."""
+    run = RunDirectory(tmp_path)
+    run.summary_file.write_text("{}")
+    trainer: Any = SimpleNamespace(state=SimpleNamespace(fn="fit"), is_global_zero=True)
+    run_record.RunRecord(run, []).on_save_checkpoint(trainer, None, {})
+    assert run.finished
