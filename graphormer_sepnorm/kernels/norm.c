@@ -221,11 +221,12 @@ INLINE int norm_backward_body(const Norm *a, int64_t first, int64_t last) {
     float *restrict sum = factor + width, *restrict other = factor + 2 * width;
     for (const Stretch *s = a->stretches; s < a->stretches + a->count; s++) {
         const float *restrict mean = s->mean;
-        if (s->kind != OF_ROWS) {
-            /* What a row does to the statistics, which constants do not notice. */
-            const float share = s->kind == OF_BATCH ? 1.0f / (s->last - s->first) : 0;
+        if (s->kind != OF_ROWS)
+            for (int64_t c = 0; c < width; c++) factor[c] = s->scale[c] * s->weight[c];
+        if (s->kind == OF_BATCH) {
+            /* What a row does to the statistics. */
+            const float share = 1.0f / (s->last - s->first);
             for (int64_t c = 0; c < width; c++) {
-                factor[c] = s->scale[c] * s->weight[c];
                 sum[c] = s->bias_gradient[c] * share;
                 other[c] = s->weight_gradient[c] * s->scale[c] * share;
             }
@@ -238,6 +239,10 @@ INLINE int norm_backward_body(const Norm *a, int64_t first, int64_t last) {
             const float *restrict input = a->input + r * width;
             const float *restrict gradient = a->gradient + r * width;
             float *restrict own = a->input_gradient + r * width;
+            if (s->kind == CONSTANT) { /* no row hears of another, nor of its NaN */
+                for (int64_t c = 0; c < width; c++) own[c] = factor[c] * gradient[c];
+                continue;
+            }
             for (int64_t c = 0; c < width; c++)
                 own[c] = factor[c] * (gradient[c] - sum[c] - (input[c] - mean[c]) * other[c]);
         }

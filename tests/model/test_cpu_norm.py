@@ -81,6 +81,21 @@ def test_the_number_of_threads_changes_nothing(arm):
     assert_threads_change_nothing(lambda: [*norm_results(norm, rows, 100).values()])
 
 
+@pytest.mark.parametrize("what", ["rows", "gradient"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_with_constants_no_row_hears_of_another(value, what, calls):
+    norm = norm_of("bn+bn", 9, "evaluation")
+    rows, gradient = torch.randn(7, 9), torch.randn(7, 9)
+    (rows if what == "rows" else gradient)[4, 2] = value
+    rows.requires_grad_()
+    [fast] = torch.autograd.grad(norm(rows, 3), rows, gradient)
+    assert calls == [2]
+    with switched_off():
+        [plain] = torch.autograd.grad(norm(rows, 3), rows, gradient)
+    torch.testing.assert_close(fast, plain, equal_nan=True)
+    assert fast.isfinite().sum() == fast.numel() - (what == "gradient")
+
+
 @pytest.mark.parametrize(("arm", "graphs", "rows"), [("shared-bn", 1, 1), ("ln+bn", 4, 5)])
 def test_a_single_row_is_an_error_that_leaves_no_trace(arm, graphs, rows, calls):
     norm = norm_of(arm, 4)
