@@ -271,7 +271,7 @@ def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, fl
     atom_codes = _integer_columns(data.x, f"{where}: x (atom features)")
     if not len(atom_codes):
         raise DataError(f"{where} has no atoms: leave it out of the data set")
-    edge_index = np.asarray(data.edge_index)
+    edge_index = _array(data.edge_index, f"{where}: edge_index")
     if edge_index.ndim != 2 or len(edge_index) != 2 or not _holds_integers(edge_index):
         raise DataError(
             f"{where}: edge_index must be integers [2, edges], one column per directed bond; "
@@ -315,12 +315,19 @@ def labels_and_weight(data: Any, where: str) -> tuple[np.ndarray, float]:
 
 def _integer_columns(values: Any, what: str) -> np.ndarray:
     """Return integer features as int64 ``[n, columns]``."""
-    array = np.asarray(values)
+    array = _array(values, what)
     if not _holds_integers(array):
         raise DataError(f"{what} are {array.dtype}: Graphormer embeds integer codes")
     if not array.size:  # a molecule without bonds: the number of columns is kept
         return np.zeros((0, array.shape[1] if array.ndim == 2 else 1), dtype=np.int64)
     return array.astype(np.int64).reshape(len(array), -1)
+
+
+def _array(values: Any, what: str) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:  # a tensor on a GPU, with a gradient
+        raise DataError(f"{what} cannot be read as an array ({error})") from error
 
 
 def _holds_integers(array: np.ndarray) -> bool:
