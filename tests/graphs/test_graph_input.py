@@ -29,6 +29,11 @@ BAD = {
     "float atoms": (changed(x=torch.zeros(3, 1)), "x .*float32.*integer"),
     "no atom features": (changed(x=None), "x "),
     "float bonds": (changed(edge_attr=torch.zeros(4, 1)), "edge_attr .*float32.*integer"),
+    "atoms without a column": (changed(x=torch.zeros(3, 0).long()), "x .*have no columns"),
+    "bonds without a column": (
+        changed(edge_attr=torch.zeros(4, 0).long()),
+        "edge_attr .*have no columns",
+    ),
     "bond of no atom": (changed(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 3, 1]])), "0..2"),
     "negative atom": (changed(edge_index=torch.tensor([[0, 1, 1, -1], [1, 0, 2, 1]])), "0..2"),
     "transposed bonds": (
