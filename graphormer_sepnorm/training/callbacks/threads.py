@@ -4,8 +4,8 @@ A step has hundreds of short parallel regions, and each ends when its last threa
 that shares its core with another program waits for its turn of some milliseconds, each time, and
 the others wait for it: of two trainings with two threads each on two cores both have a fortieth of
 the speed that they have with one thread each (docs/training.md). Compiled products give the same
-numbers with any number of threads; torch's, which take their place without AVX-512, differ in the
-last digits.
+numbers with any number of threads; torch's, which take their place without AVX-512 and for large
+matrices, differ in the last digits.
 """
 
 from __future__ import annotations
