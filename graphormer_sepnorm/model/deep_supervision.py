@@ -11,7 +11,7 @@ from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.model.attention import mean_over_atoms, sum_over_atoms
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.fused.cpu_linear import Linear
-from graphormer_sepnorm.model.norm_arms import atom_norm
+from graphormer_sepnorm.model.norm_arms import atom_norm, normalise_atoms
 
 
 class DeepReadout(nn.Module):
@@ -39,6 +39,6 @@ class DeepReadout(nn.Module):
         """Return predictions ``[B, T]`` from packed rows ``[R, C]``."""
         atoms = rows[batch.num_graphs :]
         if self.norm is not None:
-            atoms = self.norm(atoms, batch.real_atoms)
+            atoms = normalise_atoms(self.norm, atoms, batch.real_atoms)
         total = sum_over_atoms(atoms, batch) / self.mean_atoms
         return self.sum(total) + self.mean(mean_over_atoms(atoms, batch))

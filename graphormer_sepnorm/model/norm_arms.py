@@ -182,8 +182,20 @@ def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:
     return SeparateNorm(NORM_KINDS[token](channels), NORM_KINDS[atom](channels))
 
 
+def normalise_atoms(norm: nn.Module, atoms: Tensor, real_atoms: Tensor | None = None) -> Tensor:
+    """Normalise atoms alone, ``[M, D]``, by an `atom_norm`, compiled where an arm is.
+
+    Args:
+        norm: What `atom_norm` gives.
+        atoms: ``[M, D]``.
+        real_atoms: Which atoms are none of padding, bool ``[M]``; None: all.
+    """
+    in_one = _normalise([norm], atoms, [atoms.shape[0]], 0, real_atoms)
+    return norm(atoms, real_atoms) if in_one is None else in_one
+
+
 def atom_norm(name: str, channels: int) -> nn.Module:
-    """Build the norm that an arm has for atoms, for atoms alone; see `NORM_KINDS`.
+    """Build the norm that an arm has for atoms, for `normalise_atoms`; see `NORM_KINDS`.
 
     Raises:
         ConfigError: If there is no such arm.

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from reference.compiled import assert_threads_change_nothing
 from reference.models import batch_of_smiles, relative_error, small_config, small_model
 from reference.passes import EXACT
 from torch import Tensor
 
+from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 from graphormer_sepnorm.model.graphormer import Graphormer, log_odds
 from graphormer_sepnorm.model.summary import count_parameters, parameter_table
@@ -97,6 +99,22 @@ def test_gradients_reach_the_layers_before() -> None:
     assert all(p.grad is not None for layer in model.layers[:2] for p in layer.ffn.parameters())
     assert all(p.grad is None for layer in model.layers[2:] for p in layer.parameters())
     assert all(p.grad is not None for p in model.deep_readouts["2"].parameters())
+
+
+@pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+@pytest.mark.parametrize("norm", ["shared-bn", "shared-ln"])
+def test_the_number_of_threads_changes_nothing(norm: str) -> None:
+    """In a run it follows how busy the machine is (`training.callbacks.threads`)."""
+    vocabulary, batch = batch_of_smiles(*SMILES * 50)
+    readout = small_model(vocabulary, norm=norm, **OPTIONS).float().deep_readouts["2"].train()
+    rows = torch.randn(len(batch.unpad), 12, requires_grad=True)
+    slope = torch.randn(batch.num_graphs, 2)
+
+    def run() -> list[Tensor]:
+        made = readout(rows, batch)
+        return [made.detach(), *torch.autograd.grad(made, [rows, *readout.parameters()], slope)]
+
+    assert_threads_change_nothing(run)
 
 
 def test_their_statistics_are_measured_too() -> None:
