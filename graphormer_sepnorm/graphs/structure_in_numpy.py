@@ -195,7 +195,7 @@ def _bounded(count: np.ndarray, start: np.ndarray, total: int) -> np.ndarray:
         return count
     largest = np.zeros(total)
     np.maximum.at(largest, start, count)
-    return count / largest[start]
+    return np.maximum(count / largest[start], np.finfo(np.float64).tiny)  # 0 has no ratio
 
 
 def _mix(words: np.ndarray) -> np.ndarray:

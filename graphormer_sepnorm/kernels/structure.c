@@ -1,5 +1,6 @@
 /* Degrees, pair types and rings of graphs by breadth-first searches. */
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,7 +166,11 @@ static int search_from(Search *s, PairTypes *types, const Block *block, int64_t 
             if (count > largest) largest = count;
         }
         if (largest >= block->largest_count) /* only ratios of counts are ever used */
-            for (int64_t i = last; i < end; i++) s->reached[s->queue[i]].count /= largest;
+            for (int64_t i = last; i < end; i++) {
+                Reached *scaled = s->reached + s->queue[i];
+                scaled->count /= largest;
+                if (scaled->count < DBL_MIN) scaled->count = DBL_MIN; /* 0 has no ratio to others */
+            }
         last = end;
     }
     return 1;

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 
 from graphormer_sepnorm.datasets.catalogue import load_dataset
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs import structure_block
+from graphormer_sepnorm.graphs import structure_block, structure_in_numpy
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.structure_block import SAME_ATOM, UNREACHABLE
 from graphormer_sepnorm.kernels import library
@@ -67,6 +67,33 @@ def test_large_systems(name, rescaled, monkeypatch):
     drawn = networkx.convert_node_labels_to_integers(large_systems(side=12)[name])
     codes = random_codes(drawn.number_of_edges())
     assert_same_both_ways([graph(drawn.number_of_nodes(), list(drawn.edges), codes)], 6)
+
+
+def test_counts_that_vanish_beside_others(monkeypatch):
+    """Beside 4^560 paths to other atoms two are as good as none; each is still half of the two."""
+    monkeypatch.setattr(structure_block, "LARGEST_COUNT", 50.0)
+    layers, wide = 560, 4
+    bonds, before, last = [], [0], 0
+    for first in range(1, layers * wide, wide):
+        layer = range(first, first + wide)
+        bonds += [(one, other) for one in before for other in layer]
+        before = list(layer)
+    for atom in range(before[-1] + 1, before[-1] + layers):
+        bonds.append((last, atom))
+        last = atom
+    fork = [(last, last + 1), (last, last + 2), (last + 1, last + 3), (last + 2, last + 3)]
+    far = directed_graph(last + 4, bonds + fork, [1] * (len(bonds) + 4))
+    store = GraphStore.from_graphs([far], 3)
+    pair_type = store.pair_type[last + 3]
+    assert store.type_distance[pair_type] == layers + 1
+    path = slice(store.type_start[pair_type], store.type_start[pair_type + 1])
+    assert store.type_share[path].tolist() == [structure_block.SHARE_UNIT] * 3
+
+
+def test_counts_that_vanish_in_numpy():
+    count = structure_in_numpy._bounded(np.array([1e-200, 1e200, 5.0]), np.array([0, 0, 1]), 2)
+    assert count[0] > 0
+    assert count[1:].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("name", ["zinc-subset", "ogbg-molhiv"])
