@@ -122,9 +122,11 @@ def _isotonic(probabilities: np.ndarray, labels: np.ndarray) -> Map:
     steps = IsotonicRegression().fit_transform(ones - zeros, labels)
     heights, where, count = np.unique(np.sort(steps), return_inverse=True, return_counts=True)
     middles = np.bincount(where, odds) / count
-    # Nothing is certain because some hundred labels say so.
+    # Nothing is certain because some hundred labels say so. Small steps are drawn to the half most:
+    # one that is higher than the next by that is levelled with it, each by its weight.
     heights = (heights * count + 0.5) / (count + 1)
-    knots = np.stack([middles, np.maximum.accumulate(heights)], axis=1)
+    heights = IsotonicRegression().fit_transform(middles, heights, sample_weight=count + 1)
+    knots = np.stack([middles, heights], axis=1)
     return Map(knots=knots) if len(knots) > 1 else Map()
 
 

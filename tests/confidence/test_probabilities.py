@@ -116,6 +116,20 @@ def test_any_form_is_found_with_a_thousand_labels_and_keeps_the_order() -> None:
     assert (np.diff(ranked.map.of(np.linspace(0, 1, 999))) > 0).all()
 
 
+def test_a_small_first_step_does_not_lift_the_others() -> None:
+    """The second lowest molecule is of class 1, and of those above one in twenty is."""
+    probabilities = np.linspace(0.001, 0.999, 1002)
+    labels = np.zeros(1002)
+    labels[1] = 1
+    labels[2:] = np.repeat([0.05, 0.6], 500) > np.arange(1000) * 0.618 % 1
+    found = Calibration.fit(probabilities, labels, np.arange(1002) % 5).map
+    assert found.name == "isotonic"
+    assert (np.diff(found.knots, axis=0) >= 0).all()
+    mapped = found.of(probabilities)
+    assert mapped[:400].mean() == pytest.approx(0.05, abs=0.01)
+    assert mapped.mean() == pytest.approx(labels.mean(), abs=0.01)
+
+
 @pytest.mark.parametrize("positives", [0, 3, 200])
 def test_with_one_class_or_few_of_it_nothing_is_changed(positives: int) -> None:
     labels = np.zeros(200)
