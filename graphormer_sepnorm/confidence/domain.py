@@ -5,6 +5,7 @@ n molecules.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
@@ -60,7 +61,8 @@ class Domain:
         border, larger = _first_border(_BORDERS[::-1], similarity.__lt__, errors)
         if border is None:
             few = len(similarity) < FEWEST
-            border = 0.0 if few else round(float(np.quantile(similarity, _UNTRIED)), 3)
+            # Rounded down: many molecules may have the very similarity of the border, as 2 / 3.
+            border = 0.0 if few else math.floor(1000 * np.quantile(similarity, _UNTRIED)) / 1000
         found = cls(border, larger, 0, furthest, beyond)
         return replace(found, molecules=int(found.outside(similarity, distance).sum()))
 

@@ -142,3 +142,10 @@ def test_few_molecules_give_no_border() -> None:
     domain = Domain.fit(np.linspace(0, 1, 19), np.ones(19), np.ones(19))
     assert (domain.border, domain.furthest, domain.rule) == (0, None, "")
     assert domain.said(0.0, 9.0) == ""
+
+
+def test_what_has_the_similarity_of_the_border_is_inside() -> None:
+    similarity = np.full(100, 2 / 3)
+    domain = Domain.fit(similarity, np.ones(100))
+    assert domain.border == 0.666
+    assert not domain.outside(similarity, None).any()
