@@ -180,8 +180,8 @@ def draw_contributions(
 
 
 def _as_text(given: str) -> str:
-    """Return a text with a mark for each byte of a table that is no text."""
-    return given.encode(errors="replace").decode()
+    """Return a text with a mark for each byte of a table that is no text, or that XML forbids."""
+    return "".join(one if one.isprintable() else "?" for one in given)
 
 
 def _draw_bar(canvas: Any, scale: Scale, width: int, top: int, zoom: int) -> list[_Text]:

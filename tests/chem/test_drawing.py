@@ -104,6 +104,12 @@ def test_words_stand_in_the_svg():
     ]
 
 
+def test_what_no_xml_may_hold_is_marked():
+    captions = [["C\x01C\nC", "\udcff\x0b"], ["", ""]]
+    root = ET.fromstring(draw_contributions(MOLECULES, VALUES, Scale(1.0, "a"), captions=captions))
+    assert [one.text for one in root.iter(f"{SVG}text")][:2] == ["C?C?C", "??"]
+
+
 def test_a_png_has_a_place_for_each_and_the_bar_below():
     given = [*MOLECULES, None, MOLECULES[0]]
     values = [*VALUES, np.empty(0), np.empty(0)]
