@@ -74,11 +74,6 @@ def matched_pairs(
         found = None if whole is None else numbers.get((group, canonical_smiles(whole)))
         if found is not None:
             of_core.setdefault(_HYDROGEN, found)
-    if sum(len(one) * (len(one) - 1) // 2 for one in parts.values()) > MOST_PAIRS:
-        raise DataError(
-            f"there are more than {MOST_PAIRS:,} matched pairs among {len(numbers):,} molecules: "
-            "give one series at a time"
-        )
     best: dict[tuple[int, int], tuple[int, MatchedPair]] = {}
     for (_, core), of_core in parts.items():
         ordered = sorted(of_core.items(), key=lambda one: (sizes[one[0]], one[0]))
@@ -88,6 +83,11 @@ def matched_pairs(
             key = min(number, second), max(number, second)
             if number != second and (key not in best or size < best[key][0]):
                 best[key] = size, pair
+            if len(best) > MOST_PAIRS:  # some match in several ways
+                raise DataError(
+                    f"there are more than {MOST_PAIRS:,} matched pairs among {len(numbers):,} "
+                    "molecules: give one series at a time"
+                )
     return sorted(
         (pair for _, pair in best.values()),
         key=lambda pair: (sizes[pair.part_first], pair.part_first, pair.part_second, pair),

@@ -76,6 +76,13 @@ def test_pairs_are_those_of_a_group() -> None:
     assert len(module.matched_pairs(molecules)) == 3
 
 
+def test_a_pair_that_matches_in_several_ways_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_PAIRS", 1)
+    assert len(pairs_of("CCCCCCF", "CCCCCCCl")) == 1
+
+
 def test_too_many_pairs_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_PAIRS", 2)
     with pytest.raises(DataError, match="more than 2 matched pairs among 3 molecules: give one"):
