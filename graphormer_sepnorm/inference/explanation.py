@@ -150,9 +150,12 @@ class Explainer:
         """Say what of the prediction is not explained."""
         blend, confidence = self._predictor.blend, self._predictor.confidence
         weight = 1.0 if blend is None else float(blend.weights[self._number])
+        stacked = False
         if blend is not None and blend.stacking is not None and blend.trees.known[self._number]:
+            stacked = True
+            before = ", before classes are made to add up to 1," if blend.exclusive else ""
             yield (
-                "explained is what the network says; the log-odds of the prediction are "
+                f"explained is what the network says; the log-odds of the prediction{before} are "
                 f"{weight * blend.stacking.slope:.2f} times its, with what trees say and a constant"
             )
         elif weight < 1:
@@ -164,6 +167,11 @@ class Explainer:
         if not self.signed:
             yield from self._beside_attention(extra)
             return
+        if self.binary and len(self._networks) > 1 and not stacked:
+            yield (
+                f"explained is the mean of the log-odds of {len(self._networks)} networks, and "
+                "predicted the mean of their probabilities"
+            )
         if confidence is not None and confidence.calibrated_by(self._number) != "none":
             yield "explained are log-odds as they are before calibration"
         if extra:

@@ -163,6 +163,27 @@ def test_an_ensemble_is_explained_by_the_mean_of_its_members(method):
     np.testing.assert_allclose(found, np.mean(alone, axis=0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("stacked", [False, True])
+def test_of_classes_the_mean_of_log_odds_is_not_that_of_probabilities(stacked):
+    each = [make_checkpoint(kind="binary") for _ in range(2)]
+    for number, one in enumerate(each):  # neither of them is certain
+        one["state_dict"]["model.readout.weight"][:] = 0
+        one["state_dict"]["model.readout.bias"][:] = 3.0 * number
+    checkpoint = joined({f"member seed {n}": one for n, one in enumerate(each)})
+    if stacked:  # log-odds are blended, and their mean is the prediction's
+        trees, _ = boosted_trees("binary")
+        blend = Blend.of_trees(trees, 1.0, stacking=Stacking(1.0, np.zeros(1)))
+        checkpoint |= {BLEND: blend.to_plain()}
+    predictor = Predictor(checkpoint, "cpu")
+    found = predictor.explain("CC(=O)N")
+    (one,) = found.molecules
+    said = "explained is the mean of the log-odds of 2 networks, and predicted the mean of their"
+    assert (said in found.coverage) is not stacked
+    odds = np.log(one.prediction / (1 - one.prediction))
+    assert bool(odds == pytest.approx(one.value, rel=1e-4)) is stacked
+    assert said not in predictor.explain("CC(=O)N", method="attention_rollout").coverage
+
+
 def test_trees_of_a_blend_are_not_explained_and_it_says_so():
     checkpoint = make_checkpoint(targets=("a", "b"))
     network = Predictor(checkpoint, "cpu").explain("CC(C)CO", "a")
@@ -196,6 +217,18 @@ def test_of_classes_it_says_how_much_of_the_log_odds_is_explained(weight):
         values = [one.molecules[0].value for one in both]
         assert odds[0] - odds[1] == pytest.approx(factor * (values[0] - values[1]), rel=1e-4)
     assert predictor.explain("CC(C)CO", "b").coverage == ""
+
+
+def test_of_classes_that_exclude_each_other_it_says_what_is_done_then():
+    checkpoint = make_checkpoint(kind="binary", targets=("c_a", "c_b"), exclusive=True)
+    checkpoint[KEY]["task"]["one_of"] = "c"
+    trees, _ = boosted_trees("binary", targets=2)
+    blend = Blend.of_trees(trees, 0.5, True, Stacking(1.5, np.array([0.4, 0.0])))
+    found = Predictor(checkpoint | {BLEND: blend.to_plain()}, "cpu").explain("CC(C)CO", "c_a")
+    assert found.coverage == (
+        "explained is what the network says; the log-odds of the prediction, before classes are "
+        "made to add up to 1, are 0.75 times its, with what trees say and a constant"
+    )
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
