@@ -53,6 +53,20 @@ def test_stereo_centres_tell_cores_apart() -> None:
     assert len(pairs_of("C[C@H](N)c1ccccc1Cl", "C[C@H](N)c1ccccc1F")) == 1
 
 
+@pytest.mark.parametrize(
+    "smiles",
+    [
+        ("C" * 26, "C" * 14),  # twelve atoms from an end
+        # Both methyl groups of a meso compound: without either it is another enantiomer.
+        ("C[C@H]1CC[C@@H](C)C1", "C[C@H]1CC[C@@H](F)C1"),
+        ("C[C@H]1CC[C@@H](C)C1", "C[C@@H]1CC[C@H](F)C1"),
+        ("CCC" + "C(=O)NCCC" * 30, "CCN" + "C(=O)NCCC" * 30),  # 150 bonds that can be cut
+    ],
+)
+def test_every_bond_is_cut(smiles: tuple[str, ...]) -> None:
+    assert len(pairs_of(*smiles)) == 1
+
+
 def test_each_pair_can_be_put_together_again() -> None:
     """The core with one part, or the other, is one molecule, or the other."""
     smiles = [f"{part}c1ccc({other})nc1" for part in ("F", "CC", "NC(=O)") for other in "CNO"]
