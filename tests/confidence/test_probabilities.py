@@ -92,6 +92,14 @@ def test_one_that_is_wrong_on_average_needs_more_than_a_temperature() -> None:
     assert calibration.map.of(new).mean() == pytest.approx(labels.mean(), abs=0.03)
 
 
+def test_a_model_that_was_always_right_is_not_certain() -> None:
+    labels = np.arange(60) % 2.0
+    calibration = Calibration.fit(0.3 + 0.4 * labels, labels, np.arange(60) // 2 % 5)
+    assert calibration.map.name == "temperature"
+    # As if 31 of 32 of a class had been right.
+    np.testing.assert_allclose(calibration.map.of(np.array([0.3, 0.7])), [1 / 32, 31 / 32], 0.01)
+
+
 def test_one_that_is_right_is_left_alone() -> None:
     calibration = fitted(900)
     assert calibration.map.name == "none"
