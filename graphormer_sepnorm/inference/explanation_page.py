@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from html import escape
 from typing import IO
 
@@ -139,7 +140,8 @@ class Page:
 
     def _write(self) -> None:
         if self._scale is None:
-            self._scale = contribution_scale(self._explainer, self._waiting)
+            scale = contribution_scale(self._explainer, self._waiting)
+            self._scale = replace(scale, beyond=True)  # as those that come later may be
             self._file.write(self._head(self._scale))
         self._file.writelines(self._row(one, self._scale) for one in self._waiting)
         self._waiting = []

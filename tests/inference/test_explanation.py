@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
+
 import numpy as np
 import pandas
 import pytest
@@ -17,7 +20,9 @@ from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explanation_methods
 from graphormer_sepnorm.inference.blend import Blend, Stacking
 from graphormer_sepnorm.inference.checkpoint import KEY, joined
+from graphormer_sepnorm.inference.explanation import Explainer
 from graphormer_sepnorm.inference.explanation_methods import METHODS, STEPS
+from graphormer_sepnorm.inference.explanation_page import Page
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
 
@@ -337,3 +342,13 @@ def test_the_default_is_by_the_norm_of_the_atoms(norm, method):
 
 def test_nothing_gives_nothing(predictor):
     assert predictor.explain([]).molecules == ()
+
+
+def test_the_bar_of_a_page_knows_that_later_molecules_may_be_beyond_it(predictor):
+    (one,) = predictor.explain("CO").molecules
+    file = io.StringIO()
+    page = Page(Explainer(predictor), "model", file)
+    for size in (0.2, 5.0):
+        page.add([replace(one, contributions=np.full(2, size))])
+    page.finish()
+    assert "<span>≤ \N{MINUS SIGN}0.2</span><span>0</span><span>≥ +0.2</span>" in file.getvalue()
