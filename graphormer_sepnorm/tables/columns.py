@@ -39,6 +39,7 @@ _ENDING = re.compile(
 _BOUND = re.compile(r"\s*([<>≤≥])=?\s*(?=\S)")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(e[-+]?\d+)?")
+_NO_UTF8 = re.compile("[\udc80-\udcff]")  # a byte that is none, as tables are read
 _SHOWN = 40  # characters of a cell in a message
 LARGEST = 3.4e38  # what 32-bit numbers hold
 _TRUTH = {"true": 1.0, "false": 0.0}
@@ -143,10 +144,10 @@ def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
     Raises:
         DataError: There is no such column, or several of this name, whose places are said.
     """
-    shown = [readable(name) for name in columns]
+    shown, sought = [readable(name) for name in columns], readable(wanted).lower()
     for found in (
         [position for position, name in enumerate(columns) if name == wanted],
-        [position for position, name in enumerate(shown) if name.lower() == wanted.lower()],
+        [position for position, name in enumerate(shown) if name.lower() == sought],
     ):
         if len(found) == 1:
             return found[0]
@@ -165,12 +166,8 @@ def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
 
 
 def readable(name: str) -> str:
-    """Return a column's name as text that can be shown; bytes that are no UTF-8 are Latin-1."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return name.encode("utf-8", "surrogateescape").decode("latin-1")
-    return name
+    """Return a name, or a text, as it can be shown; bytes that are no UTF-8 are Latin-1."""
+    return _NO_UTF8.sub(lambda byte: chr(ord(byte[0]) - 0xDC00), name)
 
 
 def require_one_of_its_name(columns: Sequence[str], position: int, where: str) -> None:
@@ -248,7 +245,7 @@ def percent(cell: object) -> str:
 def ending(cell: object) -> str:
     """Return what stands behind the number in a cell such as ``0.85 nM`` or ``1.2*``."""
     found = _ENDING.fullmatch(str(cell).strip().replace("\N{MINUS SIGN}", "-"))
-    return found[1] if found else ""
+    return readable(found[1]) if found else ""
 
 
 def parse_or_missing(cells: Sequence[object], names: Sequence[str]) -> tuple[float, ...]:
@@ -274,7 +271,7 @@ def parse_or_missing(cells: Sequence[object], names: Sequence[str]) -> tuple[flo
 def no_number(what: str, cell: object, error: ValueError) -> str:
     """Say why a cell cannot be used, with the reason of `parse_number`."""
     why = str(error).rpartition(" is ")[2]  # "not a number", "not finite", and advice
-    return f"{what} is {shortened(str(cell), _SHOWN)!r}: {why}"
+    return f"{what} is {shortened(readable(str(cell)), _SHOWN)!r}: {why}"
 
 
 def _parse(cell: object) -> float:

@@ -110,6 +110,21 @@ def test_column_name_in_latin_1(tmp_path: Path) -> None:
     report_text(report_of(splits)).encode()
 
 
+def test_what_is_said_of_a_table_in_latin_1_can_be_read_and_typed(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    rows = "".join(f"{smiles},{value},1.5,uM\n" for smiles, value in plain_rows())
+    lines = f"smiles,L\xf6slichkeit,pH,units\n{rows}CC,4 \xb5M,,\nCCC,,1,\nCCCC,1,,\xb5M\n"
+    path.write_bytes(lines.encode("latin-1"))
+    assert "example --data.target_columns '[L\xf6slichkeit]'" in failure(path, **SPLIT)
+    report = report_of(load(path, target_columns=("L\xf6slichkeit",), **SPLIT))
+    assert [row.reason for row in report.invalid] == [
+        "L\xf6slichkeit is '4 \xb5M': not a number, since it ends in '\xb5M': take it away, or put "
+        "the unit into the header",
+        "no label in L\xf6slichkeit",
+    ]
+    assert not any("units" in warning for warning in report.warnings)  # these are one
+
+
 # Finding the target column.
 
 

@@ -83,7 +83,7 @@ def find_columns(
         DataError: A column is not there, is named for two purposes, or which one holds the labels
             cannot be told.
     """
-    where, columns = reader.name, reader.columns
+    where, columns = reader.name, tuple(map(readable, reader.columns))
     if reader.format == "smi":
         raise DataError(
             f"{where} is a SMILES file, which has no labels to learn from: give a table (CSV, TSV, "
@@ -111,7 +111,7 @@ def find_columns(
                 f"{where}: column {columns[position]!r} is named for two purposes: molecules, "
                 "labels, weights, split and descriptors need a column each"
             )
-    names, extra_names = (tuple(columns[one] for one in chosen) for chosen in (found, extra))
+    names, extra_names = (tuple(reader.columns[one] for one in chosen) for chosen in (found, extra))
     return TableColumns(smiles, found, names, weight, split, extra, extra_names)
 
 
@@ -293,7 +293,7 @@ def refuse_words(
         if (len(classes) == 2 or several) and not classes.keys() <= SPLIT_WORDS.keys():
             *others, last = (repr(shortened(word, _SHOWN)) for word in classes.values())
             holds = f"holds {', '.join(others)} and {last}"
-            found.append((columns[position], holds))
+            found.append((readable(columns[position]), holds))
     if found:
         pairs = ", ".join(f"{zero} and {one}" for one, zero in CLASS_WORDS)
         said = listed([f"column {name!r} {words}" for name, words in found], most=3)

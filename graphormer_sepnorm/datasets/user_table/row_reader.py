@@ -149,7 +149,7 @@ class RowReader:
 
     def said(self, row: Row, unusable: Unusable) -> tuple[int, int, str, str, str]:
         """Return what `InvalidRow` says of a row, but its file."""
-        reason = " ".join(str(unusable).split())
+        reason = " ".join(readable(str(unusable)).split())
         return row.number, row.line, self.smiles(row), reason, unusable.kind
 
     @property

@@ -62,7 +62,7 @@ class UnreadColumns:
             cell = row.cells[at]
             if is_missing(cell):
                 continue
-            found[_MICRO.sub("u", str(cell).strip(" '\""))] += 1
+            found[_MICRO.sub("u", readable(str(cell)).strip(" '\""))] += 1
             if len(found) > _MOST_UNITS:
                 del self._units[at]
 
