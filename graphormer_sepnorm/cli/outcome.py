@@ -121,9 +121,11 @@ def keep_result(
 ) -> Tested:
     """Return what the test of a module, which has just ended, came to; see `Tested`.
 
-    ``test_predictions.csv`` has each molecule. A summary of the run's earlier end is taken away.
+    ``test_predictions.csv`` has each molecule. Those of the run's earlier end are taken away, and
+    its summary.
     """
-    run.summary_file.unlink(missing_ok=True)
+    for earlier in (run.summary_file, run.test_predictions_file):
+        earlier.unlink(missing_ok=True)
     predictions = module.evaluated("test")
     # Of a part of the split (--trainer.limit_test_batches) there is no table.
     whole = predictions if len(predictions) == len(data.indices("test")) else None

@@ -253,6 +253,14 @@ def test_finished_run_is_tested_again_and_stays_the_same(finished: Path, run: Pa
     assert results[0] == results[1]
 
 
+def test_predictions_of_an_earlier_end_go_where_a_part_is_tested(run: Path) -> None:
+    (run / "summary.json").unlink()
+    part = ["--trainer.limit_test_batches=0.5", "--data.eval_batch_size=4"]
+    assert main(["fit", "--resume", str(run), *part]) == 0
+    assert (run / "summary.json").exists()
+    assert not (run / "test_predictions.csv").exists()
+
+
 def test_an_extended_run_has_not_ended_until_it_has(run: Path) -> None:
     process = start("--resume", str(run), "--trainer.max_steps", "100000")
     stop(process, run, STEPS + 3, signal.SIGTERM)
