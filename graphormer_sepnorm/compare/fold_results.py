@@ -43,7 +43,9 @@ class Fold:
         molecules: In its training, validation and test split.
         sha256: Of the files of the table that it read; empty if not recorded.
         test: Test metrics of the network by name, those of single targets too.
-        simple: Test metrics of each simple model that the run recorded, by its name.
+        recorded: Test metrics of each simple model that the run recorded, by its name.
+        simple: The same, but none of a model whose metrics are means over other targets than the
+            network's.
         rows: Of ``test_predictions.csv``; empty where the run has left none.
         confidence: How good it is what the model says of its errors, as the summary keeps it.
     """
@@ -54,6 +56,7 @@ class Fold:
     molecules: dict[str, int]
     sha256: tuple[str, ...]
     test: dict[str, float]
+    recorded: dict[str, dict[str, float]]
     simple: dict[str, dict[str, float]]
     rows: list[dict[str, str]]
     confidence: dict[str, float]
@@ -224,6 +227,7 @@ def _read(run: FoldRun) -> Fold:
         raise DataError(f"{run.directory} is damaged: remove it and start the same command again")
     report = require_json(run.files.data_report_file)
     kind = "Graphormer blended with trees" if summary.get("network") else "Graphormer"
+    recorded, others = simple_models(summary), _of_other_targets(summary)
     rows: list[dict[str, str]] = []
     if run.files.test_predictions_file.is_file():
         with run.files.test_predictions_file.open(newline="", encoding="utf-8") as file:
@@ -235,7 +239,8 @@ def _read(run: FoldRun) -> Fold:
         molecules=report["splits"],
         sha256=tuple(report.get("sha256", ())),
         test=_numbers(summary, "test_"),
-        simple=simple_models(summary),
+        recorded=recorded,
+        simple={name: {} if name in others else one for name, one in recorded.items()},
         rows=rows,
         confidence={
             name: math.nan if value is None else value
@@ -259,6 +264,13 @@ def simple_models(summary: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     found = {_ALONE: _numbers(summary.get("network") or {}, "test_")}
     found |= {one["name"]: _numbers(one["test"]) for one in summary.get("baselines") or []}
     return {name: values for name, values in found.items() if values}
+
+
+def _of_other_targets(summary: Mapping[str, Any]) -> set[str]:
+    """The models that lack a target: what their metrics are means over is not what others' are."""
+    return {
+        one["name"] for one in summary.get("baselines") or [] if not one.get("comparable", True)
+    }
 
 
 def _numbers(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
@@ -416,7 +428,7 @@ def _write_folds(path: Path, folds: Sequence[Fold]) -> None:
     for one in folds:
         row = one.run.columns | {f"{name}_molecules": one.molecules[name] for name in _SPLITS}
         row |= {f"test_{name}": value for name, value in one.test.items()}
-        for model, metrics in one.simple.items():
+        for model, metrics in one.recorded.items():
             row |= {f"{model}: test_{name}": value for name, value in metrics.items()}
         rows.append({name: "" if value != value else value for name, value in row.items()})
     _write_csv(path, rows)

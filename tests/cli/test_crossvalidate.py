@@ -258,6 +258,22 @@ def test_simple_models_beside_it(
         assert found["p_value"] is None
 
 
+@pytest.mark.parametrize("lacking", [1, 3])
+def test_a_simple_model_that_lacks_a_target_is_not_compared(copied: Path, lacking: int) -> None:
+    """Its metrics are means over other targets."""
+    give_baselines(copied, [0.5, 0.6, 0.4])
+    for fold in range(lacking):
+        file = copied / "repeat0" / f"fold{fold}" / "summary.json"
+        content = json.loads(file.read_text())
+        content["baselines"][0]["comparable"] = False
+        file.write_text(json.dumps(content))
+    assert crossvalidate(copied) == 0
+    kept = summary(copied)
+    assert [one["metrics"]["mae"]["folds"] for one in kept["differences"]] == [2] * (lacking == 1)
+    assert [one["name"] for one in kept["baselines"]] == ["forest"]
+    assert all(row["forest: test_mae"] for row in read_csv(copied / "folds.csv"))
+
+
 def test_a_configuration_file_may_be_edited_meanwhile(
     table: Path, trained: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
