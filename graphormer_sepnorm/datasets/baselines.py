@@ -111,7 +111,7 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
         line.clear()
     own = splits.extra_inputs.columns
     beside = f", with {listed(own)}" if own else ""
-    found, undefined = [], []
+    found, undefined, lacking = [], [], dict[str, None]()
     for name, predictions in fitted.predictions.items():
         validation, test = (
             _metrics(splits.task, fitted.labels[split], predictions[split]) for split in SPLITS[1:]
@@ -119,14 +119,20 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
         if math.isnan(test[splits.task.metric]):
             undefined.append(name)
             continue
-        comparable = all(
-            np.isfinite(values).all() or not splits.task.main.is_defined(labels)
-            for values, labels in zip(predictions["test"].T, targets["test"].T, strict=True)
+        without = [
+            place
+            for place, (values, labels) in enumerate(
+                zip(predictions["test"].T, targets["test"].T, strict=True)
+            )
+            if not np.isfinite(values).all() and splits.task.main.is_defined(labels)
+        ]
+        lacking |= dict.fromkeys(
+            splits.task.targets[place] for place in without if place < fitted.targets
         )
         found.append(
-            Baseline(NAMES[name] + beside * (name != "mean"), validation, test, comparable)
+            Baseline(NAMES[name] + beside * (name != "mean"), validation, test, not without)
         )
-    return Found(found, _left_out(fitted, splits.task, undefined), fitted)
+    return Found(found, _left_out(fitted, splits.task, undefined, [*lacking]), fitted)
 
 
 def _weights(data: MoleculeDataModule) -> dict[str, np.ndarray] | None:
@@ -165,7 +171,7 @@ def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[s
     return values
 
 
-def _left_out(fitted: Baselines, task: Task, undefined: list[str]) -> str:
+def _left_out(fitted: Baselines, task: Task, undefined: list[str], lacking: list[str]) -> str:
     parts = [
         f"{len(fitted.rows[split]):,} of {there:,} {split} molecules, drawn at random"
         for split, there in fitted.labelled.items()
@@ -178,5 +184,10 @@ def _left_out(fitted: Baselines, task: Task, undefined: list[str]) -> str:
         f"No {NAMES[name]}: no target has {needed} in the training and the test split."
         for name in undefined
     ]
+    if lacking:
+        texts.append(
+            f"No trees for {listed(lacking)}, of which the training labels are too few, or of one "
+            "class: the baselines are of the other targets."
+        )
     texts += [f"The baselines are of {', '.join(parts)}."] if parts else []
     return " ".join(texts)

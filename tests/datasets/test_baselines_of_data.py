@@ -126,13 +126,18 @@ def test_a_target_that_a_split_lacks() -> None:
     """Trees cannot learn the second target, where other models may have a test error."""
     targets = two_targets("regression")
     targets["train"] = [[one, math.nan] for one, _ in targets["train"]]
-    found = baselines_of(data(targets, "regression")).baselines
+    found, left_out, _ = baselines_of(data(targets, "regression"))
     assert [one.comparable for one in found] == [False] * 3
+    assert left_out == (
+        "No trees for b, of which the training labels are too few, or of one "
+        "class: the baselines are of the other targets."
+    )
     # Without a test label no model has an error.
     targets = two_targets("regression")
     targets["test"] = [[one, math.nan] for one, _ in targets["test"]]
-    found = baselines_of(data(targets, "regression")).baselines
+    found, left_out, _ = baselines_of(data(targets, "regression"))
     assert [one.comparable for one in found] == [True] * 3
+    assert left_out == ""
 
 
 def test_undefined_for_every_target() -> None:
