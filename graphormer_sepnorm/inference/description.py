@@ -181,5 +181,6 @@ def _run(facts: dict[str, Any], file: Path | None) -> list[tuple[str, str]]:
     for one in card.get("baselines") or ():
         value = one["test"].get(task.metric)
         if value is not None:
-            rows.append(("beside it", f"{one['name']}: test {task.metric} {value:.4f}"))
+            others = "" if one.get("comparable", True) else ", of fewer targets than the model's"
+            rows.append(("beside it", f"{one['name']}: test {task.metric} {value:.4f}{others}"))
     return rows

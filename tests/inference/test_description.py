@@ -28,6 +28,7 @@ from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters
+from graphormer_sepnorm.runs.directory import RunDirectory
 
 
 @pytest.fixture
@@ -63,6 +64,20 @@ def test_description_holds_what_predicting_needs_to_know(checkpoint, tmp_path):
     model = Graphormer(GraphormerConfig(**checkpoint[KEY]["model"]))
     assert f"{count_parameters(model):,} parameters" in text
     assert all(line == line.rstrip() for line in lines)
+
+
+def test_of_a_simple_model_it_is_said_where_it_lacks_targets(checkpoint, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    run.checkpoints.mkdir(parents=True)
+    torch.save(checkpoint, run.best)
+    baselines = [
+        {"name": name, "test": {"mae": 0.5}, "comparable": name == "mean"}
+        for name in ("mean", "forest")
+    ]
+    run.write_summary({"test_mae": 0.6, "baselines": baselines})
+    text = describe(checkpoint, run.best)
+    assert "mean: test mae 0.5000\n" in text
+    assert "forest: test mae 0.5000, of fewer targets than the model's\n" in text
 
 
 def test_hundreds_of_targets_are_counted():
