@@ -233,7 +233,7 @@ def _targets_of(columns: Sequence[str], targets: Sequence[str]) -> Sequence[int]
     raise DataError(
         f"--evaluate names {len(columns)} columns, the model has {len(targets)} "
         f"targets ({', '.join(targets)}): name one column for each, in this order, or some that "
-        "are called like targets"
+        "are called like targets, each with an --evaluate of its own"
     )
 
 
