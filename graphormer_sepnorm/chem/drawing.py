@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -31,6 +32,8 @@ _SHADES = 60
 _RADIUS = 0.42  # of a coloured atom; bonds are about 1.5 long
 # A PNG has more pixels than it takes on a page: print and fine screens show them.
 _ZOOM: dict[Format, int] = {"svg": 1, "png": 2}
+# Bytes of a table that are no text, what XML forbids, and what would end a line.
+_NO_TEXT = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 
 
 def molecules_png(smiles: Sequence[str], legends: Sequence[str]) -> bytes:
@@ -180,8 +183,8 @@ def draw_contributions(
 
 
 def _as_text(given: str) -> str:
-    """Return a text with a mark for each byte of a table that is no text, or that XML forbids."""
-    return "".join(one if one.isprintable() else "?" for one in given)
+    """Return a text with a mark for each character that a line of a picture cannot hold."""
+    return _NO_TEXT.sub("?", given)
 
 
 def _draw_bar(canvas: Any, scale: Scale, width: int, top: int, zoom: int) -> list[_Text]:
@@ -200,7 +203,7 @@ def _draw_bar(canvas: Any, scale: Scale, width: int, top: int, zoom: int) -> lis
     below = upper + _BAR[1] + 12
     places = left, width / 2, left + _BAR[0]
     ends = [_Text(text, x, below) for text, x in zip(scale.ends, places, strict=True)]
-    return [_Text(scale.title, width / 2, top + 12), *ends]
+    return [_Text(_as_text(scale.title), width / 2, top + 12), *ends]
 
 
 def _svg(drawn: str, texts: Sequence[_Text]) -> bytes:

@@ -105,9 +105,11 @@ def test_words_stand_in_the_svg():
 
 
 def test_what_no_xml_may_hold_is_marked():
-    captions = [["C\x01C\nC", "\udcff\x0b"], ["", ""]]
-    root = ET.fromstring(draw_contributions(MOLECULES, VALUES, Scale(1.0, "a"), captions=captions))
-    assert [one.text for one in root.iter(f"{SVG}text")][:2] == ["C?C?C", "??"]
+    captions = [["C\x01C\nC", "\udcff\x0b"], ["5\xa0mg\u2009/\u2009l", "co\xadop"]]
+    scale = Scale(1.0, "a\x01b")
+    root = ET.fromstring(draw_contributions(MOLECULES, VALUES, scale, captions=captions))
+    texts = [one.text for one in root.iter(f"{SVG}text")]
+    assert texts[:5] == ["C?C?C", "??", *captions[1], "a?b"]  # spaces of any kind are text
 
 
 def test_a_png_has_a_place_for_each_and_the_bar_below():
