@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,6 +124,37 @@ def test_what_is_said_of_a_table_in_latin_1_can_be_read_and_typed(tmp_path: Path
         "no label in L\xf6slichkeit",
     ]
     assert not any("units" in warning for warning in report.warnings)  # these are one
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "said"),
+    [
+        (["gel\xf6st", "Rest"], SPLIT, "holds 'gel\xf6st' and 'Rest'"),
+        (["gel\xf6st", "Gel\xf6st"], {"task": "multiclass", **SPLIT}, "classes 'gel\xf6st' and"),
+    ],
+)
+def test_words_in_latin_1(
+    words: list[str], options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.csv"
+    rows = (f"{one},{words[n % len(words)]}\n" for n, one in enumerate(RINGS))
+    path.write_bytes(f"smiles,\xf6\n{''.join(rows)}".encode("latin-1"))
+    named = {"target_columns": ("\xf6",)} if "task" in options else {}
+    assert said in failure(path, **named, **options)
+
+
+def test_columns_in_latin_1_that_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    words = ["<,train"] * 6 + [">,valid"] * 3 + ["=,test"] * 3
+    rows = (f"{s},{v},{both}\n" for (s, v), both in zip(plain_rows(), words, strict=True))
+    lines = f"smiles,y,Gr\xf6\xdfe,F\xfcr\n{''.join(rows)}"
+    path.write_bytes(lines.encode("latin-1"))
+    of_relations, of_split = report_of(load(path)).warnings
+    assert "column 'Gr\xf6\xdfe' says that some values are bounds" in of_relations
+    assert "--data.split_column 'F\xfcr' takes it" in of_split
+    path.write_bytes((lines + "CC,1,=,f\xfcr\n").encode("latin-1"))
+    message = failure(path, split_column="f\xfcr", target_columns=("y",), on_invalid="error")
+    assert "the split is 'f\xfcr', not train, validation or test" in message
 
 
 # Finding the target column.
@@ -304,6 +336,8 @@ def test_columns_that_cannot_be_told(tmp_path: Path) -> None:
 def test_units_have_to_fit_a_found_target(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "a.csv", plain_rows())
     assert "2 units for 1 target columns (value)" in failure(path, ConfigError, units=("m", "s"))
+    path.write_bytes(path.read_bytes().replace(b"value", b"w\xe4rme"))
+    assert "target columns (w\xe4rme)" in failure(path, ConfigError, units=("m", "s"))
 
 
 def test_smiles_files_have_no_labels(tmp_path: Path) -> None:

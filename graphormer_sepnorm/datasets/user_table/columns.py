@@ -291,7 +291,7 @@ def refuse_words(
             classes.setdefault(word.lower(), word)
         several = 2 < len(classes) <= _MOST_WORDS and len(words) >= 2 * len(classes)
         if (len(classes) == 2 or several) and not classes.keys() <= SPLIT_WORDS.keys():
-            *others, last = (repr(shortened(word, _SHOWN)) for word in classes.values())
+            *others, last = (repr(shortened(readable(one), _SHOWN)) for one in classes.values())
             holds = f"holds {', '.join(others)} and {last}"
             found.append((readable(columns[position]), holds))
     if found:

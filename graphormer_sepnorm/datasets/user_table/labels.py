@@ -85,7 +85,7 @@ def by_classes(path: Path, tables: Sequence[TableContents]) -> list[TableContent
         alike[name.casefold()].append(name)
     for names in alike.values():
         if len(names) > 1:
-            *others, last = (repr(shortened(name, 20)) for name in names)
+            *others, last = (repr(shortened(readable(name), 20)) for name in names)
             raise DataError(
                 f"{path}: classes {', '.join(others)}"
                 f"{',' if others[1:] else ' and'} {last} of column {readable(column)!r} differ in "
@@ -93,9 +93,10 @@ def by_classes(path: Path, tables: Sequence[TableContents]) -> list[TableContent
             )
     classes = sorted(found, key=_in_order)
     if not 2 <= len(classes) <= _MOST_CLASSES:
+        values = [shortened(readable(one)) for one in classes]
         raise DataError(
-            f"{path}: {column} has {len(classes):,} different values "
-            f"({listed(list(map(shortened, classes)), most=3)}), and classes are 2 to "
+            f"{path}: {readable(column)} has {len(classes):,} different values "
+            f"({listed(values, most=3)}), and classes are 2 to "
             f"{_MOST_CLASSES}: name another column, or give --data.task regression"
         )
     changed = []
@@ -134,7 +135,7 @@ def task_of(
     if options.units and len(options.units) != len(names):
         raise ConfigError(
             f"--data.units has {len(options.units)} units for {len(names)} target columns "
-            f"({', '.join(names)}): give one for each, '' where there is none"
+            f"({', '.join(map(readable, names))}): give one for each, '' where there is none"
         )
     units = options.units or ("",) * len(names)
     kind: Kind

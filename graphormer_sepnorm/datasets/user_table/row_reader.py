@@ -277,7 +277,7 @@ class RowReader:
         if position is None:
             return ""
         cell = row.cells[position]
-        word = "" if cell is None else str(cell).strip()
+        word = "" if cell is None else readable(str(cell)).strip()
         if word.lower() not in SPLIT_WORDS:
             said = (
                 f"is {shortened(word, 40)!r}, not train, validation or test"

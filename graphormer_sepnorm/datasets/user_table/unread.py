@@ -40,7 +40,7 @@ class UnreadColumns:
 
     def __init__(self, names: Sequence[str], columns: TableColumns) -> None:
         read = {columns.smiles, columns.weight, columns.split, *columns.targets, *columns.extra}
-        self._names = names
+        self._names = tuple(map(readable, names))
         unread = [at for at in range(len(names)) if at not in read]
         self._words: dict[int, set[str]] = {at: set() for at in unread}
         self._units = {at: Counter[str]() for at in unread if _names_units(names[at])}
@@ -69,7 +69,7 @@ class UnreadColumns:
     @property
     def units(self) -> dict[str, Counter[str]]:
         """Of the columns that name units these, and in how many used rows each stands."""
-        return {readable(self._names[at]): found for at, found in self._units.items() if found}
+        return {self._names[at]: found for at, found in self._units.items() if found}
 
     @property
     def relations(self) -> tuple[str, ...]:
