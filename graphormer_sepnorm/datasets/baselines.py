@@ -187,7 +187,7 @@ def _left_out(fitted: Baselines, task: Task, undefined: list[str], lacking: list
     if lacking:
         texts.append(
             f"No trees for {listed(lacking)}, of which the training labels are too few, or of one "
-            "class: the baselines are of the other targets."
+            "class: each baseline is of the targets that it knows."
         )
     texts += [f"The baselines are of {', '.join(parts)}."] if parts else []
     return " ".join(texts)

@@ -128,10 +128,18 @@ def test_a_target_that_a_split_lacks() -> None:
     targets["train"] = [[one, math.nan] for one, _ in targets["train"]]
     found, left_out, _ = baselines_of(data(targets, "regression"))
     assert [one.comparable for one in found] == [False] * 3
-    assert left_out == (
+    said = (
         "No trees for b, of which the training labels are too few, or of one "
-        "class: the baselines are of the other targets."
+        "class: each baseline is of the targets that it knows."
     )
+    assert left_out == said
+    # A few labels have a mean, which is of both targets then.
+    targets["train"] = [
+        [one, 3.0 if row < 5 else math.nan] for row, (one, _) in enumerate(targets["train"])
+    ]
+    found, left_out, _ = baselines_of(data(targets, "regression"))
+    assert [one.comparable for one in found] == [True, False, False]
+    assert left_out == said
     # Without a test label no model has an error.
     targets = two_targets("regression")
     targets["test"] = [[one, math.nan] for one, _ in targets["test"]]
