@@ -318,6 +318,8 @@ def _integer_columns(values: Any, what: str) -> np.ndarray:
     array = _array(values, what)
     if not _holds_integers(array):
         raise DataError(f"{what} are {array.dtype}: Graphormer embeds integer codes")
+    if not array.ndim:
+        raise DataError(f"{what} are a single number: give a row for each")
     if not array.size and len(array):
         raise DataError(f"{what} have no columns: give at least one, for example zeros")
     if not array.size:  # a molecule without bonds: the number of columns is kept

@@ -34,6 +34,8 @@ BAD = {
         changed(edge_attr=torch.zeros(4, 0).long()),
         "edge_attr .*have no columns",
     ),
+    "one number for atoms": (changed(x=torch.tensor(3)), "x .*are a single number"),
+    "one number for bonds": (changed(edge_attr=torch.tensor(3)), "edge_attr .*are a single number"),
     "bond of no atom": (changed(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 3, 1]])), "0..2"),
     "negative atom": (changed(edge_index=torch.tensor([[0, 1, 1, -1], [1, 0, 2, 1]])), "0..2"),
     "transposed bonds": (
