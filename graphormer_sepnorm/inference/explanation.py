@@ -151,18 +151,22 @@ class Explainer:
         blend, confidence = self._predictor.blend, self._predictor.confidence
         weight = 1.0 if blend is None else float(blend.weights[self._number])
         stacked = False
+        sums = "" if blend is None or not blend.exclusive else "classes are made to add up to 1"
         if blend is not None and blend.stacking is not None and blend.trees.known[self._number]:
             stacked = True
-            before = ", before classes are made to add up to 1," if blend.exclusive else ""
+            before = f", before {sums}," if sums else ""
             yield (
                 f"explained is what the network says; the log-odds of the prediction{before} are "
                 f"{weight * blend.stacking.slope:.2f} times its, with what trees say and a constant"
             )
         elif weight < 1:
+            before = f", before {sums}" if sums else ""
             yield (
-                f"explained is what the network says, {weight:.0%} of the prediction; the other "
-                f"{1 - weight:.0%} is said by trees"
+                f"explained is what the network says, {weight:.0%} of the prediction{before}; the "
+                f"other {1 - weight:.0%} is said by trees"
             )
+        elif sums:  # the others' are said by trees too
+            yield f"explained is what the network says, before {sums}"
         extra = self._predictor.extra_inputs.in_words()
         if not self.signed:
             yield from self._beside_attention(extra)

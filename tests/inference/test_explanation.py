@@ -236,6 +236,21 @@ def test_of_classes_that_exclude_each_other_it_says_what_is_done_then():
     )
 
 
+@pytest.mark.parametrize("stacking", [None, Stacking(1.5, np.array([0.4, 0.0]))])
+def test_a_class_without_trees_is_changed_by_the_sum_over_all(stacking):
+    checkpoint = make_checkpoint(kind="binary", targets=("c_a", "c_b"), exclusive=True)
+    checkpoint[KEY]["task"]["one_of"] = "c"
+    trees, _ = boosted_trees("binary", targets=2, without=1)
+    blend = Blend.of_trees(trees, 0.5, True, stacking)
+    predictor = Predictor(checkpoint | {BLEND: blend.to_plain()}, "cpu")
+    found = predictor.explain("CC(C)CO", "c_b")
+    (one,) = found.molecules
+    assert one.prediction != pytest.approx(1 / (1 + np.exp(-one.value)), rel=0.01)
+    before = "explained is what the network says, before classes are made to add up to 1"
+    assert found.coverage == before
+    assert "before classes are made to add up to 1" in predictor.explain("CCO", "c_a").coverage
+
+
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_calibration_is_not_explained_and_it_says_so(temperature):
     names = ("t_low", "t_high")
