@@ -157,6 +157,7 @@ def replace_norms(
                 else SepNorm.from_layer_norm(norm, cls_kind, tok_kind, cls_position)
             )
         model.set_submodule(name, new[norm])
+    _leave_nested_tensors(model, set(new.values()))
     reasons = {name: reason for name, reason in kept.items() if reason} | {
         name: f"{type(norm).__name__} is no nn.LayerNorm over the last axis"
         for name, norm in others.items()
@@ -341,6 +342,17 @@ def _repeat_cls(tokens: Tensor, position: int) -> None:
             "made up: give an example= of sequences that are long enough"
         )
     tokens[:, position] = tokens[0, position].clone()
+
+
+def _leave_nested_tensors(model: nn.Module, norms: set[nn.Module]) -> None:
+    """Have torch's encoders pass their layers ``[N, L, D]``, with padding, in evaluation too.
+
+    They ask only the norms of the first layer, which may have been left out, whether nested tensors
+    will do for all.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.TransformerEncoder) and not norms.isdisjoint(module.modules()):
+            module.use_nested_tensor = False
 
 
 def _hand_padding_on(model: nn.Module, norms: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -733,6 +733,20 @@ def test_where(where, replaced):
     assert sum(isinstance(m, SepNorm) for m in model.modules()) == len(replaced - {"other.norm"})
 
 
+@pytest.mark.filterwarnings("ignore:.*nested tensors:UserWarning")
+def test_layers_behind_those_left_out_meet_padded_tokens():
+    """An encoder as torch makes it, whose first layer would have nested tensors in evaluation."""
+    layer = nn.TransformerEncoderLayer(D, 2, dim_feedforward=24, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2).eval()
+    given, swapped = an_input("encoder"), copy.deepcopy(model)
+    replace_norms(swapped, "ln", "ln", where="layers.1.*")
+    real = ~given["src_key_padding_mask"]
+    with torch.no_grad():
+        torch.testing.assert_close(
+            swapped(**given)[real], model(**given)[real], rtol=1e-5, atol=1e-5
+        )
+
+
 def test_cls_at_the_end():
     class Last(nn.Module):
         def __init__(self):
