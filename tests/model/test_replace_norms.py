@@ -194,6 +194,32 @@ def test_a_state_dict_of_the_original_loads(name):
                 )
 
 
+class NoWeight(nn.Module):
+    """Norms without a weight, as those of diffusion transformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Linear(L, L)
+        self.norm = nn.LayerNorm(D, elementwise_affine=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.norm(self.mix(tokens.mT).mT)
+
+
+def test_a_state_dict_of_norms_without_a_weight_loads():
+    model, tokens = NoWeight(), torch.randn(N, L, D)
+    original = copy.deepcopy(model.state_dict())
+    replace_norms(model, example=tokens)
+    model(tokens)
+    own = copy.deepcopy(model.norm.state_dict())
+    assert model.load_state_dict(original)
+    torch.testing.assert_close(model.norm.state_dict(), own)
+    # What is missing of the new norm itself is an error as ever.
+    partly = {key: value for key, value in model.state_dict().items() if "running" not in key}
+    with pytest.raises(RuntimeError, match="Missing key"):
+        model.load_state_dict(partly)
+
+
 @WITH_MASK
 @pytest.mark.parametrize("shared", [False, True], ids=["bn+bn", "shared-bn"])
 def test_batch_norm_over_tokens_leaves_padding_out(name, shared):
