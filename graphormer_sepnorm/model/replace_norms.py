@@ -64,18 +64,29 @@ class ReplacedNorms:
 
 @dataclass
 class _Seen:
-    """What one LayerNorm met in the example: anything but [N, L, D], and only one [CLS]."""
+    """What one LayerNorm met in the example: anything but [N, L, D], and only one [CLS].
 
+    Attributes:
+        dtype: Of its input.
+        device: Of its input.
+        other_shape: Of an input that is not [N, L, D].
+        same_cls: Whether [CLS] was the same in every sequence.
+    """
+
+    dtype: torch.dtype
+    device: torch.device
     other_shape: list[int] | None = None
     same_cls: bool = False
 
 
 class _Call(NamedTuple):
-    """What a LayerNorm was called with: its shape, [N, L, D] of N sequences (else 0), its [CLS]."""
+    """What a LayerNorm was called with: [N, L, D] of N sequences (else 0), and its [CLS]."""
 
     shape: list[int]
     sequences: int
     same_cls: bool
+    dtype: torch.dtype
+    device: torch.device
 
 
 def replace_norms(
@@ -156,6 +167,9 @@ def replace_norms(
                 if one_for_both
                 else SepNorm.from_layer_norm(norm, cls_kind, tok_kind, cls_position)
             )
+            if norm.weight is None:  # which would have said where, and in which precision
+                met_in = torch.promote_types(seen[norm].dtype, torch.float32)
+                new[norm].to(seen[norm].device, met_in)
         model.set_submodule(name, new[norm])
     _leave_nested_tensors(model, set(new.values()))
     reasons = {name: reason for name, reason in kept.items() if reason} | {
@@ -259,11 +273,12 @@ def _look(
     def note(norm: nn.Module, given: tuple[Tensor, ...]) -> None:
         shape = list(given[0].shape)
         if len(shape) != 3 or not -shape[1] <= position < shape[1]:
-            call = _Call(shape, 0, False)
+            sequences, same = 0, False
         else:
             cls = given[0][:, position].float()
             same = bool((cls - cls[:1]).abs().max() <= _ROUNDING * cls.abs().max())
-            call = _Call(shape, shape[0], same)
+            sequences = shape[0]
+        call = _Call(shape, sequences, same, given[0].dtype, given[0].device)
         met.setdefault(norm, []).append(call)
 
     hooks = [norm.register_forward_pre_hook(note) for norm in norms]
@@ -289,7 +304,12 @@ def _look(
     seen = {}
     for norm, calls in met.items():
         others = [call.shape for call in calls if call.sequences != sequences]
-        seen[norm] = _Seen(others[-1] if others else None, any(call.same_cls for call in calls))
+        seen[norm] = _Seen(
+            calls[-1].dtype,
+            calls[-1].device,
+            others[-1] if others else None,
+            any(call.same_cls for call in calls),
+        )
     return seen
 
 

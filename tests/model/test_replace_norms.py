@@ -220,6 +220,14 @@ def test_a_state_dict_of_norms_without_a_weight_loads():
         model.load_state_dict(partly)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_norms_without_a_weight_keep_the_precision_of_the_model(dtype):
+    model, tokens = NoWeight().to(dtype), torch.randn(N, L, D, dtype=dtype)
+    replace_norms(model, "bn", "bn", example=tokens)
+    for training in (True, False):
+        assert model.train(training)(tokens).dtype == dtype
+
+
 @WITH_MASK
 @pytest.mark.parametrize("shared", [False, True], ids=["bn+bn", "shared-bn"])
 def test_batch_norm_over_tokens_leaves_padding_out(name, shared):
