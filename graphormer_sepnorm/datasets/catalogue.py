@@ -65,14 +65,19 @@ def canonical_name(name: str) -> str:
     Raises:
         ConfigError: No data set goes by this name.
     """
-    plain = name.strip().lower().replace("_", "-")
+    plain = _plain(name)
     plain = ALIASES.get(plain, plain)
-    if plain not in (*DATASETS, TABLE, PRETRAINING):
+    known = {_plain(one): one for one in (*DATASETS, TABLE, PRETRAINING)}
+    if plain not in known:
         raise ConfigError(
             f"unknown data set '{name}'{did_you_mean(plain, [*DATASETS, *ALIASES, TABLE])}; "
             f"there are {', '.join(DATASETS)}; a file of your own is given by --data.table FILE"
         )
-    return plain
+    return known[plain]
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
 
 
 def load_dataset(name: str, root: str | Path) -> DatasetSplits:

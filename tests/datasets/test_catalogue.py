@@ -27,6 +27,15 @@ def test_other_spellings_are_understood(given: str, expected: str) -> None:
     assert canonical_name(given) == expected
 
 
+def test_a_data_set_of_ones_own_may_be_spelled_in_any_way(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(DATASETS, "My_set", lambda root: root)  # type: ignore[arg-type]
+    for spelling in ("My_set", "my-set", "MY_SET"):
+        assert canonical_name(spelling) == "My_set"
+    assert load_dataset("My_set", tmp_path) == tmp_path
+
+
 def test_every_alias_leads_to_a_data_set() -> None:
     assert set(ALIASES.values()) <= set(DATASETS)
     assert not set(ALIASES) & set(DATASETS)
