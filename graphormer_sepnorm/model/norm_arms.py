@@ -34,13 +34,14 @@ def norm_name(name: str) -> str:
     """
     lower = str(name).lower()
     canonical = NORM_ALIASES.get(lower, lower)
-    if canonical not in NORMS:
+    known = {norm.lower(): norm for norm in NORMS}
+    if canonical not in known:
         choices = [*NORM_ALIASES, *NORMS]
         raise ConfigError(
             f"unknown norm '{name}'{did_you_mean(lower, choices)}: "
             f"choose one of {', '.join(choices)}"
         )
-    return canonical
+    return known[canonical]
 
 
 class LayerNorm(nn.LayerNorm):
@@ -200,4 +201,4 @@ def atom_norm(name: str, channels: int) -> nn.Module:
     Raises:
         ConfigError: If there is no such arm.
     """
-    return NORM_KINDS[norm_name(name).replace("-", "+").rpartition("+")[2]](channels)
+    return NORM_KINDS[norm_name(name).removeprefix("shared-").rpartition("+")[2]](channels)

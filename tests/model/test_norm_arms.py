@@ -130,6 +130,15 @@ class RMSNorm(torch.nn.RMSNorm):
         return super().forward(rows)
 
 
+@pytest.mark.parametrize("kind", ["RMS", "rms-2"])
+def test_a_kind_of_ones_own_may_have_capitals_or_a_hyphen(monkeypatch, kind):
+    monkeypatch.setitem(norm_arms.NORM_KINDS, kind, RMSNorm)
+    monkeypatch.setattr(norm_arms, "NORMS", (*NORMS, f"bn+{kind}", f"shared-{kind}"))
+    for arm in (f"bn+{kind}", f"shared-{kind}"):
+        assert norm_name(arm) == norm_name(arm.upper()) == arm
+        assert isinstance(norm_arms.atom_norm(arm, 16), RMSNorm)
+
+
 def test_one_more_kind_of_norm_is_one_more_arm(monkeypatch):
     """As docs/python.md says; it keeps the start that it was made with."""
     monkeypatch.setitem(norm_arms.NORM_KINDS, "rms", RMSNorm)
