@@ -148,7 +148,8 @@ def replace_norms(
     if kinds[0] != "ln" and all(met):
         raise ConfigError(
             "[CLS] is the same in every sequence of the example, in all norms, so none can be told "
-            "from the first one: give an example= of at least two different sequences"
+            "from the first one: give an example= of at least two different sequences, or, in a "
+            "causal model, the cls_position= of a token that sees the others (-1)"
         )
 
     new: dict[nn.Module, TokenNorm] = {}

@@ -19,6 +19,8 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertModel,
+    GPT2Config,
+    GPT2Model,
     RobertaConfig,
     RobertaModel,
     VisionEncoderDecoderConfig,
@@ -795,6 +797,17 @@ def test_cls_at_the_end():
     report = replace_norms(model, cls_position=-1, example=torch.randn(N, L, D))
     assert report.replaced == {"norm": "ln+ln", "after": "bn+ln"}
     assert model.after.cls_position == -1
+
+
+def test_in_a_causal_model_the_token_is_one_that_sees_the_others():
+    config = GPT2Config(
+        vocab_size=40, n_embd=D, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
+    )
+    with pytest.raises(ConfigError, match=r"causal model, the cls_position= .* \(-1\)"):
+        replace_norms(GPT2Model(config))
+    report = replace_norms(GPT2Model(config), cls_position=-1)
+    assert report.same_cls == ("h.0.ln_1",)
+    assert report.replaced["ln_f"] == "bn+ln"
 
 
 def test_a_shared_norm_keeps_layer_norm_for_the_same_cls():
