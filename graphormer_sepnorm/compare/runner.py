@@ -246,12 +246,13 @@ class Runner:
             self._start(runs)
         except OSError as error:  # no room on the disk, no memory for a process: others go on
             for run in runs:
-                self._display.started(run)
                 self._display.failed(run, f"it cannot be started ({error.strerror})")
 
     def _start(self, runs: tuple[Run, ...]) -> None:
         environment = self._free[0]
         options = [_options(run) for run in runs]
+        for run in runs:  # before there is a process: what it soon leaves it does not continue
+            self._display.started(run)
         for run in runs:
             run.log.parent.mkdir(parents=True, exist_ok=True)
             run.failure.unlink(missing_ok=True)
@@ -278,8 +279,6 @@ class Runner:
             )
             self._free.pop(0)
             self._running.append(_Process(runs, popen, environment, starts, time.monotonic()))
-        for run in runs:
-            self._display.started(run)
 
     def _end(self, process: _Process) -> None:
         self._running.remove(process)

@@ -384,6 +384,21 @@ def test_an_ensemble_that_is_a_fold_is_asked_once(
     assert runner._asked == 2
 
 
+def test_a_run_is_said_to_start_before_it_can_have_left_anything(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, order = subprocess.Popen, []
+
+    def popen(*arguments, **options):
+        order.append("process")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr("graphormer_sepnorm.compare.runner.subprocess.Popen", popen)
+    monkeypatch.setattr(Events, "started", lambda self, run: order.append(run.name))
+    workplace.train([workplace.run("a")])
+    assert order == ["a seed 0", "process"]
+
+
 def test_a_process_that_cannot_be_started_stops_no_other_run(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
