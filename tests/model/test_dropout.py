@@ -8,6 +8,7 @@ import torch
 from reference.models import batch_of_smiles, relative_error, small_model
 
 from graphormer_sepnorm.kernels.library import library
+from graphormer_sepnorm.model.attention import log_degrees
 from graphormer_sepnorm.model.dropout import branch_scales, dropout, dropout_add
 
 SMILES = ("CCO", "c1ccccc1", "N", "CC(C)Cl")
@@ -105,6 +106,35 @@ def test_frequencies_grow_with_the_layer_and_means_are_one(molecules):
     columns = skipped.flatten(1)
     correlations = torch.corrcoef(columns.T) - torch.eye(columns.shape[1])
     assert correlations.abs().max() < 4.5 / 4000**0.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("local_layers", [0, 1])
+def test_a_skipped_branch_brings_no_messages_either(molecules, local_layers, dtype):
+    vocabulary, batch = molecules
+    options = {"local_mpnn": "gine", "local_layers": local_layers, "degree_scaler": True}
+    model = small_model(vocabulary, norm="shared-ln", **options).to(dtype)
+    layer = model.layers[0]
+    rows = model.embedding(batch)
+    skipped = batch.graph_of_atom == 1
+    scales = torch.ones(2, len(rows), 1, dtype=dtype)
+    scales[0, len(SMILES) :][skipped] = 0
+    result, _ = layer(rows, batch, model.bias(batch), scales, log_degrees(batch, dtype))
+    atoms = rows[len(SMILES) :][skipped]
+    truth = atoms + layer.ffn(layer.ffn_norm(atoms, 0))
+    assert relative_error(result[len(SMILES) :][skipped], truth) < 1e-5
+
+
+def test_the_last_layer_skips_as_often_as_was_asked(molecules):
+    vocabulary, batch = molecules
+    model = small_model(vocabulary, norm="shared-ln", layers=3, drop_path=0.6).train()
+    torch.manual_seed(8)
+    found, _ = model.encode(batch)
+    torch.manual_seed(8)
+    rows, biases = model.embedding(batch), model.bias(batch)
+    for layer, scales in zip(model.layers, branch_scales(batch, 3, 0.6).double(), strict=True):
+        rows, _ = layer(rows, batch, biases, scales)
+    assert relative_error(found, model.output_norm(rows, len(SMILES))[: len(SMILES)]) < 1e-12
 
 
 @pytest.mark.parametrize("position", ["pre", "post"])

@@ -11,6 +11,7 @@ import torch
 from reference.models import batch_of, batch_of_smiles, relative_error, small_config, small_model
 from reference.molecules import molecule
 from reference.passes import EXACT
+from torch.nn import functional
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
@@ -111,6 +112,29 @@ def test_dropout_of_the_graph_is_as_without(given: tuple[GraphBatch, GraphVocabu
         model.read_out(token, atoms, batch).sum().backward()
         tokens.append(token)
     assert torch.equal(*tokens)
+
+
+def test_in_training_numbers_and_what_is_made_of_them_are_dropped(
+    given: tuple[GraphBatch, GraphVocabulary],
+) -> None:
+    batch, vocabulary = given
+    options = {"extra_inputs": 3, "dropout": 0.25, "input_dropout": 0.75}
+    model = small_model(vocabulary, **options)
+    plain = small_model(vocabulary, extra_inputs=3)
+    for one in (model, plain):
+        assert one.extra_readout is not None
+        one.extra_readout.standardise_by(MEAN, FACTOR)
+    assert torch.equal(model(batch), plain(batch))
+    readout = model.extra_readout
+    assert readout is not None
+    read = torch.randn(3, 12, dtype=torch.float64)
+    torch.manual_seed(1)
+    joined = readout.train()(read, NUMBERS)
+    torch.manual_seed(1)
+    scores = functional.dropout(torch.tensor(SCORES, dtype=torch.float64), 0.25)
+    hidden = functional.gelu(readout.read(read) + readout.numbers(scores))
+    hidden = functional.dropout(hidden, 0.25)
+    assert relative_error(joined, read + readout.hidden(hidden)) < EXACT
 
 
 def test_values_do_not_depend_on_company(given: tuple[GraphBatch, GraphVocabulary]) -> None:
