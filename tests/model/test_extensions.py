@@ -13,6 +13,7 @@ from reference.models import (
     EVERYTHING,
     EXTENSIONS,
     batch_of,
+    batch_of_smiles,
     name_of,
     small_config,
     small_model,
@@ -26,7 +27,7 @@ from graphormer_sepnorm.model.attention import log_degrees, mean_over_atoms, sum
 from graphormer_sepnorm.model.config import ReadoutName
 from graphormer_sepnorm.model.encodings import RingEncoding
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.model.walks import path_counts, walk_probabilities
+from graphormer_sepnorm.model.walks import PathEncoding, path_counts, walk_probabilities
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", "C.CC(C)Cl")
 
@@ -121,6 +122,29 @@ def test_walks_on_a_chain_of_three_atoms_and_an_atom_alone():
     assert not found[:, 0, :, 0].any()
 
 
+def test_walks_keep_their_precision_under_autocast():
+    graphs = [molecule("CC(C)(C)c1ccc2c(c1)[nH]c1ccccc12")]
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary)
+    (block,) = batch.blocks
+    is_bond = torch.cat([torch.zeros(2), batch.type_distance]) == 1
+    bonds = is_bond[block.pair_type].float()
+    truth = walk_probabilities(bonds, block, 9)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(walk_probabilities(bonds, block, 9), truth)
+
+
+def test_all_of_the_hundred_thousand_paths_of_eight_atoms_are_counted():
+    """Of which each is bonded to each: k - 1 of the six others lie in between, in any order."""
+    graphs = [graph(8, list(itertools.combinations(range(8), 2)))]
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary)
+    (block,) = batch.blocks
+    bonds = (block.pair_type > 2).double()  # the first type is an atom with itself
+    found = PathEncoding(8, 4, 2).ways(bonds, block)[1:, 0, 1, 2].tolist()
+    assert found == pytest.approx([math.log(1 + math.perm(6, k - 1)) for k in range(1, 8)])
+
+
 def test_paths_of_a_ring_of_four_with_a_bond_across():
     """Atoms 0 to 3 in a ring, 0 and 2 bonded: what there is can be counted by hand."""
     graphs = [graph(4, [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]), graph(1, [])]
@@ -162,11 +186,13 @@ def test_graphs_with_too_many_paths_know_the_short_ones(smiles):
 
     whole = counts(10**9, [middle], 0)
     paths = [float((table - table.diag().diag()).sum()) for table in whole]
-    known = sum(total <= 300 for total in itertools.accumulate(paths))
-    assert known == {"CCO": 9, C60: 2}.get(smiles, known) > 0
-    for part in (counts(300, [middle], 0), counts(300, molecules, 1)):
-        assert torch.equal(part[:known], whole[:known])
-        assert not part[known:].any()
+    totals = [int(total) for total in itertools.accumulate(paths)]
+    for most in (300, totals[2], totals[2] - 1):
+        known = sum(total <= most for total in totals)
+        assert most != 300 or known == {"CCO": 9, C60: 2}.get(smiles, known) > 0
+        for part in (counts(most, [middle], 0), counts(most, molecules, 1)):
+            assert torch.equal(part[:known], whole[:known])
+            assert not part[known:].any()
 
 
 def test_walks_bring_nothing_to_graph_tokens(molecules):
@@ -220,3 +246,22 @@ def test_messages_tell_bonds_apart():
     assert not told[:2].any()
     assert torch.equal(told[2], told[3])
     assert not torch.allclose(told[2], told[4])
+
+
+def test_messages_tell_rings_apart_up_to_ten_atoms_and_take_larger_ones_for_ten():
+    """From atoms of zeros: two hear along a bond, all others of the ring without one."""
+    sizes = (8, 9, 10, 40)
+    vocabulary, batch = batch_of_smiles(*("C1" + "C" * (size - 2) + "C1" for size in sizes))
+    model = small_model(vocabulary, local_mpnn="gine+rings")
+    local = model.layers[0].local
+    with torch.no_grad():
+        local.output.weight.zero_()
+        rows = torch.zeros(len(batch.unpad), 12, dtype=torch.float64)
+        told, _ = local(rows, batch.with_ring_pairs())
+        for size, first in zip(sizes, (4, 12, 21, 31), strict=True):
+            steps = min(size, 10) - 2
+            far = local.rings.any[:steps].sum(0)
+            near = far + local.rings.bonded[:steps].sum(0)
+            mean = (2 * near.relu() + (size - 3) * far.relu()) / (size - 1)
+            wanted = (local.ring_output.weight @ mean).expand(size, -1)
+            torch.testing.assert_close(told[first : first + size], wanted)
