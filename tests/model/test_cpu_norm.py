@@ -116,21 +116,22 @@ def test_other_norms_are_called_themselves(calls):
     rows = torch.randn(9, 4)
     norm = SeparateNorm(Doubled(4), LayerNorm(4))
     torch.testing.assert_close(norm(rows, 2)[:2], 2 * nn.functional.layer_norm(rows[:2], [4]))
-    atom_norm = MaskedBatchNorm(4)
-    norm = SeparateNorm(MaskedBatchNorm(4), atom_norm)
-    heard = []
-    atom_norm.register_forward_hook(lambda module, given, output: heard.append(output))
-    assert torch.equal(norm(rows, 2)[2:], heard[0])
-    atom_norm = MaskedBatchNorm(4)
-    norm = SeparateNorm(MaskedBatchNorm(4), atom_norm)
-    heard = []
-    atom_norm.register_full_backward_pre_hook(lambda module, gradient: heard.append(gradient))
-    norm(rows.clone().requires_grad_(), 2).sum().backward()
-    assert len(heard) == 1
+    for kind in ("forward_pre", "forward", "full_backward_pre", "full_backward"):
+        atom_norm = MaskedBatchNorm(4)
+        norm = SeparateNorm(MaskedBatchNorm(4), atom_norm)
+        heard = []
+        getattr(atom_norm, f"register_{kind}_hook")(lambda *told, heard=heard: heard.append(told))
+        norm(rows.clone().requires_grad_(), 2).sum().backward()
+        assert len(heard) == 1, kind
     norm = norm_of("bn+bn", 4)
     norm(rows, 2, torch.arange(7) < 5)  # padding
     with pytest.raises(RuntimeError):
         norm(torch.randn(9, 5), 2)
+    for lacking in ({"bias": False}, {"elementwise_affine": False}):
+        norm = SeparateNorm(LayerNorm(4, **lacking), LayerNorm(4, **lacking))
+        torch.testing.assert_close(norm(rows, 2), nn.functional.layer_norm(rows, [4]))
+    with pytest.raises(RuntimeError):
+        SeparateNorm(LayerNorm(4), LayerNorm(4)).double()(rows, 2)
     assert not calls
 
 
