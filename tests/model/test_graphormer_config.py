@@ -46,7 +46,7 @@ CONTRADICTIONS = [
     ({"max_path_length": 41}, "max_path_length 41.*40"),
     ({"max_path_length": 0}, "max_path_length is 0: it must be at least 1"),
     ({"norm_position": "middle"}, "'middle'.*'pre' or 'post'"),
-    ({"spatial_rows": 2}, "spatial_rows"),
+    ({"spatial_rows": 2}, "spatial_rows is 2: it must be at least 3"),
     ({"degree_rows": 0}, "degree_rows"),
     ({"layers": 0}, "layers"),
     ({"readout": "max"}, "readout 'max'.*'graph_token' or 'sum' or 'mean' or 'both'"),
@@ -75,6 +75,8 @@ CONTRADICTIONS = [
     ),
     ({"walk_steps": 0}, "walk_steps"),
     ({"mean_atoms": 0.0}, "mean_atoms"),
+    ({"extra_inputs": -1}, "extra_inputs is -1: it must be a whole number, 0 or more"),
+    ({"extra_inputs": 1.5}, "extra_inputs is 1.5: it must be a whole number"),
     ({"heads": 0}, "heads"),
     ({"width": "80"}, "width is '80': it must be a whole number"),
     ({"width": None}, "width is None: it must be a whole number"),
@@ -101,6 +103,10 @@ def test_contradictions_are_config_errors(options, message):
     assert "\n" not in str(caught.value)
 
 
+def test_the_smallest_table_of_distances():
+    assert GraphormerConfig(spatial_rows=3).spatial_rows == 3
+
+
 def test_tables_are_sized_for_the_vocabulary():
     _, vocabulary = stored([molecule("CC=O")])
     config = GraphormerConfig().for_vocabulary(vocabulary)
@@ -109,10 +115,12 @@ def test_tables_are_sized_for_the_vocabulary():
         vocabulary.bonds.num_rows,
     )
     assert dataclasses.replace(config, atom_rows=None, bond_rows=None) == GraphormerConfig()
+    assert config.for_vocabulary(vocabulary) == config
     larger = GraphormerConfig(atom_rows=64, bond_rows=64).for_vocabulary(vocabulary)
     assert (larger.atom_rows, larger.bond_rows) == (64, 64)
-    with pytest.raises(ConfigError, match="atom_rows 2 is too small"):
-        GraphormerConfig(atom_rows=2).for_vocabulary(vocabulary)
+    for option in ("atom_rows", "bond_rows"):
+        with pytest.raises(ConfigError, match=f"{option} 2 is too small"):
+            GraphormerConfig(**{option: 2}).for_vocabulary(vocabulary)
 
 
 @pytest.mark.parametrize("missing", ["atom_rows", "bond_rows"])
@@ -155,5 +163,6 @@ def test_a_molecule_without_bonds_for_a_model_that_knows_bonds():
 
 def test_a_store_with_fewer_hops_than_the_model_counts_is_a_clear_error():
     vocabulary, batch = batch_of_smiles("CCO")
-    with pytest.raises(ConfigError, match="max_path_length"):
-        small_model(vocabulary, max_path_length=20)(batch)
+    for hops in (6, 20):
+        with pytest.raises(ConfigError, match=rf"{hops} hops far .* holds paths of 5: make its"):
+            small_model(vocabulary, max_path_length=hops)(batch)
