@@ -164,7 +164,8 @@ def test_it_says_what_it_replaced(name):
 def test_with_layer_norm_for_both_the_outputs_are_the_originals(name, shared):
     model, given = made(name), an_input(name)
     swapped = copy.deepcopy(model)
-    replace_norms(swapped, "ln", "ln", shared=shared)
+    report = replace_norms(swapped, "ln", "ln", shared=shared)
+    assert {*report.replaced.values()} == {"shared-ln" if shared else "ln+ln"}
     with torch.no_grad():
         torch.testing.assert_close(
             output(swapped, given), output(model, given), rtol=1e-5, atol=1e-5
@@ -226,6 +227,9 @@ def test_a_state_dict_of_norms_without_a_weight_loads():
 def test_norms_without_a_weight_keep_the_precision_of_the_model(dtype):
     model, tokens = NoWeight().to(dtype), torch.randn(N, L, D, dtype=dtype)
     replace_norms(model, "bn", "bn", example=tokens)
+    # Statistics of numbers in half precision are kept in more.
+    wanted = torch.promote_types(dtype, torch.float32)
+    assert model.norm.cls_norm_layer.running_mean.dtype == wanted
     for training in (True, False):
         assert model.train(training)(tokens).dtype == dtype
 
@@ -266,13 +270,14 @@ def test_the_mask_is_that_of_the_call_and_forgotten_after_it():
         return call(**one)[0]
 
     without = {"input_ids": given["input_ids"]}
-    truth = copy.deepcopy(model)(**without)[0]
+    truth, of_part = (copy.deepcopy(one)(**without)[0] for one in (model, model.bert))
     masked = output_of(given)
     assert torch.equal(output_of(without), truth)
     # Sums of a mask round otherwise, by more or less with the number of threads.
     torch.testing.assert_close(output_of(whole), truth, rtol=1e-5, atol=5e-5)
     with pytest.raises(IndexError):
         model(input_ids=given["input_ids"] + 100, attention_mask=given["attention_mask"])
+    assert torch.equal(output_of(without, model.bert), of_part)
     assert torch.equal(output_of(without), truth)
     # Positional, and by a part of the model.
     model.load_state_dict(state)
@@ -410,10 +415,39 @@ def test_a_norm_that_no_mask_reaches_is_named():
     assert "no padding mask reaches any of these: every token counts there" in str(report)
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
-def test_a_mask_of_ones_own_that_marks_padding(dtype):
+class MarksReal(OwnModel):
+    """Takes masks as Hugging Face does."""
+
+    def forward(self, tokens, attention_mask):
+        return super().forward(tokens, attention_mask == 0)
+
+
+class TakesTwo(OwnModel):
+    """Of two masks nobody knows which one is that of the padding."""
+
+    def forward(self, tokens, attention_mask, padding_mask):
+        return super().forward(tokens, padding_mask)
+
+
+@pytest.mark.parametrize("mark", [True, 1, 2, 1.0], ids=repr)
+def test_a_mask_of_ones_own_that_marks_real_tokens(mark):
+    padding, model = some_padding(L, 6, 3, L), MarksReal()
+    given = {"tokens": torch.randn(N, L, D), "attention_mask": ~padding * torch.tensor(mark)}
+    assert replace_norms(model, "bn", "bn", example=given).mask_from == ("the model",)
+    assert_padding_does_not_count(model, given, {"tokens": padding})
+
+
+def test_of_a_module_with_two_masks_none_is_taken():
+    padding = some_padding(L, 6, 3, L)
+    given = {"tokens": torch.randn(N, L, D), "attention_mask": ~padding, "padding_mask": padding}
+    assert replace_norms(TakesTwo(), "bn", "bn", example=given).mask_from == ("encoder",)
+
+
+@pytest.mark.parametrize("mark", [True, 1, 1.0, -torch.inf], ids=repr)
+def test_a_mask_of_ones_own_that_marks_padding(mark):
     padding, model = some_padding(L, 6, 3, L), NamedAsUsual()
-    given = {"tokens": torch.randn(N, L, D), "padding_mask": padding.to(dtype)}
+    marked = torch.zeros(N, L, dtype=torch.tensor(mark).dtype).masked_fill(padding, mark)
+    given = {"tokens": torch.randn(N, L, D), "padding_mask": marked}
     report = replace_norms(model, "bn", "bn", example=given)
     assert (report.mask_from, report.unmasked) == (("the model",), ())
     assert_padding_does_not_count(model, given, {"tokens": padding})
@@ -462,6 +496,11 @@ class TimeFirst(nn.Module):
 
     def forward(self, tokens, mask):
         return self.norm(tokens.transpose(0, 1))
+
+
+@pytest.mark.parametrize("name", ["vit", "encoder"])
+def test_what_is_made_up_has_the_precision_of_the_model(name):
+    assert replace_norms(MODELS[name][0]().double()).replaced
 
 
 def test_images_that_are_made_up_have_as_many_positions_as_they_have():
@@ -751,6 +790,43 @@ def test_what_is_kept_and_why():
         torch.testing.assert_close(same(tokens), Odd.forward(same, tokens))
 
 
+class Twice(nn.Module):
+    """Uses norms again: `shared` in a second layer, `pooled` on the mean of the tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared, self.pooled, self.last = (nn.LayerNorm(D) for _ in range(3))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        tokens = self.shared(torch.cat([torch.ones_like(tokens[:, :1]), tokens], dim=1))
+        tokens = self.pooled(self.shared(tokens + tokens.mean(1, keepdim=True)))
+        return self.last(tokens + self.pooled(tokens.mean(1))[:, None])
+
+
+def test_every_call_of_a_norm_counts():
+    report = replace_norms(Twice(), example=torch.randn(N, L, D))
+    assert report.replaced == {"shared": "ln+ln", "last": "bn+ln"}
+    assert report.kept == {"pooled": f"acts on [{N}, {D}] in the example, not on [N, L, D]"}
+
+
+class DoubledNorm(nn.LayerNorm):
+    def forward(self, input: Tensor) -> Tensor:
+        return 2 * super().forward(input)
+
+
+def test_a_layer_norm_that_computes_something_else_stays():
+    model = nn.Sequential(nn.Linear(D, D), DoubledNorm(D), nn.LayerNorm(D))
+    report = replace_norms(model, example=torch.randn(N, L, D))
+    assert report.replaced == {"2": "bn+ln"}
+    assert report.kept == {"1": "DoubledNorm is no nn.LayerNorm over the last axis"}
+
+
+def test_however_small_the_tokens_are_a_cls_that_differs_is_seen():
+    model = nn.Sequential(nn.Linear(D, D, bias=False), nn.LayerNorm(D))
+    report = replace_norms(model, example=1e-9 * torch.randn(N, L, D))
+    assert report.replaced == {"1": "bn+ln"}
+
+
 @pytest.mark.parametrize(
     ("where", "replaced"),
     [
@@ -805,6 +881,7 @@ def test_in_a_causal_model_the_token_is_one_that_sees_the_others():
     )
     with pytest.raises(ConfigError, match=r"causal model, the cls_position= .* \(-1\)"):
         replace_norms(GPT2Model(config))
+    assert len(replace_norms(GPT2Model(config), "ln", "ln").replaced) == 5
     report = replace_norms(GPT2Model(config), cls_position=-1)
     assert report.same_cls == ("h.0.ln_1",)
     assert report.replaced["ln_f"] == "bn+ln"

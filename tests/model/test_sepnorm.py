@@ -150,6 +150,11 @@ def test_from_layer_norm_takes_over_what_it_has(classes, options):
         assert relative_error(module(tokens), norm(tokens)) < EXACT
 
 
+def test_from_layer_norm_stays_on_its_device():
+    module = SepNorm.from_layer_norm(nn.LayerNorm(D, device="meta"), "bn", "ln")
+    assert all(tensor.is_meta for tensor in module.state_dict().values())
+
+
 @pytest.mark.parametrize("wrong", [nn.LayerNorm((L, D)), nn.RMSNorm(D)])
 def test_only_a_layer_norm_of_the_last_axis_is_taken_over(wrong):
     for made in (SepNorm, ShareNorm):
@@ -160,6 +165,8 @@ def test_only_a_layer_norm_of_the_last_axis_is_taken_over(wrong):
 def test_half_a_state_dict_of_a_layer_norm_is_noticed():
     with pytest.raises(RuntimeError, match=r"Missing.*cls_norm_layer\.bias"):
         SepNorm(D, "ln", "ln").load_state_dict({"weight": torch.ones(D)})
+    with pytest.raises(RuntimeError, match=r"Missing.*cls_norm_layer\.weight"):
+        SepNorm.from_layer_norm(nn.LayerNorm(D)).load_state_dict({})
     module = SepNorm.from_layer_norm(nn.LayerNorm(D, bias=False), "ln")
     with pytest.raises(RuntimeError, match=r'Unexpected.*"bias"'):
         module.load_state_dict(nn.LayerNorm(D).state_dict())
@@ -213,8 +220,9 @@ def test_a_mask_is_looked_at_whatever_the_norms(training):
     tokens = torch.randn(N, L, D)
     for make in (SepNorm, ShareNorm, lambda width: SepNorm(width, "bn", "bn")):
         norm = make(D).train(training)
-        with pytest.raises(DataError, match=r"the mask is of shape .* and must be \[\d+, \d+\]"):
-            norm(tokens, torch.ones(N, L - 1, dtype=torch.bool))
+        for shape in ((N, L - 1), (L, N)):
+            with pytest.raises(DataError, match=rf"the mask is of shape .* must be \[{N}, {L}\]"):
+                norm(tokens, torch.ones(shape, dtype=torch.bool))
         with pytest.raises(DataError, match="the mask holds floats: give bool"):
             norm(tokens, torch.zeros(N, L))
 
@@ -222,7 +230,8 @@ def test_a_mask_is_looked_at_whatever_the_norms(training):
 def test_a_mask_of_integers_is_that_of_hugging_face():
     tokens, mask = torch.randn(N, L, D), torch.rand(N, L) > 0.3
     first, second = SepNorm(D, "bn", "bn"), SepNorm(D, "bn", "bn")
-    assert torch.equal(first(tokens, mask), second(tokens, mask.long()))
+    numbered = mask * torch.arange(1, L + 1)  # whatever is not 0 is real
+    assert torch.equal(first(tokens, mask), second(tokens, numbered))
     assert torch.equal(first.tok_norm_layer.running_mean, second.tok_norm_layer.running_mean)
 
 
