@@ -93,6 +93,20 @@ def test_evaluation_covers_each_graph_once_in_order(stored, batch_size):
     assert_same_batches(batches, list(loader))
 
 
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("batch_size", [1, 2, 6])
+def test_processes_share_the_graphs_of_an_evaluation(stored, batch_size, processes):
+    store, _ = stored
+    indices = [8, 0, 3, 2, 5]
+    shares = [in_order(store, indices, batch_size, rank, processes) for rank in range(processes)]
+    for rank, batches in enumerate(shares):
+        assert list(itertools.chain(*batches)) == indices[rank::processes]
+        assert max(map(len, batches)) <= max(1, batch_size // processes)
+    assert in_order(store, indices[:processes], 2, processes - 1, processes)
+    with pytest.raises(DataError, match=r"^2 graphs cannot be shared by 3 .*: use fewer devices"):
+        in_order(store, [0, 1], batch_size, 0, 3)
+
+
 @pytest.mark.parametrize("max_pairs", [1, 60, 61, 10**6])
 @pytest.mark.parametrize("batch_size", [1, 3, 100])
 def test_large_graphs_come_in_smaller_batches(batch_size, max_pairs):

@@ -33,6 +33,12 @@ def test_processes_share_each_batch() -> None:
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
+def test_processes_are_no_more_than_the_graphs_of_a_batch() -> None:
+    assert min(map(len, order(rank=6, world_size=7))) == 1  # 37 graphs in five batches
+    with pytest.raises(DataError, match="batches of 7 graphs cannot be shared by 8 processes"):
+        order(world_size=8)
+
+
 def test_resumed_epoch_gives_the_batches_that_are_left_and_the_next_one_all() -> None:
     straight, resumed = order(), order(position=(2, 3))
     straight.set_epoch(2)
@@ -41,6 +47,13 @@ def test_resumed_epoch_gives_the_batches_that_are_left_and_the_next_one_all() ->
     for sampler in (straight, resumed):
         sampler.set_epoch(3)
     assert list(resumed) == list(straight)
+
+
+def test_numbers_of_batches_are_those_of_whole_epochs_of_all_processes() -> None:
+    straight, part = order(), order(position=(2, 3), rank=1, world_size=3)
+    straight.set_epoch(2)
+    wanted = [sum(batch) for batch in straight]
+    assert part.counts(np.arange(37)).tolist() == straight.counts(np.arange(37)).tolist() == wanted
 
 
 def test_splits_stand_one_after_the_other_in_the_store(make_data: MakeData) -> None:
