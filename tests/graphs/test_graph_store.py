@@ -215,6 +215,14 @@ def test_an_exception_leaves_nothing_half_written(tmp_path, monkeypatch, error, 
     assert GraphStore.open_or_build(tmp_path / "store", KEY, graphs, 5).num_graphs == 4
 
 
+def test_what_a_process_that_was_killed_has_left_is_no_hindrance(tmp_path):
+    left = tmp_path / ".store.partial"
+    left.mkdir()
+    (left / "atom_codes.npy").write_bytes(b"half")
+    assert_is_rebuilt(tmp_path / "store")
+    assert names_in(tmp_path) == ["store"]
+
+
 def test_a_failed_rebuild_keeps_no_temporary_folder(directory):
     def failing():
         raise ValueError

@@ -58,6 +58,8 @@ def test_packed_and_single_graphs_mixed():
     graphs = some_graphs()
     mixed = [graphs[0], *Quick(graphs[1:4]).packed(), *graphs[4:]]
     assert_same_stores(GraphStore.from_graphs(mixed, 5), GraphStore.from_graphs(graphs, 5))
+    with pytest.raises(DataError, match=r"^graph 4, of the type str"):
+        GraphStore.from_graphs([*mixed[:-2], "CCO"], 5)
 
 
 @pytest.mark.parametrize("name", ["zinc-subset", "ogbg-molhiv"])
