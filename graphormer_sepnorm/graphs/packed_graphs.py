@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -306,10 +305,10 @@ def labels_and_weight(data: Any, where: str) -> tuple[np.ndarray, float]:
     weight = getattr(data, "weight", None)
     try:
         weight = 1.0 if weight is None else float(weight)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"{where}: its weight is no number ({error})") from error
-    if not 0 <= weight < math.inf:
-        raise DataError(f"{where} has the weight {weight}: it must be a number, 0 or more")
+    if not 0 <= weight <= float(np.finfo(np.float32).max):  # beyond it would be stored as infinity
+        raise DataError(f"{where} has the weight {weight}: it must be a number from 0 to 3e38")
     return targets.reshape(-1), weight
 
 

@@ -72,6 +72,10 @@ BAD = {
     "codes of bonds on some graphs": (changed(edge_attr=None), "has no edge_attr, unlike graphs"),
     "no graph": ("CCO", "of the type str, has no x"),
     "a word as weight": (changed(weight="a"), "its weight is no number"),
+    "a weight on another device": (
+        changed(weight=torch.tensor(1.0).to("meta")),
+        "its weight is no number",
+    ),
     "labels with a gradient": (changed(y=torch.ones(1, requires_grad=True)), r"y \(labels\) does"),
     "words as labels": (changed(y="a"), r"y \(labels\) does not hold numbers"),
     "two bonds between two atoms": (CONFLICT, "two different bonds"),
@@ -139,7 +143,7 @@ def test_weights_are_kept_and_checked():
     assert store.weights.tolist() == [2.5, 0.0]
     assert store.weights.dtype == np.float32
     assert GraphStore.from_graphs([changed()], 5).weights.tolist() == [1.0]
-    for weight in (-1.0, float("nan"), float("inf")):
+    for weight in (-1.0, float("nan"), float("inf"), 1e39):
         with pytest.raises(DataError, match="graph 1 has the weight"):
             GraphStore.from_graphs([changed(), changed(weight=weight)], 5)
 
