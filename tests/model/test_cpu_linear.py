@@ -95,6 +95,9 @@ def test_rows_and_gradients_need_not_lie_in_order():
     torch.testing.assert_close(
         linear(rows, weight.T.contiguous().T, bias), linear(rows, weight, bias)
     )
+    torch.testing.assert_close(
+        linear(rows, weight, torch.stack([bias, 2 * bias], 1)[:, 1]), linear(rows, weight, 2 * bias)
+    )
     spread = rows.requires_grad_()
     linear(spread, weight, bias).sum().backward()  # its gradient has strides of zero
     torch.testing.assert_close(spread.grad, weight.sum(0).expand(40, -1), rtol=1e-5, atol=1e-5)
@@ -126,6 +129,8 @@ def test_large_matrices_and_other_precisions_are_for_torch(monkeypatch):
         assert linear(torch.ones(2, 8), torch.ones(3, 8)).dtype == torch.bfloat16
     with switched_off():
         assert linear(torch.ones(2, 8), torch.ones(3, 8)).shape == (2, 3)
+    with pytest.raises(RuntimeError, match="dtype"):
+        linear(torch.ones(2, 8), torch.ones(3, 8).double())
     with pytest.raises(AssertionError, match="compiled"):
         linear(torch.ones(2, 8), torch.ones(3, 8))
 

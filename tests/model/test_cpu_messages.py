@@ -57,6 +57,10 @@ def test_rows_that_are_not_contiguous():
     assert torch.equal(
         message_sums(wide[:, ::2], bond_values, ends), plain_sums(rows, bond_values, ends)
     )
+    for given in ((wide[:, ::2], rows), (rows, wide[:, ::2])):
+        found = state_message_sums(*given, bond_values, None, ends)
+        wanted = plain_state_sums(rows, rows, bond_values, None, ends)
+        torch.testing.assert_close(found, wanted)
 
 
 def test_the_number_of_threads_changes_nothing():

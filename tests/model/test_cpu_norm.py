@@ -60,6 +60,26 @@ def test_everything_is_as_on_the_plain_path(arm, state, graphs, atoms, channels,
         assert error < max(2e-5 * float(exact.abs().max()), 2 * of_plain, 1e-5), name
 
 
+@pytest.mark.parametrize("arm", ["bn+ln", "shared-bn"])
+def test_saved_tensors_may_be_moved(arm):
+    """As offloading does; what was there before is overwritten."""
+    norm, rows, slope = norm_of(arm, 9), torch.randn(30, 9), torch.randn(30, 9)
+    moved: list[torch.Tensor] = []
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        moved.append(tensor)
+        return tensor.clone()
+
+    given = rows.clone().requires_grad_()
+    [expected] = torch.autograd.grad(copy.deepcopy(norm)(given * 1, 5), given, slope)
+    with torch.autograd.graph.saved_tensors_hooks(move, lambda tensor: tensor):
+        output = norm(given * 1, 5)
+    for tensor in moved:
+        tensor.detach().fill_(float("nan"))
+    assert torch.equal(torch.autograd.grad(output, given, slope)[0], expected)
+    assert len(moved) >= 4
+
+
 @pytest.mark.parametrize("mean", [0.0, 30.0, 1000.0])
 def test_sums_round_no_more_than_torchs(mean):
     torch.manual_seed(2)

@@ -23,7 +23,8 @@ def plainly(residual, update, messages, log_degree, plain, by_degree):
 
 def arguments(rows: int, width: int, messages: bool, dtype=torch.float32) -> list[Tensor | None]:
     torch.manual_seed(3)
-    of_rows = [torch.randn(rows, width).to(dtype).requires_grad_() for _ in range(3)]
+    drawn = [torch.randn(rows, width).to(dtype) for _ in range(3)]
+    of_rows = [one.T.contiguous().T.requires_grad_() for one in drawn]  # column by column
     of_channels = [torch.randn(width).to(dtype).requires_grad_() for _ in range(2)]
     residual, update, third = of_rows
     log_degree = torch.rand(rows, 1).to(dtype)

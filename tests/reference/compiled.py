@@ -19,9 +19,13 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 def output_and_gradients(
     function: Callable[..., Tensor], given: Sequence[Tensor | None]
 ) -> list[Tensor]:
-    """The output, and the gradients of all that wants one, for a slope drawn at random."""
+    """The output, and the gradients of all that wants one, for a slope drawn at random.
+
+    The slope does not lie row by row in memory, as one may that comes from elsewhere.
+    """
     output = function(*given)
     slope = torch.randn(output.shape, generator=torch.Generator().manual_seed(11)).to(output)
+    slope = slope.T.contiguous().T
     wanted = [one for one in given if one is not None and one.requires_grad]
     return [output.detach(), *torch.autograd.grad(output, wanted, slope)]
 
