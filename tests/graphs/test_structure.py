@@ -225,6 +225,12 @@ def test_kinds_that_appear_only_in_a_later_block(monkeypatch):
             assert type_shares(together, one) == type_shares(apart, other)
 
 
+def test_codes_of_bonds_that_lie_far_apart():
+    data = molecule("C=CC1CC=C1C#N")
+    data.edge_attr = data.edge_attr * 10**6
+    assert_as_enumerated([data, molecule("CC")], 5)
+
+
 def stored_summary(data: Data) -> tuple[list, list, list]:
     store = GraphStore.from_graphs([data], 5)
     shares = [type_shares(store, number) for number in pair_types(store, 0).flat]
