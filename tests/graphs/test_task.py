@@ -62,3 +62,26 @@ def test_the_word_of_an_official_evaluator_counts_where_it_is_defined() -> None:
     values, official = np.array([[0.1], [0.9]]), {"auroc": lambda targets, predictions: 0.25}
     assert task.evaluate(np.array([[0.0], [1]]), values, official=official)["auroc"] == 0.25
     assert np.isnan(task.evaluate(np.ones((2, 1)), values, official=official)["auroc"])
+
+
+@pytest.mark.parametrize(("number", "apart"), [(1, 0), (2, 2), (100, 100), (101, 0)])
+def test_a_value_of_each_target_where_there_are_several_but_not_hundreds(number, apart) -> None:
+    names = tuple(f"t{place}" for place in range(number))
+    task = Task("regression", names, ("",) * number, "mae")
+    labels = np.arange(2.0 * number).reshape(2, number)
+    values = task.evaluate(labels, labels + 1, [METRICS["mae"]])
+    assert values == dict.fromkeys(["mae", *(f"mae_{name}" for name in names[:apart])], 1.0)
+
+
+def test_log_loss_is_of_shares_that_add_up_to_one() -> None:
+    task = Task("binary", ("a", "b"), ("", ""), "auroc", one_of="kind")
+    labels = np.array([[1.0, 0], [0, 1], [np.nan, np.nan]])
+    values = task.evaluate(labels, np.array([[0.3, 0.1], [0.2, 0.2], [0, 1]]))
+    assert values["log_loss"] == pytest.approx(-(math.log(0.75) + math.log(0.5)) / 2)
+    assert values["accuracy"] == 0.5
+    # Of targets that do not exclude each other it is the mean.
+    apart = Task("binary", ("a", "b"), ("", ""), "auroc")
+    values = apart.evaluate(labels, np.array([[0.3, 0.1], [0.2, 0.2], [0, 1]]))
+    each = [math.log(0.3) + math.log(0.8), math.log(0.9) + math.log(0.2)]
+    assert values["log_loss"] == pytest.approx(-sum(each) / 4)
+    assert "accuracy" not in values
