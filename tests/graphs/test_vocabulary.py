@@ -86,3 +86,15 @@ def test_plain_form_goes_through_json():
     vocabulary = GraphVocabulary.fit(store, np.array([0]))
     again = GraphVocabulary.from_plain(json.loads(json.dumps(vocabulary.to_plain())))
     assert again == vocabulary
+
+
+def test_only_the_first_column_says_the_element():
+    vocabulary = GraphVocabulary(Vocabulary.fit(CODES), Vocabulary(()))
+    assert vocabulary.new_elements(np.array([[6, 99], [9, 6], [8, -1]])).tolist() == [0, 1, 0]
+
+
+def test_the_digest_tells_vocabularies_apart():
+    one, other = Vocabulary(((6, 8),)), Vocabulary(((6,), (8,)))
+    made = [GraphVocabulary(atoms, bonds) for atoms in (one, other) for bonds in (one, other)]
+    assert len({vocabulary.digest for vocabulary in made}) == 4
+    assert made[0].digest == GraphVocabulary.from_plain(made[0].to_plain()).digest
