@@ -85,3 +85,13 @@ def test_log_loss_is_of_shares_that_add_up_to_one() -> None:
     each = [math.log(0.3) + math.log(0.8), math.log(0.9) + math.log(0.2)]
     assert values["log_loss"] == pytest.approx(-sum(each) / 4)
     assert "accuracy" not in values
+
+
+def test_a_target_goes_by_its_name_and_the_only_one_without() -> None:
+    task = Task("regression", ("a", "long name"), ("", ""), "mae")
+    assert [task.number_of(name, "explain") for name in task.targets] == [0, 1]
+    assert Task("regression", ("a",), ("",), "mae").number_of(None, "explain") == 0
+    with pytest.raises(ConfigError, match=r"2 targets: name the one to explain \(a, long name\)"):
+        task.number_of(None, "explain")
+    with pytest.raises(ConfigError, match=r"no target 'long nam' \(did you mean 'long name'"):
+        task.number_of("long nam", "explain")

@@ -152,6 +152,8 @@ def test_other_norms_are_called_themselves(calls):
         torch.testing.assert_close(norm(rows, 2), nn.functional.layer_norm(rows, [4]))
     with pytest.raises(RuntimeError):
         SeparateNorm(LayerNorm(4), LayerNorm(4)).double()(rows, 2)
+    with pytest.raises(RuntimeError):  # more graphs than there are rows
+        SeparateNorm(LayerNorm(4), LayerNorm(4))(rows, 12)
     assert not calls
 
 

@@ -858,6 +858,13 @@ def test_layers_behind_those_left_out_meet_padded_tokens():
         )
 
 
+def test_dropout_makes_no_cls_another():
+    model = nn.Sequential(nn.Dropout(0.5), pre_norm_encoder()).train()
+    tokens = torch.randn(N, L, D)
+    tokens[:, 0] = 1
+    assert replace_norms(model, example=tokens).same_cls == ("1.layers.0.norm1",)
+
+
 def test_cls_at_the_end():
     class Last(nn.Module):
         def __init__(self):
@@ -941,3 +948,4 @@ def test_clear_errors(make, options, message):
         replace_norms(model, **options)
     assert "\n" not in str(caught.value)
     assert [*model.modules()] == before
+    pickle.dumps(model)  # nothing that listened is left
