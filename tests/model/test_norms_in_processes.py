@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from graphormer_sepnorm import replace_norms
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
+from graphormer_sepnorm.model.norm_arms import make_norm
 
 N, L, D = 6, 5, 8
 EXACT = 1e-10
@@ -40,7 +41,7 @@ def results_of(module: nn.Module, inputs: Tensor, weight: Tensor, **given: Any) 
 
 
 def all_results(data: dict[str, Any], chosen: dict[str, slice], parallel: bool) -> dict[str, Any]:
-    """What a norm, with and without a mask, and an encoder give for these rows and sequences."""
+    """What a norm, with and without a mask, an arm and an encoder give for these rows."""
     found = {}
     rows = chosen["rows"]
     for masked in (True, False):
@@ -48,6 +49,11 @@ def all_results(data: dict[str, Any], chosen: dict[str, slice], parallel: bool) 
         norm.load_state_dict(data["norm"])
         real = REAL[rows] if masked else None
         found[masked] = results_of(norm, data["rows"][rows], data["slope"][rows], real=real)
+    # In float32 the compiled functions would take it, which know of one process alone.
+    arm = make_norm("shared-bn", D)
+    arm.norm.load_state_dict(data["norm"])
+    slope = data["slope"][rows].float()
+    found["arm"] = results_of(arm, data["rows"][rows].float(), slope, num_graphs=2)
     encoder: nn.Module = an_encoder()
     encoder.load_state_dict(data["encoder"])
     if parallel:
@@ -87,15 +93,16 @@ def test_two_processes_normalise_what_they_have_together(tmp_path: Path) -> None
     truth = all_results(data, {"rows": slice(None), "sequences": slice(None)}, parallel=False)
     for what, whole in truth.items():
         real = ~PADDING if what == "encoder" else ...
+        exact, of_sums = (1e-5, 1e-4) if what == "arm" else (EXACT, 1e-8)
         for name in ("out", "of inputs"):
             joint = torch.cat([part[what][name] for part in parts])
-            assert relative_error(joint[real], whole[name][real]) < EXACT, (what, name)
+            assert relative_error(joint[real], whole[name][real]) < exact, (what, name)
         for number, gradient in enumerate(whole["of parameters"]):
             own = [part[what]["of parameters"][number] for part in parts]
             # Those of a bare norm add up; DDP has averaged them in each process.
             found = [2 * one for one in own] if what == "encoder" else [sum(own)]
             for joint in found:
-                assert float((joint - gradient).abs().max()) < 1e-8, what
+                assert float((joint - gradient).abs().max()) < of_sums, what
         for part in parts:
             for one, value in zip(part[what]["state"], whole["state"], strict=True):
-                assert relative_error(one, value) < EXACT, what
+                assert relative_error(one, value) < exact, what
