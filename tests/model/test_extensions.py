@@ -122,18 +122,6 @@ def test_walks_on_a_chain_of_three_atoms_and_an_atom_alone():
     assert not found[:, 0, :, 0].any()
 
 
-def test_walks_keep_their_precision_under_autocast():
-    graphs = [molecule("CC(C)(C)c1ccc2c(c1)[nH]c1ccccc12")]
-    _, vocabulary = stored(graphs)
-    batch = batch_of(graphs, vocabulary)
-    (block,) = batch.blocks
-    is_bond = torch.cat([torch.zeros(2), batch.type_distance]) == 1
-    bonds = is_bond[block.pair_type].float()
-    truth = walk_probabilities(bonds, block, 9)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(walk_probabilities(bonds, block, 9), truth)
-
-
 def test_all_of_the_hundred_thousand_paths_of_eight_atoms_are_counted():
     """Of which each is bonded to each: k - 1 of the six others lie in between, in any order."""
     graphs = [graph(8, list(itertools.combinations(range(8), 2)))]
