@@ -57,6 +57,28 @@ def test_few_labels_give_the_quantile_of_split_conformal_prediction() -> None:
         width = half(intervals, random.standard_normal((4, 3)), level)
         np.testing.assert_allclose(width, np.sort(np.abs(residuals))[rank - 1], rtol=1e-12)
     assert np.isnan(half(intervals, signals, 0.96)).all()
+    # 100 times 0.55 is a little more than 55 in floating-point numbers.
+    residuals = random.standard_normal(99)
+    intervals = Intervals.fit(residuals, np.empty((99, 0)), parts(99), 1.0)
+    assert half(intervals, np.empty((1, 0)), 0.55) == pytest.approx(np.sort(np.abs(residuals))[54])
+
+
+def test_what_is_expected_of_a_residual_has_not_seen_it() -> None:
+    """30 signals that tell nothing can be fitted to 120 residuals, but to no others."""
+    shares = []
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        residuals, signals = random.standard_normal(120), random.standard_normal((120, 30))
+        intervals = Intervals.fit(residuals, signals, parts(120), 1.0)
+        new, new_signals = random.standard_normal(4000), random.standard_normal((4000, 30))
+        shares.append(np.mean(np.abs(new) <= half(intervals, new_signals, 0.9)))
+    assert np.mean(shares) > 0.88
+
+
+def test_without_folds_the_expected_error_is_the_same_for_all() -> None:
+    residuals, signals = made(FEWEST_TO_SCALE)
+    intervals = Intervals.fit(residuals, signals, np.zeros(FEWEST_TO_SCALE), 3.0)
+    np.testing.assert_allclose(intervals.expected(signals), np.abs(residuals).mean())
 
 
 def test_the_unit_of_the_labels_does_not_matter() -> None:
@@ -71,8 +93,9 @@ def test_the_unit_of_the_labels_does_not_matter() -> None:
 def test_a_signal_beyond_what_was_seen_is_taken_as_the_last_one_seen() -> None:
     residuals, signals = made(500)
     intervals = Intervals.fit(residuals, signals, parts(500), 3.0)
-    far = intervals.expected(np.array([[1e9, 0.0], [signals[:, 0].max(), 0.0]]))
-    assert far[0] == far[1]
+    for beyond, last in ((1e9, signals[:, 0].max()), (-1e9, signals[:, 0].min())):
+        far = intervals.expected(np.array([[beyond, 0.0], [last, 0.0]]))
+        assert far[0] == far[1]
 
 
 def test_of_many_scores_quantiles_are_kept() -> None:

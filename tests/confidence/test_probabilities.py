@@ -44,7 +44,7 @@ def of_three_classes(count: int, factor: float, seed: int = 0) -> tuple[np.ndarr
 
 def test_several_classes_have_one_temperature() -> None:
     said, labels = of_three_classes(900, factor=3.0)
-    labels[7] = np.nan
+    labels[7] = said[8] = np.nan
     found = temperature_of(said, labels, np.arange(900) % 5)
     assert found == pytest.approx(3, rel=0.15)
     new, labels = of_three_classes(20_000, factor=3.0, seed=1)
@@ -66,7 +66,7 @@ def test_classes_that_were_always_right_are_not_certain() -> None:
     np.testing.assert_allclose(tempered(said, found).max(axis=1), 61 / 63, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("count", "factor"), [(900, 1.0), (30, 3.0)])
+@pytest.mark.parametrize(("count", "factor"), [(900, 1.0), (200, 1.3), (30, 3.0)])
 def test_a_model_that_is_right_or_hardly_known_keeps_its_probabilities(
     count: int, factor: float
 ) -> None:
@@ -90,6 +90,27 @@ def test_one_that_is_wrong_on_average_needs_more_than_a_temperature() -> None:
     assert calibration.map.name == "beta"
     new, labels = made(20_000, shift=2.0, seed=1)
     assert calibration.map.of(new).mean() == pytest.approx(labels.mean(), abs=0.03)
+
+
+@pytest.mark.parametrize("class_1_first", [True, False])
+def test_the_part_of_a_map_that_would_turn_the_order_round_is_left_out(class_1_first) -> None:
+    """Of low probabilities the lowest are too low: a fit of both parts has a negative one."""
+
+    def turned(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        random = np.random.default_rng(seed)
+        said = random.uniform(0.02, 0.98, count)
+        odds = -0.6 * np.log(said) - 2.5 * np.log(1 - said) - 2
+        labels = (random.random(count) < 1 / (1 + np.exp(-odds))).astype(float)
+        return (said, labels) if class_1_first else (1 - said, 1 - labels)
+
+    said, labels = turned(400, seed=0)
+    found = Calibration.fit(said, labels, np.arange(400) % 5).map
+    assert found.name == "beta"
+    assert (found.a if class_1_first else found.b) == 0
+    new, labels = turned(20_000, seed=1)
+    mapped = found.of(new)
+    assert expected_error(mapped, labels) < 0.5 * expected_error(new, labels)
+    assert (np.diff(mapped[np.argsort(new)]) >= 0).all()
 
 
 def test_a_model_that_was_always_right_is_not_certain() -> None:
@@ -149,6 +170,13 @@ def test_with_one_class_or_few_of_it_nothing_is_changed(positives: int) -> None:
     assert np.isnan(calibration.threshold("mcc")) == (positives in (0, 200))
 
 
+def test_a_class_that_is_all_in_one_fold_cannot_be_tried_on_it() -> None:
+    labels = np.repeat([1.0, 0.0], [30, 170])
+    probabilities = np.random.default_rng(0).random(200) ** 4
+    calibration = Calibration.fit(probabilities, labels, np.arange(200) // 40)
+    assert calibration.map.name == "none"
+
+
 @pytest.mark.parametrize("level", [0.8, 0.9])
 def test_sets_hold_the_class_as_often_as_the_level_says_also_the_rare_one(level: float) -> None:
     calibration = fitted(3000)
@@ -180,15 +208,19 @@ def test_sets_by_hand() -> None:
     np.testing.assert_array_equal(calibration.sets(np.array([0.3]), 0.7), [[True, True]])
     np.testing.assert_array_equal(calibration.sets(np.array([0.95]), 0.5), [[False, True]])
     np.testing.assert_array_equal(calibration.sets(np.array([0.5]), 0.3), [[False, False]])
+    # 0.35 and 0.4 are as one of class 1 and one of class 0 themselves: (1 + 1) / 3, (1 + 1) / 5.
+    np.testing.assert_array_equal(calibration.sets(np.array([0.35]), 0.5), [[False, True]])
+    np.testing.assert_array_equal(calibration.sets(np.array([0.4]), 0.7), [[True, True]])
 
 
 @pytest.mark.parametrize(("goal", "metric"), [("mcc", matthews_corrcoef), ("f1", f1_score)])
 def test_no_other_threshold_is_better_on_the_molecules_that_it_was_chosen_by(
     goal: str, metric: Any
 ) -> None:
-    probabilities, labels = made(100)
+    probabilities, labels = made(100, factor=3.0)
     calibration = Calibration.fit(probabilities, labels, np.arange(100) % 5)
-    chosen = metric(labels, probabilities >= calibration.threshold(goal))
+    assert calibration.map.name == "temperature"  # the threshold is one of calibrated values
+    chosen = metric(labels, calibration.map.of(probabilities) >= calibration.threshold(goal))
     others = [metric(labels, probabilities >= one) for one in np.unique(probabilities)]
     assert chosen == pytest.approx(max(others))
 

@@ -10,8 +10,10 @@ import pytest
 from graphormer_sepnorm.confidence.intervals import LEVELS
 from graphormer_sepnorm.confidence.probabilities import Calibration, Map
 from graphormer_sepnorm.confidence.quality import (
+    KEPT,
     OfIntervals,
     in_words,
+    judge_intervals,
     judge_probabilities,
     summarised,
 )
@@ -36,6 +38,38 @@ def test_sets_of_classes_are_counted_for_each_class() -> None:
     # Nine are enough to leave a class out at level 0.9, and too few at 0.95.
     assert (values["sets_95_hold_0"], values["sets_95_classes"]) == (1, 2)
     assert in_words(values).endswith("sets of level 90 % hold 75 % of class 0, 50 % of class 1")
+
+
+def test_probabilities_are_judged_as_they_were_said_and_as_they_are_calibrated() -> None:
+    values = judged([0, 0, 0, 1, 1, 1])
+    assert (values["sets_80_hold_0"], values["sets_80_hold_1"]) == (1, pytest.approx(2 / 3))
+    # Six molecules, each a bin of its own: their distances from their classes.
+    assert values["calibration_error"] == pytest.approx(
+        (0.05 + 0.05 + 0.5 + 0.05 + 0.95 + 0.05) / 6
+    )
+    before = (0.025 + 0.025 + 0.25 + 0.525 + 0.975 + 0.525) / 6
+    assert values["calibration_error_before"] == pytest.approx(before)
+
+
+def test_bins_are_of_what_they_say() -> None:
+    nine = np.arange(1, 10) / 10
+    said, labels = np.array([0.2, 0.8]), np.array([0, 1])
+    found = judge_probabilities(labels, said / 2, said, Calibration(Map(), nine, nine, (9, 9)), "")
+    assert found.bins_before == [(0.1, 0, 1), (0.4, 1, 1)]
+    assert found.bins == [(0.2, 0, 1), (0.8, 1, 1)]
+
+
+def test_intervals_are_judged_by_hand() -> None:
+    errors, expected = np.array([4.0, 1.0, 2.0, 3.0]), np.array([4.0, 2.0, 1.0, 3.0])
+    half = {0.5: np.array([2.0, 2.0, 2.0, 3.0]), 0.9: np.array([9.0, np.nan, 9.0, 9.0])}
+    found = judge_intervals(errors, expected, half)
+    assert (found.labels, found.levels) == (4, (0.5, 0.9))
+    np.testing.assert_array_equal(found.inside, [0.75, np.nan])
+    np.testing.assert_array_equal(found.widths, [4.5, np.nan])
+    assert found.rank_correlation == pytest.approx(0.8)
+    # The surest is the third, then come the second, the fourth and the first.
+    by_number = {1: 2.0, 2: 1.5, 3: 2.0, 4: 2.5}
+    assert found.mae_of_surest == tuple(by_number[max(1, round(4 * kept))] for kept in KEPT)
 
 
 def test_a_class_that_is_not_there_has_no_share() -> None:
