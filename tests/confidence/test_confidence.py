@@ -12,10 +12,11 @@ from reference.checkpoints import make_checkpoint
 from reference.confidence import TRAINED, confidence, fingerprints
 from reference.damage import replaced
 from reference.trees import boosted_trees
+from scipy.special import softmax
 
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.confidence.neighbours import Neighbours
-from graphormer_sepnorm.confidence.probabilities import Calibration
+from graphormer_sepnorm.confidence.probabilities import Calibration, tempered
 from graphormer_sepnorm.confidence.token_distance import TokenDistance
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.blend import Blend
@@ -61,6 +62,58 @@ def test_a_target_without_labels_has_none_and_gaps_are_left_out() -> None:
     assert made.highest_level == pytest.approx(60 / 61)
 
 
+def test_a_target_without_trees_has_intervals_all_the_same() -> None:
+    random = np.random.default_rng(0)
+    labels, values, apart = random.random((3, 40, 2))
+    apart[:, 1] = np.nan
+    given = (np.arange(40) % 5, np.ones(2), None)
+    told = Told(values, apart=apart)
+    made = Confidence.fit("regression", labels, told, *given)
+    assert [one and one.labels for one in made.targets] == [40, 40]
+    assert np.isfinite(made.expected(told, None)).all()
+
+
+def test_classes_of_which_a_molecule_is_of_one_are_calibrated_together() -> None:
+    """By a temperature alone, also where a class is said too often: they add up to 1."""
+
+    def drawn(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        random = np.random.default_rng(seed)
+        odds = random.standard_normal((count, 3)) * 1.5
+        labels = [random.multinomial(1, row) for row in softmax(odds, axis=1)]
+        return softmax(3 * odds + [1.5, 0, 0], axis=1), np.array(labels, float)
+
+    said, labels = drawn(900, seed=0)
+    given = (np.arange(900) % 5, np.ones(3), None)
+    made = Confidence.fit("binary", labels, Told(said), *given, exclusive=True)
+    assert made.temperature > 2
+    assert [made.calibrated_by(target) for target in range(3)] == ["temperature"] * 3
+    new, labels = drawn(5000, seed=1)
+    values = made.calibrated(new)
+    np.testing.assert_allclose(values, tempered(new, made.temperature))
+    for own, sets in zip(labels.T, made.sets(values, 0.8), strict=True):
+        held = [str(int(label)) in one for label, one in zip(own, sets, strict=True)]
+        for label in (0, 1):
+            assert np.mean(np.array(held)[own == label]) == pytest.approx(0.8, abs=0.05)
+    again = Confidence.from_plain(made.to_plain(), "binary")
+    np.testing.assert_array_equal(again.calibrated(new), values)
+
+
+def test_an_order_that_has_to_stay_is_not_made_steps() -> None:
+    random = np.random.default_rng(0)
+    said = random.random((2000, 1))
+    labels = (random.random((2000, 1)) < np.where(said > 0.5, 0.8, 0.1)).astype(float)
+    given = ("binary", labels, Told(said), np.arange(2000) % 5, np.ones(1), None)
+    maps = [Confidence.fit(*given, ranked=ranked).calibrated_by(0) for ranked in (False, True)]
+    assert maps == ["isotonic", "beta"]
+
+
+def test_the_highest_level_of_sets_is_that_of_the_class_with_more_labels() -> None:
+    labels = np.repeat([1.0, 0.0], [9, 30])[:, None]
+    given = (np.arange(39) % 5, np.ones(1), None)
+    made = Confidence.fit("binary", labels, Told(np.full((39, 1), 0.5)), *given)
+    assert made.highest_level == pytest.approx(30 / 31)
+
+
 def test_what_has_no_signal_does_not_count() -> None:
     """A molecule whose [CLS] is not finite is as if it were not there."""
     random = np.random.default_rng(0)
@@ -77,6 +130,41 @@ def test_what_has_no_signal_does_not_count() -> None:
     some, lacking = fitted(there, distance), np.where(there, distance, np.nan)
     np.testing.assert_array_equal(fitted(everywhere, lacking).scores, some.scores)
     assert fitted(everywhere, np.full(60, np.nan)) is None
+
+
+def test_the_unit_of_a_target_does_not_matter() -> None:
+    random = np.random.default_rng(0)
+    spread = random.random((200, 1))
+    labels = spread * random.standard_normal((200, 1))
+    expected = []
+    for unit in (1.0, 1000.0):
+        told = Told(np.zeros((200, 1)), unit * spread)
+        given = ("regression", unit * labels, told, np.arange(200) % 5, np.array([unit]), None)
+        expected.append(Confidence.fit(*given).expected(told, None) / unit)
+    np.testing.assert_allclose(expected[1], expected[0], rtol=1e-6)
+    assert expected[0].max() > 2 * expected[0].min()
+
+
+def test_targets_count_for_the_domain_by_their_deviation() -> None:
+    """One is predicted badly far from training; of the other, in a small unit, nothing is known."""
+    smiles = TRAINED * 2 + ["[Na+]"] * 25
+    residuals = np.full((len(smiles), 2), 1000.0)
+    residuals[:, 0] = np.where(np.array(smiles) == "[Na+]", 4.0, 0.1)
+    told = Told(np.zeros(residuals.shape), fingerprints=fingerprints(smiles))
+    folds, std = np.arange(len(smiles)) % 5, np.array([1.0, 1000.0])
+    made = Confidence.fit("regression", residuals, told, folds, std, _sketch(TRAINED))
+    assert made.domain.border == 0.65
+    mean = (residuals / std).mean(axis=1)
+    assert made.domain.larger == pytest.approx(mean[-25:].mean() / mean.mean(), abs=0.01)
+
+
+def test_the_error_of_a_neighbour_is_that_of_the_same_molecule_if_it_was_tried() -> None:
+    labels = np.array([[1.0], [-2.0], [4.0]])
+    told = Told(np.zeros((3, 1)), fingerprints=fingerprints(["CO", "CCO", "CCCO"]))
+    sketch, own = _sketch(["CCCO", "CN", "CO"]), np.array([2, 1, 0])
+    given = ("regression", labels, told, np.arange(3), np.ones(1), sketch)
+    made = Confidence.fit(*given, own, np.array([2, -1, 0]))
+    np.testing.assert_array_equal(made.errors, [[4.0], [np.nan], [1.0]])
 
 
 def test_errors_of_neighbours_make_an_interval_wide() -> None:

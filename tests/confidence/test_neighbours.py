@@ -76,11 +76,15 @@ def test_of_many_molecules_some_are_taken_always_the_same() -> None:
 def test_all_goes_through_a_file(kept: str) -> None:
     labels = np.random.default_rng(0).random((len(TRAINED), 2)) if kept == "labels" else None
     smiles = [] if kept == "nothing" else TRAINED
-    sketch = Neighbours.of(fingerprints(TRAINED), np.arange(len(TRAINED)), smiles, labels)
+    numbers = 3 * np.arange(len(TRAINED)) + 70_000
+    sketch = Neighbours.of(fingerprints(TRAINED), numbers, smiles, labels)
     plain = sketch.to_plain()
     assert ("smiles" in plain, "labels" in plain) == (kept != "nothing", kept == "labels")
     again = Neighbours.from_plain(plain)
     assert again.smiles == sketch.smiles
+    np.testing.assert_array_equal(again.numbers, numbers)
+    if labels is not None:
+        np.testing.assert_array_equal(again.labels, labels)
     for found, expected in zip(
         again.nearest(fingerprints(NEW), 3), sketch.nearest(fingerprints(NEW), 3), strict=True
     ):
@@ -90,7 +94,7 @@ def test_all_goes_through_a_file(kept: str) -> None:
 def test_errors_of_neighbours_count_by_similarity_and_of_nothing_similar_the_mean_does() -> None:
     errors = np.array([1.0, 5.0, np.nan, 3.0])
     nearest = Nearest(
-        np.array([[1.0, 0.5, 0.9], [0.0, 0.0, 0.0]]), np.array([[0, 1, 2], [0, 1, 2]])
+        np.array([[1.0, 0.5, 0.9], [0.0, 0.0, -1.0]]), np.array([[0, 1, 2], [0, 1, 3]])
     )
     mean = 3.0  # of 1, 5 and 3
     by_hand = (1.0 * 1 + 0.125 * 5 + 0.1 * mean) / (1 + 0.125 + 0.1)
