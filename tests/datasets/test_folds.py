@@ -9,6 +9,7 @@ import pytest
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.folds import without_large_groups
+from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
 from graphormer_sepnorm.errors import ConfigError, DataError
 
 # Chains, and eight ring systems with three molecules each.
@@ -60,13 +61,29 @@ def test_each_molecule_is_held_out_by_one_member(tmp_path: Path, split: str) -> 
         labels = np.asarray(plain.store.targets[pool], np.float64)
         assert one.target_scaling()[0] == [pytest.approx(labels.mean())]
         assert one.training_summary()["targets"][0]["labels"] == len(pool)
-    if split == "scaffold":
-        texts = [*plain.splits.smiles["train"], *plain.splits.smiles["validation"]]
-        for ring in RINGS:
-            folds = {members[0].numbers.dealt[at] for at, text in enumerate(texts) if ring in text}
-            assert len(folds) <= 1
-        chains = {members[0].numbers.dealt[at] for at, text in enumerate(texts) if text in CHAINS}
-        assert chains == {0, 1, 2}  # they are more than half a fold
+    texts = [*plain.splits.smiles["train"], *plain.splits.smiles["validation"]]
+    dealt = members[0].numbers.dealt.tolist()
+    rings = [{dealt[at] for at, text in enumerate(texts) if ring in text} for ring in RINGS]
+    assert (max(map(len, rings)) <= 1) == (split == "scaffold")
+    chains = {dealt[at] for at, text in enumerate(texts) if text in CHAINS}
+    assert chains == {0, 1, 2}  # they are more than half a fold
+
+
+def test_what_weighs_nothing_is_held_out_by_no_member(tmp_path: Path) -> None:
+    rows = [f"{text},{number / 7},{number % 3}" for number, text in enumerate(CHAINS)]
+    (tmp_path / "w.csv").write_text("\n".join(["smiles,y,w", *rows]))
+    options = {"target_columns": "y", "weight_column": "w", "split": "random"}
+    options |= {"table": str(tmp_path / "w.csv"), "root": str(tmp_path / "root")}
+    members = [MoleculeDataModule(**options, member_folds=3, member_fold=fold) for fold in range(3)]
+    ensemble = MoleculeDataModule(**options)
+    pool = np.concatenate([ensemble.indices("train"), ensemble.indices("validation")])
+    weighed = pool[np.asarray(ensemble.store.weights[pool]) > 0]
+    ensemble.deal_members(MemberFolds(3))
+    held = [one.indices("validation").tolist() for one in members]
+    assert sorted(np.concatenate(held)) == weighed.tolist() == ensemble.numbers.validated.tolist()
+    assert [one.tolist() for one in ensemble.numbers.of_members] == held
+    others = np.setdiff1d(pool, weighed)  # of which all are as good as each other
+    np.testing.assert_array_equal(ensemble.numbers.weighed(others), others)
 
 
 @pytest.mark.parametrize(

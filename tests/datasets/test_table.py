@@ -211,7 +211,7 @@ def test_of_separate_files_only_that_of_training_needs_weights(tmp_path: Path) -
     paths = [
         write_csv(tmp_path / "a.csv", [(*row, 2) for row in rows[:6]], "smiles,value,w"),
         write_csv(tmp_path / "b.csv", [(*row, "") for row in rows[6:9]], "smiles,value,w"),
-        write_csv(tmp_path / "c.csv", rows[9:]),
+        write_csv(tmp_path / "c.csv", [(*row, "?") for row in rows[9:]], "smiles,value,w"),
     ]
     splits = load(
         paths[0],
@@ -269,6 +269,7 @@ BAD_ROWS = {
     "CC,~10,1": ("unusable label", "value is '~10': not a number, nor true or false"),
     "CC,inf,1": ("unusable label", "value is 'inf': not finite"),
     "CC,1e300,1": ("unusable label", "value is 1e+300: too large"),
+    "CC,-1e39,1": ("unusable label", "value is -1e+39: too large"),
     "CC,1,": ("unusable weight", "the weight is missing"),
     "CC,1,-0.5": ("unusable weight", "the weight is -0.5: it must be 0 or more"),
     "CC,1,much": ("unusable weight", "the weight is 'much': not a number"),
@@ -306,7 +307,7 @@ def test_each_bad_row_is_left_out_with_its_reason(bad_table: Path) -> None:
 def test_bad_rows_can_be_an_error(bad_table: Path, tmp_path: Path) -> None:
     message = failure(bad_table, weight_column="w", on_invalid="error", **SPLIT)
     assert f"{bad_table}, row 13, line 14: 'C1CC' is not a valid molecule" in message
-    assert "; 14 more cannot be used either: mend them, or leave them out with" in message
+    assert "; 15 more cannot be used either: mend them, or leave them out with" in message
     single = write_csv(tmp_path / "b.csv", [*plain_rows(), ("CC", "~9")])
     message = failure(single, on_invalid="error", **SPLIT)
     assert "row 13, line 14: value is '~9': not a number, nor true or false: mend" in message
@@ -403,6 +404,7 @@ def test_fingerprint_follows_contents_and_options_but_not_the_place(tmp_path: Pa
     def print_of(path: Path, **options: Any) -> str:
         return load(path, **{**SPLIT, **options}).fingerprint
 
+    files = {"split": "files", "validation_table": moved}
     first = print_of(path)
     assert first == print_of(moved) == print_of(path, target_columns=("value",), units=("m",))
     assert first == print_of(path, on_invalid="error", smiles_column="smiles", task="regression")
@@ -412,8 +414,12 @@ def test_fingerprint_follows_contents_and_options_but_not_the_place(tmp_path: Pa
         print_of(path, split_seed=1),
         print_of(path, split_fractions=(0.6, 0.2, 0.2)),
         print_of(path, split="scaffold"),
+        print_of(path, split="scaffold", split_fractions=(0.6, 0.2, 0.2)),
+        print_of(path, descriptors="rdkit"),
         print_of(both, target_columns=("value",)),
         print_of(both, target_columns=("w",)),
+        print_of(path, **files, test_table=moved),
+        print_of(path, **files, test_table=relabelled),
     ]
     assert len(set(others)) == len(others)
 

@@ -33,8 +33,10 @@ def test_sd_file(tmp_path: Path) -> None:
     assert splits.task.targets == ("logP",)
     canonical = {Chem.CanonSmiles(smiles): [value] for smiles, value in plain_rows()}
     assert dict(everything(splits)) == canonical
-    for smiles, data in zip(splits.smiles["train"], splits.train, strict=True):
-        assert data.num_nodes == Chem.MolFromSmiles(smiles).GetNumAtoms()  # hydrogens are implicit
+    for made in (splits, load(path, standardise=("neutralise",), **SPLIT)):
+        for smiles, data in zip(made.smiles["train"], made.train, strict=True):
+            atoms = Chem.MolFromSmiles(smiles).GetNumAtoms()  # hydrogens are implicit
+            assert data.num_nodes == atoms
     (bad,) = report_of(splits).invalid
     assert (bad.row, bad.smiles, bad.kind) == (13, "", "unreadable structure")
     lines = path.read_text().splitlines()

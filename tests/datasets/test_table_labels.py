@@ -10,7 +10,7 @@ from table_files import RINGS, SPLIT, failure, four_each, load, plain_rows, repo
 
 from graphormer_sepnorm.datasets.user_table import row_reader
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import ConfigError, DataError
 
 
 def test_a_classification_of_numbers_blames_the_labels(tmp_path: Path) -> None:
@@ -123,6 +123,16 @@ def test_labels_that_standardising_makes_infinite_are_refused(
     message = failure(four_each(tmp_path, values), split_column="set", target_columns=("value",))
     assert f"a.csv, row {row}: value is {float(values[row - 1]):.6g}, too far from the" in message
     assert "mend it, or give the labels in another unit" in message
+
+
+def test_a_label_that_standardising_makes_infinite_is_in_its_file(tmp_path: Path) -> None:
+    values = {"a": [0.1, 0.2, 0.3], "b": [0.2, 0.1], "c": [0.1, "3.1e38"]}
+    train, validation, test = (
+        write_csv(tmp_path / f"{name}.csv", zip(RINGS, labels, strict=False))
+        for name, labels in values.items()
+    )
+    with pytest.raises(DataError, match=f"{test}, row 2: value is 3.1e.38, too far from the"):
+        load(train, validation_table=validation, test_table=test)
 
 
 @pytest.mark.parametrize("start", [("1e-44", "2e-44"), ("1e-50", "9e-50"), (1e9, 1e9 + 1)])

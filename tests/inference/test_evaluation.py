@@ -42,9 +42,9 @@ def test_what_is_undefined_is_said(cells):
 
 
 def test_a_label_that_training_refuses_is_none_here():
-    text = evaluation("regression", ["1", "1e39"], [1.5, 1.5]).text()
+    text = evaluation("regression", ["1", "1e39", "-1e39"], [1.5, 1.5, 1.5]).text()
     assert "MAE 0.5000" in text
-    assert "(1 rows; 1 with a label that cannot be used, such as '1e39')" in text
+    assert "(1 rows; 2 with a label that cannot be used, such as '1e39')" in text
 
 
 def test_words_for_no_value_are_left_out_as_in_training():
