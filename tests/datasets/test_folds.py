@@ -77,7 +77,12 @@ def test_what_weighs_nothing_is_held_out_by_no_member(tmp_path: Path) -> None:
     members = [MoleculeDataModule(**options, member_folds=3, member_fold=fold) for fold in range(3)]
     ensemble = MoleculeDataModule(**options)
     pool = np.concatenate([ensemble.indices("train"), ensemble.indices("validation")])
-    weighed = pool[np.asarray(ensemble.store.weights[pool]) > 0]
+    weights = np.asarray(ensemble.store.weights[pool], np.float64)
+    weighed = pool[weights > 0]
+    # The scales are those of all members, so that they can be joined.
+    assert {one.weight_scale() for one in members} == {1 / weights.mean()}
+    mean = np.average(np.asarray(ensemble.store.targets[pool], np.float64)[:, 0], weights=weights)
+    assert [one.target_scaling()[0] for one in members] == [[pytest.approx(mean)]] * 3
     ensemble.deal_members(MemberFolds(3))
     held = [one.indices("validation").tolist() for one in members]
     assert sorted(np.concatenate(held)) == weighed.tolist() == ensemble.numbers.validated.tolist()

@@ -14,6 +14,7 @@ import torch
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.training_labels import scaling
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.loading import EpochBatches, TrainingOrder
 from graphormer_sepnorm.graphs.task import Task
@@ -280,6 +281,19 @@ def test_numbers_of_numpy_are_those_of_python() -> None:
 
 def test_other_spellings_of_a_data_set_are_one() -> None:
     assert MoleculeDataModule(dataset="MolHIV").dataset == "ogbg-molhiv"
+
+
+def test_labels_are_scaled_by_the_weights_of_those_that_are_there() -> None:
+    a, b = [9.0, 3.0, np.nan, 5.0], [0.1, 0.2, 0.2, 0.2]
+    weights = np.array([0.0, 0.1, 0.2, 0.3])
+    task = Task("regression", ("a", "b"), ("", ""), "mae")
+    mean, deviation = scaling(np.array([a, b]).T, weights, task, "some")
+    assert mean == pytest.approx([4.5, 0.2])
+    # A constant has none, also where shares of the weights are not exact.
+    assert deviation == [pytest.approx(np.sqrt((1.5**2 + 3 * 0.5**2) / 4)), 1]
+    b[1:] = [np.nan] * 3
+    with pytest.raises(DataError, match="some: no training label for b"):
+        scaling(np.array([a, b]).T, weights, task, "some")
 
 
 def test_what_weighs_nothing_does_not_scale_what_is_read_beside(tmp_path: Path) -> None:
