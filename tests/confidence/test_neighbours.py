@@ -94,7 +94,7 @@ def test_all_goes_through_a_file(kept: str) -> None:
 def test_errors_of_neighbours_count_by_similarity_and_of_nothing_similar_the_mean_does() -> None:
     errors = np.array([1.0, 5.0, np.nan, 3.0])
     nearest = Nearest(
-        np.array([[1.0, 0.5, 0.9], [0.0, 0.0, -1.0]]), np.array([[0, 1, 2], [0, 1, 3]])
+        np.array([[1.0, 0.5, 0.9], [0.0, 0.0, -1.0]]), np.array([[0, 1, 2], [0, 3, 1]])
     )
     mean = 3.0  # of 1, 5 and 3
     by_hand = (1.0 * 1 + 0.125 * 5 + 0.1 * mean) / (1 + 0.125 + 0.1)
