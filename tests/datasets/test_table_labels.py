@@ -175,6 +175,8 @@ def test_a_label_far_from_all_others_is_named(tmp_path: Path, slip: str) -> None
     (warning,) = warnings_of(tmp_path, values)
     assert warning.startswith(f"value is {float(slip):.6g} in row 8, and half of the labels are ")
     assert warning.endswith(": if it stands for a missing value, empty the cell")
+    (warning,) = warnings_of(tmp_path, [1000 if n == 7 else 100 + v for n, v in enumerate(PLAIN)])
+    assert warning.startswith("value is 1000 in row 8")
     # The same number again and again is a code, however often.
     values = [slip if n % 8 == 7 else value for n, value in enumerate(PLAIN)]
     (warning,) = warnings_of(tmp_path, values)

@@ -227,6 +227,19 @@ def test_targets_count_by_their_deviation_and_only_where_there_are_trees() -> No
     assert weigh_values(*both, np.array([1.0, 1000.0])) == own
 
 
+def test_each_target_counts_alike_and_the_one_with_fewest_labels_says_how_much() -> None:
+    labels, network, _ = labelled()
+    noise = network - labels
+    some = np.hstack([labels, labels])
+    some[20:, 1] = np.nan
+    both = np.hstack([labels, labels + 2 * noise]), np.hstack([labels + noise, labels])
+    # The loss is (1 - w)² and w² of these.
+    of_trees, of_network = (noise**2).mean(), 4 * (noise[:20] ** 2).mean()
+    best = round(10 * of_trees / (of_trees + of_network)) / 10
+    expected = round((20 * best + 200 * 0.5) / 220, 2)
+    assert weigh_values(some, *both, np.ones(2)) == expected < 0.49
+
+
 @pytest.mark.parametrize("side", [0, 1])
 def test_what_lies_beyond_a_bound_costs_nothing(side: int) -> None:
     labels, network, trees = labelled()

@@ -192,8 +192,9 @@ def test_memory_of_a_batch_is_bounded(predictor, monkeypatch):
 def test_a_value_that_is_not_finite_is_an_error():
     checkpoint = make_checkpoint()
     checkpoint[KEY]["target_std"] = [float("inf")]
-    predictions = Predictor(checkpoint, "cpu").predict(["CCO"])
-    assert predictions.errors == ("the model gives no finite value for it",)
+    predictions = Predictor(checkpoint, "cpu").predict(["CCO", "C/C=C\\C"])
+    assert predictions.errors == ("the model gives no finite value for it",) * 2
+    assert predictions.warnings == ("", "")  # of values
     assert np.isnan(predictions.values).all()
 
 

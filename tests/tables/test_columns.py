@@ -17,6 +17,7 @@ from graphormer_sepnorm.tables.columns import (
     parse_class,
     parse_label,
     parse_number,
+    parse_or_missing,
     split_bound,
     with_decimal_comma,
 )
@@ -118,6 +119,15 @@ def test_numbers_are_read(cell: object, number: float) -> None:
 def test_what_is_no_finite_number_is_refused(cell: object) -> None:
     with pytest.raises(ValueError, match=r"^.+$"):
         parse_number(cell)
+
+
+def test_what_32_bits_do_not_hold_is_missing_beside_a_molecule() -> None:
+    cells = ("1e39", "-1e39", "inf", "-inf", "", "-2")
+    *missing, last = parse_or_missing(cells, "abcdef")
+    assert all(map(math.isnan, missing))
+    assert last == -2
+    with pytest.raises(ValueError, match="b is 'x': not a number"):
+        parse_or_missing(("1", "x"), "ab")
 
 
 @pytest.mark.parametrize(
