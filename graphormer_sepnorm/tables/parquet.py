@@ -42,6 +42,7 @@ class ParquetReader(TableReader):
     def __init__(self, source: str | Path) -> None:
         self.name = str(source)
         self._arrow = _pyarrow()
+        self._nanoseconds = self._arrow.time64("ns")
         self._raw = open_binary(Path(source))
         try:
             with self._explained():
@@ -76,15 +77,17 @@ class ParquetReader(TableReader):
 
     def _cells(self, column: Any) -> list[Any]:
         try:
-            return column.to_pylist()
+            if column.type != self._nanoseconds:
+                return column.to_pylist()
         except (OverflowError, ValueError):  # one of them is a date far away, or bytes as text
-            return [*map(self._cell, column)]
+            pass
+        return [*map(self._cell, column)]
 
     def _cell(self, value: Any) -> Any:
-        try:
-            return value.as_py()
-        except (OverflowError, ValueError):
-            pass
+        # Times of Python's have no nanoseconds, and Arrow drops them without a word.
+        if value.type != self._nanoseconds or not value.is_valid or value.value % 1000 == 0:
+            with contextlib.suppress(OverflowError, ValueError):
+                return value.as_py()
         try:
             data = value.cast(self._arrow.string()).as_buffer().to_pybytes()
         except self._arrow.ArrowException:  # within a list

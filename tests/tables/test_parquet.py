@@ -104,6 +104,7 @@ def test_a_value_that_python_has_none_for_costs_nothing(tmp_path: Path) -> None:
             "day": pa.array([2**30, 0], pa.int32()).view(pa.date32()),
             "unit": pa.array([b"\xb5M", b"M"]).view(pa.string()),
             "list": pa.array([[year_10000], [0]], pa.list_(pa.timestamp("ms"))),
+            "time": pa.array([1, 1000], pa.time64("ns")),
         }
     )
     pq.write_table(table, tmp_path / "t.parquet")
@@ -114,7 +115,8 @@ def test_a_value_that_python_has_none_for_costs_nothing(tmp_path: Path) -> None:
         writer.write([(*cells, 1.5) for cells in rows])
         writer.commit()
     assert rows[0][:2] == ("C", "10000-01-01 00:00:00.000")
-    assert rows[0][3:] == ("\udcb5M", "<list<element: timestamp[ms]>>")
+    assert rows[0][3:] == ("\udcb5M", "<list<element: timestamp[ms]>>", "00:00:00.000000001")
+    assert rows[1][5] == datetime.time(microsecond=1)
     assert rows[1][1:4] == (datetime.datetime(1970, 1, 1), datetime.date(1970, 1, 1), "M")
     assert pickle.loads(pickle.dumps(rows)) == rows  # as they are sent to other processes
     again = pq.read_table(tmp_path / "u.parquet").select(table.column_names)
