@@ -112,6 +112,12 @@ def test_atoms_of_a_graph_are_found_again(name):
             }
 
 
+def test_atoms_of_zinc_are_those_of_the_smiles():
+    found = Predictor.load("zinc", "cpu").embed(["OCCc1ccccc1", "c1ccccc1CCO"], atoms=True)
+    one, two = np.split(found.atoms, 2)
+    np.testing.assert_allclose(one[:4], two[:4:-1], rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("readout", "note"),
     [
