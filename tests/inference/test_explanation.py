@@ -85,6 +85,14 @@ def test_contributions_follow_their_atoms(predictor, method):
     assert sorted(one.of_fragments) == pytest.approx(sorted(two.of_fragments), rel=1e-3, abs=1e-4)
 
 
+def test_what_has_no_prediction_has_no_contributions():
+    checkpoint = make_checkpoint()
+    checkpoint[KEY]["target_std"] = [float("inf")]
+    (found,) = Predictor(checkpoint, "cpu").explain(["CCO"]).molecules
+    assert found.error == "the model gives no finite value for it"
+    assert len(found.contributions) == len(found.fragments) == 0
+
+
 def test_atoms_of_zinc_are_those_of_the_smiles():
     """Its graphs have their atoms in an order of their own."""
     predictor = Predictor.load("zinc", "cpu")
