@@ -13,13 +13,14 @@ from rdkit import Chem
 from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
 
 from graphormer_sepnorm import formatting
-from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.features import OF_SMILES, get_featuriser
 from graphormer_sepnorm.datasets import lazy_graphs
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table import row_reader
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
 
 # What a table becomes.
@@ -255,6 +256,19 @@ def test_words_of_a_split_column(tmp_path: Path) -> None:
         "the split is 'holdout', not train, validation or test",
         "the split is missing",
     ]
+
+
+def test_many_graphs_are_made_with_what_stands_beside_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lazy_graphs, "_PACKED", 5)  # at once
+    random = np.random.default_rng(0)
+    given = {"targets": (12, 2), "weights": 12, "columns": (12, 3), "bounds": (12, 4)}
+    arrays = {name: random.random(shape).astype(np.float32) for name, shape in given.items()}
+    graphs = LazyGraphs(RINGS, featuriser=get_featuriser(OF_SMILES), **arrays)
+    made = PackedGraphs.concatenate([*graphs.packed()])
+    assert made.num_atoms.tolist() == [graph.num_nodes for graph in graphs]
+    for name, array in arrays.items():
+        beside = made.extra if name == "columns" else getattr(made, name)
+        np.testing.assert_array_equal(beside, array)
 
 
 # Rows that cannot be used.
