@@ -10,9 +10,14 @@ from functools import cache
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+)
 
 from graphormer_sepnorm.chem import baselines
+from graphormer_sepnorm.chem.bagged_boosting import BaggedBoosting
 from graphormer_sepnorm.chem.baselines import Baselines, fit_baselines
 from graphormer_sepnorm.chem.tree_features import FeatureColumns, RawFeatures, compute_features
 from graphormer_sepnorm.resources import sample_path
@@ -157,6 +162,18 @@ def test_weights_weigh_what_is_fitted(in_folds: bool) -> None:
     if in_folds:  # nor does it judge
         assert found.rows["validation"].tolist() == np.flatnonzero(own).tolist()
         np.testing.assert_array_equal(found.labels["validation"][:, 0], y[own])
+
+
+def test_several_boostings_of_classes_are_one_by_their_logits() -> None:
+    random = np.random.default_rng(0)
+    x, y = random.random((60, 4)), random.random(60) < 0.4
+    options = {"n_estimators": 5, "subsample": 0.5}
+    made = BaggedBoosting.fit(GradientBoostingClassifier(**options), 3, x, y, None)
+    each = [
+        GradientBoostingClassifier(**options, random_state=state).fit(x, y) for state in range(3)
+    ]
+    logits = np.mean([one.decision_function(x) for one in each], axis=0)
+    np.testing.assert_allclose(made.predict(x), 1 / (1 + np.exp(-logits)), rtol=1e-9)
 
 
 def test_forest_of_two_classes_is_that_of_scikit_learn() -> None:
