@@ -176,10 +176,14 @@ def _metric(run: RunDirectory, summary: Summary) -> str:
 
 
 def _best_so_far(run: RunDirectory, metric: str, selected_on: str) -> float | None:
+    """The metric of the checkpoint that is kept as the best; None without one, or undefined."""
     names = selected_on, f"validation_{metric}"
     rows = [[row[name] for name in names] for row in run.metrics() if row.keys() >= {*names}]
     rows = [row for row in rows if math.isfinite(row[0])]
-    return monitored(selected_on).best(rows)[1] if rows else None
+    if not rows:
+        return None
+    value = monitored(selected_on).best(rows, key=lambda row: row[0])[1]  # the first of equals
+    return value if math.isfinite(value) else None
 
 
 def _device(machine: Mapping[str, Any] | None) -> str | None:

@@ -149,6 +149,17 @@ def test_aurocs_best_is_the_highest(tmp_path: Path) -> None:
     assert read(directory)[0].runs[0].validation == 0.7
 
 
+def test_a_metric_that_the_validation_does_not_define_is_not_known(tmp_path: Path) -> None:
+    """Its validation split lacks a class, so that the loss decides."""
+    directory = write_run(
+        tmp_path / "a", session(end=None), metric="auroc", selected_on="validation_loss"
+    )
+    (directory / "metrics.csv").write_text(
+        "validation_auroc,validation_loss\nnan,0.3\nnan,0.2\nnan,0.4\n"
+    )
+    assert read(directory)[0].runs[0].validation is None
+
+
 def test_run_without_a_command_is_described_by_its_options(tmp_path: Path) -> None:
     (one,) = read(write_run(tmp_path / "a", session(command=["pytest", "-q"])))
     assert one.name.startswith("zinc-subset · model.norm=shared-ln")
