@@ -61,7 +61,7 @@ def p_value(value: float) -> str:
     if value < 1e-4:
         return "< 0.0001"
     if 0.0495 <= value < 0.05:
-        return f"{value:.4f}"
+        return f"{min(value, 0.0499):.4f}"
     return f"{value:.3f}".rstrip("0").rstrip(".") if value >= 0.001 else f"{value:.4f}"
 
 

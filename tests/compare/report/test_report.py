@@ -349,6 +349,7 @@ def test_few_seeds_are_said_aloud(values):
 def test_numbers_as_text():
     p_values = {
         51 / 1024: "0.0498",
+        0.04997: "0.0499",
         0.125: "0.125",
         1 / 32: "0.031",
         0.25: "0.25",
