@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -90,6 +90,27 @@ def test_areas_are_those_of_the_scores_averaged_over_the_seeds() -> None:
     areas = found.per_molecule.delong
     assert (areas.auc_a, areas.auc_b, areas.difference) == (0.75, 1.0, 0.25)
     assert found.per_molecule.positives == 2
+    # Of the baseline's area: placements of 1, 2 and 2, 1 of two pairs each.
+    assert found.per_molecule.standard_error == pytest.approx(math.sqrt(1 / 8))
+
+
+@pytest.mark.parametrize(
+    ("task", "targets", "prediction"),
+    [
+        (REGRESSION, (1, math.nan, math.nan), 2.0),  # of one molecule
+        (REGRESSION, (1, 2, 3), math.nan),
+        (BINARY, (1, 1, math.nan), 0.5),  # of one class
+        (BINARY, (0, 1, 1), math.nan),
+        (BINARY, (math.nan, math.nan, math.nan), 0.5),
+    ],
+)
+def test_of_molecules_nothing_is_said_where_it_cannot_be_told(
+    task: Task, targets: tuple[float, ...], prediction: float
+) -> None:
+    runs = {("ln+ln", 0): run(1, 1, 0.2, 0.3, 0.4), ("bn+ln", 0): run(1, 1, prediction, 0.5, 0.1)}
+    (found,) = compare(comparison("ln+ln", "bn+ln"), runs, column(*targets), task)
+    assert found.per_molecule is None
+    assert found.test is not None
 
 
 def test_a_metric_that_is_undefined_is_no_difference_and_no_test_to_adjust_for() -> None:
@@ -132,3 +153,9 @@ def test_numbers_of_the_paper_are_of_sepnorm_against_sharenorm(
     quoted = [one.paper_relative_percent for one in found]
     assert quoted == pytest.approx([percent, percent, math.nan], nan_ok=True)
     assert words is None or paper_in_words(dataset) == words
+    # Not of arms that differ in more.
+    arms = comparison(*norms)
+    narrow = Arm("sepnorm", {"model.norm": "sepnorm", "model.width": "40"})
+    others = replace(arms, arms=(arms.arms[0], narrow))
+    (found,) = compare(others, runs, column(0, 1, 2), REGRESSION, dataset)
+    assert math.isnan(found.paper_relative_percent)
