@@ -13,6 +13,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from tiny_graphs import path_graphs
 
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.loading import make_loader
@@ -95,6 +96,16 @@ def test_reported_error_is_that_of_all_test_graphs(size: int, train: Callable) -
     assert reported == pytest.approx(errors.double().mean().item(), rel=1e-5)
 
 
+def test_an_evaluation_is_of_its_own_graphs_alone(
+    train: Callable, make_data: Callable, splits: DatasetSplits
+) -> None:
+    module, data, trainer = train(max_epochs=1)
+    trainer.test(module, data, verbose=False)
+    fewer = make_data(dataclasses.replace(splits, name="fewer", test=splits.test[:4]))
+    trainer.test(module, fewer, verbose=False)
+    assert len(module.evaluated("test")) == 4
+
+
 def test_weights_do_not_enter_the_losses_of_validation_and_test(
     train: Callable, splits: DatasetSplits
 ) -> None:
@@ -108,6 +119,30 @@ def test_weights_do_not_enter_the_losses_of_validation_and_test(
     for split in ("validation", "test"):
         error = float(values[f"{split}_mae"]) / deviation
         assert float(values[f"{split}_loss"]) == pytest.approx(error, rel=1e-5)
+
+
+def test_a_bound_costs_in_deviations_of_its_own_target(tmp_path: Path, train: Callable) -> None:
+    table = tmp_path / "a.csv"
+    rows = [
+        ("<50" if n % 4 == 1 else f"{100 + n}", ">1" if n % 4 == 2 else f"{n / 100}")
+        for n in range(40)
+    ]
+    lines = (f"{'C' * (2 + n)},{a},{b}" for n, (a, b) in enumerate(rows))
+    table.write_text("\n".join(["smiles,a,b", *lines]))
+    options = {"split": "random", "target_columns": ("a", "b"), "max_path_length": 3}
+    data = MoleculeDataModule(table=str(table), root=str(tmp_path), **options)
+    module, _, trainer = train(data=data, max_epochs=1)
+    module.eval()
+    terms = []
+    with torch.no_grad():
+        for batch in data.val_dataloader():
+            values, (low, high) = module(batch), batch.bounds.chunk(2, dim=1)
+            each = (values - batch.targets).abs(), (low - values).relu(), (values - high).relu()
+            terms += [one / module.target_std for one in each]
+    found = torch.cat(terms)
+    assert [(~one.isnan()).any().item() for one in found.chunk(3)] == [True] * 3
+    expected = found[~found.isnan()].double().mean().item()
+    assert float(trainer.callback_metrics["validation_loss"]) == pytest.approx(expected, rel=1e-4)
 
 
 def test_targets_are_scaled_by_the_training_labels_that_are_there(
@@ -280,6 +315,19 @@ def test_a_step_of_several_batches_is_one_of_all_their_labels(
             torch.testing.assert_close(
                 gradients[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name
             )
+
+
+def test_a_second_training_has_steps_of_its_own(
+    train: Callable, make_trainer: Callable, losses: Callable
+) -> None:
+    """Of two batches each, where one of the first training was a step."""
+    dropouts = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}
+    still = {"norm": "ln+ln", "learning_rate": 1e-30, "final_learning_rate": 0.0, **dropouts}
+    recorder, steps = losses(), Steps()
+    module, data, _ = train(recorder, model=still, max_epochs=1)
+    make_trainer(callbacks=[steps], max_epochs=1, accumulate_grad_batches=2).fit(module, data)
+    first, second, *_ = recorder.values
+    assert steps.losses[0] == pytest.approx((first + second) / 2, rel=1e-5)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])

@@ -47,9 +47,10 @@ def test_graph_that_two_processes_evaluated_counts_once() -> None:
 
 def test_mean_loss_is_over_labels_and_keeps_nan() -> None:
     mean = MeanLoss()
+    mean.update(torch.tensor(0.0), torch.tensor(0))
+    assert mean.compute() == 0
     mean.update(torch.tensor(6.0), torch.tensor(3))
     mean.update(torch.tensor(1.0), torch.tensor(1))
-    mean.update(torch.tensor(0.0), torch.tensor(0))
     assert mean.compute() == 7 / 4
     mean.update(torch.tensor(torch.nan), torch.tensor(1))
     assert mean.compute().isnan()
