@@ -138,3 +138,27 @@ def test_a_share_of_the_labels_is_drawn(train: Callable) -> None:
     kept = float((~drawn.isnan()).float().mean())
     assert kept == pytest.approx(0.25, abs=0.01)
     assert torch.isfinite(trainer.callback_metrics["train_loss_epoch"])
+
+
+def test_a_share_of_the_labels_has_on_average_the_loss_of_all(
+    train: Callable, make_data: Callable, losses: Callable, splits: DatasetSplits
+) -> None:
+    names = tuple(f"y{number}" for number in range(50))
+    own = dataclasses.replace(
+        splits,
+        train=path_graphs(37, 5, targets=50),
+        validation=path_graphs(3, 6, targets=50),
+        test=path_graphs(3, 7, targets=50),
+        task=Task("regression", names, ("",) * 50, "mae"),
+        fingerprint="many",
+    )
+    dropouts = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}
+    still = {"norm": "ln+ln", "learning_rate": 1e-30, "final_learning_rate": 0.0, **dropouts}
+    means = []
+    for share in (1.0, 0.25):
+        recorder = losses()
+        model = {"label_fraction": share, **still}
+        train(recorder, model=model, data=make_data(own), max_epochs=1, limit_val_batches=0)
+        means.append(sum(recorder.values) / len(recorder.values))
+    assert means[1] == pytest.approx(means[0], rel=0.15)
+    assert means[1] != means[0]

@@ -54,3 +54,15 @@ def test_it_pushes_apart_what_it_is_told_to(same_label: DatasetSplits, train: Ca
     both = spread(1.0, "both")
     assert both[0] < token - 0.1
     assert both[1] < atoms - 0.1
+
+
+def test_its_weight_multiplies_it(train: Callable, losses: Callable) -> None:
+    def first(weight: float) -> float:
+        recorder = losses()
+        model = {"norm": "ln+ln", "uniformity_weight": weight, "uniformity_on": "both"}
+        train(recorder, model=model, max_epochs=1, limit_train_batches=1, limit_val_batches=0)
+        return recorder.values[0]
+
+    without, quarter, whole = map(first, (0.0, 0.25, 1.0))
+    assert whole != pytest.approx(without, rel=0.01)
+    assert quarter - without == pytest.approx(0.25 * (whole - without), rel=1e-4)
