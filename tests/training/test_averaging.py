@@ -110,12 +110,16 @@ def assert_measured(averaged: GraphormerModule, data: MoleculeDataModule) -> Non
         torch.testing.assert_close(value, kept[name])
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"limit_val_batches": 0}, {"max_epochs": -1, "max_steps": 7}],  # none, and two steps ago
+)
 def test_last_checkpoint_without_a_validation_has_statistics(
-    tmp_path: Path, train: Callable
+    options: dict[str, int], tmp_path: Path, train: Callable
 ) -> None:
     """The statistics in a checkpoint belong to the average in it, not to nothing at all."""
     last = LastCheckpoint(tmp_path / "last.ckpt")
-    _, data, _ = train(AveragedWeights(0.8), last, limit_val_batches=0)
+    _, data, _ = train(AveragedWeights(0.8), last, **options)
     assert_measured(GraphormerModule.load_from_checkpoint(last.path), data)
 
 
@@ -165,6 +169,20 @@ def test_interruption_of_a_validation_does_not_swap_the_weights(
     saved = read_checkpoint(tmp_path / "last.ckpt")
     for name, value in history.trained[9].items():
         assert torch.equal(saved[TRAINED_WEIGHTS][f"model.{name}"], value)
+
+
+def test_interruption_where_statistics_are_fixed_saves_them_with_the_average(
+    tmp_path: Path, train: Callable
+) -> None:
+    last = LastCheckpoint(tmp_path / "last.ckpt")
+    # Of ten steps the last five; the only validation is after the first five.
+    model = {"norm": "bn+ln", "frozen_bn_fraction": 0.5}
+    train(AveragedWeights(0.8), Interrupt(after=8), last, model=model)
+    saved = read_checkpoint(tmp_path / "last.ckpt")
+    names = [name for name in saved["state_dict"] if "running" in name]
+    assert names
+    for name in names:
+        assert torch.equal(saved["state_dict"][name], saved[TRAINED_WEIGHTS][name])
 
 
 @pytest.mark.parametrize("decay", [-0.1, 0.0, 1.0, float("nan")])

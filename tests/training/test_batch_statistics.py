@@ -223,14 +223,15 @@ def test_the_last_share_of_the_steps_has_fixed_statistics(
 
 
 def test_fixed_statistics_belong_to_the_averaged_weights_too(
-    tmp_path: Path, train: Callable
+    tmp_path: Path, train: Callable, make_module: Callable, make_trainer: Callable
 ) -> None:
     """Validation measures none, and what is saved predicts with the constants of training."""
     callbacks = [AveragedWeights(0.5), *checkpoint_callbacks(tmp_path, "mae", 0)]
     # Messages in rings have constants that are not saved.
     model = {"norm": "bn+bn", "frozen_bn_fraction": 0.5, "local_mpnn": "gine+rings"}
-    module, _, _ = train(*callbacks, model=model)
-    saved = read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
+    module, data, trainer = train(*callbacks, model=model)
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    saved = read_checkpoint(last)
     buffers = [name for name, _ in module.named_buffers() if "running" in name]
     assert len(buffers) > 4
     for name in buffers:
@@ -240,6 +241,10 @@ def test_fixed_statistics_belong_to_the_averaged_weights_too(
         not torch.equal(saved["state_dict"][name], saved["trained_weights"][name])
         for name in parameters
     )
+    options = {"ckpt_path": last, "verbose": False, "weights_only": True}
+    (again,) = make_trainer().validate(make_module(**model), data, **options)
+    validated = float(trainer.callback_metrics["validation_mae"])
+    assert again["validation_mae"] == pytest.approx(validated, rel=1e-6)
 
 
 def test_training_again_begins_with_statistics_of_batches(
@@ -253,10 +258,10 @@ def test_training_again_begins_with_statistics_of_batches(
     assert all(same(values[6], later) for later in values[7:])
 
 
-def test_what_is_measured_does_not_depend_on_what_was_there(
-    trained: tuple[GraphormerModule, MoleculeDataModule],
-) -> None:
-    module, data = trained
+def test_what_is_measured_does_not_depend_on_what_was_there(train: Callable) -> None:
+    """Also of the read-outs between layers, which have norms that only training sees."""
+    model = {"norm": "bn+bn", "precise_bn_graphs": 0, "deep_supervision": 1}
+    module, data, _ = train(model=model, max_epochs=1)
     measure_batch_norm(module.model, whole_split(data, 8))
     first = [norm.running_var.clone() for norm in batch_norms(module.model)]
     for norm in batch_norms(module.model):
