@@ -1,20 +1,34 @@
-"""What of the folds of several arms is compared with what."""
+"""What of the folds of several arms is compared with what, and what counts of unfinished ones."""
 
 from __future__ import annotations
 
+import csv
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from graphormer_sepnorm.compare import fold_results
 from graphormer_sepnorm.compare.arms import Arm
+from graphormer_sepnorm.compare.crossvalidation import ONE_MODEL, CrossValidation, FoldRun
 from graphormer_sepnorm.compare.fold_results import (
+    Difference,
+    FoldResults,
+    ModelResult,
+    Spread,
     _columns,
     _differences,
     _simple,
     _trained_and_tested,
+    collect,
 )
+from graphormer_sepnorm.compare.fold_text import results_text
+from graphormer_sepnorm.compare.statistics import fold_difference
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.task import Task
 
 BLENDS = {"sharenorm": 0.52, "sepnorm": 0.72}
 ALONE = {"sharenorm": 0.62, "sepnorm": 0.80}
@@ -93,3 +107,103 @@ def test_where_members_have_folds_the_validation_split_is_trained_on(
         [SimpleNamespace(molecules=one) for one in sizes],
     )
     assert found == (trained, 15)
+
+
+NORMS = (Arm("sharenorm", {"model.norm": "sharenorm"}), Arm("sepnorm", {"model.norm": "sepnorm"}))
+ROWS = ((2, 3, 11), (1, 4, 5, 6, 7, 8, 9, 10, 12))  # of the table, that each fold tests
+
+
+def planned(arms: tuple[Arm, ...], repeats: int) -> CrossValidation:
+    return CrossValidation((), arms, tuple(range(repeats)), arms[0].name, folds=2)
+
+
+def finish(run: FoldRun, error: float, data: str = "a") -> None:
+    """Write what a run leaves that is wrong by so much, and says that a share of as much is in."""
+    run.directory.mkdir(parents=True)
+    rows = ROWS[run.fold]
+    sizes = {"train": 20, "validation": 4, "test": len(rows)}
+    targets = [{"name": "y", "unit": ""}]
+    report = {"kind": "regression", "name": "mine", "targets": targets, "splits": sizes}
+    run.files.data_report_file.write_text(json.dumps(report))
+    record = {"dataset": "mine", "dataset_fingerprint": data, "seed": run.seed, "sessions": []}
+    run.files.record_file.write_text(json.dumps(record))
+    came_to = {"norm": run.arm, "test_mae": error, "confidence": {"inside_90": error}}
+    came_to["test_spearman"] = None if error > 0.5 else 0.5
+    run.files.summary_file.write_text(json.dumps(came_to))
+    lines = [f"{row},{'C' * row},{row},{row + error}" for row in rows]
+    run.files.test_predictions_file.write_text("\n".join(["row,smiles,label_y,pred_y", *lines]))
+
+
+def test_a_repeat_that_is_not_whole_counts_by_its_folds_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, drawn = planned(ONE_MODEL, repeats=2), []
+    monkeypatch.setattr(fold_results, "draw_predictions", lambda *given: drawn.append(given))
+    runs = plan.runs(tmp_path)
+    for run, error in zip(runs, (0.1, 0.2, 0.6), strict=False):
+        finish(run, error)
+    found = collect(plan, runs, tmp_path)
+    assert (found.folds_finished, found.runs, found.repeats) == (3, 4, 2)
+    (network,) = found.networks
+    assert network.metrics["mae"].mean == pytest.approx(0.3)
+    assert network.metrics["mae"].folds == 3
+    assert network.metrics["spearman"] == Spread(0.5, 0.0, 2)  # undefined on one
+    # By molecules: of three, nine and three.
+    assert network.out_of_fold["mae"] == pytest.approx((3 * 0.1 + 9 * 0.2) / 12)
+    assert network.confidence["inside_90"] == pytest.approx((3 * 0.1 + 9 * 0.2 + 3 * 0.6) / 15)
+    with (tmp_path / "out_of_fold.csv").open(newline="") as file:
+        places = [(row["repeat"], int(row["row"])) for row in csv.DictReader(file)]
+    assert places == [("0", row) for row in range(1, 13)] + [("1", row) for row in ROWS[0]]
+    ((_, _, labels, _),) = drawn
+    assert sorted(labels[:, 0]) == list(range(1, 13))
+
+
+def test_a_fold_counts_when_all_arms_have_it_with_the_same_data(tmp_path: Path) -> None:
+    plan = planned(NORMS, repeats=1)
+    runs = plan.runs(tmp_path)
+    for run, error in zip(runs, (0.3, 0.1, 9.0), strict=False):
+        finish(run, error)
+    found = collect(plan, runs, tmp_path)
+    assert found.folds_finished == 1
+    means = [network.metrics["mae"].mean for network in found.networks]
+    assert means == pytest.approx([0.3, 0.1])
+    assert found.differences[0].metrics["mae"].mean == pytest.approx(-0.2)
+    (kept,) = json.loads((tmp_path / "summary.json").read_text())["differences"]
+    assert kept["metrics"]["mae"]["resolved"] is False
+    finish(runs[-1], 0.1, data="b")
+    with pytest.raises(DataError, match="the arms of repeat 0 fold 1 had different data"):
+        collect(plan, runs, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "said"),
+    [
+        ("binary", "auroc", "b is better than a: AUROC 0.1033 higher, 95% interval"),
+        ("regression", "mae", "b is worse than a: MAE 0.1033 higher, 95% interval"),
+    ],
+)
+def test_what_is_better_is_said_by_the_metric(kind: Any, metric: str, said: str) -> None:
+    found = fold_difference([0.6, 0.62, 0.61], [0.7, 0.73, 0.71], train=80, test=20)
+    results = FoldResults(
+        command=[],
+        dataset="mine",
+        task=Task(kind, ("y",), ("",), metric),
+        split="random",
+        split_seed=0,
+        seeds=(0, 1),
+        folds=3,
+        repeats=2,
+        folds_finished=3,
+        runs=12,
+        networks=[
+            ModelResult("a", {metric: Spread(0.61, 0.01, 2)}),
+            ModelResult("b", {metric: Spread(0.7, 0.02, 3)}),
+        ],
+        baselines=[],
+        differences=[Difference("b", "a", {metric: found})],
+    )
+    text = " ".join(results_text(results).split())
+    assert said in text
+    assert "2 repeats; 3 of 6 are finished" in text
+    assert "a 0.6100 ± 0.0100 (2) b 0.7000 ± 0.0200" in text
+    assert "0.0200 (3)" not in text
