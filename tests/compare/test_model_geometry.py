@@ -134,6 +134,9 @@ def test_every_atom_is_as_likely_as_any_other(molecules):
     share = found.num_atoms / found.num_atoms.sum()
     # Below a multinomial's standard deviation, for draws are without replacement; five of them.
     assert (np.abs(counts - 1000 * share) < 5 * np.sqrt(1000 * share * (1 - share))).all()
+    ones = [SMILES.index("N"), SMILES.index("F")]  # of one atom each
+    drawn = [collected(model, molecules, ones, max_atoms=1, seed=seed) for seed in range(20)]
+    assert {int(found.graph_of_atom[0]) for found in drawn} == {0, 1}
 
 
 def test_model_is_evaluated_and_left_as_it_was(molecules, monkeypatch):
@@ -211,6 +214,9 @@ def test_uniformity_of_many_is_that_of_a_fair_sample():
     found = cloud_geometry("output", "atoms", cloud)
     assert found.embeddings == 3000
     assert found.uniformity == pytest.approx(geometry.uniformity(cloud), abs=0.05)
+    ranks = found.effective_rank, found.effective_rank_centred  # of all of them
+    spectra = (geometry.singular_values(cloud, centred=centred) for centred in (False, True))
+    assert ranks == pytest.approx([geometry.effective_rank(one) for one in spectra])
     assert repr(found) == repr(cloud_geometry("output", "atoms", cloud))
 
 

@@ -35,6 +35,12 @@ def test_other_options_are_another_experiment(options: dict) -> None:
     assert len(merge([experiment(), experiment(options=options)])) == 2
 
 
+def test_the_order_of_options_makes_no_other_experiment() -> None:
+    options = {"model.width": 64, "data.batch_size": 8}
+    backwards = dict(reversed(options.items()))
+    assert len(merge([experiment(options=options), experiment(options=backwards)])) == 1
+
+
 def test_other_data_are_another_experiment() -> None:
     assert len(merge([experiment(), experiment(dataset_fingerprint="abd")])) == 2
 

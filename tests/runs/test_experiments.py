@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from experiments import DEFAULTS, FINISHED, session, write_run
 
 from graphormer_sepnorm.cli.results import arm_of
@@ -57,6 +58,28 @@ def test_loggers_of_their_own_are_no_difference(tmp_path: Path) -> None:
     assert [run.seed for run in one.runs] == [0, 1]
 
 
+def test_options_that_change_no_result_are_no_difference(tmp_path: Path) -> None:
+    """As of the members of an ensemble that have folds, in other places, on other machines."""
+    for seed in (0, 1):
+        file = write_run(tmp_path / f"{seed}", seed=seed, summary=FINISHED) / "config.yaml"
+        options = yaml.safe_load(file.read_text())
+        options |= {"checkpoint_minutes": 5 + seed, "baselines": seed == 0, "ensemble": 2 + seed}
+        options |= {"ckpt_path": f"/home/{seed}/best.ckpt", "resume": f"/home/{seed}"}
+        options["data"] |= {"member_fold": seed, "num_workers": seed, "table": f"/home/{seed}.csv"}
+        options["trainer"] |= {"log_every_n_steps": 1 + seed, "accelerator": ["cpu", "gpu"][seed]}
+        file.write_text(yaml.safe_dump(options))
+    (one,) = read(tmp_path)
+    assert [run.seed for run in one.runs] == [0, 1]
+    assert one.options["ckpt_path"] == "best.ckpt"
+
+
+@pytest.mark.parametrize(("processes", "said"), [(1, "H100"), (4, "4 x H100")])
+def test_gpus_are_counted(processes: int, said: str, tmp_path: Path) -> None:
+    machine = {"processor": "CPU", "device": "H100", "threads": 2, "processes": processes}
+    (one,) = read(write_run(tmp_path / "a", session(machine=machine), summary=FINISHED))
+    assert one.runs[0].device == said
+
+
 def test_runs_of_a_comparison_are_merged_by_configuration(tmp_path: Path) -> None:
     for arm in ("bn+ln", "bn+bn"):
         for seed in (0, 1):
@@ -99,8 +122,8 @@ def test_interrupted_run(tmp_path: Path) -> None:
     ]
     directory = write_run(tmp_path / "a", *sessions)
     (directory / "metrics.csv").write_text(
-        "step,train_loss,validation_mae\n99,0.5,\n99,,0.6\n199,,0.4\n299,,0.5\n"
-    )
+        "step,train_loss,validation_mae\n99,0.5,\n99,,0.6\n199,,0.4\n299,,0.5\n399,,1e"
+    )  # the last row is being written
     (one,) = read(directory)
     (run,) = one.runs
     assert (run.finished, run.steps, run.planned_steps) == (False, 700, 1000)

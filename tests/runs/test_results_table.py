@@ -62,7 +62,10 @@ def test_order_is_that_of_validation_and_never_of_test() -> None:
         run = seed_run(validation=validation, test=test, finished=finished)
         return experiment(run, name=name, options={"name": name})
 
+    late = seed_run(0, finished=False, validation=0.9, test=None)
+    begun_again = experiment(late, seed_run(1, validation=0.25), name="between", options={})
     found = rows(
+        begun_again,
         of("third", 0.5, 0.1),
         of("unfinished", 0.1, None, finished=False),
         of("first", 0.2, 0.9),
@@ -71,6 +74,7 @@ def test_order_is_that_of_validation_and_never_of_test() -> None:
     )
     assert [row[0].split()[1] for row in found] == [
         "first",
+        "between",
         "second",
         "third",
         "unknown",

@@ -344,6 +344,14 @@ def test_few_seeds_are_said_aloud(values):
     assert "so no arm can be called better or worse" in text
     enough = with_test(values, seeds=6, smallest_p=1 / 32)
     assert list(cautions(made(enough))) == []
+    # Enough for one arm, and not for two.
+    two = copy.deepcopy(values)
+    for one in two["comparisons"]:
+        one["smallest_holm_p"] = 2 / 32
+        one["test"] |= {"seeds": 6, "smallest_p": 1 / 32}
+    (text,) = cautions(made(two))
+    assert "Only 6 seeds, fewer than 7" in text
+    assert all("Holm's p over the arms" in text for text in answers(made(two)))
 
 
 def test_numbers_as_text():
@@ -437,6 +445,12 @@ def test_the_cost_of_an_arm_is_a_difference_to_the_baseline(written):
     assert floats(cost["sepnorm"][0]) == [second["parameters"] - first["parameters"]]
     assert floats(cost["sepnorm"][2]) == pytest.approx([steps[1] - steps[0]], abs=0.0501)
     assert cost["sharenorm"][2] == DASH
+    minutes = [
+        statistics.mean(run[name] for run in second["runs"]) / 60
+        for name in ("training_seconds", "seconds")
+    ]
+    shown = [floats(cell)[0] for cell in cost["sepnorm"][4:6]]
+    assert shown == pytest.approx(minutes, abs=0.0501)
 
 
 class Page(HTMLParser):
