@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -208,3 +209,49 @@ def test_who_has_it_is_written_while_it_is_held(tmp_path: Path) -> None:
     assert json.loads((tmp_path / LOCK).read_text())["process"] == os.getpid()
     lock.release()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_was_taken_away_meanwhile_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its holder ends after its file was opened here, and before that is locked."""
+    holders, flock = [RunLock.take(tmp_path)], fcntl.flock
+
+    def ends_first(handle: int, operation: int) -> None:
+        if holders and (holder := holders.pop()) is not None:
+            holder.release()
+        flock(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", ends_first)
+    lock = RunLock.take(tmp_path)
+    assert lock is not None
+    assert RunLock.take(tmp_path) is None
+    lock.release()
+
+
+def test_a_lock_takes_no_other_one_away(tmp_path: Path) -> None:
+    """Where somebody has removed its file, and another process has locked a new one."""
+    first = RunLock.take(tmp_path)
+    assert first is not None
+    (tmp_path / LOCK).unlink()
+    second = RunLock.take(tmp_path)
+    assert second is not None
+    first.release()
+    assert RunLock.take(tmp_path) is None
+    second.release()
+
+
+def test_a_directory_that_was_filled_meanwhile_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole run, after it was found to be empty and before it was locked."""
+    take = RunLock.take
+
+    def late(directory: Path) -> RunLock | None:
+        if directory.name == "run":
+            (directory / "summary.json").write_text("{}")
+        return take(directory)
+
+    monkeypatch.setattr(RunLock, "take", late)
+    assert made(tmp_path / "run") == tmp_path / "run-2"
+    assert not (tmp_path / "run" / LOCK).exists()
