@@ -466,6 +466,14 @@ def test_best_checkpoint_of_the_earlier_run_stays_to_be_beaten(
     assert read_checkpoint(here)["global_step"] == step
 
 
+def test_the_best_checkpoint_is_there_before_its_epoch_ends(
+    tmp_path: Path, train: Callable
+) -> None:
+    _, _, trainer = train(StopAfter(5), *checkpoint_callbacks(tmp_path, "mae", 0))
+    assert trainer.interrupted
+    assert read_checkpoint(tmp_path / "checkpoints" / "best.ckpt")["global_step"] == 5
+
+
 def test_a_metric_that_is_undefined_is_no_improvement_and_no_end(tmp_path: Path) -> None:
     stopping = checkpoint_callbacks(tmp_path, "auroc", 2)[-1]
     assert isinstance(stopping, EarlyStopping)
@@ -494,7 +502,7 @@ def test_a_run_stops_without_improvement_and_trains_on_only_with_more_patience(
 
 def test_last_checkpoint_knows_the_last_validation(tmp_path: Path, train: Callable) -> None:
     """Also where an epoch is one batch, whose step is the first and the last of the epoch."""
-    best, last, stopping = checkpoint_callbacks(tmp_path, "mae", patience=9)
+    best, last, stopping = checkpoint_callbacks(tmp_path, "mae", patience=9, minutes=0.0)
     _, _, trainer = train(best, last, stopping, data={"batch_size": 64}, max_epochs=4)
     saved = read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
     assert saved["global_step"] == 4
@@ -555,3 +563,30 @@ def test_other_targets_are_not_evaluated(
     other = make_data(dataclasses.replace(splits, task=task))
     with pytest.raises(CheckpointError, match=r"predicts size, the labels of \w+ are mass: give"):
         make_trainer().test(module, other, ckpt_path=tmp_path / "a.ckpt", weights_only=True)
+
+
+def test_labels_of_another_kind_are_not_evaluated(
+    train: Callable, make_data: Callable, make_trainer: Callable, splits: DatasetSplits
+) -> None:
+    """Of the same name, as where a table has 0 and 1 now."""
+    module, _, _ = train(max_epochs=1)
+    for graph in itertools.chain(*splits.parts.values()):
+        graph.y = (graph.y > 4).float()
+    task = Task("binary", splits.task.targets, ("",), "auroc")
+    other = make_data(dataclasses.replace(splits, name="classes", task=task))
+    with pytest.raises(
+        CheckpointError, match="trained for regression labels, those of classes are"
+    ):
+        make_trainer().test(module, other, verbose=False)
+
+
+def test_another_state_of_the_same_data_is_a_warning_where_it_is_tested(
+    train: Callable, make_data: Callable, make_trainer: Callable, splits: DatasetSplits, caplog
+) -> None:
+    module, data, trainer = train(max_epochs=1)
+    trainer.test(module, data, verbose=False)
+    assert "splits may differ" not in caplog.text
+    make_trainer().test(module, make_data(dataclasses.replace(splits, fingerprint="new")))
+    assert (
+        "paths here is not the paths that the model was trained on: its splits may" in caplog.text
+    )

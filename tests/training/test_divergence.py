@@ -68,6 +68,22 @@ def test_step_rate_and_batch_are_told(value: float, tmp_path: Path, train: Calla
     )
 
 
+def test_molecules_of_a_step_are_those_of_all_its_batches(tmp_path: Path, train: Callable) -> None:
+    met: list[int] = []
+
+    class Meet(Callback):
+        def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, *_: Any) -> None:
+            met.extend(batch.graph_ids.tolist())
+
+    with pytest.raises(ConfigError, match="diverged at step 2 "):
+        train(
+            Poison(1, float("nan")), Meet(), StopWhenDiverged(tmp_path), accumulate_grad_batches=2
+        )
+    molecules = json.loads((tmp_path / "diverged.json").read_text())["molecules"]
+    assert len(met) == 8 + 8 + 7 + 7
+    assert [one["number"] for one in molecules] == met[16:]
+
+
 def test_nothing_is_saved_where_the_loss_is_looked_at_later(
     tmp_path: Path, train: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -366,6 +366,8 @@ def test_bfloat16_trains_with_accumulated_and_clipped_gradients(
         ({"seed": 1.5}, "seed is 1.5: it must be a whole number"),
         ({"precise_bn_graphs": 2.5}, "precise_bn_graphs is 2.5"),
         ({"betas": (1.0, 0.9)}, "each must be from 0 to below 1"),
+        ({"eps": 0.0}, "eps is 0.0: it must be positive"),
+        ({"label_fraction": 0.0}, "label_fraction is 0.0: it must be above 0, to 1"),
         ({"attention_dropout": 1.0}, "attention_dropout is 1.0: a probability"),
     ],
 )

@@ -13,6 +13,7 @@ from lightning.pytorch import Callback, Trainer
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.training.callbacks import checkpoints
 from graphormer_sepnorm.training.callbacks.checkpoints import LastCheckpoint
+from graphormer_sepnorm.training.callbacks.stopping import StopAtOnce
 
 
 class Clock:
@@ -115,4 +116,17 @@ def test_a_run_killed_between_its_checkpoints_goes_on_exactly(
     assert read_checkpoint(tmp_path / "last.ckpt")["global_step"] == 16
     resumed = fit(tmp_path / "last.ckpt", resume=tmp_path / "last.ckpt")
     assert read_checkpoint(tmp_path / "last.ckpt")["global_step"] == 30
+    assert 16 <= read_checkpoint(tmp_path / "previous.ckpt")["global_step"] < 30
+    assert not list(tmp_path.glob(".*"))
     assert all(torch.equal(resumed[name], value) for name, value in whole.items())
+
+
+def test_the_middle_of_a_step_is_not_saved(tmp_path: Path, train: Callable) -> None:
+    class Stop(Callback):
+        def on_before_optimizer_step(self, trainer: Trainer, *_: Any) -> None:
+            if trainer.global_step == 3:
+                raise StopAtOnce
+
+    _, _, trainer = train(Stop(), LastCheckpoint(tmp_path / "last.ckpt"))
+    assert trainer.interrupted
+    assert not (tmp_path / "last.ckpt").exists()

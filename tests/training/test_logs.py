@@ -48,6 +48,13 @@ def test_the_rate_that_is_logged_is_that_of_the_step(tmp_path: Path, train: Call
     assert had[0] < had[1] > had[-1]
 
 
+def test_every_so_many_steps_one_is_logged(tmp_path: Path, train: Callable) -> None:
+    train(LogTraining(), logger=MetricsFile(tmp_path), log_every_n_steps=3)
+    with (tmp_path / "metrics.csv").open(newline="") as file:
+        steps = [int(row["step"]) for row in csv.DictReader(file) if row["train_loss_step"]]
+    assert steps == [2, 5, 8]  # counted from 0, of ten
+
+
 def test_a_file_that_was_cut_is_continued_to_the_same(tmp_path: Path) -> None:
     first = MetricsFile(tmp_path)
     for row in ROWS:
