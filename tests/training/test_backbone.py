@@ -33,10 +33,12 @@ def backbone(tmp_path: Path, train: Callable) -> Path:
 
 @pytest.fixture
 def other(splits: DatasetSplits) -> DatasetSplits:
-    """Two targets, and atoms of a code that the backbone has not seen."""
+    """Two targets; codes of an atom and a bond that the backbone has not seen, and one less."""
     graphs = path_graphs(37, 5, targets=2)
     for graph in graphs[:20]:
         graph.x[0] = 9
+    for graph in graphs:
+        graph.edge_attr[graph.edge_attr == 3] = 9
     return dataclasses.replace(
         splits,
         train=graphs,
@@ -75,13 +77,17 @@ def test_everything_but_the_read_out_is_taken_over(
         if name.startswith(("readout", "atom_readout", "deep_readouts")):
             assert "weight" not in name or "norm" in name or own[name].shape[0] == 2
             continue
-        if name == "embedding.atom.weight":
-            codes = old.atoms.seen[0]
-            rows = [module.vocabulary.atoms.seen[0].index(code) + 1 for code in codes]
+        if name.endswith((".atom.weight", ".bond.weight")):
+            of = "atoms" if name.endswith(".atom.weight") else "bonds"
+            codes, all_codes = (getattr(one, of).seen[0] for one in (old, module.vocabulary))
+            rows = [all_codes.index(code) + 1 for code in codes]
             torch.testing.assert_close(own[name][[0, *rows]], value[: len(rows) + 1])
         else:
             torch.testing.assert_close(own[name], value, msg=name)
     assert own["readout.weight"].shape[0] == 2
+    # Sums over atoms are divided by what they were divided by.
+    scale = read_checkpoint(backbone)[KEY]["model"]["mean_atoms"]
+    assert module.model.config.mean_atoms == scale != 1
 
 
 def test_rows_of_several_columns_find_their_places() -> None:
