@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from rdkit import Chem
 
+from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.datasets import pretraining
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.pretraining import CLIPPED, _standardised, load_pretraining
@@ -52,6 +53,18 @@ def test_targets_are_standardised_descriptors(
     # Without outliers a z-score is the value, shifted and scaled.
     assert np.corrcoef(weights, targets[:, at])[0, 1] > 0.999
     assert any(name.startswith("morgan_") for name in splits.task.targets)
+
+
+def test_environments_that_nearly_all_or_hardly_any_molecules_have_are_no_targets(
+    tmp_path: Path, molecules: list[str]
+) -> None:
+    wet = [f"{smiles}.O" for smiles in molecules[:110]]
+    splits = load_pretraining(write(tmp_path / "m.smi", wet), tmp_path)
+    counts = morgan_counts([Chem.MolFromSmiles(text) for text in wet]).toarray()
+    share = (counts > 0).mean(axis=0)
+    assert (share > 0.99).any()
+    wanted = [f"morgan_{bit}" for bit in np.flatnonzero((share >= 0.01) & (share <= 0.99))]
+    assert [name for name in splits.task.targets if name.startswith("morgan_")] == wanted
 
 
 def test_an_interrupted_computation_goes_on_where_it_was(
