@@ -145,7 +145,7 @@ def test_a_comparison_takes_its_predictions_and_computes_those_of_an_older_run(
     computed = analysis.analyse(old, data, histograms=False)
     assert computed.predictions == pytest.approx(taken.predictions, rel=1e-5)
     assert np.load(old.computed_predictions_file).shape == (4, 1)
-    assert computed.geometry == taken.geometry
+    assert repr(computed.geometry) == repr(taken.geometry)  # nan is not equal to itself
 
 
 @pytest.mark.parametrize("gone", ["best.ckpt", "best.ckpt last.ckpt"])
@@ -163,7 +163,7 @@ def test_what_a_comparison_kept_outlives_the_checkpoints(
         (old.checkpoints / name).unlink()
     for histograms in (False, True):  # none were counted
         again = analysis.analyse(old, data, histograms=histograms)
-        assert again.geometry == found.geometry
+        assert repr(again.geometry) == repr(found.geometry)
         assert again.predictions.tolist() == found.predictions.tolist()
     assert old.geometry_file.read_bytes() == kept
 
