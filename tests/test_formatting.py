@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from graphormer_sepnorm.formatting import aligned
+import io
+
+import pytest
+
+from graphormer_sepnorm import formatting
+from graphormer_sepnorm.formatting import StatusLine, aligned, clock, in_figure, listed, shortened
 
 
 def test_cells_stand_below_each_other() -> None:
@@ -11,3 +16,76 @@ def test_cells_stand_below_each_other() -> None:
     assert aligned(rows, numbers_from=2) == "a    long name     1\nbcd  x          12.5\ne"
     assert aligned(iter(rows[:1])) == "a  long name  1"
     assert aligned([]) == ""
+
+
+def test_seconds_are_rounded_and_carried() -> None:
+    assert [clock(seconds) for seconds in (0.4, 59.6, 3599.7, 90061)] == [
+        "0:00:00",
+        "0:01:00",
+        "1:00:00",
+        "25:01:01",
+    ]
+
+
+def test_names_are_listed_up_to_a_number_of_them_and_in_one_line() -> None:
+    assert listed(["a", "b\n c"], most=2) == "a, b c"
+    assert listed(["a", "b", "c", "d"], most=2) == "a, b and 2 more"
+    assert listed([]) == ""
+
+
+def test_a_shortened_text_is_as_long_as_it_may_be() -> None:
+    assert shortened("123456", 6) == "123456"
+    assert shortened("1234567", 6) == "123..."
+
+
+def test_names_are_drawn_as_they_stand() -> None:
+    assert in_figure("price in $ (log$)") == r"price in \$ (log\$)"
+    assert in_figure("_hidden_").strip() == "_hidden_"
+    assert not in_figure("_hidden_").startswith("_")
+    assert in_figure("a_b_") == "a_b_"
+
+
+class Stream(io.StringIO):
+    """What is written to, a terminal or not."""
+
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which a test decides."""
+    time = [1000.0]
+    monkeypatch.setattr(formatting.time, "monotonic", lambda: time[0])
+    return time
+
+
+@pytest.mark.parametrize(("terminal", "first", "later"), [(True, 2, 1), (False, 30, 30)])
+def test_a_line_is_due_now_and_then(
+    terminal: bool, first: float, later: float, now: list[float]
+) -> None:
+    line = StatusLine(Stream(terminal))
+    for seconds in (first, later, later):
+        now[0] += seconds - 0.01
+        assert not line.is_due()
+        now[0] += 0.01
+        assert line.is_due()
+        line.show("at work")
+
+
+def test_a_terminal_has_one_line_that_goes_and_a_log_has_all() -> None:
+    terminal, file = Stream(True), Stream(False)
+    for stream in (terminal, file):
+        line = StatusLine(stream)
+        line.clear()  # nothing is there yet
+        assert not stream.getvalue()
+        line.show("first")
+        line.show("second")
+        line.clear()
+        line.clear()
+    assert terminal.getvalue() == "\r\033[Kfirst\r\033[Ksecond\r\033[K"
+    assert file.getvalue() == "first\nsecond\n"
