@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import errno
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from graphormer_sepnorm.files import is_full, plain, replacing
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import (
+    is_full,
+    plain,
+    read_json,
+    replacing,
+    require_json,
+    write_json,
+    write_text,
+)
 
 
 def test_file_takes_its_place_at_the_end(tmp_path: Path) -> None:
@@ -38,6 +48,53 @@ def test_after_an_error_the_old_file_stays_and_no_other(
         write()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda path: write_json(path, {"a": "new"}), lambda path: write_text(path, "new")],
+    ids=["json", "text"],
+)
+def test_a_disk_that_is_full_half_way_leaves_what_was_written_before(
+    write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, whole = tmp_path / "a", Path.write_text
+    path.write_text("old")
+
+    def half(self: Path, text: str, **options: str) -> int:
+        whole(self, text[:2], **options)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises((OSError, DataError), match="No space left on device"):
+        write(path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_numbers_that_json_does_not_know_are_null(tmp_path: Path) -> None:
+    content = {"a": [1.5, math.nan, (math.inf, {"b": -math.inf})], "c": {"d": math.nan, "é": None}}
+    write_json(tmp_path / "a.json", content)
+    expected = {"a": [1.5, None, [None, {"b": None}]], "c": {"d": None, "é": None}}
+    assert require_json(tmp_path / "a.json") == read_json(tmp_path / "a.json") == expected
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[1]", "3"])
+def test_what_is_no_json_object_is_damaged(text: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(DataError, match=r"a\.json is damaged"):
+        require_json(path)
+    assert read_json(path) is None
+
+
+def test_a_text_gets_the_folders_that_it_needs(tmp_path: Path) -> None:
+    path = tmp_path / "b" / "c" / "a.txt"
+    write_text(path, "é\n")
+    assert path.read_bytes() == "é\n".encode()
+    with pytest.raises(DataError, match=r"cannot write .*a\.txt/d"):
+        write_text(path / "d", "")
 
 
 def behind(error: Exception) -> Exception:
