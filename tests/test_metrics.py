@@ -101,6 +101,8 @@ def test_prediction_that_is_no_number_is_not_hidden(value: float) -> None:
         found = task.evaluate(labels, said)
         assert math.isnan(found[task.metric])
         assert not math.isnan(found[f"{task.metric}_a"])
+    labels[0, 1] = math.nan  # nobody asks for it there
+    assert VALUES.evaluate(labels, said)["mae_b"] == pytest.approx(0.1)
 
 
 def test_errors_in_several_units_have_no_mean_but_the_main_metric_stays() -> None:
@@ -113,6 +115,7 @@ def test_errors_in_several_units_have_no_mean_but_the_main_metric_stays() -> Non
 
 
 def test_direction_and_words() -> None:
+    assert all(monitored(one.column) is one for one in METRICS.values())
     assert monitored("validation_rmse").best(2.0, 1.0) == 1.0
     assert monitored("validation_r2").best(2.0, 1.0) == 2.0
     assert [METRICS[name].better for name in ("brier", "auroc", "loss")] == [
@@ -120,6 +123,8 @@ def test_direction_and_words() -> None:
         "higher",
         "lower",
     ]
+    rising = {name for name, one in METRICS.items() if one.higher_is_better}
+    assert rising == {"r2", "spearman", "auroc", "average_precision", "accuracy", "last"}
     assert METRICS["rmse"].shown(0.5, "eV") == "0.5000 eV"
     assert METRICS["r2"].shown(0.5, "eV") == "0.5000"
     assert METRICS["r2"].shown(math.nan, "eV") == "undefined"
