@@ -9,6 +9,7 @@ import pytest
 from table_files import RINGS, SPLIT, failure, four_each, load, plain_rows, report_of, write_csv
 from torch_geometric.data import Data
 
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.tables.columns import split_bound
 
@@ -44,6 +45,20 @@ def test_bounds_are_no_labels_and_go_with_their_graphs(tmp_path: Path) -> None:
     text = " ".join(report_text(report).split())
     assert "bounds value 3 at least (>) and 2 at most (<): learned from one side, left out" in text
     assert "11 of 12 rows can be used" in text
+
+
+def test_a_bound_counts_as_a_label_of_the_loss_and_stands_beside_the_labels(
+    tmp_path: Path,
+) -> None:
+    table = str(four_each(tmp_path, VALUES))
+    columns = {"split_column": "set", "target_columns": "value"}
+    data = MoleculeDataModule(table=table, root=str(tmp_path), **columns)
+    nan = np.nan
+    np.testing.assert_array_equal(data.bounds("train"), [[nan], [2], [-1.5], [nan]])
+    np.testing.assert_array_equal(
+        data.labels(np.arange(4)), [[np.float32(0.1)], [nan], [nan], [np.float32(0.4)]]
+    )
+    assert data.labels_per_graph().tolist() == [1] * 11
 
 
 def test_several_targets_have_their_own(tmp_path: Path) -> None:
