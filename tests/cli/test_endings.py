@@ -1,0 +1,97 @@
+"""What ends a training early is one line if it is the user's to mend, and else what it was."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+from graphormer_sepnorm.cli.endings import explaining, restorable
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
+
+
+def place(path: str | None = "runs/a b", worth_keeping: bool = True) -> Any:
+    """Of a run."""
+    return SimpleNamespace(path=path and Path(path), worth_keeping=worth_keeping)
+
+
+def full() -> OSError:
+    return OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("worth_keeping", "said"),
+    [
+        (True, "make room and continue with: .* fit --resume 'runs/a b'"),
+        (False, "make room, or choose another place with --output; nothing was trained"),
+    ],
+)
+def test_a_full_disk_is_said_with_what_can_be_done(worth_keeping: bool, said: str) -> None:
+    message = f"no room on the disk of runs/a b: {said}"
+    with pytest.raises(DataError, match=message), explaining(place(worth_keeping=worth_keeping)):
+        raise RuntimeError("unexpected pos 704 vs 598") from full()
+
+
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        (place(None), full()),
+        (place(), OSError(errno.EACCES, "Permission denied")),
+        (place(), RuntimeError("a fault")),
+        (place(), ValueError("a fault")),
+    ],
+)
+def test_what_is_no_mistake_of_the_user_stays_what_it_is(where: Any, error: Exception) -> None:
+    with pytest.raises(type(error)) as found, explaining(where):
+        raise error
+    assert found.value is error
+
+
+def test_what_lightning_says_of_its_options_is_one_line() -> None:
+    with pytest.raises(ConfigError, match="strategy") as found, explaining(place()):
+        Trainer(accelerator="cpu", strategy="foo")
+    assert "\n" not in str(found.value)
+
+
+def trained(folder: Path, model: BoringModel, **options: Any) -> Trainer:
+    """Train for a step more, where that is not the last."""
+    trainer = Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        default_root_dir=folder,
+        max_steps=2 if options else 1,
+    )
+    trainer.fit(model, torch.utils.data.DataLoader(torch.ones(2, 32)), **options)
+    return trainer
+
+
+def test_a_state_that_cannot_be_put_back_names_its_checkpoint(tmp_path: Path) -> None:
+    file = str(tmp_path / "a.ckpt")
+    trained(tmp_path, BoringModel()).save_checkpoint(file)
+    with restorable(file):
+        trained(tmp_path, BoringModel(), ckpt_path=file, weights_only=False)
+    checkpoint = torch.load(file, weights_only=False)
+    checkpoint["optimizer_states"][0]["param_groups"] = []
+    torch.save(checkpoint, file)
+    said = r"a\.ckpt cannot be restored \(ValueError: .*\): it is damaged, or of another version"
+    with pytest.raises(CheckpointError, match=said), restorable(file):
+        trained(tmp_path, BoringModel(), ckpt_path=file, weights_only=False)
+
+
+def test_a_fault_of_training_is_no_fault_of_its_checkpoint(tmp_path: Path) -> None:
+    class Faulty(BoringModel):
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            raise ValueError("a fault")
+
+    with pytest.raises(ValueError, match=r"^a fault$"), restorable("a.ckpt"):
+        trained(tmp_path, Faulty())
