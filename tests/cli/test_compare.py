@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -29,10 +30,11 @@ from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare import runner
 from graphormer_sepnorm.compare.analysis import analyse
 from graphormer_sepnorm.compare.arms import parse_arms
+from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.report.numbers import plain
 from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.predictor import Predictor
 
 STEPS = 24
@@ -847,6 +849,25 @@ def test_steps_are_foreseen(
     given = [f"--trainer.{option}" for option in trainer.split(",") if option]
     parsed = fit_options.parser.parse_args(["fit", *given]).fit.trainer
     assert fit_check.planned_steps(parsed, batches, parsed.max_epochs) == steps
+
+
+def test_a_directory_is_changed_only_by_who_knows_what_is_in_it(tmp_path: Path) -> None:
+    arms = parse_arms("sharenorm,sepnorm")
+    plan = Comparison(("-c", "quickstart"), arms, seeds=(0,), baseline=arms[0].name)
+    more, out = dataclasses.replace(plan, seeds=(0, 1)), tmp_path / "out"
+    many_runs.keep("compare", plan, None, out)
+    for kept in (None, more):  # as another command found it
+        with pytest.raises(ConfigError, match="another command has changed what is compared in"):
+            many_runs.keep("compare", more, kept, out)
+        assert Comparison.read(out) == plan
+    many_runs.keep("compare", more, plan, out)
+    assert Comparison.read(out) == more
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"cannot make .*file/out \(Not a directory\)"):
+        many_runs.keep("compare", plan, None, tmp_path / "file" / "out")
+    (tmp_path / "b" / "compare.yaml").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"cannot write into .*/b \(Is a directory\)"):
+        many_runs.keep("compare", plan, None, tmp_path / "b")
 
 
 def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
