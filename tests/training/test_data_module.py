@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas
@@ -15,7 +16,7 @@ import torch
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.training_labels import scaling
-from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.graphs.loading import EpochBatches, TrainingOrder
 from graphormer_sepnorm.graphs.task import Task
 
@@ -129,6 +130,29 @@ def test_evaluation_meets_every_graph_once_in_order(make_data: MakeData) -> None
     assert [number for batch in batches for number in batch.graph_ids.tolist()] == list(
         range(50, 61)
     )
+    batches = list(make_data(eval_batch_size=5).val_dataloader())
+    assert torch.cat([batch.graph_ids for batch in batches]).tolist() == list(range(37, 50))
+
+
+def test_graphs_of_other_features_than_the_models_are_refused(make_data: MakeData) -> None:
+    data = make_data()
+    facts = {"feature_version": "paths", "vocabulary": data.fit_vocabulary().to_plain()}
+    data.trainer = SimpleNamespace(  # type: ignore[assignment]
+        lightning_module=SimpleNamespace(facts=facts),
+        strategy=SimpleNamespace(root_device=torch.device("cpu")),
+        global_rank=0,
+        world_size=1,
+    )
+    assert len(data.val_dataloader()) == len(data.predict_dataloader()) == 2
+    data.trainer.world_size = 2  # type: ignore[union-attr,misc]
+    with pytest.raises(ConfigError, match="would predict a part: use one device"):
+        data.predict_dataloader()
+    data.trainer.world_size = 1  # type: ignore[union-attr,misc]
+    facts["feature_version"] = "other"
+    said = "was trained on features 'other', paths has 'paths': choose a data set with"
+    for loader in (data.train_dataloader, data.val_dataloader, data.predict_dataloader):
+        with pytest.raises(CheckpointError, match=said):
+            loader()
 
 
 def test_store_is_made_once_for_each_kind_of_graphs(
@@ -312,3 +336,16 @@ def test_what_weighs_nothing_does_not_scale_what_is_read_beside(tmp_path: Path) 
     mean, factor = data.extra_scaling()
     assert 300 <= mean[0] <= 302
     assert factor[0] > 0.5
+
+
+def test_columns_of_ones_own_stand_behind_the_descriptors(tmp_path: Path) -> None:
+    table = tmp_path / "a.csv"
+    rows = [f"{'C' * (n + 1)},{n},{300 + n},{'' if n == 1 else n / 8}" for n in range(10)]
+    table.write_text("\n".join(["smiles,y,T,pH", *rows]))
+    columns = {"target_columns": "y", "descriptor_columns": ["T", "pH"], "descriptors": "rdkit"}
+    data = MoleculeDataModule(table=str(table), root=str(tmp_path), split="random", **columns)
+    assert data.store.extra.shape[1] > 100
+    for split in ("train", "validation", "test"):
+        number = data.labels(data.indices(split))[:, 0]
+        own = np.stack([300 + number, np.where(number == 1, np.nan, number / 8)], axis=1)
+        np.testing.assert_array_equal(data.own_columns(split), own)
