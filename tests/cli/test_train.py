@@ -13,13 +13,16 @@ import pytest
 import torch
 import yaml
 from lightning.pytorch import Trainer
+from reference.checkpoints import make_checkpoint
 from tiny_run import TINY, Run, refused, summary, throughput_of
 
 from graphormer_sepnorm.cli.train import main
+from graphormer_sepnorm.datasets.catalogue import DATASETS
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.training.callbacks.progress import TrainingProgress
+from graphormer_sepnorm.training.module import TRAINED_WEIGHTS
 
 
 def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
@@ -189,6 +192,40 @@ def test_checkpoint_older_than_an_option_has_its_default(
     line = refused(capsys, main, "test", "--ckpt_path", old, "--model.local_mpnn=gine")
     assert "--model.local_mpnn is gine here and none in the checkpoint" in line
     assert main(["test", "--ckpt_path", str(old), "--data.root", str(run.root)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (
+            {"dataset": "mine"},
+            "was trained on mine, which is not among {names}: say what to evaluate it on, with --d",
+        ),
+        (
+            {"data_options": {"colour": "red"}},
+            "was made with --data.colour, which is no option of this version",
+        ),
+    ],
+)
+def test_checkpoint_of_unknown_data_is_one_line(
+    facts: dict, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = make_checkpoint()
+    checkpoint[KEY] |= facts
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    said = said.format(names=", ".join(DATASETS))
+    assert said in refused(capsys, main, "test", "--ckpt_path", tmp_path / "a.ckpt")
+
+
+def test_averaged_weights_are_not_trained_on_as_if_they_were_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = make_checkpoint() | {"optimizer_states": []}
+    checkpoint |= {TRAINED_WEIGHTS: checkpoint["state_dict"]}
+    checkpoint[KEY]["dataset"] = "sample"
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    said = "holds averaged weights: give --ema_decay to go on with them"
+    assert said in refused(capsys, main, "fit", "--ckpt_path", tmp_path / "a.ckpt")
 
 
 def test_configuration_that_contradicts_the_checkpoint_is_an_error(

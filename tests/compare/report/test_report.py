@@ -599,6 +599,15 @@ def test_report_that_cannot_be_written_is_an_error_of_one_line(tmp_path, monkeyp
     assert not list(tmp_path.rglob("*partial*"))
 
 
+def test_report_without_its_runs_keeps_the_arm_that_the_others_are_compared_with(tmp_path):
+    regression(tmp_path, molecules=60, arms=1, seeds=1)
+    before = (tmp_path / "results.json").read_bytes()
+    with pytest.raises(DataError, match="its runs are gone, so --baseline cannot be changed"):
+        make_report(tmp_path, "sepnorm")
+    assert (tmp_path / "results.json").read_bytes() == before
+    assert not (tmp_path / "report.md").exists()
+
+
 def test_markup_in_names_stays_text(values):
     results = copy.deepcopy(values) | {"dataset": "a < b & *c*", "command": ["x", "<y_z>"]}
     results["comparisons"] = []
