@@ -21,6 +21,7 @@ from graphormer_sepnorm.cli.checkpoint_options import _differ
         ("data.dataset", "Sample", "sample", False),
         ("data.dataset", "zinc12k", "zinc-subset", False),
         ("data.dataset", "zinc", "zinc-subset", True),
+        ("data.dataset", None, "table", False),  # not said
         ("model.betas", [0.9, 0.99], (0.9, 0.99), False),
         ("model.width", 8, 16, True),
     ],

@@ -9,16 +9,25 @@ from pathlib import Path
 
 import pytest
 import yaml
+from jsonargparse import Namespace
 from lightning.pytorch import Trainer
 
-from graphormer_sepnorm.cli import compare, comparison_job
+from graphormer_sepnorm.cli import compare, comparison_job, options
 from graphormer_sepnorm.cli.configs import resolve_in_arguments, take_set
 from graphormer_sepnorm.cli.lightning_cli import TRAINER_DEFAULTS, TrainCLI
-from graphormer_sepnorm.cli.options import option_names
+from graphormer_sepnorm.cli.options import (
+    check_seed,
+    option_names,
+    refuse_for_a_member,
+    refuse_options_of_fit,
+    refuse_shape,
+    require_data,
+)
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.compare.comparison_set import read_set
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.config import EXTENSIONS, FROM_DATA, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters
@@ -372,3 +381,57 @@ def test_own_file_comes_before_a_shipped_one(
     with pytest.raises(SystemExit):
         main(["fit", "--config=zinc.yaml", "--print_config"])
     assert yaml.safe_load(capsys.readouterr().out)["model"]["layers"] == 77
+
+
+def test_a_seed_is_one_that_torch_takes() -> None:
+    for seed in (0, 2**32 - 1):
+        check_seed(seed)
+    for seed in (-1, 2**32):
+        with pytest.raises(ConfigError, match=f"--seed_everything is {seed}: it must be from 0"):
+            check_seed(seed)
+
+
+@pytest.mark.parametrize("name", sorted(options.OPTIONS.keys() - {"seed_everything"}))
+def test_what_only_fit_has_is_refused_by_other_verbs(name: str) -> None:
+    allowed = ["--seed_everything=3", "--data.table", name]
+    refuse_options_of_fit("test", allowed)
+    for words in ([f"--{name}", "x"], [f"--{name}=x"]):
+        with pytest.raises(ConfigError, match=f"--{name} is for fit, and test takes no notice"):
+            refuse_options_of_fit("test", [*allowed, *words])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, None),
+        ({"baselines": True}, "give --baselines false"),
+        ({"blend": True}, "give --blend false"),
+        ({"keep": "fingerprints"}, "give --keep none"),
+    ],
+)
+def test_one_member_has_nothing_that_is_made_of_all(given: dict, said: str | None) -> None:
+    alone = {"baselines": False, "blend": False, "keep": "none", **given}
+    refuse_for_a_member(Namespace(**alone, data=Namespace(member_fold=None)))
+    member = Namespace(**alone, data=Namespace(member_fold=0))
+    if said is None:
+        refuse_for_a_member(member)
+    else:
+        with pytest.raises(ConfigError, match=said):
+            refuse_for_a_member(member)
+
+
+def test_a_backbone_decides_the_shape_and_not_how_it_is_trained() -> None:
+    refuse_shape(["fit", "--model.dropout=0.2", "--model.learning_rate", "1e-3", "width"], "small")
+    for words in (["--model.width", "80"], ["--model.norm=bn+bn"]):
+        with pytest.raises(ConfigError, match=f"{words[0].partition('=')[0]} is decided by the"):
+            refuse_shape(["fit", *words], "small")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["-c", "x"], ["--config=x"], ["--ckpt_path", "r"], ["--data.table=x"], ["--data", "{}"]],
+)
+def test_data_are_named_in_one_of_many_ways(words: list[str]) -> None:
+    require_data(["fit", *words])
+    with pytest.raises(ConfigError, match="which data"):
+        require_data(["fit", "--model.width", "8", "--output", "--database"])
