@@ -211,8 +211,10 @@ def test_damaged_last_checkpoint_falls_back_to_the_one_before(
     full.setattr(saving.torch, "save", no_room)
     assert main(["fit", "--resume", str(run)]) == 2
     full.undo()
-    # The only whole one is still there.
+    # The only whole one is still there, and the next one saved will not put the other in its place.
     assert (run / "checkpoints" / "previous.ckpt").read_bytes() == kept
+    assert not last.exists()
+    assert (run / "checkpoints" / "damaged-last.ckpt").read_bytes() == content
     caplog.clear()
     last.write_bytes(content)
     assert main(["fit", "--resume", str(run)]) == 0
@@ -340,6 +342,9 @@ def test_signal_before_training_is_said(table: Path, tmp_path: Path) -> None:
         ("fit --resume nowhere", "nowhere is no run directory"),
         ("test --resume {run}", "--resume is for fit, not for test"),
         ("fit --resume {run} -c quickstart", "--resume and -c: leave -c out"),
+        ("fit --resume {run} --ckpt_path=esol", "--resume and --ckpt_path"),
+        ("fit --resume {run} --metric rmse", "--resume and --metric: leave --metric out"),
+        ("fit --resume {run} --ensemble=2", "--resume and --ensemble"),
         ("fit --resume {run} --output x", "--resume and --output"),
         ("fit --resume {run} -o x", "--resume and --output"),
         ("fit --resume={run} --model.layers=5", "--model.layers is 5 here and 2"),
