@@ -335,7 +335,11 @@ def test_a_new_end_forgets_the_blend_of_the_earlier_one(tmp_path: Path, capsys) 
     run = tmp_path / "run"
     assert {BLEND, CONFIDENCE} <= read_checkpoint(run).keys()
     again = ("--blend=false", "--keep=none", "--baselines=false")
+    of_a_comparison = [run / "geometry.json", run / "test_predictions.npy"]
+    for computed in of_a_comparison:
+        computed.touch()
     assert train(["fit", "--resume", str(run), *again]) == 0
+    assert not any(computed.exists() for computed in of_a_comparison)
     assert not {BLEND, CONFIDENCE} & read_checkpoint(run).keys()
     assert not list(run.glob("confidence.*"))
     out = capsys.readouterr().out
