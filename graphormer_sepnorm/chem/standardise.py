@@ -55,4 +55,7 @@ def standardised(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule
         said = " ".join(str(error).split()) or type(error).__name__
         return ParsedMolecule(None, f"it cannot be standardised: {shortened(said, 100)}")
     # Read again, so that it is what the same SMILES in a table would be.
-    return replace(parse_smiles(text), standard=text)
+    found = parse_smiles(text)
+    if not found.readable:
+        return ParsedMolecule(None, f"it cannot be standardised: {found.reason}")
+    return replace(found, standard=text)

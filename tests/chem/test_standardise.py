@@ -20,7 +20,8 @@ def after(smiles: str, *steps: str) -> str:
         ("CC(=O)[O-].[Na+]", ["fragment"], "CC(=O)[O-]"),
         # A charge that another one needs stays.
         ("CC(=O)[O-].[Na+]", ["neutralise"], "CC(=O)[O-].[Na+]"),
-        ("CC(=O)[O-].[Na+]", ["fragment", "neutralise"], "CC(=O)O"),
+        # In the order of the steps, not in that of their names.
+        ("CC(=O)[O-].[Na+]", ["neutralise", "fragment"], "CC(=O)O"),
         ("C[NH3+].[Cl-]", ["neutralise", "fragment"], "CN"),
         ("C[N+](C)(C)CC(=O)[O-]", ["neutralise"], "C[N+](C)(C)CC(=O)[O-]"),
         ("Oc1ccccn1", ["tautomer"], "O=c1cccc[nH]1"),
@@ -29,6 +30,7 @@ def after(smiles: str, *steps: str) -> str:
         # What is written of stereochemistry stays.
         ("N[C@@H](C)C(=O)O", STEPS, "C[C@H](N)C(=O)O"),
         ("C/C=C/C(=O)O", STEPS, "C/C=C/C(=O)O"),
+        ("C/C(=N/O)c1ccccc1", STEPS, "C/C(=N/O)c1ccccc1"),  # a bond that tautomers take part in
         ("c1ccccc1", STEPS, "c1ccccc1"),
     ],
 )
@@ -46,3 +48,11 @@ def test_without_steps_or_molecule_nothing_happens() -> None:
     molecule, none = parse_smiles("CC(=O)[O-].[Na+]"), ParsedMolecule(None, "why not")
     assert standardised(molecule, ()) is molecule
     assert standardised(none, STEPS) is none
+
+
+def test_a_form_that_is_no_molecule_is_a_reason() -> None:
+    """Without its charge hexafluorophosphate has a bond too many."""
+    found = standardised(parse_smiles("F[P-](F)(F)(F)(F)F"), STEPS)
+    assert found.molecule is None
+    assert found.reason.startswith("it cannot be standardised: 'F[PH]")
+    assert found.standard == ""
