@@ -38,6 +38,7 @@ def test_of_several_ways_the_smallest_parts_are_taken() -> None:
         ("Fc1cc(F)cc(C(C)=O)c1", "Clc1cc(Cl)cc(C(C)=O)c1"),  # at two places
         ("[Na+].[O-]C(=O)CCCCC", "[Na+].[O-]C(=O)CCCCCl"),  # salts
         ("OCCc1ccccc1", "c1ccccc1CCO"),  # the same
+        ("C" * 29, "C" * 15),  # a part of fourteen atoms
     ],
 )
 def test_no_pair(smiles: tuple[str, ...]) -> None:
@@ -56,7 +57,7 @@ def test_stereo_centres_tell_cores_apart() -> None:
 @pytest.mark.parametrize(
     "smiles",
     [
-        ("C" * 26, "C" * 14),  # twelve atoms from an end
+        ("C" * 27, "C" * 14),  # thirteen atoms from an end, the most that a part may have
         # Both methyl groups of a meso compound: without either it is another enantiomer.
         ("C[C@H]1CC[C@@H](C)C1", "C[C@H]1CC[C@@H](F)C1"),
         ("C[C@H]1CC[C@@H](C)C1", "C[C@@H]1CC[C@H](F)C1"),

@@ -76,3 +76,6 @@ def test_shares_are_exact():
     # 0.7 * 10 + 0.1 * 10 in floating point is 7.999...
     splits = split_by_scaffold([str(number) for number in range(10)], (0.7, 0.1, 0.2))
     assert [len(split) for split in splits] == [7, 1, 2]
+    # Of seven the first two sets have six: 6.3, rounded down once.
+    splits = split_by_scaffold([str(number) for number in range(7)], EIGHTY)
+    assert [len(split) for split in splits] == [5, 1, 1]
