@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,7 +19,14 @@ from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.cli.table_verbs import summary, what_is_left
-from graphormer_sepnorm.inference.table_job import Outcome, TableJob
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.inference.table_job import (
+    Outcome,
+    Shard,
+    TableJob,
+    identify,
+    require_same,
+)
 
 
 def test_damaged_input_keeps_what_was_predicted(model, tmp_path, capsys):
@@ -148,15 +156,38 @@ def test_a_job_is_not_continued_with_something_else(
     assert (tmp_path / "out.csv.partial").read_bytes() == partial
     progress = tmp_path / "out.csv.progress.json"
     state = json.loads(progress.read_text())
-    for name in ("torch", "graphormer_sepnorm"):
+    for name, said in (("torch",) * 2, ("graphormer_sepnorm",) * 2, ("rdkit", "RDKit")):
         other_version = state | {"identity": state["identity"] | {name: "0"}}
         progress.write_text(json.dumps(other_version))
-        assert f"another version of {name}" in refused(capsys, main, *words)
+        assert f"another version of {said}" in refused(capsys, main, *words)
     progress.write_text("{")
     assert "is damaged: begin anew with --overwrite" in refused(capsys, main, *words)
     assert state["rows"] == 4
     assert main([*arguments, "--overwrite", "--quiet"]) == 0
     assert len(rows_of(output)) == len(SMILES) + 2
+
+
+def test_what_decides_the_rows_identifies_a_job(tmp_path):
+    source, checkpoint = tmp_path / "in.csv", tmp_path / "model.ckpt"
+    source.write_bytes(b"smiles\n" + b"CCO\n" * 300_000)
+    checkpoint.write_bytes(b"network")
+    job = TableJob(str(source), str(tmp_path / "out.csv"))
+    first = identify(job, checkpoint, 8, "cuda:0")
+    same = replace(job, jobs=3, quiet=True, resume=True, evaluate=("y",))
+    assert identify(same, checkpoint, 8, "cuda:1") == first
+    others = [
+        *({"batch_size": 3}, {"max_atoms": 7}, {"smiles_column": "a"}, {"verb": "embedded"}),
+        *({"input_format": "tsv"}, {"output_format": "sdf"}, {"asked": "{}"}),
+        {"shard": Shard(1, 2)},
+    ]
+    changed = [identify(replace(job, **other), checkpoint, 8, "cuda:0") for other in others]
+    changed += [identify(job, checkpoint, 9, "cuda:0"), identify(job, checkpoint, 8, "cpu")]
+    for identity in changed:
+        with pytest.raises(DataError, match="begun with another options: continue it with the"):
+            require_same(first, identity, job.partial)
+    source.write_bytes(source.read_bytes()[:-2] + b"N\n")  # of the same size, beyond a megabyte
+    with pytest.raises(DataError, match="begun with another input: continue it with the"):
+        require_same(first, identify(job, checkpoint, 8, "cuda:0"), job.partial)
 
 
 def test_full_disk_leaves_no_final_file(model, tmp_path):
