@@ -33,7 +33,8 @@ def explain(model, output, *arguments):
 
 
 def numbers_of(path):
-    return json.loads(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    return json.loads(text, parse_constant=pytest.fail)  # JSON has no NaN
 
 
 class Page(HTMLParser):

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 import pytest
+import torch
+from reference.checkpoints import make_checkpoint
 from tiny_run import read_csv, refused, write_csv
 
 from graphormer_sepnorm.chem.matched_pairs import MatchedPair
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.inference.evaluation import label_of
 from graphormer_sepnorm.inference.pair_table import PairTable, pair_table
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -30,8 +33,13 @@ def series(tmp_path: Path) -> Path:
 
 
 def test_rows_predictions_and_labels_of_each_pair(
-    model: Path, series: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    model: Path,
+    series: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("graphormer_sepnorm.inference.pair_table.CHUNK_ROWS", 2)
     out = tmp_path / "pairs.csv"
     words = [str(model), "-i", str(series), "-o", str(out), "--label", "LogD", "--device", "cpu"]
     assert predict(["pairs", *words]) == 0
@@ -142,8 +150,44 @@ def test_exchanges_and_agreement_in_words() -> None:
         "0.50; the change is wrong by 0.667 on average, where labels change by 2"
     )
     assert PairTable(pairs[:2], predictions, None).summary() == []
+    # Labels that do not change have no direction; how wrong the change is they say all the same.
+    still = PairTable(pairs, np.repeat([0.0, 1.0], 4), np.array([0, 0, 0, 0, 1, 1, 1, 0.0]))
+    assert still.summary()[-1].endswith(
+        " in 100% of 3 pairs; the change is wrong by 0.25 on average, where labels change by 0.75"
+    )
     same = PairTable(pairs, np.arange(8) % 4 + np.arange(8) // 4, np.repeat([0.0, 1.0], 4))
     assert "100% of 4 pairs; the change is wrong by 0 on" in same.summary()[-1]
+
+
+def test_exchanges_of_three_pairs_and_more_are_spoken_of_the_most_frequent_first() -> None:
+    exchanges = [("F[*:1]", "Cl[*:1]", 3), ("[H][*:1]", "F[*:1]", 4), ("[H][*:1]", "Cl[*:1]", 2)]
+    pairs = [
+        MatchedPair(0, 1, "c", first, second)
+        for first, second, times in exchanges
+        for _ in range(times)
+    ]
+    table = PairTable(pairs, np.array([0.0, 1.0]), None)
+    assert [line.partition(" pairs")[0] for line in table.summary()] == [
+        "[H][*:1] to F[*:1]      4",
+        "F[*:1] to Cl[*:1]       3",
+    ]
+    assert table.summary(1) == table.summary()[:1]
+
+
+def test_pairs_are_those_of_what_the_model_reads_and_of_the_target_that_is_named(
+    tmp_path: Path,
+) -> None:
+    checkpoint = make_checkpoint(targets=("a", "b"))
+    checkpoint[KEY]["standardise"] = ["fragment"]
+    torch.save(checkpoint, model := tmp_path / "a.ckpt")
+    (tmp_path / "a.csv").write_text("smiles\nCCCCCCN.O\nCCCCCCO\n")
+    out = tmp_path / "pairs.csv"
+    words = [str(model), "-i", str(tmp_path / "a.csv"), "-o", str(out), "--quiet"]
+    assert predict(["pairs", *words, "--target", "b"]) == 0
+    (pair,) = read_csv(out)
+    assert (pair["smiles_1"], pair["smiles_2"]) == ("CCCCCCN.O", "CCCCCCO")
+    values = Predictor.load(model, "cpu").predict(["CCCCCCN", "CCCCCCO"]).values[:, 1]
+    assert [float(pair["pred_1"]), float(pair["pred_2"])] == pytest.approx(values, rel=1e-5)
 
 
 def test_mistakes_are_one_line(
