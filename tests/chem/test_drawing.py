@@ -85,7 +85,21 @@ def test_a_scale_leaves_few_atoms_beyond():
     assert scale.ends == ("≤ \N{MINUS SIGN}1", "0", "≥ +1")
     assert Scale.of([np.array([0.0, 0.2, -0.2])], "a").ends == ("\N{MINUS SIGN}0.2", "0", "+0.2")
     assert Scale.of([np.array([0.2])], "a", signed=False).ends == ("0", "", "0.2")
+    # Of nearly all atoms nothing: the others are shown.
+    assert Scale.of([np.zeros(40), np.array([-0.3])], "a").largest == 0.3
     assert Scale.of([], "a").largest == Scale.of([np.zeros(3)], "a").largest == 1.0
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_the_bar_goes_from_the_lowest_to_the_highest_contribution(signed):
+    scale = Scale(2.0, "a", signed=signed)
+    root = ET.fromstring(draw_contributions(MOLECULES[:1], [np.zeros(3)], scale))
+    paths = [one.get("style", "") for one in root.iter(f"{SVG}path") if not one.get("class")]
+    found = [style[6:12] for style in paths if style.startswith("fill:#")]
+    assert len(found) > 20
+    values = np.linspace(-2.0 if signed else 0.0, 2.0, 2 * len(found) + 1)[1::2]
+    expected = 255 * np.array([scale.colour(value) for value in values])
+    np.testing.assert_allclose([[*bytes.fromhex(one)] for one in found], expected, atol=1)
 
 
 def test_words_stand_in_the_svg():
@@ -102,6 +116,8 @@ def test_words_stand_in_the_svg():
         "0",
         "+1",
     ]
+    columns = [float(one.get("x")) // CELL[0] for one in root.iter(f"{SVG}text")]
+    assert columns[:4] == [0, 0, 1, 1]
 
 
 def test_what_no_xml_may_hold_is_marked():
@@ -124,3 +140,9 @@ def test_a_png_has_a_place_for_each_and_the_bar_below():
     for value in (-0.5, 1.0, -0.25):
         expected = np.floor(255 * np.array(Scale(1.0, "a").colour(value)))
         assert any(np.abs(expected - pixel).max() <= 1 for pixel in map(np.array, pixels))
+
+
+def test_dollars_in_a_png_are_no_formula():
+    captions = [[r"$\nothing$", "$"]]
+    file = draw_contributions(MOLECULES[:1], VALUES[:1], Scale(1.0, "a"), "png", captions=captions)
+    assert file.startswith(b"\x89PNG")
