@@ -185,6 +185,22 @@ def test_all_molecules_are_trained_on_unless_some_validate(facts_of, fitted):
     assert "validation_loss" in validated["validation"]
 
 
+def test_the_seed_draws_the_molecules_that_validate(facts_of):
+    drawn = [
+        facts_of(regressor(max_epochs=1, validation_fraction=0.25, seed=seed).fit(SMILES, ATOMS))
+        for seed in (1, 2)
+    ]
+    assert len({one["dataset_fingerprint"] for one in drawn}) == 2
+
+
+def test_another_fit_forgets_the_one_before():
+    estimator = regressor(max_epochs=1).fit(SMILES, ATOMS)
+    estimator.predict(SMILES)
+    again = estimator.fit(SMILES, -10 * ATOMS).predict(SMILES)
+    fresh = regressor(max_epochs=1).fit(SMILES, -10 * ATOMS).predict(SMILES)
+    np.testing.assert_array_equal(again, fresh)
+
+
 def test_the_best_epoch_is_kept(facts_of, monkeypatch):
     """Of a training in whose middle what was learned is destroyed."""
     losses = []
@@ -239,6 +255,12 @@ def test_weights_matter():
     other = regressor(**options).fit(SMILES, ATOMS, sample_weight=weights).predict(SMILES)
     np.testing.assert_allclose(equal, plain, rtol=1e-5)
     assert not np.allclose(other, plain, rtol=1e-5)
+    # Each is that of its molecule, also where one before it has no label.
+    labels, weights = ATOMS.copy(), 1 + np.arange(len(SMILES))
+    labels[0] = np.nan
+    missing = regressor(**options).fit(SMILES, labels, sample_weight=weights)
+    without = regressor(**options).fit(SMILES[1:], ATOMS[1:], sample_weight=weights[1:])
+    np.testing.assert_array_equal(missing.predict(SMILES), without.predict(SMILES))
 
 
 @pytest.mark.parametrize(
@@ -276,6 +298,8 @@ def test_several_binary_targets():
     labels = np.column_stack([AROMATIC, ATOMS > 4]).astype(float)
     estimator = classifier().fit(SMILES, labels)
     assert estimator.predict_proba(SMILES).shape == estimator.predict(SMILES).shape == (18, 2)
+    np.testing.assert_array_equal(estimator.predict(SMILES), estimator.predict_proba(SMILES) > 0.5)
+    assert estimator.predict(SMILES).min() == 0
     assert [one.tolist() for one in estimator.classes_] == [[0, 1], [0, 1]]
     scores = cross_val_score(classifier(), SMILES, labels, cv=KFold(2), scoring="roc_auc")
     assert np.isfinite(scores).all()
@@ -508,6 +532,8 @@ def test_bad_classes_and_weights():
             classifier().fit(SMILES[: np.size(labels)], labels)
     with pytest.raises(ValueError, match="sample_weight must be finite, and 0 or more"):
         regressor().fit(SMILES, ATOMS, sample_weight=-ATOMS)
+    with pytest.raises(ValueError, match="sample_weight must be finite, and 0 or more"):
+        regressor().fit(SMILES, ATOMS, sample_weight=np.where(AROMATIC, np.inf, 1))
     with pytest.raises(ValueError, match="weights of all training graphs are 0"):
         regressor().fit(SMILES, ATOMS, sample_weight=0 * ATOMS)
     with pytest.raises(InputError, match="sample_weight has 17 values for 18 molecules"):
@@ -517,6 +543,17 @@ def test_bad_classes_and_weights():
 def test_a_row_that_cannot_be_predicted_is_named(fitted):
     with pytest.raises(ValueError, match=r"X\[1\]: 'C1CC' is not a valid molecule"):
         fitted.predict(["CCO", "C1CC"])
+
+
+def test_a_molecule_of_any_size_is_predicted(fitted):
+    assert np.isfinite(fitted.predict(["C" * 501])).all()
+
+
+def test_a_device_that_is_changed_is_another_one(fitted):
+    copied = pickle.loads(pickle.dumps(fitted))
+    copied.predict(["CCO"])
+    with pytest.raises(ValueError, match="device 'tpu' cannot be used"):
+        copied.set_params(device="tpu").predict(["CCO"])
 
 
 def test_an_element_that_training_lacks_is_a_warning(fitted):
