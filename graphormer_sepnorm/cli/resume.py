@@ -106,6 +106,8 @@ def _named(arguments: list[str]) -> tuple[list[str], Path] | None:
             raise ConfigError("--resume needs the directory of a run")
         if arguments[0] != "fit":
             raise ConfigError(f"--resume is for fit, not for {arguments[0]}")
+        if any(word.partition("=")[0] == "--resume" for word in rest):
+            raise ConfigError("--resume stands twice: one run is continued at a time")
         return rest, Path(directory).expanduser()
     return None
 

@@ -10,6 +10,7 @@ from rdkit import Chem, RDLogger
 from graphormer_sepnorm.chem.molecules import (
     ParsedMolecule,
     canonical_smiles,
+    in_written_order,
     parse_molblock,
     parse_smiles,
 )
@@ -204,6 +205,19 @@ def test_what_stands_beside_a_molecule_may_be_in_another_encoding(block):
     parsed = parse_molblock(block)
     assert parsed.reason == ""
     assert parsed.molecule.GetNumAtoms() == 3
+
+
+@pytest.mark.parametrize("smiles", ["OC(=O)CCN", "c1ccc(cc1)C(F)(Cl)Br", "[Na+].CC(C)([O-])C#N"])
+def test_written_order_is_that_of_the_canonical_smiles(smiles):
+    molecule = Chem.MolFromSmiles(smiles)
+    of_text = Chem.MolFromSmiles(canonical_smiles(molecule))
+
+    def drawn(one):
+        bonds = {frozenset((b.GetBeginAtomIdx(), b.GetEndAtomIdx())) for b in one.GetBonds()}
+        return [atom.GetSymbol() for atom in one.GetAtoms()], bonds
+
+    assert drawn(molecule) != drawn(of_text)
+    assert drawn(in_written_order(molecule)) == drawn(of_text)
 
 
 def test_mutated_mol_blocks_give_a_molecule_or_a_reason(capfd):

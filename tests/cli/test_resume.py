@@ -340,6 +340,7 @@ def test_signal_before_training_is_said(table: Path, tmp_path: Path) -> None:
     [
         ("fit --resume", "--resume needs the directory of a run"),
         ("fit --resume nowhere", "nowhere is no run directory"),
+        ("fit --resume {run} --resume={run}", "--resume stands twice: one run is continued at a"),
         ("test --resume {run}", "--resume is for fit, not for test"),
         ("fit --resume {run} -c quickstart", "--resume and -c: leave -c out"),
         ("fit --resume {run} --ckpt_path=esol", "--resume and --ckpt_path"),
