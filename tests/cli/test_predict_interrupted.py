@@ -37,7 +37,11 @@ def test_damaged_input_keeps_what_was_predicted(model, tmp_path, capsys):
     words = (model, "-i", source, "-o", output, "--quiet")
     assert "is cut off after row" in refused(capsys, main, *words)
     assert not output.exists()
-    assert (tmp_path / "out.csv.partial").exists()
+    kept = (tmp_path / "out.csv.partial").read_bytes()
+    assert kept.count(b"\n") > 1
+    # Going on ends at once, and takes nothing away.
+    assert "is cut off after row" in refused(capsys, main, *words, "--resume")
+    assert (tmp_path / "out.csv.partial").read_bytes() == kept
 
 
 def test_what_an_interruption_leaves_is_said(tmp_path):
