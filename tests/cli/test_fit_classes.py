@@ -92,11 +92,24 @@ def test_what_cannot_be_asked(run: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert shown == summary(run)["test_accuracy"]
 
 
-def test_train_py_test_says_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert train(["test", f"--ckpt_path={run}"]) == 0
+@pytest.mark.parametrize("apart", [False, True])
+def test_train_py_test_says_the_same(
+    apart: bool, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of members that are so far apart that the mean of their logits is not that of both."""
+    rows, result, checkpoint = read_csv(run / "test_predictions.csv"), summary(run), run
+    if apart:
+        contents, checkpoint = read_checkpoint(run), tmp_path / "a.ckpt"
+        (other,) = contents["members"]
+        other["readout.bias"] += torch.tensor([8.0, -8, 0])
+        torch.save(contents, checkpoint)
+        values = Predictor.load(checkpoint, "cpu").predict([row["smiles"] for row in rows]).values
+        labels = np.array([[float(row[f"label_kind_{name}"]) for name in ORDER] for row in rows])
+        result = {"test_log_loss": log_loss(labels.argmax(axis=1), values)}
+    assert train(["test", f"--ckpt_path={checkpoint}"]) == 0
     said = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines())
-    for name in ("test_auroc", "test_accuracy", "test_log_loss"):
-        assert float(said[name]) == pytest.approx(summary(run)[name], rel=1e-4)
+    for name in {"test_auroc", "test_accuracy", "test_log_loss"} & result.keys():
+        assert float(said[name]) == pytest.approx(result[name], rel=1e-4)
 
 
 @pytest.mark.parametrize(
