@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -323,6 +324,7 @@ def main(arguments: list[str] | None = None) -> int:
             except Exception as error:  # the other parts are measured all the same
                 said = f"{type(error).__name__}: {error}".splitlines()[:3]
                 options.done[name] = {"status": 1, "said": said}
+                traceback.print_exc()
             options.output.write_text(json.dumps(record, indent=1) + "\n")
             print(shown(name, options.done[name]), flush=True)
     return int(any(values.get("status") for values in options.done.values()))

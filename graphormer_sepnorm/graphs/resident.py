@@ -44,8 +44,8 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 _DRAWN = 1000
 # A second attention block costs about 20 kernels a layer more; it must save at least half.
 _WORTH_A_BLOCK = 0.5
-# Graphs whose ways are found at a time; the richest of them may have 100,000.
-_GRAPHS_AT_A_TIME = 128
+# Pairs of tokens, padding too, whose ways are found at a time: a GPU takes as long for a tenth.
+_PAIRS_AT_A_TIME = 2**20
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,8 @@ class ResidentGraphs:
         device = self._pair_type.device
         distance = torch.cat([self._type_distance.new_zeros(FIRST_ATOM_PAIR), self._type_distance])
         numbers, rows, known = [], [], 0
-        for graphs in torch.arange(len(self._num_atoms), device=device).split(_GRAPHS_AT_A_TIME):
+        at_a_time = max(1, _PAIRS_AT_A_TIME // (int(self._num_atoms.max()) + 1) ** 2)
+        for graphs in torch.arange(len(self._num_atoms), device=device).split(at_a_time):
             nowhere = torch.zeros_like(graphs)
             block = self._block(graphs, nowhere, nowhere, int(self._num_atoms[graphs].max()) + 1)
             found = ways((distance[block.pair_type] == 1).float(), block)

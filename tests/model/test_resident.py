@@ -123,7 +123,7 @@ def test_read_outs_between_layers_leave_out_filler_rows(graphs):
 @pytest.mark.parametrize("shape", [ROOMY, DIVIDED], ids=["padded", "two blocks"])
 def test_paths_found_beforehand_are_those_of_the_batch(graphs, shape, monkeypatch):
     store, vocabulary, without = graphs
-    monkeypatch.setattr(resident, "_GRAPHS_AT_A_TIME", 2)
+    monkeypatch.setattr(resident, "_PAIRS_AT_A_TIME", 200)  # two or three graphs
     encoding = PathEncoding(steps=11, width=4, heads=2)
     batch = ResidentGraphs(store, vocabulary, "cpu", encoding.ways).batch(
         torch.tensor(CHOSEN), shape
