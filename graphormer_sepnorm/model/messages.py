@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from graphormer_sepnorm.graphs.batch import RING_KINDS, GraphBatch
 from graphormer_sepnorm.model.encodings import SharedRing
+from graphormer_sepnorm.model.fused import cpu_messages, gpu_messages
 from graphormer_sepnorm.model.fused.cpu_attention import usable
 from graphormer_sepnorm.model.fused.cpu_linear import Linear
-from graphormer_sepnorm.model.fused.cpu_messages import message_sums, state_message_sums
 
 # Sizes of rings that messages tell apart: one more costs every layer 2 C parameters.
 _LARGEST_RING = 10
@@ -95,10 +95,10 @@ class BondMessages(nn.Module):
 def _sums(rows: Tensor, values: Tensor, ways: Tensor) -> Tensor:
     """Return ``sum ReLU(rows_j + values_kind)`` over the `ways [3, E]` to each row, ``[R, C]``."""
     if usable(rows):
-        return message_sums(rows, values, ways)
-    source, target, kind = ways
-    messages = (rows.index_select(0, source) + values.index_select(0, kind)).relu()
-    return _sums_at(target, messages, len(rows))
+        return cpu_messages.message_sums(rows, values, ways)
+    if gpu_messages.usable(rows):
+        return gpu_messages.message_sums(rows, values, ways)
+    return plain_sums(rows, values, ways)
 
 
 def _state_sums(
@@ -109,7 +109,23 @@ def _state_sums(
     It is ``before + ReLU(ends_j + ends_i + values_kind)``.
     """
     if usable(rows):
-        return state_message_sums(rows, ends, values, before, bonds)
+        return cpu_messages.state_message_sums(rows, ends, values, before, bonds)
+    if gpu_messages.usable(rows):
+        return gpu_messages.state_message_sums(rows, ends, values, before, bonds)
+    return plain_state_sums(rows, ends, values, before, bonds)
+
+
+def plain_sums(rows: Tensor, values: Tensor, ways: Tensor) -> Tensor:
+    """`_sums` by torch's own operations."""
+    source, target, kind = ways
+    messages = (rows.index_select(0, source) + values.index_select(0, kind)).relu()
+    return _sums_at(target, messages, len(rows))
+
+
+def plain_state_sums(
+    rows: Tensor, ends: Tensor, values: Tensor, before: Tensor | None, bonds: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`_state_sums` by torch's own operations."""
     source, target, kind = bonds
     own = target.clamp(max=len(rows) - 1)  # a bond that only fills up leads to one row more
     both = ends.index_select(0, source) + ends.index_select(0, own)

@@ -12,7 +12,7 @@ from reference.molecules import zinc_validation
 from torch_geometric.data import Data
 
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-from graphormer_sepnorm.model.fused import gpu, gpu_attention, gpu_norm
+from graphormer_sepnorm.model.fused import gpu, gpu_attention, gpu_messages, gpu_norm
 
 
 @pytest.fixture(autouse=True)
@@ -36,4 +36,5 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     monkeypatch.setattr(gpu, "_runs", {})
     gpu_attention.agrees.cache_clear()
+    gpu_messages.agrees.cache_clear()
     gpu_norm.agrees.cache_clear()

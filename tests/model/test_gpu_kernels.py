@@ -1,4 +1,4 @@
-"""Kernels of attention and norms alike: they compile, and are not used where they do not agree."""
+"""The GPU's kernels: all of them compile, and are not used where they do not agree."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import sys
 import pytest
 import torch
 
-from graphormer_sepnorm.model.fused import gpu, gpu_attention, gpu_norm
+from graphormer_sepnorm.model.fused import gpu, gpu_attention, gpu_messages, gpu_norm
 from graphormer_sepnorm.model.fused.cpu_norm import OF_BATCH, OF_ROWS
 
 COMPILED = """
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from graphormer_sepnorm.model.fused import gpu_attention_kernels, gpu_norm_kernels
+from graphormer_sepnorm.model.fused import (
+    gpu_attention_kernels, gpu_messages_kernels, gpu_norm_kernels
+)
 
 def size(kernel, constants, kinds):
     kinds = kinds | dict.fromkeys(constants, "constexpr")
@@ -35,6 +37,16 @@ kinds |= dict.fromkeys(("rows", "pair_type", "seed"), "*i64")
 for name in ("attention_forward", "attention_backward"):
     size(getattr(gpu_attention_kernels, name), sizes, kinds)
 """
+MESSAGES = """
+sizes = {"EDGES": 8, "W": 128}
+kinds = dict.fromkeys(("E", "R", "C"), "i32") | {"ways": "*i64"}
+for name in ("messages_forward", "messages_backward"):
+    size(getattr(gpu_messages_kernels, name), sizes, kinds)
+for first in (True, False):
+    which = sizes | {"FIRST": first}
+    size(gpu_messages_kernels.state_messages_forward, which, kinds)
+    size(gpu_messages_kernels.state_messages_backward, which | {"LAST": not first}, kinds)
+"""
 NORMS = """
 sizes = {"MASKED": True, "ROWS": 32, "PART": 16, "MOST": 64, "W": 128}
 kinds = dict.fromkeys(("split", "R", "first_programs", "tokens", "D"), "i32")
@@ -51,6 +63,7 @@ for name in ("norm_statistics", "norm_forward", "norm_sums", "norm_backward"):
     ("program", "kernels"),
     [
         pytest.param(ATTENTION, 2, id="attention"),
+        pytest.param(MESSAGES, 6, id="messages"),
         pytest.param(NORMS, 12, id="norms", marks=pytest.mark.slow),
     ],
 )
@@ -78,6 +91,10 @@ def wrong_norms(rows, norms, lengths, num_graphs, real_atoms):
     return rows * sum(parameter.sum() for norm in norms for parameter in norm.parameters())
 
 
+def wrong_messages(rows, ends, bond_values, before, bonds):
+    return rows + ends, bond_values[bonds[2]]
+
+
 def broken(*_):
     raise RuntimeError("no compiler\nmany lines")
 
@@ -87,6 +104,8 @@ def broken(*_):
     [
         (gpu_attention, "attend", wrong_attention, (6, 2, 8)),
         (gpu_attention, "attend", broken, (6, 2, 8)),
+        (gpu_messages, "state_message_sums", wrong_messages, (8,)),
+        (gpu_messages, "message_sums", broken, (8,)),
         (gpu_norm, "normalise", wrong_norms, (8, OF_BATCH, OF_ROWS)),
         (gpu_norm, "normalise", broken, (8, OF_BATCH, OF_ROWS)),
     ],
@@ -101,7 +120,8 @@ def test_kernels_that_do_not_agree_are_not_used(module, name, function, sizes, m
             assert not module.agrees(torch.device("cpu"), *sizes)
     assert torch.equal(torch.get_rng_state(), state)
     (line,) = caplog.messages
-    assert f"{'attention takes' if name == 'attend' else 'the norms take'} the plain path" in line
+    who = {gpu_attention: "attention takes", gpu_norm: "the norms take"}
+    assert f"{who.get(module, 'messages take')} the plain path" in line
     assert "many lines" not in line
     module.agrees.cache_clear()
 
@@ -110,6 +130,7 @@ def test_kernels_that_do_not_agree_are_not_used(module, name, function, sizes, m
     ("module", "name", "sizes"),
     [
         (gpu_attention, "attend", [(6, 2, 8), (7, 2, 8)]),
+        (gpu_messages, "state_message_sums", [(8,), (9,)]),
         (gpu_norm, "normalise", [(8, OF_ROWS), (9, OF_ROWS)]),
     ],
 )

@@ -109,7 +109,8 @@ class _Normalise(torch.autograd.Function):
         rows, real, statistics, *parameters = ctx.saved_tensors
         gradient, of_rows = gradient.contiguous(), torch.empty_like(rows)
         partial = rows.new_empty(ctx.launch.programs, 2, rows.shape[1])
-        of_parameters = [torch.zeros_like(parameter) for parameter in parameters]
+        # Zeros where a stretch has no rows; made at once, since each time costs a kernel.
+        of_parameters = list(rows.new_zeros(len(parameters), rows.shape[1]).unbind())
         ctx.launch(norm_sums, rows, gradient, statistics, partial, *_twice(ctx.eps, ctx.eps))
         of_norms: list[Any] = []
         for number, eps in enumerate(ctx.eps):
