@@ -121,6 +121,8 @@ class Recorded:
 
     made: list[int]
     replayed: list[int]
+    waited: list[int]
+    left = False  # whether a thread took steps whose own training had ended
     fails: type[Exception] | None
 
     def __init__(self, steps: Sequence[TrainingStep], inputs: Any, shape: BatchShape, pool: Any):
@@ -131,17 +133,22 @@ class Recorded:
 
     def __call__(self, inputs: Any, seeds: Sequence[int]) -> list[torch.Tensor]:
         self.replayed.append(len(seeds))
+        Recorded.left |= not hasattr(together._of_thread, "together")
         results = []
         for step, own, seed in zip(self.steps, inputs, seeds, strict=True):
             torch.manual_seed(seed)
             results.append(step(*own, self.shape))
         return results
 
+    def wait(self) -> None:
+        self.waited.append(len(self.steps))
+
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
     """Record steps on a CPU as on a GPU."""
-    Recorded.made, Recorded.replayed, Recorded.fails = [], [], None
+    Recorded.made, Recorded.replayed, Recorded.waited, Recorded.fails = [], [], [], None
+    Recorded.left = False
     monkeypatch.setattr(together, "CapturedSteps", Recorded)
     monkeypatch.setattr(DueStep, "recordable", property(lambda due: due.planned))
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
@@ -166,8 +173,22 @@ def test_what_is_left_is_recorded_anew(fit: Fit, recorded: type[Recorded]) -> No
     train([lambda end=end: fit(f"until{id(end)}", 4, trainer=end) for end in ends])
     assert recorded.made == [3, 3, 2, 2]
     assert recorded.replayed == [3] * 10 + [2] * 10
+    assert recorded.waited == [3, 3, 2, 2]  # none goes while it may still run
     train(seeds(fit, 2, norm="bn+bn", frozen_bn_fraction=0.35))
     assert recorded.made[4:] == [2, 2, 2, 2]
+
+
+def test_a_thread_that_ends_takes_no_steps_of_others(fit: Fit, recorded: type[Recorded]) -> None:
+    """Of launches of eight and nine steps, none of which need end with the first training."""
+    train(
+        [
+            lambda: fit("short", 3, trainer={"max_steps": 7}),
+            lambda: fit("seed0", 8),
+            lambda: fit("seed1", 9, seed=1),
+        ]
+    )
+    assert set(recorded.made) == {2, 3}
+    assert not recorded.left
 
 
 def test_a_batch_that_does_not_fit_parts_them_for_a_step(

@@ -42,20 +42,24 @@ def losses_of(
     own = dataclasses.replace(splits, train=path_graphs(203, 1), fingerprint="paths-203")
 
     def run(
-        accelerator: str, *callbacks: Callback, precision: str = "32-true", **model: Any
+        accelerator: str,
+        *callbacks: Callback,
+        precision: str = "32-true",
+        steps: int = STEPS,
+        **model: Any,
     ) -> torch.Tensor:
         recorder = StepLosses()
         trainer = make_trainer(
             accelerator=accelerator,
             devices=1,
             precision=precision,
-            max_steps=STEPS,
+            max_steps=steps,
             max_epochs=-1,
             gradient_clip_val=1.0,
             callbacks=[AveragedWeights(0.9), *callbacks, recorder],
         )
         trainer.fit(make_module(**{**STEADY, **model}), make_data(own, batch_size=16))
-        assert trainer.global_step == len(recorder.values) == STEPS
+        assert trainer.global_step == len(recorder.values) == steps
         values = trainer.callback_metrics["validation_mae"].reshape(1).cpu()
         return torch.cat([torch.tensor(recorder.values), values])
 
@@ -119,6 +123,21 @@ def test_steps_taken_together_are_those_of_each_alone(
     for losses, expected in zip(found, alone, strict=True):
         torch.testing.assert_close(losses, expected, rtol=1e-3, atol=1e-4)
     assert not torch.allclose(alone[0], alone[1], rtol=1e-2)
+
+
+def test_others_go_on_when_a_training_ends(losses_of: Callable) -> None:
+    """Also with a launch that others have begun, which one of them has to finish."""
+    lengths = [20, 37, STEPS]
+    own = [CapturedTraining(steps_per_launch=most) for most in (4, 16, 32)]
+    found = train(
+        [
+            lambda place=place: losses_of("gpu", own[place], seed=place, steps=lengths[place])
+            for place in range(3)
+        ]
+    )
+    for seed, (losses, steps) in enumerate(zip(found, lengths, strict=True)):
+        expected = losses_of("gpu", CapturedTraining(), seed=seed, steps=steps)
+        torch.testing.assert_close(losses, expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("engine", ["eager", "captured"])

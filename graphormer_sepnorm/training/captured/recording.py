@@ -14,7 +14,7 @@ import functools
 import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import torch
@@ -234,6 +234,12 @@ class CapturedSteps:
             torch.manual_seed(seeds[0])
         self._graph.replay()
         return self._results
+
+    def wait(self) -> None:
+        """Wait until the device has taken the steps: before that a recording is not to go."""
+        # An error of the device is told by whoever asks for a result.
+        with suppress(RuntimeError):
+            torch.cuda.synchronize(self._inputs[0][0].device)
 
 
 @contextmanager

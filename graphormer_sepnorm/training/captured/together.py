@@ -118,7 +118,9 @@ class Together:
             finally:
                 del _of_thread.together
                 self._present -= 1
-                self._go_on()
+                # Of the others one takes the steps: libraries keep things for each thread, which
+                # are not to go into a recording by one that ends.
+                self._turn.notify_all()
 
     def holds(self, data: MoleculeDataModule, config: GraphormerConfig) -> bool:
         """Whether a data set is on the device already, with all that such a model needs."""
@@ -148,7 +150,9 @@ class Together:
             self._waiting.append(own)
             try:
                 self._go_on()
-                self._turn.wait_for(lambda: own.done)
+                while not own.done:
+                    self._turn.wait()
+                    self._go_on()
             finally:
                 if own in self._waiting:
                     self._waiting.remove(own)
@@ -157,13 +161,19 @@ class Together:
             return torch.stack(own.results)
 
     def forget(self, step: TrainingStep) -> None:
-        """Forget the recordings of a step: it no longer does what was recorded, or has ended."""
+        """Forget the recordings of a step: it no longer does what was recorded, or has ended.
+
+        Those of other steps go with them, and are made again when they are asked for: what a
+        matrix product works in belongs to a stream, and torch frees it with any recording of that
+        stream (pytorch issue 193402).
+        """
         with self._turn:
-            self._recordings = {
-                key: recording for key, recording in self._recordings.items() if step not in key[0]
-            }
-            # Memory of recordings that are gone is not to be taken for new ones.
-            self._pool = None
+            if any(step in steps for steps, _ in self._recordings):
+                for recording in self._recordings.values():
+                    recording.wait()
+                self._recordings.clear()
+                # Memory of recordings that are gone is not to be taken for new ones.
+                self._pool = None
 
     def _go_on(self) -> None:
         """Take steps while all trainings wait for one."""
