@@ -71,11 +71,13 @@ def main(arguments: list[str] | None = None) -> int:
         together = Together(len(runs))
 
         def fit(log: Path, options: list[str]) -> None:
-            with log.open("a", encoding="utf-8", buffering=1) as file:
+            with (
+                together.training(),
+                log.open("a", encoding="utf-8", buffering=1) as file,
+            ):
                 for stream in streams:
                     stream.route(file)
-                with together.training():
-                    statuses.append(EXIT_INTERRUPTED if STOP_ALL.is_set() else _fit(options))
+                statuses.append(EXIT_INTERRUPTED if STOP_ALL.is_set() else _fit(options))
 
         threads = [threading.Thread(target=fit, args=run) for run in runs]
         with _stopped_together():

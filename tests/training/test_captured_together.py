@@ -121,9 +121,10 @@ class Recorded:
 
     made: list[int]
     replayed: list[int]
-    waited: list[int]
+    ended: list[int]
     left = False  # whether a thread took steps whose own training had ended
     fails: type[Exception] | None
+    breaks = 0  # which replay raises an error
 
     def __init__(self, steps: Sequence[TrainingStep], inputs: Any, shape: BatchShape, pool: Any):
         if self.fails and len(steps) > 1:
@@ -133,6 +134,8 @@ class Recorded:
 
     def __call__(self, inputs: Any, seeds: Sequence[int]) -> list[torch.Tensor]:
         self.replayed.append(len(seeds))
+        if len(self.replayed) == self.breaks:
+            raise RuntimeError("an illegal memory access was encountered")
         Recorded.left |= not hasattr(together._of_thread, "together")
         results = []
         for step, own, seed in zip(self.steps, inputs, seeds, strict=True):
@@ -140,15 +143,15 @@ class Recorded:
             results.append(step(*own, self.shape))
         return results
 
-    def wait(self) -> None:
-        self.waited.append(len(self.steps))
+    def end(self) -> None:
+        self.ended.append(len(self.steps))
 
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
     """Record steps on a CPU as on a GPU."""
-    Recorded.made, Recorded.replayed, Recorded.waited, Recorded.fails = [], [], [], None
-    Recorded.left = False
+    Recorded.made, Recorded.replayed, Recorded.ended, Recorded.fails = [], [], [], None
+    Recorded.left, Recorded.breaks = False, 0
     monkeypatch.setattr(together, "CapturedSteps", Recorded)
     monkeypatch.setattr(DueStep, "recordable", property(lambda due: due.planned))
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
@@ -173,7 +176,7 @@ def test_what_is_left_is_recorded_anew(fit: Fit, recorded: type[Recorded]) -> No
     train([lambda end=end: fit(f"until{id(end)}", 4, trainer=end) for end in ends])
     assert recorded.made == [3, 3, 2, 2]
     assert recorded.replayed == [3] * 10 + [2] * 10
-    assert recorded.waited == [3, 3, 2, 2]  # none goes while it may still run
+    assert recorded.ended == [3, 3, 2, 2]
     train(seeds(fit, 2, norm="bn+bn", frozen_bn_fraction=0.35))
     assert recorded.made[4:] == [2, 2, 2, 2]
 
@@ -214,7 +217,7 @@ def test_a_batch_that_does_not_fit_parts_them_for_a_step(
 def test_what_cannot_be_recorded_together_is_recorded_one_by_one(
     fit: Fit, recorded: type[Recorded], caplog: pytest.LogCaptureFixture
 ) -> None:
-    recorded.fails = RuntimeError
+    recorded.fails = torch.OutOfMemoryError
     found = train(seeds(fit, 2))
     assert recorded.made == [1] * 4
     assert caplog.text.count("the steps of 2 trainings cannot be recorded together (no memory") == 1
@@ -236,6 +239,23 @@ def test_a_training_that_fails_leaves_no_recording(fit: Fit, recorded: type[Reco
         fit("failed", 4, Spoil())
     assert recorded.made == [1, 1]
     assert not company._recordings
+
+
+def test_no_recording_outlives_the_end_of_a_training(recorded: type[Recorded]) -> None:
+    """Not those of the others either: with it Lightning frees memory that they use."""
+    company = Together(2)
+    with company.training():
+        company._recordings[(), BatchShape(1, ())] = Recorded([], [], BatchShape(1, ()), None)  # type: ignore[assignment]
+    assert recorded.ended == [0]
+    assert not company._recordings
+
+
+def test_an_error_of_a_replay_reaches_all(fit: Fit, recorded: type[Recorded]) -> None:
+    """At the end of a launch of one of them, in the middle of the other's."""
+    recorded.breaks = 5
+    errors = train([lambda: fit("seed0", 4), lambda: fit("seed1", 7, seed=1)])
+    assert ["illegal memory" in str(error) for error in errors] == [True, True]
+    assert len(recorded.replayed) == 5
 
 
 def test_graphs_lie_on_the_device_once(fit: Fit, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,11 +235,12 @@ class CapturedSteps:
         self._graph.replay()
         return self._results
 
-    def wait(self) -> None:
-        """Wait until the device has taken the steps: before that a recording is not to go."""
+    def end(self) -> None:
+        """Free the recording, when the device has taken the steps that it was asked for."""
         # An error of the device is told by whoever asks for a result.
         with suppress(RuntimeError):
             torch.cuda.synchronize(self._inputs[0][0].device)
+            self._graph.reset()
 
 
 @contextmanager

@@ -117,6 +117,7 @@ class Together:
                 yield
             finally:
                 del _of_thread.together
+                self._drop()
                 self._present -= 1
                 # Of the others one takes the steps: libraries keep things for each thread, which
                 # are not to go into a recording by one that ends.
@@ -152,7 +153,8 @@ class Together:
                 self._go_on()
                 while not own.done:
                     self._turn.wait()
-                    self._go_on()
+                    if not own.done:
+                        self._go_on()
             finally:
                 if own in self._waiting:
                     self._waiting.remove(own)
@@ -163,17 +165,21 @@ class Together:
     def forget(self, step: TrainingStep) -> None:
         """Forget the recordings of a step: it no longer does what was recorded, or has ended.
 
-        Those of other steps go with them, and are made again when they are asked for: what a
-        matrix product works in belongs to a stream, and torch frees it with any recording of that
-        stream (pytorch issue 193402).
+        Those of the others go with them, and are made again when they are asked for. For a
+        recording owns not all of the memory that it uses: what matrix products work in, its first
+        calls have allocated, and Lightning frees it in the whole process with every training that
+        begins or ends (`CUDAAccelerator`), newer releases of torch with every recording that had
+        the same stream (pytorch issue 193402).
         """
         with self._turn:
-            if any(step in steps for steps, _ in self._recordings):
-                for recording in self._recordings.values():
-                    recording.wait()
-                self._recordings.clear()
-                # Memory of recordings that are gone is not to be taken for new ones.
-                self._pool = None
+            self._drop()
+
+    def _drop(self) -> None:
+        for recording in self._recordings.values():
+            recording.end()
+        self._recordings.clear()
+        # Memory of recordings that are gone is not to be taken for new ones.
+        self._pool = None
 
     def _go_on(self) -> None:
         """Take steps while all trainings wait for one."""
@@ -190,29 +196,36 @@ class Together:
         alike = all(one.recordable and one.shape == due[0].shape for one in due)
         if len(trainings) > 1 and alike and not self._apart:
             try:
-                recording = self._recorded([one.step for one in trainings], due)
-            except RuntimeError as error:  # what torch raises of a GPU without memory
-                log.warning(
-                    "the steps of %d trainings cannot be recorded together (%s): each is recorded "
-                    "by itself",
-                    len(trainings),
-                    error,
-                )
-                self._apart, self._pool = True, None
-            except Exception as error:  # nothing was trained: all of them learn of it
+                if recording := self._recorded_together(trainings, due):
+                    results = recording([one.inputs for one in due], [one.seed for one in due])
+                    for training, result in zip(trainings, results, strict=True):
+                        training.results.append(result.clone())
+                    return
+            except Exception as error:  # all of them learn of it
                 for training in trainings:
                     training.error = error
-                return
-            else:
-                results = recording([one.inputs for one in due], [one.seed for one in due])
-                for training, result in zip(trainings, results, strict=True):
-                    training.results.append(result.clone())
                 return
         for training, own in zip(trainings, due, strict=True):
             try:
                 training.results.append(self._alone(training.step, own))
             except Exception as error:  # it is raised where the step was asked for
                 training.error = error
+
+    def _recorded_together(
+        self, trainings: Sequence[_Waiting], due: Sequence[DueStep]
+    ) -> CapturedSteps | None:
+        """The recording of a step of all; None if there is no memory for it, now and later."""
+        try:
+            return self._recorded([one.step for one in trainings], due)
+        except torch.OutOfMemoryError as error:
+            log.warning(
+                "the steps of %d trainings cannot be recorded together (%s): each is recorded by "
+                "itself",
+                len(trainings),
+                error,
+            )
+            self._apart, self._pool = True, None
+            return None
 
     def _alone(self, step: TrainingStep, due: DueStep) -> Tensor:
         if due.recordable:
