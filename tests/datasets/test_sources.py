@@ -1,7 +1,8 @@
-"""Raw and processed files, where several processes want them at the same time."""
+"""Raw and processed files: what is taken as it is, and several processes that want them at once."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -53,3 +54,43 @@ def test_one_prepares_and_the_others_wait(tmp_path: Path) -> None:
     assert len(set(fingerprints)) == 1
     assert len(calls) == 1
     assert sorted(path.name for path in processed.iterdir()) == ["graphs", "source.json"]
+
+
+def test_a_download_leaves_what_else_lies_there(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+
+    def fetch(staging: Path) -> Path:
+        for name in ("a", "notes"):
+            (staging / name).write_text("theirs")
+        return staging
+
+    require_files("data", tmp_path, ("a",), fetch, "fetch them")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "a": "theirs",
+        "notes": "mine",
+    }
+
+
+def test_a_raw_file_of_another_time_is_read_and_one_of_other_contents_prepared(
+    tmp_path: Path,
+) -> None:
+    folder, processed = tmp_path / "raw", tmp_path / "processed"
+    folder.mkdir()
+    raw = folder / "a"
+    built = []
+
+    def build(staging: Path) -> None:
+        built.append(raw.read_text())
+        (staging / "graphs").write_text(raw.read_text())
+
+    def prepared(text: str, second: int) -> str:
+        raw.write_text(text)
+        os.utime(raw, (second, second))
+        return prepare("data", folder, ("a",), processed, build)
+
+    first = prepared("one", 1)
+    assert prepared("one", 2) == first
+    assert built == ["one"]
+    assert prepared("two", 3) != first  # as long as it was
+    assert built == ["one", "two"]
+    assert (processed / "graphs").read_text() == "two"
