@@ -185,7 +185,7 @@ class CapturedTraining(Callback):
         first = batch_idx - len(launch.shapes) + 1
         numbers = sent(self._numbers(first, len(launch.shapes)), launch.graphs.device)
         if module.statistics_fixed != self._fixed:
-            self._together.forget(self._step)
+            self._together.forget()
             self._fixed = module.statistics_fixed
         graphs = launch.graphs.split([shape.graphs for shape in launch.shapes])
         due = []
@@ -232,7 +232,7 @@ class CapturedTraining(Callback):
 
     def _forget(self) -> None:
         if self._step is not None:
-            self._together.forget(self._step)
+            self._together.forget()
             self._step = None
 
     def teardown(self, trainer: Trainer, pl_module: Any, stage: str) -> None:

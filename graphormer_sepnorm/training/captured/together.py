@@ -162,14 +162,14 @@ class Together:
                 raise own.error
             return torch.stack(own.results)
 
-    def forget(self, step: TrainingStep) -> None:
-        """Forget the recordings of a step: it no longer does what was recorded, or has ended.
+    def forget(self) -> None:
+        """Forget all recordings: a step no longer does what was recorded, or its training ends.
 
-        Those of the others go with them, and are made again when they are asked for. For a
-        recording owns not all of the memory that it uses: what matrix products work in, its first
-        calls have allocated, and Lightning frees it in the whole process with every training that
-        begins or ends (`CUDAAccelerator`), newer releases of torch with every recording that had
-        the same stream (pytorch issue 193402).
+        Those of other steps are made again when they are asked for. For a recording does not own
+        all of the memory that it uses: what matrix products work in, its first calls have
+        allocated, and Lightning frees it in the whole process with every training that begins or
+        ends (`CUDAAccelerator`), newer releases of torch with every recording that had the same
+        stream (pytorch issue 193402).
         """
         with self._turn:
             self._drop()
