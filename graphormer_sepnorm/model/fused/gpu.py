@@ -7,7 +7,7 @@ import functools
 import importlib.util
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -79,3 +79,12 @@ def agreement(who: str, device: torch.device, disagreement: Callable[[], float])
         reason = f"it differs from the plain path by {error:.1e}"
     log.warning("%s the plain path, not the fused kernel: %s", who, reason)
     return False
+
+
+def largest_difference(found: Iterable[Tensor], truth: Iterable[Tensor]) -> float:
+    """Of tensors and what they should be: the largest difference relative to the largest number."""
+    errors = [
+        (one.double() - other).abs().max() / other.abs().max().clamp(min=1e-30)
+        for one, other in zip(found, truth, strict=True)
+    ]
+    return float(torch.stack(errors).detach().max())

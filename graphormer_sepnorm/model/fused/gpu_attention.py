@@ -19,7 +19,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphormer_sepnorm.graphs.batch import PADDING_PAIR, TOKEN_PAIR, AttentionBlock
-from graphormer_sepnorm.model.fused.gpu import agreement, on_device_of, possible
+from graphormer_sepnorm.model.fused.gpu import (
+    agreement,
+    largest_difference,
+    on_device_of,
+    possible,
+)
 
 MOST_TOKENS, MOST_CHANNELS = 64, 64
 
@@ -162,8 +167,4 @@ def disagreement(device: torch.device, tokens: int, heads: int, channels: int) -
     mixed = (weights @ value).transpose(1, 2).flatten(2)[real.to(device)]
     plain = torch.zeros_like(slope, dtype=torch.float64).index_put((rows[real.to(device)],), mixed)
     truth = plain, *torch.autograd.grad(plain, (projected, bias), slope.double())
-    errors = [
-        (one.double() - other).abs().max() / other.abs().max()
-        for one, other in zip(found, truth, strict=True)
-    ]
-    return float(torch.stack(errors).detach().max())
+    return largest_difference(found, truth)

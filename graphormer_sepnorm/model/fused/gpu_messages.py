@@ -17,7 +17,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphormer_sepnorm.model.fused.gpu import agreement, on_device_of, possible
+from graphormer_sepnorm.model.fused.gpu import (
+    agreement,
+    largest_difference,
+    on_device_of,
+    possible,
+)
 
 MOST_CHANNELS = 512
 # Bonds of a program.
@@ -171,8 +176,4 @@ def disagreement(device: torch.device, channels: int) -> float:
         second, _ = by_states(own, rows, values, states, ways)
         output = torch.cat([first + sums(rows, values, ways), second])
         results.append([output, *torch.autograd.grad(output, parts, slope.to(dtype))])
-    errors = [
-        (one.double() - other).abs().max() / other.abs().max()
-        for one, other in zip(*results, strict=True)
-    ]
-    return float(torch.stack(errors).detach().max())
+    return largest_difference(*results)

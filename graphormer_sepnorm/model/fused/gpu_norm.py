@@ -19,7 +19,12 @@ from torch.autograd.function import once_differentiable
 
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 from graphormer_sepnorm.model.fused.cpu_norm import CONSTANT, OF_BATCH, OF_ROWS, Norm, kind_of
-from graphormer_sepnorm.model.fused.gpu import agreement, on_device_of, possible
+from graphormer_sepnorm.model.fused.gpu import (
+    agreement,
+    largest_difference,
+    on_device_of,
+    possible,
+)
 
 MOST_CHANNELS = 1024
 # Numbers of a tile, and programs of a stretch: what each of them sums, all of them read.
@@ -204,11 +209,7 @@ def disagreement(device: torch.device, channels: int, *kinds: int) -> float:
                 *buffers,
             ]
         )
-    errors = [
-        (one.double() - other).abs().max() / other.abs().max().clamp(min=1e-30)
-        for one, other in zip(*results, strict=True)
-    ]
-    return float(torch.stack(errors).detach().max())
+    return largest_difference(*results)
 
 
 def _norm(kind: int, channels: int) -> Norm:
