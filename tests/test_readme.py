@@ -75,7 +75,7 @@ def workspace(tmp_path_factory):
         (folder / name).symlink_to(REPOSITORY / name)
     (folder / "data").mkdir()
     (folder / "docs").mkdir()
-    for name in ("make_picture.py", "compare"):
+    for name in ("make_picture.py", "make_findings.py", "compare", "results"):
         (folder / "docs" / name).symlink_to(REPOSITORY / "docs" / name)
     # A short sample, and a stand-in for the user's own table.
     lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()[1:]
@@ -157,12 +157,14 @@ def test_command(command, workspace, run, request):
         rows = (workspace / "runs/folds/out_of_fold.csv").read_text().splitlines()
         assert len(rows) == 1 + ROWS
         assert "all molecules, out of fold" in done.stdout
-    elif arguments[0] == "docs/make_picture.py":
+    elif arguments[0] in ("docs/make_picture.py", "docs/make_findings.py"):
         picture = (workspace / arguments[2]).read_bytes()
         assert picture.startswith(b"\x89PNG")
         kept = (REPOSITORY / arguments[2]).read_bytes()
         assert size_of(picture) == size_of(kept)
         assert len(kept) < 150_000
+        findings = (REPOSITORY / "docs/findings.md").read_text(encoding="utf-8")
+        assert done.stdout in findings  # the table; nothing of a picture alone
     elif arguments[:2] == ["predict.py", "geometry"]:
         assert "output" in done.stdout
     elif arguments[:2] == ["predict.py", "embed"]:
@@ -298,6 +300,25 @@ def test_no_code_is_broken_over_two_lines(page):
 def test_files_that_are_linked_exist(page):
     for path in re.findall(r"\]\(([^)#:]+)[^):]*\)", page.read_text(encoding="utf-8")):
         assert (page.parent / path).exists(), path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_headings_that_are_linked_exist(page):
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
+    missing = [
+        f"{path}#{heading}"
+        for path, heading in links
+        if heading not in headings_of(page.parent / path if path else page)
+    ]
+    assert missing == []
+
+
+@functools.cache
+def headings_of(page):
+    """Return the headings of a page as a link names them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    found = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in found}
 
 
 # CONTRIBUTING.md shows how files that are not there yet would look.
