@@ -87,6 +87,20 @@ def test_undefined_descriptors_are_medians_of_training_and_large_ones_are_clippe
     assert features[[2, 3], 2].tolist() == [1e6, -1e6]
 
 
+def test_columns_of_a_table_are_not_clipped_and_medians_of_descriptors_are() -> None:
+    raw = compute_features(SMILES)
+    descriptors = np.full((6, len(descriptor_names())), 1e30, dtype=np.float32)
+    descriptors[0, 0] = np.nan
+    of_table = np.full((6, 1), 1e9)
+    of_table[0] = np.nan
+    raw = RawFeatures(raw.counts, descriptors).with_columns(of_table)
+    columns = FeatureColumns.fit(raw, columns=["assay"])
+    assert (columns.medians[0], columns.medians[-1]) == (1e6, 1e9)
+    features = columns.of(raw)
+    assert features[:, len(columns.environments)].tolist() == [1e6] * 6
+    assert features[:, -1].tolist() == [1e9] * 6
+
+
 def test_several_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree_features, "_CHUNK", 4)
     told: list[int] = []

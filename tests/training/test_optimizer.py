@@ -42,6 +42,25 @@ def test_all_parameters_decay_if_asked_for(train: Callable) -> None:
     assert not kept["params"]
 
 
+@pytest.mark.parametrize("decayed", ["matrices", "all"])
+def test_frozen_parameters_are_in_no_group(decayed: str) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+    model[0].requires_grad_(False)
+    groups = decay_groups(model, 0.3, decayed)
+    trained = {id(parameter) for group in groups for parameter in group["params"]}
+    assert trained == {id(parameter) for parameter in model[1].parameters()}
+
+
+def test_a_warm_up_longer_than_the_training_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    for warmup in (10, 1.0 - 1e-9, 11):
+        caplog.clear()
+        optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), 0.5)
+        make_schedule(
+            optimizer, total_steps=10, warmup=warmup, peak=0.5, final=0.0, schedule="linear"
+        )
+        assert ("--model.warmup_steps 11 is longer" in caplog.text) == (warmup == 11)
+
+
 def test_optimiser_has_the_options_of_the_module(train: Callable) -> None:
     model = {"weight_decay": 0.3, "betas": (0.8, 0.9), "eps": 1e-6}
     module, _, _ = train(model=model, max_epochs=1)
