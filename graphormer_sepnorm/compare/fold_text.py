@@ -30,6 +30,10 @@ def results_text(results: FoldResults) -> str:
         f"test, mean ± standard deviation over {count(finished, 'fold')}"
     )
     lines = [head, _table(results)]
+    if _lacks_folds(results):
+        lines.append(
+            "(n): over n folds; in the others it is undefined, or the model lacks a target"
+        )
     said = [(one.name, in_words(one.confidence)) for one in results.networks if one.confidence]
     lines += [""] * bool(said) + [f"{name}: {words}" for name, words in said]
     if results.differences:
@@ -53,6 +57,16 @@ def _table(results: FoldResults) -> str:
             ]
             rows.append(["    all molecules, out of fold", *cells])
     return aligned(rows)
+
+
+def _lacks_folds(results: FoldResults) -> bool:
+    """Whether a metric of the table is not over all folds that are finished."""
+    return any(
+        0 < one.metrics[metric.name].folds < results.folds_finished
+        for one in (*results.networks, *results.baselines)
+        for metric in results.task.metrics
+        if metric.name in one.metrics
+    )
 
 
 def _cell(spread: Spread | None, finished: int) -> str:

@@ -206,4 +206,5 @@ def test_what_is_better_is_said_by_the_metric(kind: Any, metric: str, said: str)
     assert said in text
     assert "2 repeats; 3 of 6 are finished" in text
     assert "a 0.6100 ± 0.0100 (2) b 0.7000 ± 0.0200" in text
+    assert "(n): over n folds; in the others it is undefined" in text
     assert "0.0200 (3)" not in text
