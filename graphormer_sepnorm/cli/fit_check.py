@@ -182,7 +182,9 @@ def _prepared(
     known: dict[str, MoleculeDataModule] = {}
     prepared = {}
     for name, (config, data) in checked.items():
-        key = json.dumps(config.data.as_dict() | {"batch_size": 0}, sort_keys=True, default=str)
+        options = config.data.as_dict() | {"batch_size": 0}
+        # The members of an ensemble may have folds, each arm its own.
+        key = json.dumps([options, data.member_folds], sort_keys=True, default=str)
         data = known.setdefault(key, data)
         _ = data.store
         prepared[name] = (config, data)

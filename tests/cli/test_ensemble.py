@@ -31,7 +31,7 @@ from tiny_run import (
 
 from graphormer_sepnorm.chem import baselines as chem_baselines
 from graphormer_sepnorm.cli import ensemble
-from graphormer_sepnorm.cli.fit_check import FitOptions
+from graphormer_sepnorm.cli.fit_check import FitOptions, check_fit
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.compare import progress, runner
@@ -165,6 +165,11 @@ def test_a_metric_has_to_be_defined_on_the_fold_of_each_member(tmp_path: Path, c
     )
     assert said.endswith("or loss, or --ensemble_by seeds\n")
     assert not (tmp_path / "run").exists()
+    # Also of an arm of a cross-validation beside one without members.
+    arms = Arm("one", {"ensemble": "1", "metric": "loss"}), Arm("five", {})
+    folds = ["--data.folds=2", "--data.fold=0"]
+    with pytest.raises(ConfigError, match=r"member \d, which validates on a fold of its own"):
+        check_fit([*words, *folds], arms, prepare=True, ensembles=True)
 
 
 def test_member_is_what_a_single_fit_trains(seeds: Fitted, table: Path, tmp_path: Path) -> None:
