@@ -128,6 +128,7 @@ def test_a_bound_that_is_no_number_takes_out_its_row(tmp_path: Path) -> None:
     ("signs", "said"),
     [
         (("'='", "'>'", "'<'", None), True),  # as ChEMBL writes them
+        (("=", ">", "<", "NA"), True),  # as R writes them
         ((">", ">", ">", ">"), True),
         (("=", "=", "~", ""), False),  # nothing is lost
         (("=", ">", "a", "="), False),  # something else

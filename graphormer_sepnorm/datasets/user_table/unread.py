@@ -53,7 +53,7 @@ class UnreadColumns:
             word = str(row.cells[at]).strip(" '\"").lower()
             if word in _SAID:
                 self._words[at].add(word)
-            elif word not in ("", "none"):
+            elif not is_missing(word):
                 del self._words[at]
 
     def use(self, row: Row) -> None:
