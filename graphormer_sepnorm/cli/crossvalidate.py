@@ -190,8 +190,8 @@ def _asked(
 def _refuse_folds_of_a_file(plan: CrossValidation) -> None:
     """Raise a ConfigError if a configuration file says what --folds says."""
     for name, _ in plan.copies(Path()):
-        content = yaml.safe_load(Path(resolve_config(name)).read_text(encoding="utf-8"))
-        if "folds" in (content.get("data") or {}):
+        data = yaml.safe_load(Path(resolve_config(name)).read_text(encoding="utf-8")).get("data")
+        if isinstance(data, dict) and data.get("folds") is not None:
             raise ConfigError(f"{name} has data.folds: take it out, and give --folds")
 
 

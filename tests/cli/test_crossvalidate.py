@@ -187,6 +187,15 @@ def test_folds_may_be_ensembles(table: Path, copied: Path, tmp_path: Path, monke
     assert (copied / "folds.csv").read_text() == before
 
 
+def test_the_configuration_of_a_run_is_one(table: Path, tmp_path: Path, monkeypatch) -> None:
+    planned: list[FoldRun] = []
+    monkeypatch.setattr(many_runs, "train", lambda runs, *_: planned.extend(runs))
+    file = tmp_path / "config.yaml"
+    file.write_text("data: {folds: null, fold: null}\n")
+    assert crossvalidate(tmp_path / "folds", *options(table), "-c", str(file), "--folds=2") == 130
+    assert [run.fold for run in planned] == [0, 1]
+
+
 def test_repeats_are_added_with_other_folds_and_seeds(copied: Path, trained: list[str]) -> None:
     assert crossvalidate(copied, "--repeats", "2") == 0
     assert trained == [f"repeat 1 fold {fold}" for fold in range(3)]
