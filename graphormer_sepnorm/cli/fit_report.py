@@ -53,6 +53,7 @@ def report_data(
     print(f"\n{report_text(report, shows_unicode())}", flush=True)
     write_json(run.data_report_file, report.to_plain())
     report.write_splits(run.splits_file)
+    run.invalid_rows_file.unlink(missing_ok=True)  # of an earlier attempt
     if report.invalid or report.cells:
         report.write_invalid(run.invalid_rows_file)
         what = " and ".join(["rows"] * bool(report.invalid) + ["labels"] * bool(report.cells))

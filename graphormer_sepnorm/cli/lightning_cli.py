@@ -391,7 +391,10 @@ class TrainCLI(LightningCLI):
             # Of an ensemble only what follows the training can be another.
             if self.resumed.changed and self.config["fit"].ensemble > 1:
                 self._save_config(self.resumed.directory)
-            return self.resumed.directory
+            begins = self.config["fit"].ckpt_path is None
+            if begins and not RunDirectory(wanted).members.is_dir():
+                self._report_data(wanted)  # the table may have been mended meanwhile
+            return wanted
         directory = self.place.new(wanted)
         os.environ[RUN_DIRECTORY] = str(directory)
         self._save_config(directory)
@@ -402,6 +405,11 @@ class TrainCLI(LightningCLI):
             print(f"{wanted} has a run that has not ended; {again} goes on with it", flush=True)
         elif directory != wanted and self.config["fit"].output is not None:
             print(f"{wanted} is taken, and stays as it is", flush=True)
+        self._report_data(directory)
+        return directory
+
+    def _report_data(self, directory: Path) -> None:
+        """Say what is in a table, and keep it with the run that begins."""
         report = self.datamodule.splits.report
         if report is not None:
             report_data(
@@ -410,7 +418,6 @@ class TrainCLI(LightningCLI):
                 RunDirectory(directory),
                 fine_tuned=self.model.backbone is not None,
             )
-        return directory
 
     def _keep_options(self, trainer: Trainer, *_: Any) -> None:
         """Keep the options of a resumed run, in the first process."""

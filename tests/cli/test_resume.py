@@ -306,8 +306,12 @@ def test_run_without_a_whole_checkpoint(finished: Path, run: Path, capsys) -> No
     shutil.rmtree(run / "checkpoints")
     # What the earlier attempt logged has columns that come later, and is not counted twice.
     assert "validation_mae" in (run / "metrics.csv").read_text()
+    for name in ("splits.csv", "invalid_rows.csv"):  # of a table that was mended since
+        (run / name).write_text("row\n")
     assert main(["fit", "--resume", str(run)]) == 0
     assert "from the beginning" in capsys.readouterr().out
+    assert (run / "splits.csv").read_text() == (finished / "splits.csv").read_text()
+    assert not (run / "invalid_rows.csv").exists()
     assert_same_run(finished, run)
     assert len(list((run / "tensorboard").glob("events*"))) == 2  # training and test
 
