@@ -31,6 +31,12 @@ ALL = {
 }
 
 
+def test_a_path_may_begin_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    options = TableOptions.from_data_options({"table": "~/a.csv"})
+    assert options.table == Path("/home/me/a.csv")
+
+
 def test_options_go_to_plain_values_and_back() -> None:
     options = TableOptions.from_data_options(ALL)
     assert options.table == Path("/data/a.csv")

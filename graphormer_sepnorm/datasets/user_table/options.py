@@ -189,7 +189,7 @@ class TableOptions:
         """
         values = dict(options)
         for name in values.keys() & set(_PATHS):
-            values[name] = Path(values[name]) if values[name] else None
+            values[name] = Path(values[name]).expanduser() if values[name] else None
         for name in values.keys() & set(TUPLES):
             values[name] = as_tuple(name, values[name])
         return cls(**values)
