@@ -34,7 +34,10 @@ def results_text(results: FoldResults) -> str:
         lines.append(
             "(n): over n folds; in the others it is undefined, or the model lacks a target"
         )
-    said = [(one.name, in_words(one.confidence)) for one in results.networks if one.confidence]
+    unit = results.task.units[0]  # a width is that of a single target
+    said = [
+        (one.name, in_words(one.confidence, unit)) for one in results.networks if one.confidence
+    ]
     lines += [""] * bool(said) + [f"{name}: {words}" for name, words in said]
     if results.differences:
         lines.append("")

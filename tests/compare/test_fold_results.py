@@ -187,7 +187,7 @@ def test_what_is_better_is_said_by_the_metric(kind: Any, metric: str, said: str)
     results = FoldResults(
         command=[],
         dataset="mine",
-        task=Task(kind, ("y",), ("",), metric),
+        task=Task(kind, ("y",), ("m",), metric),
         split="random",
         split_seed=0,
         seeds=(0, 1),
@@ -197,7 +197,7 @@ def test_what_is_better_is_said_by_the_metric(kind: Any, metric: str, said: str)
         runs=12,
         networks=[
             ModelResult("a", {metric: Spread(0.61, 0.01, 2)}),
-            ModelResult("b", {metric: Spread(0.7, 0.02, 3)}),
+            ModelResult("b", {metric: Spread(0.7, 0.02, 3)}, {}, {"inside_90": 0.9, "width_90": 2}),
         ],
         baselines=[],
         differences=[Difference("b", "a", {metric: found})],
@@ -208,3 +208,4 @@ def test_what_is_better_is_said_by_the_metric(kind: Any, metric: str, said: str)
     assert "a 0.6100 ± 0.0100 (2) b 0.7000 ± 0.0200" in text
     assert "(n): over n folds; in the others it is undefined" in text
     assert "0.0200 (3)" not in text
+    assert "90 % are 2 m wide on average" in text
