@@ -26,8 +26,8 @@ def label_of(task: Task, target: int, cell: object) -> float:
         task: What is predicted.
         target: Number of the target.
         cell: A number; of classes 0 or 1, or a word for them, or, where what class 1 is called, or
-            class 0, is no such word, that or another name; of several classes the name of the
-            molecule's.
+            class 0, is no such word, that or, where only one is known, another name; of several
+            classes the name of the molecule's.
 
     Raises:
         ValueError: It is none.
@@ -43,13 +43,18 @@ def label_of(task: Task, target: int, cell: object) -> float:
     zero = task.zeros[target] if task.zeros else ""
     # As "inactive", by an estimator: its classes are in order.
     if one and (zero or not means(one, 1)):
-        text = str(cell).strip()
+        text = "" if cell is None else str(cell).strip()  # a class may be called None
         if text and text in (zero, one):
             return float(text == one)
-        name = parse_class_name(cell)
+        name = parse_class_name(cell).lower()
         if not name:
             return math.nan
-        return float(name == parse_class_name(one) or (means(one, 1) and means(text, 1)))
+        worded = means(one, 1)
+        if name == parse_class_name(one).lower() or (worded and means(text, 1)):
+            return 1.0
+        if zero and name != parse_class_name(zero).lower() and not (worded and means(text, 0)):
+            raise ValueError(f"{text!r} is neither {zero} nor {one}")
+        return 0.0
     label = (parse_class if task.kind == "binary" else parse_label)(cell)
     if task.kind == "binary" and not math.isnan(label) and label not in (0, 1):
         raise ValueError(f"{label:g} is not 0 or 1")

@@ -83,6 +83,9 @@ def test_rows_that_do_not_count_are_counted():
         ("active", "positive", ["positive", "active", "active", ""]),
         ("active", "positive", ["Positive", "active", "active", ""]),
         ("bad", "true", ["true", "bad", "bad", "NA"]),
+        ("bad", "true", ["True", "Bad", "no", ""]),
+        ("active", "inactive", ["Inactive", "active", "Active", ""]),
+        ("None", "Severe", ["Severe", "None", "none", None]),
     ],
 )
 def test_class_0_is_what_the_model_calls_so(zero: str, one: str, cells: list[object]) -> None:
@@ -90,6 +93,14 @@ def test_class_0_is_what_the_model_calls_so(zero: str, one: str, cells: list[obj
     labels = [label_of(Task.from_plain(task.to_plain()), 0, cell) for cell in cells]
     assert labels[:3] == [1, 0, 0]
     assert math.isnan(labels[3])
+
+
+@pytest.mark.parametrize(("zero", "one"), [("safe", "toxic"), ("active", "inactive")])
+def test_what_is_neither_class_is_no_label(zero: str, one: str) -> None:
+    task = Task("binary", ("y",), ("",), "auroc", ones=(one,), zeros=(zero,))
+    for cell in ("inconclusive", "0", 2):
+        with pytest.raises(ValueError, match=f"is neither {zero} nor {one}"):
+            label_of(task, 0, cell)
 
 
 @pytest.mark.parametrize(
