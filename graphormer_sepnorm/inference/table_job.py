@@ -187,7 +187,7 @@ def _refuse_places(job: TableJob) -> None:
         raise DataError("--shard needs an input file: its rows are counted before it is read")
     if job.resume and not job.can_resume:
         raise DataError(
-            "--resume needs an input file and an output file other than Parquet and Excel"
+            "--resume needs an input file and an output file other than Parquet, Excel and .npz"
         )
     if not job.to_file:
         return

@@ -162,7 +162,7 @@ def test_an_interruption_leaves_no_arrays(model, tmp_path, monkeypatch):
     ("arguments", "said"),
     [
         (["-o", "out.csv", "--atoms"], "--atoms needs arrays: give -o FILE.npz"),
-        (["-o", "out.npz", "--resume"], "--resume needs an input file and an output file other"),
+        (["-o", "out.npz", "--resume"], "an output file other than Parquet, Excel and .npz"),
         (["-o", "there.npz"], "there.npz is there already"),
         (["-o", "folder.npz"], "folder.npz is a directory"),
         (["-o", "none/out.npz"], "none/out.npz cannot be written (No such file or directory)"),
