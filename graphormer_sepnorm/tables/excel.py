@@ -22,6 +22,7 @@ from graphormer_sepnorm.tables.writer import WholeFileWriter
 # A sheet has no more; and a file of some kilobytes can be packed so that it unpacks to more.
 _MOST_ROWS, _LARGEST_BYTES = 1_048_576, 2_000_000_000
 _LONGEST_CELL = 32_767  # characters
+_FIRST_YEAR = 1900
 _LARGEST_INTEGER = 10**15  # of larger ones Excel makes the digits after the fifteenth zeros
 _OF_EXCEL = (bool, int, float, Decimal, date, time, timedelta)
 # Control characters, which cannot stand in a cell.
@@ -126,9 +127,9 @@ def _there(cell: object) -> bool:
 class ExcelWriter(WholeFileWriter):
     """Writes a workbook of one sheet; text stays text, also where it looks like a formula.
 
-    What Excel has no cells for, such as lists, times with a zone and integers of 16 digits, is
-    written as text. Of a text that is longer than a cell can be the end is cut, which three dots
-    say.
+    What Excel has no cells for, such as lists, times with a zone, days before 1900, infinities and
+    integers of 16 digits, is written as text. Of a text that is longer than a cell can be the end
+    is cut, which three dots say.
     """
 
     format = "xlsx"
@@ -162,11 +163,15 @@ class ExcelWriter(WholeFileWriter):
             self._sheet.append([self._made(cell) for cell in cells])
 
     def _made(self, value: object) -> object:
-        if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        if value is None or (isinstance(value, float) and math.isnan(value)):
             return None
-        zoned = getattr(value, "tzinfo", None) is not None
-        inexact = isinstance(value, int) and abs(value) > _LARGEST_INTEGER
-        if isinstance(value, _OF_EXCEL) and not (zoned or inexact):
+        none_for_it = (
+            getattr(value, "tzinfo", None) is not None
+            or (isinstance(value, date) and value.year < _FIRST_YEAR)
+            or (isinstance(value, float) and math.isinf(value))
+            or (isinstance(value, int) and abs(value) > _LARGEST_INTEGER)
+        )
+        if isinstance(value, _OF_EXCEL) and not none_for_it:
             return value
         value = str(value)
         if len(value) > _LONGEST_CELL:

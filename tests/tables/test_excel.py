@@ -88,6 +88,9 @@ def test_what_excel_has_no_cell_for_is_text(tmp_path: Path) -> None:
     when = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
     path = write(tmp_path / "t.xlsx", ["a", "b", "c"], [([1, 2], {"x": 1}, when)])
     assert read_cells(path) == [("[1, 2]", "{'x': 1}", "2026-01-02 00:00:00+00:00")]
+    old = datetime.date(1898, 7, 1), datetime.datetime(1899, 12, 31), -math.inf
+    path = write(tmp_path / "v.xlsx", ["a", "b", "c"], [old])
+    assert read_cells(path) == [("1898-07-01", "1899-12-31 00:00:00", "-inf")]
     long = write(tmp_path / "u.xlsx", ["a"], [("x" * 32_767,), ("x" * 40_000,)])
     assert read_cells(long) == [("x" * 32_767,), ("x" * 32_764 + "...",)]
 
