@@ -13,7 +13,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +110,18 @@ class TextSource:
             yield line
 
     def guess_format(self) -> str:
-        """Return the format of the text by its first line, which stays to be read."""
+        """Return the format of the text by its first lines, which stay to be read."""
         line = self._first_line()
-        return self.announced_format() or ("csv" if is_smiles_name(line.strip('"')) else "smi")
+        if announced := self.announced_format():
+            return announced
+        with self._explained():
+            first = list(islice(self._lines, 2))
+        self._lines = chain(first, self._lines)
+        # "smiles zinc_id" may be one name or two: the line below it tells.
+        below = first[1].split() if len(first) > 1 else []
+        if len(below) > 1 and is_smiles_name(line.partition(" ")[0]):
+            return "smi"
+        return "csv" if is_smiles_name(line.strip('"')) else "smi"
 
     def announced_format(self) -> str:
         """Return the format that the first lines leave no doubt about; empty if there is none."""

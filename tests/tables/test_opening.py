@@ -95,6 +95,8 @@ def test_gzip_is_known_by_its_first_bytes(tmp_path: Path) -> None:
         ("id\trdkit SMILES\n1\tC\n", "tsv", ("1", "C")),
         ("isomeric_smiles\nC\n", "csv", ("C",)),
         ("C a,b\n", "smi", ("C", "a,b")),
+        ("smiles zinc_id\nC 1\n", "smi", ("C", "1")),
+        ("SMILES string\nC\n", "csv", ("C",)),
     ],
 )
 def test_the_format_of_standard_input_is_guessed(
