@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.formatting import in_a_line, listed
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.embeddings import Embedder
 from graphormer_sepnorm.inference.evaluation import Evaluation
@@ -306,7 +306,7 @@ def _skip(rows: Iterator[Row], columns: Columns, job: TableJob, outcome: Outcome
         for row, earlier in zip(skipped, done, strict=False):
             if format == "sdf":  # a field that no record has is no column
                 cells = dict(zip(done.columns, earlier.cells, strict=True))
-                ours = [cells.get(name) for name in columns.numbers]
+                ours = [cells.get(in_a_line(name)) for name in columns.numbers]  # as it is written
             else:  # by their places: a reader may strip names
                 ours = [*earlier.cells[len(row.cells) + columns.with_smiles :]]
             numbers = [

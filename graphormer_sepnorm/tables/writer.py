@@ -18,6 +18,7 @@ from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import is_full
+from graphormer_sepnorm.formatting import in_a_line
 from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_of, require_format
 from graphormer_sepnorm.tables.reader import TableReader
 
@@ -293,7 +294,7 @@ class _TextWriter(TableWriter):
         if not record.endswith("\n"):
             record += end  # the last of a file that was cut off
         added = [
-            f">  <{' '.join(name.split())}>{end}{text}{end}{end}"
+            f">  <{in_a_line(name)}>{end}{text}{end}{end}"
             for name, cell in zip(self._columns[self._known :], cells[self._known :], strict=True)
             if (text := _text(cell))
         ]

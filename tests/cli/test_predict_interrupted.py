@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 import torch
 from predict_tables import SMILES, interrupt, rows_of, table, write_csv
+from rdkit import Chem
 from reference.checkpoints import make_checkpoint
 from reference.processes import REPOSITORY
 from tiny_run import refused
@@ -137,6 +138,26 @@ def test_what_separates_the_cells_is_known_when_it_goes_on(
     assert capsys.readouterr().out == uninterrupted
     assert output.read_bytes() == whole.read_bytes()
     assert output.read_text().startswith("sep=|\ncompound|y|pred_")  # a spreadsheet reads it too
+
+
+def test_an_evaluation_finds_the_fields_of_an_sd_file_again(
+    tmp_path, capsys, monkeypatch, small_chunks
+):
+    model = tmp_path / "model.ckpt"
+    torch.save(make_checkpoint(targets=("log  S",)), model)
+    blocks = [Chem.MolToMolBlock(Chem.MolFromSmiles("C" * n)) for n in range(1, 10)]
+    records = (f"{block}>  <y>\n{n}\n\n$$$$\n" for n, block in enumerate(blocks))
+    source = tmp_path / "in.sdf"
+    source.write_text("".join(records))
+    words = [str(model), "-i", str(source), "--evaluate", "y", "--jobs", "1", "-o"]
+    assert main([*words, str(tmp_path / "whole.sdf")]) == 0
+    uninterrupted = capsys.readouterr().out
+    with monkeypatch.context() as patch:
+        interrupt(patch, 1)
+        assert main([*words, str(tmp_path / "out.sdf")]) == 130
+    capsys.readouterr()
+    assert main([*words, str(tmp_path / "out.sdf"), "--resume"]) == 0
+    assert capsys.readouterr().out == uninterrupted
 
 
 def test_a_job_is_not_continued_with_something_else(
