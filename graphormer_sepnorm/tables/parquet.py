@@ -88,8 +88,11 @@ class ParquetReader(TableReader):
         if value.type != self._nanoseconds or not value.is_valid or value.value % 1000 == 0:
             with contextlib.suppress(OverflowError, ValueError):
                 return value.as_py()
+        shown = value
+        if getattr(value.type, "tz", None):  # maybe a time zone that is not known here
+            shown = value.cast(self._arrow.timestamp(value.type.unit, "UTC"))
         try:
-            data = value.cast(self._arrow.string()).as_buffer().to_pybytes()
+            data = shown.cast(self._arrow.string()).as_buffer().to_pybytes()
         except self._arrow.ArrowException:  # within a list
             data = f"<{value.type}>".encode()
         stored = _Stored(data.decode("utf-8", "surrogateescape"))

@@ -105,6 +105,7 @@ def test_a_value_that_python_has_none_for_costs_nothing(tmp_path: Path) -> None:
             "unit": pa.array([b"\xb5M", b"M"]).view(pa.string()),
             "list": pa.array([[year_10000], [0]], pa.list_(pa.timestamp("ms"))),
             "time": pa.array([1, 1000], pa.time64("ns")),
+            "there": pa.array([0, None], pa.timestamp("ms", "W. Europe Standard Time")),
         }
     )
     pq.write_table(table, tmp_path / "t.parquet")
@@ -115,7 +116,8 @@ def test_a_value_that_python_has_none_for_costs_nothing(tmp_path: Path) -> None:
         writer.write([(*cells, 1.5) for cells in rows])
         writer.commit()
     assert rows[0][:2] == ("C", "10000-01-01 00:00:00.000")
-    assert rows[0][3:] == ("\udcb5M", "<list<element: timestamp[ms]>>", "00:00:00.000000001")
+    assert rows[0][3:6] == ("\udcb5M", "<list<element: timestamp[ms]>>", "00:00:00.000000001")
+    assert [row[6] for row in rows] == ["1970-01-01 00:00:00.000Z", None]
     assert rows[1][5] == datetime.time(microsecond=1)
     assert rows[1][1:4] == (datetime.datetime(1970, 1, 1), datetime.date(1970, 1, 1), "M")
     assert pickle.loads(pickle.dumps(rows)) == rows  # as they are sent to other processes
