@@ -213,7 +213,7 @@ def _write(table: PairTable, rows: Sequence[_Row], writer: TableWriter) -> None:
     values = [table.predictions] + ([] if table.labels is None else [table.labels])
     changes = [table.changes(of) for of in values]
     for start in range(0, len(table.pairs), CHUNK_ROWS):
-        some = itertools.islice(enumerate(table.pairs), start, start + CHUNK_ROWS)
+        some = enumerate(table.pairs[start : start + CHUNK_ROWS], start)
         writer.write(
             [
                 rows[pair.first].number,
