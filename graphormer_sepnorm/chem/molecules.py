@@ -55,15 +55,16 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
     RDKit writes nothing to stderr meanwhile; what it would have written is in the reason.
 
     Args:
-        smiles: The text. None, and the NaN that a missing field of a table becomes, count as empty.
+        smiles: The text. None, and what a missing field of a table becomes (NaN, pandas' NA), count
+            as empty.
 
     Returns:
         The molecule, sanitised, hydrogens implicit, atoms in the order of the text, or the reason
         why there is none. A text followed by something else than a CXSMILES extension (``|...|``)
         is refused: RDKit would take the rest for a name and drop it silently.
     """
-    if not (isinstance(smiles, str) or smiles is None or isinstance(smiles, float)):
-        kind = type(smiles).__name__
+    kind = type(smiles).__name__
+    if not (isinstance(smiles, str | float | None) or kind == "NAType"):
         return ParsedMolecule(None, f"this is no text but of the type {kind}: give SMILES")
     text = smiles.strip() if isinstance(smiles, str) else ""
     if not text:

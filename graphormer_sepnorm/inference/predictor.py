@@ -49,7 +49,7 @@ class Predictor(TrainedModel):
         smiles: str | Sequence[str],
         batch_size: int = BATCH_SIZE,
         max_atoms: int = MAX_ATOMS,
-        columns: Mapping[str, Sequence[float]] | None = None,
+        columns: Mapping[str, float | Sequence[float]] | None = None,
     ) -> Predictions:
         """Predict the properties of molecules.
 
@@ -59,7 +59,7 @@ class Predictor(TrainedModel):
             batch_size: Molecules computed at once; the values do not depend on it.
             max_atoms: Larger molecules get an error: memory grows with the square of the size.
             columns: For a model that reads columns of a table beside the molecule, their values by
-                name, one for each molecule; nan = missing.
+                name, one for each molecule or one for all; nan = missing.
 
         Raises:
             DataError: Such a column is missing, or has another length; or the SMILES are no list.
@@ -74,7 +74,9 @@ class Predictor(TrainedModel):
         )
         return Predictions.joined(given, parts)
 
-    def _columns(self, columns: Mapping[str, Sequence[float]], molecules: int) -> np.ndarray:
+    def _columns(
+        self, columns: Mapping[str, float | Sequence[float]], molecules: int
+    ) -> np.ndarray:
         """Return the columns that are read beside the molecules, float64 ``[molecules, C]``."""
         values = np.empty((molecules, len(self.extra_inputs.columns)))
         for place, name in enumerate(self.extra_inputs.columns):
@@ -83,12 +85,12 @@ class Predictor(TrainedModel):
                     f"the model reads {listed(self.extra_inputs.columns)} beside the molecule: "
                     "predict a table with such columns (-i FILE, from Python columns={...})"
                 )
-            if len(columns[name]) != molecules:
+            given = np.asarray(columns[name], dtype=np.float64)
+            if given.ndim and len(given) != molecules:
                 raise DataError(
-                    f"{len(columns[name])} values of {name} for {molecules} molecules: give one "
-                    "for each"
+                    f"{len(given)} values of {name} for {molecules} molecules: give one for each"
                 )
-            values[:, place] = columns[name]
+            values[:, place] = given
         return np.where(np.abs(values) <= np.finfo(np.float32).max, values, np.nan)
 
     def embed(
@@ -115,7 +117,7 @@ class Predictor(TrainedModel):
         method: str | None = None,
         batch_size: int = BATCH_SIZE,
         max_atoms: int = MAX_ATOMS,
-        columns: Mapping[str, Sequence[float]] | None = None,
+        columns: Mapping[str, float | Sequence[float]] | None = None,
     ) -> Explanations:
         """Return what each atom of molecules contributes to their predictions.
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,6 +62,7 @@ def test_readable(smiles, atoms):
         ("   ", "empty"),
         (None, "empty"),
         (float("nan"), "empty"),
+        (pandas.NA, "empty"),
         ("C1CC", "unclosed ring"),
         ("CC(C)(C)(C)C", "valence for atom # 1 C, 5,"),
         ("c1cccc1", "kekulize"),

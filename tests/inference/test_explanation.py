@@ -292,6 +292,8 @@ def test_numbers_beside_the_molecule_are_in_the_baseline():
     )
     assert [one.value for one in found.molecules] == pytest.approx(values.tolist(), rel=1e-5)
     assert abs(found.molecules[0].baseline - found.molecules[1].baseline) > 0.01
+    one_for_all = predictor.predict(["CC(=O)N"] * 2, columns={"pH": 60.0}).values[:, 0]
+    np.testing.assert_allclose(one_for_all, values[1], rtol=1e-5)
     # They go with their molecules where another one cannot be read.
     given = {"smiles": ["C1CC", "CC(=O)N", "CC(=O)N"], "columns": {"pH": [99.0, 45.0, 60.0]}}
     np.testing.assert_allclose(predictor.predict(**given).values[1:, 0], values, rtol=1e-5)
