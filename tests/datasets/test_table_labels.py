@@ -189,6 +189,11 @@ def test_labels_over_many_orders_of_magnitude(tmp_path: Path) -> None:
     assert warning.endswith("consider their logarithm, as in pIC50 for IC50")
 
 
+def test_one_small_label_is_no_range_of_orders_of_magnitude(tmp_path: Path) -> None:
+    """Such as a limit of detection that stands for "none": the other 98 % of them count."""
+    assert warnings_of(tmp_path, [1e-9 if n == 7 else 1 + n for n in range(40)]) == ()
+
+
 @pytest.mark.parametrize(
     ("others", "said"),
     [

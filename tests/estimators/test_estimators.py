@@ -40,6 +40,7 @@ from graphormer_sepnorm import (
 from graphormer_sepnorm.cli.checkpoint_options import refuse_own_class_1
 from graphormer_sepnorm.estimators import supervised
 from graphormer_sepnorm.estimators.inputs import InputError, labels_of
+from graphormer_sepnorm.estimators.options import options_of
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.inference.evaluation import label_of
@@ -244,6 +245,8 @@ def test_several_targets_and_missing_labels(facts_of):
     assert facts["training_graphs"] == len(SMILES) - 1
     assert facts["target_mean"][0] == pytest.approx(labels["atoms"].mean())
     assert facts_of(regressor().fit(SMILES, labels.to_numpy()))["task"]["targets"] == ["y_0", "y_1"]
+    one = regressor(max_epochs=1).fit(SMILES, pandas.Series(ATOMS, name="atoms"))
+    assert facts_of(one)["task"]["targets"] == ["atoms"]
 
 
 def test_weights_matter():
@@ -426,12 +429,20 @@ def test_a_configuration_file_of_ones_own(tmp_path, facts_of):
     path.write_text("model:\n  layers: 1\n")
     with pytest.raises(ValueError, match="does not say how long to train: give max_epochs"):
         GraphormerRegressor(str(path)).fit(SMILES, ATOMS)
-    config["data"]["standardise"] = ["fragment"]
+    config["trainer"] = {"max_steps": 1}
     path.write_text(yaml.safe_dump(config))
-    with pytest.raises(
-        ValueError, match=r"has data\.standardise, which is for train.py and tables"
+    given = {"max_epochs": 3, "seed": 0, "validation_fraction": 0.1}
+    assert options_of(given, str(path))["trainer"] == {"max_epochs": 3, "max_steps": -1}
+    for name, value in (
+        ("standardise", ["fragment"]),
+        ("descriptors", "rdkit"),
+        ("descriptor_columns", ["pH"]),
     ):
-        GraphormerRegressor(str(path)).fit(SMILES, ATOMS)
+        path.write_text(yaml.safe_dump(config | {"data": {name: value}}))
+        with pytest.raises(
+            ValueError, match=rf"has data\.{name}, which is for train.py and tables"
+        ):
+            GraphormerRegressor(str(path)).fit(SMILES, ATOMS)
     for text, said in (
         ("- model", "expected sections"),
         ("data: 5", "expected sections"),

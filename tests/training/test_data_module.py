@@ -12,6 +12,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
+from lightning import Callback, Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
@@ -75,6 +76,27 @@ def test_vocabulary_comes_from_the_training_split_alone(
     vocabulary = make_data().fit_vocabulary()
     assert vocabulary.atoms.seen == ((0, 1, 2, 3),)
     assert vocabulary.bonds.seen == ((1, 2, 3),)
+
+
+def test_the_place_that_a_checkpoint_keeps_is_that_of_the_next_batch(train: Callable) -> None:
+    """At every moment that one may be written: after a batch, also the last, and after an epoch."""
+    places = []
+
+    class Kept(Callback):
+        def on_train_batch_end(self, trainer: Trainer, *arguments: object) -> None:
+            places.append(self._now(trainer))
+
+        def on_train_epoch_end(self, trainer: Trainer, *arguments: object) -> None:
+            places.append(self._now(trainer))
+
+        def _now(self, trainer: Trainer) -> tuple[int, int]:
+            state = trainer.datamodule.state_dict()
+            return state["epoch"], state["batch"]
+
+    train(Kept(), data={"batch_size": 8}, max_epochs=2)
+    first = [(0, batch) for batch in range(1, 5)]
+    second = [(1, batch) for batch in range(1, 5)]
+    assert places == [*first, (1, 0), (1, 0), *second, (2, 0), (2, 0)]
 
 
 def test_seed_of_the_data_decides_the_order_of_training(make_data: MakeData) -> None:
