@@ -64,6 +64,7 @@ SETTINGS = (
         "published size, ZINC-subset",
         "zinc_subset" + _PAPER_TABLE + "60",
     ),
+    Setting("published size\nZINC", "", "zinc" + _PAPER_TABLE + "3"),
     Setting(
         "published size\nogbg-molhiv", "published size, ogbg-molhiv", "molhiv" + _PAPER_TABLE + "8"
     ),
@@ -191,6 +192,7 @@ def draw_setting(axes: Axes, setting: Setting, experiments: Mapping[str, Experim
     axes.set_title(setting.title, fontsize=9)
     axes.set_xlabel(f"{unit}, {len(tests[BASELINE])} seeds", fontsize=8)
     axes.set_yticks(range(len(ARMS)), [NAMES.get(norm, norm).strip("`") for norm in ARMS])
+    axes.locator_params(axis="x", nbins=4)  # with more the labels touch each other
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
 
