@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.confidence.domain import Domain
+from graphormer_sepnorm.confidence.probabilities import Map
 from graphormer_sepnorm.formatting import aligned, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.beside import LEVEL
 from graphormer_sepnorm.inference.card import run_card, run_of
 from graphormer_sepnorm.inference.checkpoint import KEY, count_parameters_of
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
@@ -116,10 +118,18 @@ def _confidence(confidence: dict[str, Any] | None) -> list[tuple[str, str]]:
     targets = [one for one in confidence["targets"] if one is not None]
     counts = [one["labels"] if "labels" in one else sum(one["counts"]) for one in targets]
     most = max(counts, default=0)
-    if any("map" in one for one in targets):
+    maps = [Map.from_plain(one["map"]) for one in targets if "map" in one]
+    if any(one.name != "none" for one in maps) or "temperature" in confidence:
         text = f"calibrated probabilities, by up to {most:,} labels of unseen molecules"
+    elif maps:
+        text = (
+            "probabilities as they come: no calibration was better on up to "
+            f"{most:,} labels of unseen molecules"
+        )
     else:
         text = f"intervals, by the errors on up to {most:,} unseen molecules"
+        if most and (highest := most / (most + 1)) < LEVEL:
+            text += f": of at most {int(100 * highest)} %, so only with --interval"
     rows = [("how sure", text)]
     domain, sketch = confidence.get("domain"), confidence.get("neighbours")
     if domain is not None:

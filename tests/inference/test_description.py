@@ -138,6 +138,30 @@ def test_description_of_what_stands_beside_a_network(manifold):
     assert "1 of 2 targets by the network alone" in text
 
 
+def test_how_sure_is_no_more_than_few_labels_allow():
+    """Of six unseen molecules there is no interval of 90 %, which `predict.py` gives unasked."""
+    six = confidence().to_plain()
+    six["targets"][0] |= {"labels": 6, "scores": six["targets"][0]["scores"][:6]}
+    said = "intervals, by the errors on up to 6 unseen molecules: of at most 85 %, so only with"
+    assert said in describe(make_checkpoint() | {CONFIDENCE: six})
+    nine = confidence().to_plain()
+    nine["targets"][0] |= {"labels": 9, "scores": nine["targets"][0]["scores"][:9]}
+    assert "at most" not in describe(make_checkpoint() | {CONFIDENCE: nine})
+
+
+def test_probabilities_are_calibrated_where_a_map_changes_them():
+    classes = confidence("binary").to_plain()
+    (one,) = classes["targets"]
+    as_they_come = "probabilities as they come: no calibration was better on up to 34 labels"
+    assert as_they_come in describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes})
+    one["map"] |= {"a": 2.0, "b": 2.0}
+    text = describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes})
+    assert "calibrated probabilities, by up to 34 labels" in text
+    one["map"] |= {"a": 1.0, "b": 1.0}
+    text = describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes | {"temperature": 2.0}})
+    assert "calibrated probabilities, by up to 34 labels" in text
+
+
 def test_description_of_a_blend_of_classes_says_what_is_weighed(tmp_path):
     trees = boosted_trees("binary")[0]
     blend = Blend.of_trees(trees, 0.25, stacking=Stacking(1.2, np.array([0.1]))).to_plain()
