@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.confidence.domain import Domain
-from graphormer_sepnorm.confidence.probabilities import Map
+from graphormer_sepnorm.confidence.confidence import Confidence
 from graphormer_sepnorm.formatting import aligned, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
-from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.graphs.task import Kind, Task
 from graphormer_sepnorm.inference.beside import LEVEL
 from graphormer_sepnorm.inference.card import run_card, run_of
 from graphormer_sepnorm.inference.checkpoint import KEY, count_parameters_of
@@ -36,7 +35,7 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
     rows += [("standardised", f"first of all, by {listed(steps)}")] if steps else []
     rows += _model(checkpoint)
     rows += _blend(checkpoint.get(BLEND))
-    rows += _confidence(checkpoint.get(CONFIDENCE))
+    rows += _confidence(checkpoint.get(CONFIDENCE), facts["task"]["kind"])
     rows += _training(checkpoint)
     rows += _run(facts, file)
     no_smiles = "not possible: evaluate it on its own data set with train.py test"
@@ -112,28 +111,28 @@ def _blend(blend: dict[str, Any] | None) -> list[tuple[str, str]]:
     return rows
 
 
-def _confidence(confidence: dict[str, Any] | None) -> list[tuple[str, str]]:
+def _confidence(confidence: dict[str, Any] | None, kind: Kind) -> list[tuple[str, str]]:
     if confidence is None:
         return []
+    known = Confidence.from_plain(confidence, kind)
     targets = [one for one in confidence["targets"] if one is not None]
     counts = [one["labels"] if "labels" in one else sum(one["counts"]) for one in targets]
     most = max(counts, default=0)
-    maps = [Map.from_plain(one["map"]) for one in targets if "map" in one]
-    if any(one.name != "none" for one in maps) or "temperature" in confidence:
+    if kind == "regression":
+        text = f"intervals, by the errors on up to {most:,} unseen molecules"
+        if 0 < known.highest_level < LEVEL:
+            text += f": of at most {int(100 * known.highest_level)} %, so only with --interval"
+    elif any(known.calibrated_by(target) != "none" for target in range(len(known.targets))):
         text = f"calibrated probabilities, by up to {most:,} labels of unseen molecules"
-    elif maps:
+    else:
         text = (
             "probabilities as they come: no calibration was better on up to "
             f"{most:,} labels of unseen molecules"
         )
-    else:
-        text = f"intervals, by the errors on up to {most:,} unseen molecules"
-        if most and (highest := most / (most + 1)) < LEVEL:
-            text += f": of at most {int(100 * highest)} %, so only with --interval"
     rows = [("how sure", text)]
-    domain, sketch = confidence.get("domain"), confidence.get("neighbours")
-    if domain is not None:
-        rule = Domain.from_plain(domain).rule
+    sketch = confidence.get("neighbours")
+    if known.domain is not None:
+        rule = known.domain.rule
         rows.append(("domain", f"outside it: {rule}" if rule else "no border: not judged"))
     if sketch is not None:
         kept = (
