@@ -6,6 +6,7 @@ import copy
 import pickle
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -173,6 +174,21 @@ def test_the_iteration_in_c_is_that_of_torch(shape, monkeypatch) -> None:
 def test_large_matrices_are_for_torch(monkeypatch) -> None:
     monkeypatch.setattr(f"{MuonAdamW.__module__}.newton_schulz_in_c", None)
     assert orthogonalised(torch.randn(1, 260, 260)).shape == (1, 260, 260)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_what_has_faded_is_left_out_before_its_products_are_denormal(compiled: bool) -> None:
+    """Rows of units that have died, whose momentum is 0.95 of itself at each step from then on."""
+    given = torch.randn(3, 12, 20, generator=torch.Generator().manual_seed(5))
+    faded = torch.tensor([1e-14, 1e-20, 1e-30, 1e-39])
+    given[1, :4] *= faded[:, None]
+    with nullcontext() if compiled else switched_off():
+        found, exact = orthogonalised(given), orthogonalised(given.double())
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-6)
+    assert found[1, 0].all()
+    assert not found[1, 1:4].any()
+    # Nothing between zero and the numbers whose products are normal.
+    assert found[found != 0].abs().min() > 1e-19
 
 
 def test_matrices_without_a_gradient_stay() -> None:
