@@ -34,8 +34,8 @@ _MOMENTUM = 0.95
 _SHARE = 4
 # Larger matrices do not stay in the cache, and torch's products are made for them.
 _MOST_ELEMENTS = 1 << 16
-# Of a matrix's norm: even after five steps, each of which multiplies small values by 3.4445 at most,
-# float32 shows nothing of less.
+# Of a matrix's norm: five iterations, each of which multiplies small values by 3.4445 at most, do
+# not bring less to what float32 shows.
 _NOTHING = 1e-15
 # Root mean square of an AdamW update, in units of the learning rate (Liu et al., Section 2.2).
 _ADAMW_SIZE = 0.2
