@@ -15,6 +15,7 @@ from graphormer_sepnorm.inference.checkpoint import KEY, count_parameters_of
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
+from graphormer_sepnorm.runs.directory import CHECKPOINTS, RunDirectory
 
 
 def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
@@ -37,7 +38,8 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
     rows += _blend(checkpoint.get(BLEND))
     rows += _confidence(checkpoint.get(CONFIDENCE), facts["task"]["kind"])
     rows += _training(checkpoint)
-    rows += _run(facts, file)
+    if file is not None:
+        rows += _so_far(file) + _run(facts, file)
     no_smiles = "not possible: evaluate it on its own data set with train.py test"
     rows.append(("from SMILES", f"by {facts['featuriser']}" if facts["featuriser"] else no_smiles))
     packages = facts.get("packages", {})
@@ -174,9 +176,19 @@ def _training(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _run(facts: dict[str, Any], file: Path | None) -> list[tuple[str, str]]:
+def _so_far(file: Path) -> list[tuple[str, str]]:
+    """What to know of the checkpoint of a run that has not ended."""
+    if file.parent.name != CHECKPOINTS:
+        return []
+    run = RunDirectory(file.parent.parent)
+    if run.finished or not run.record_file.is_file():
+        return []
+    return [("so far", f"the run has not ended; train.py fit --resume {run.path} goes on with it")]
+
+
+def _run(facts: dict[str, Any], file: Path) -> list[tuple[str, str]]:
     """What the directory of its run knows beside the checkpoint."""
-    run = None if file is None else run_of(file)
+    run = run_of(file)
     if run is None:
         return []
     card, task = run_card(run), Task.from_plain(facts["task"])

@@ -80,6 +80,18 @@ def test_of_a_simple_model_it_is_said_where_it_lacks_targets(checkpoint, tmp_pat
     assert "forest: test mae 0.5000, of fewer targets than the model's\n" in text
 
 
+def test_of_a_run_that_has_not_ended_it_is_said_how_to_go_on(checkpoint, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    run.checkpoints.mkdir(parents=True)
+    torch.save(checkpoint, run.best)
+    hint = f"so far       the run has not ended; train.py fit --resume {run.path} goes on with it\n"
+    assert "so far" not in describe(checkpoint, run.best)  # only a folder of that name
+    run.record_file.write_text("{}")
+    assert hint in describe(checkpoint, run.best)
+    run.write_summary({"test_mae": 0.6})
+    assert "so far" not in describe(checkpoint, run.best)
+
+
 def test_hundreds_of_targets_are_counted():
     path = find_checkpoint("graphormer-small")
     text = describe(read_checkpoint(path), path)
