@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,18 @@ def require_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path} is damaged (no JSON object): remove it or put it back")
     return content
+
+
+def write_columns(path: Path, columns: Mapping[str, Iterable[object]]) -> None:
+    """Write columns of one length as CSV, under a temporary name, and rename the file.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
 
 
 def write_text(path: Path, text: str) -> None:

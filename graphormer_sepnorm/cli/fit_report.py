@@ -6,20 +6,23 @@ import dataclasses
 import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.cli.confidence import said
-from graphormer_sepnorm.cli.outcome import Outcome, Tested, without_new_elements
+from graphormer_sepnorm.cli.outcome import Outcome, Tested, prediction_columns, without_new_elements
 from graphormer_sepnorm.cli.simple_models import evaluate, final_predictions
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
-from graphormer_sepnorm.files import write_json
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.files import write_columns, write_json
 from graphormer_sepnorm.formatting import aligned, listed, shows_unicode
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.metrics import LAST, Metric, metrics_of
@@ -67,8 +70,15 @@ def report_evaluation(
     data: MoleculeDataModule,
     split: str,
     checkpoint: str,
+    file: Path | None,
 ) -> None:
-    """Evaluate a checkpoint file on ``validation`` or ``test`` and print its metrics."""
+    """Evaluate a checkpoint file on ``validation`` or ``test`` and print its metrics.
+
+    If a `file` is given, what is predicted of each molecule goes there.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
     run = trainer.validate if split == "validation" else trainer.test
     values = run(module, datamodule=data, ckpt_path=checkpoint, verbose=False, weights_only=True)[0]
     if not trainer.is_global_zero:
@@ -93,12 +103,44 @@ def report_evaluation(
             "seen, what it says is in summary.json of the run (best_validation_...)."
         )
     main = values[f"{split}_{module.task.metric}"]
-    _, line = without_new_elements(module, data, split, predictions, main)
+    found, line = without_new_elements(module, data, split, predictions, main)
     own = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
     other = data.table_options is not None and not own
     for text in (note, line, _ANOTHER_TABLE * other):
         if text:
             print(text)
+    if file is not None:
+        with _explained(file):
+            write_columns(file, prediction_columns(data, split, predictions, found))
+        print(f"{'predicted':<10}  {file}")
+
+
+def predictions_file(name: str | None, trainer: Trainer, split: str) -> Path | None:
+    """Return the file of ``--predictions``, in a folder that is there now; None if none is wanted.
+
+    Raises:
+        ConfigError: There cannot be such a file, or only a part of the split is evaluated.
+    """
+    if name is None:
+        return None
+    limit = "limit_val_batches" if split == "validation" else "limit_test_batches"
+    part = getattr(trainer, limit)
+    if isinstance(part, int) or part < 1:
+        raise ConfigError(f"--predictions is for a whole split: leave --trainer.{limit} out")
+    file = Path(name).expanduser()
+    if not file.name or file.is_dir():
+        raise ConfigError(f"--predictions {name}: it is a folder, name a file")
+    with _explained(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+@contextmanager
+def _explained(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"--predictions: cannot write {file} ({error.strerror})") from error
 
 
 def _digits(value: float) -> str:

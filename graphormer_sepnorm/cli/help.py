@@ -19,7 +19,7 @@ ALL = "--help-all"
 
 _DATA = ("data.table", "data.target_columns", "data.split", "data.dataset", "data.root")
 _MACHINE = ("data.batch_size", "trainer.accelerator", "trainer.devices", "trainer.precision")
-_EVALUATION = {"run": ("ckpt_path", "config"), "data": _DATA, "machine": _MACHINE}
+_EVALUATION = {"run": ("ckpt_path", "predictions", "config"), "data": _DATA, "machine": _MACHINE}
 # Verb -> group -> options, in the order in which they are shown.
 SHOWN: dict[str, dict[str, tuple[str, ...]]] = {
     "fit": {

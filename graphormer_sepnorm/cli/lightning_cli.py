@@ -32,7 +32,12 @@ from graphormer_sepnorm.cli.ensemble import (
     members_of,
     train_members,
 )
-from graphormer_sepnorm.cli.fit_report import report_data, report_evaluation, report_fit
+from graphormer_sepnorm.cli.fit_report import (
+    predictions_file,
+    report_data,
+    report_evaluation,
+    report_fit,
+)
 from graphormer_sepnorm.cli.foreign_code import (
     OPTION,
     known_classes_only,
@@ -43,6 +48,7 @@ from graphormer_sepnorm.cli.help import VerbParser
 from graphormer_sepnorm.cli.main import Interrupted, ending_with
 from graphormer_sepnorm.cli.options import (
     OPTIONS,
+    PREDICTIONS,
     check_numbers,
     check_seed,
     explain,
@@ -204,6 +210,8 @@ class TrainCLI(LightningCLI):
         """Add the options that belong to neither trainer nor model nor data."""
         for name, (kind, default, said) in OPTIONS.items():
             parser.add_argument(f"--{name}", type=kind, default=default, help=said)
+        if self.arguments[0] != "fit":  # which keeps them in its directory
+            parser.add_argument("--predictions", type=str | None, default=None, help=PREDICTIONS)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Tie options together that must agree."""
@@ -533,8 +541,10 @@ class TrainCLI(LightningCLI):
         self._evaluate("test", options["ckpt_path"])
 
     def _evaluate(self, split: str, checkpoint: str) -> None:
+        name = self.config[self.config.subcommand].predictions
+        file = predictions_file(name, self.trainer, split)
         with interruptible(self.trainer, lambda: "interrupted"), restorable(checkpoint):
-            report_evaluation(self.trainer, self.model, self.datamodule, split, checkpoint)
+            report_evaluation(self.trainer, self.model, self.datamodule, split, checkpoint, file)
 
 
 def _listed(given: Any) -> list[Any]:

@@ -129,6 +129,12 @@ OPTIONS: dict[str, tuple[Any, Any, str]] = {
 }
 
 
+# Of ``--predictions``, which only validate and test have.
+PREDICTIONS = (
+    "CSV file for what is predicted of each molecule of the split, beside its label. A folder that "
+    "is not there is made."
+)
+
 # The least that makes sense; Lightning does not look at its own of these.
 _LEAST = {
     "trainer.accumulate_grad_batches": 1,

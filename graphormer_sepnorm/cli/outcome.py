@@ -143,7 +143,8 @@ def _keep(
     if tested.predictions is not None:
         value = tested.summary[f"test_{module.task.metric}"]
         found, line = without_new_elements(module, data, "test", tested.predictions, value)
-        write_test_predictions(tested.run, data, tested.predictions, found, beside)
+        columns = prediction_columns(data, "test", tested.predictions, found, beside)
+        tested.run.write_test_predictions(columns)
     return dataclasses.replace(tested, new_elements=line)
 
 
@@ -299,14 +300,14 @@ def without_new_elements(
     )
 
 
-def write_test_predictions(
-    run: RunDirectory,
+def prediction_columns(
     data: MoleculeDataModule,
+    split: str,
     predictions: np.ndarray,
     new_elements: Mapping[int, str],
     beside: Mapping[str, np.ndarray] | None = None,
-) -> None:
-    """Write ``test_predictions.csv``: a row for each test molecule, in their order.
+) -> dict[str, list]:
+    """Return the columns of ``test_predictions.csv``: a row for each molecule, in their order.
 
     ``number`` counts them from 0; of a user's table ``row`` is the row there, as in ``splits.csv``.
     ``smiles`` is there where the data have it. Behind them stand ``label_<target>``, empty where
@@ -316,26 +317,26 @@ def write_test_predictions(
     where it is not `predict.py` gives no value, or a warning.
 
     Args:
-        run: The run.
-        data: Its data.
-        predictions: ``[test molecules, T]``, of the best checkpoint.
+        data: What was evaluated.
+        split: ``validation`` or ``test``.
+        predictions: ``[molecules of the split, T]``.
         new_elements: By the number of the molecule; others have none.
-        beside: Further columns, ``[test molecules]`` each.
+        beside: Further columns, ``[molecules of the split]`` each.
     """
     splits = data.splits
     columns: dict[str, list] = {"number": list(range(len(predictions)))}
     if splits.report:
-        columns["row"] = list(splits.report.splits["test"].rows)
+        columns["row"] = list(splits.report.splits[split].rows)
     if splits.smiles:
-        columns["smiles"] = list(splits.smiles["test"])
-    labels = data.store.targets[data.indices("test")]
+        columns["smiles"] = list(splits.smiles[split])
+    labels = data.store.targets[data.indices(split)]
     for name, column in zip(splits.task.targets, labels.T, strict=True):
         columns[f"label_{name}"] = _cells(column)
     for name, column in zip(splits.task.targets, predictions.T, strict=True):
         columns[f"pred_{name}"] = _cells(column)
     columns |= {name: _cells(column) for name, column in (beside or {}).items()}
     columns["new_elements"] = [new_elements.get(number, "") for number in columns["number"]]
-    run.write_test_predictions(columns)
+    return columns
 
 
 def _cells(values: np.ndarray) -> list[str]:

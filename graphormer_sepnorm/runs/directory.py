@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import replacing, require_json, write_json
+from graphormer_sepnorm.files import require_json, write_columns, write_json
 
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
 CHECKPOINTS = "checkpoints"
@@ -260,13 +260,7 @@ class RunDirectory:
 
     def write_test_predictions(self, columns: Mapping[str, Iterable[object]]) -> None:
         """Write columns of the test molecules; those of predictions are ``pred_<target>``."""
-        with (
-            replacing(self.test_predictions_file) as partial,
-            partial.open("w", newline="", encoding="utf-8") as file,
-        ):
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows(zip(*columns.values(), strict=True))
+        write_columns(self.test_predictions_file, columns)
 
 
 def flat(options: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:

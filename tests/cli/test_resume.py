@@ -426,7 +426,7 @@ def test_full_disk_under_a_checkpoint_of_the_result_is_one_line(tmp_path: Path) 
     ("during", "said"),
     [
         (
-            "outcome.write_test_predictions",
+            "outcome.prediction_columns",
             "trained, but not all that follows is done: {run}; go on with: ",
         ),
         ("fit_report.aligned", "trained and tested, what came out is in {run}/summary.json\n"),

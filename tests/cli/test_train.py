@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import signal
+import statistics
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -171,6 +173,43 @@ def test_validate_reproduces_the_best_validation(
     assert main(["validate", "--ckpt_path", str(run.directory), "--data.root", str(run.root)]) == 0
     value = summary(run.directory)["best_validation_mae"]
     assert f"validation_mae       {value:.6g}\n" in capsys.readouterr().out
+
+
+def rows_of(file: Path) -> list[dict[str, str]]:
+    with file.open(encoding="utf-8") as opened:
+        return list(csv.DictReader(opened))
+
+
+def test_predictions_of_an_evaluation_are_kept_by_molecule(run: Run, tmp_path: Path) -> None:
+    arguments = ["--ckpt_path", str(run.directory), "--data.root", str(run.root), "--predictions"]
+    file = tmp_path / "new" / "validation.csv"
+    assert main(["validate", *arguments, str(file)]) == 0
+    rows = rows_of(file)
+    target = next(name.removeprefix("pred_") for name in rows[0] if name.startswith("pred_"))
+    errors = [abs(float(row[f"pred_{target}"]) - float(row[f"label_{target}"])) for row in rows]
+    value = summary(run.directory)["best_validation_mae"]
+    assert statistics.fmean(errors) == pytest.approx(value, rel=1e-6)
+
+    assert main(["test", *arguments, str(file)]) == 0
+    rows, kept = rows_of(file), rows_of(run.directory / "test_predictions.csv")
+    assert len(rows) == 700
+    assert rows == [{name: row[name] for name in rows[0]} for row in kept]  # which has intervals
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_predictions_of_an_evaluation_need_a_file_and_a_whole_split(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--ckpt_path", run.directory, "--data.root", run.root, "--predictions"]
+    assert "it is a folder" in refused(capsys, main, "test", *arguments, tmp_path)
+    (tmp_path / "taken").write_text("")
+    line = refused(capsys, main, "test", *arguments, tmp_path / "taken" / "test.csv")
+    assert f"cannot write {tmp_path / 'taken' / 'test.csv'}" in line
+    file = tmp_path / "test.csv"
+    for part in ("--trainer.limit_test_batches=2", "--trainer.limit_test_batches=0.5"):
+        assert "leave --trainer.limit_test" in refused(capsys, main, "test", *arguments, file, part)
+    assert not file.exists()
+    assert "unknown option --predictions" in refused(capsys, main, "fit", "--predictions", file)
 
 
 def test_value_that_contradicts_the_checkpoint_is_an_error_naming_both(
