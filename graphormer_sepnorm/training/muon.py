@@ -128,8 +128,8 @@ def orthogonalised(matrices: Tensor) -> Tensor:
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
     # The Frobenius norm is at least the largest singular value.
     wide = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    # The momentum of a unit that has died fades to numbers whose products are denormal; Intel's
-    # processors take a hundred times as long for one, which made this most of a training step.
+    # The momentum of a unit that has died fades to numbers whose products are denormal, and
+    # Intel's processors take many times as long for these: half of a training step.
     wide = wide.masked_fill(wide.abs() < _NOTHING, 0)
     if products_usable(wide) and wide[0].numel() <= _MOST_ELEMENTS:
         wide = newton_schulz_in_c(wide)
