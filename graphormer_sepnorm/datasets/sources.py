@@ -22,7 +22,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import read_json, write_json
+from graphormer_sepnorm.files import read_json, sha256_of, write_json
 
 STAMP = "source.json"
 DOWNLOAD_TIMEOUT_SECONDS = 30.0
@@ -191,7 +191,7 @@ def _build(
         (processed / STAMP).unlink(missing_ok=True)
         digests = {}
         for path in sorted(Path(staging).iterdir()):
-            digests[path.name] = _sha256(path)
+            digests[path.name] = sha256_of(path)
             os.replace(path, processed / path.name)
     write_json(processed / STAMP, {"raw": raw, "processed": digests})
 
@@ -204,7 +204,9 @@ def _is_current(processed: Path, stamp: dict, raw: dict[str, dict]) -> bool:
     if any(stamp["raw"][name]["sha256"] != entry["sha256"] for name, entry in raw.items()):
         return False
     try:
-        return all(_sha256(processed / name) == value for name, value in stamp["processed"].items())
+        return all(
+            sha256_of(processed / name) == value for name, value in stamp["processed"].items()
+        )
     except OSError:
         return False
 
@@ -215,12 +217,7 @@ def _digest(path: Path, known: dict | None) -> dict:
     entry = {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
     if known and all(known[key] == value for key, value in entry.items()):
         return known
-    return {**entry, "sha256": _sha256(path)}
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+    return {**entry, "sha256": sha256_of(path)}
 
 
 def _read_stamp(path: Path) -> dict:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.files import read_json
+from graphormer_sepnorm.files import read_json, sha256_of
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, count_parameters_of
@@ -71,9 +70,7 @@ def run_of(file: Path) -> RunDirectory | None:
 
 def _file(file: Path) -> dict[str, Any]:
     try:
-        with file.open("rb") as handle:
-            digest = hashlib.file_digest(handle, "sha256").hexdigest()
-        return {"name": file.name, "bytes": file.stat().st_size, "sha256": digest}
+        return {"name": file.name, "bytes": file.stat().st_size, "sha256": sha256_of(file)}
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read ({error.strerror})") from error
 

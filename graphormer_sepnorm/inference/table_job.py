@@ -17,7 +17,7 @@ import torch
 from graphormer_sepnorm import __version__
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, RDKIT_VERSION
 from graphormer_sepnorm.errors import ConfigError, DataError
-from graphormer_sepnorm.files import is_full, write_json
+from graphormer_sepnorm.files import is_full, sha256_of, write_json
 from graphormer_sepnorm.inference.batching import BATCH_SIZE
 from graphormer_sepnorm.inference.evaluation import Evaluation
 from graphormer_sepnorm.tables.formats import format_of
@@ -247,8 +247,7 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
 def made_with(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> dict[str, Any]:
     """Say what beside the input the rows of an output are made from; see `identify`."""
     try:
-        with checkpoint.open("rb") as handle:
-            model = hashlib.file_digest(handle, "sha256").hexdigest()
+        model = sha256_of(checkpoint)
     except OSError as error:
         raise DataError(f"{checkpoint} cannot be read ({error.strerror})") from error
     return {

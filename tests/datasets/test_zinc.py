@@ -224,8 +224,8 @@ def test_unchanged_raw_files_are_not_read_again(
         read.append(path.suffix)
         return sha256(path)
 
-    sha256 = sources._sha256
-    monkeypatch.setattr(sources, "_sha256", record)
+    sha256 = sources.sha256_of
+    monkeypatch.setattr(sources, "sha256_of", record)
     load_dataset("zinc-subset", root)
     assert set(read) == {".pt"}
 

@@ -44,6 +44,7 @@ from graphormer_sepnorm.datasets.user_table.row_reader import CellCounts, ValidR
 from graphormer_sepnorm.datasets.user_table.rows import TableContents, read_rows
 from graphormer_sepnorm.datasets.user_table.splits import split_rows
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import sha256_of
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind
@@ -110,7 +111,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
         for n, (name, unit) in enumerate(zip(task.targets, task.units, strict=True))
     )
     check_labels(options, tables[0], parts, labels, bounds, task, targets)
-    sha256 = tuple(map(_sha256, options.paths))
+    sha256 = tuple(map(sha256_of, options.paths))
     return DatasetSplits(
         _stem(options.table),
         *(
@@ -227,11 +228,6 @@ def _extra_inputs(
                 "--data.descriptor_columns, or choose another split"
             )
     return ExtraInputs(_descriptors(options), table.columns.extra_names)
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _fingerprint(
