@@ -133,13 +133,13 @@ def not_taken(columns: Sequence[str], sample: Sequence[Row], found: TableColumns
     """
     used = {found.smiles, found.weight, found.split, *found.targets, *found.extra}
     return {
-        readable(name): _why_not_taken(columns, sample, position)
+        readable(name): _why_not_taken(sample, position)
         for position, name in enumerate(columns)
         if position not in used
     }
 
 
-def _why_not_taken(columns: Sequence[str], sample: Sequence[Row], position: int) -> str:
+def _why_not_taken(sample: Sequence[Row], position: int) -> str:
     cells = _filled(sample, position)
     if not cells:
         return "empty"
