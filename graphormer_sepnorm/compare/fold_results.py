@@ -16,6 +16,7 @@ from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.crossvalidation import CrossValidation, FoldRun
 from graphormer_sepnorm.compare.predictions_figure import draw_predictions
 from graphormer_sepnorm.compare.statistics import FoldDifference, fold_difference, mean_sd
+from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing, require_json, write_json
 from graphormer_sepnorm.graphs.task import Task
@@ -25,7 +26,6 @@ from graphormer_sepnorm.runs.directory import RunDirectory
 FOLDS, OUT_OF_FOLD, SUMMARY = "folds.csv", "out_of_fold.csv", "summary.json"
 FIGURE = "out_of_fold.png"
 _FORMAT_VERSION = 1
-_SPLITS = ("train", "validation", "test")
 _ALONE = "network alone"  # of a blend
 
 # Metrics by name, of each fold ``[n]``; nan where one is undefined or not recorded.
@@ -426,7 +426,7 @@ def _differences(
 def _write_folds(path: Path, folds: Sequence[Fold]) -> None:
     rows = []
     for one in folds:
-        row = one.run.columns | {f"{name}_molecules": one.molecules[name] for name in _SPLITS}
+        row = one.run.columns | {f"{name}_molecules": one.molecules[name] for name in SPLITS}
         row |= {f"test_{name}": value for name, value in one.test.items()}
         for model, metrics in one.recorded.items():
             row |= {f"{model}: test_{name}": value for name, value in metrics.items()}
