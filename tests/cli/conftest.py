@@ -112,3 +112,13 @@ def model(tmp_path_factory) -> Path:
 @pytest.fixture
 def small_chunks(monkeypatch):
     monkeypatch.setattr(stream, "CHUNK_ROWS", 4)
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before the first process."""
+
+    def started(*arguments: object, **options: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(runner.subprocess, "Popen", started)

@@ -666,16 +666,6 @@ def test_other_data_are_refused(
         table.write_text(before)
 
 
-@pytest.fixture
-def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refused before the first process."""
-
-    def started(*arguments: object, **options: object) -> None:
-        raise AssertionError("a process was started")
-
-    monkeypatch.setattr(runner.subprocess, "Popen", started)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),

@@ -109,14 +109,6 @@ def test_table_is_made_again_without_training(made: tuple[Path, str]) -> None:
     assert (directory / "comparisons.csv").read_bytes() == before
 
 
-@pytest.fixture
-def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def started(*arguments: object, **options: object) -> None:
-        raise AssertionError("a process was started")
-
-    monkeypatch.setattr(runner.subprocess, "Popen", started)
-
-
 @pytest.mark.usefixtures("nothing_starts")
 def test_all_are_checked_before_the_first_is_trained(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
