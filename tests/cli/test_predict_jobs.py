@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from predict_tables import table_of_many
-from reference.processes import REPOSITORY, Forked, run_python
+from reference.processes import REPOSITORY, Forked, finish, run_python
 from tiny_run import write_csv
 
 from graphormer_sepnorm.cli.predict import main
@@ -88,12 +88,6 @@ def wait_for_rows(output: Path, process: subprocess.Popen[str], rows: int) -> in
                 return done
         time.sleep(0.01)
     raise AssertionError(f"it ended too early: {process.stderr and process.stderr.read()}")
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Return status and what was said on stderr."""
-    _, error = process.communicate(timeout=300)
-    return process.returncode, error
 
 
 def children(process: subprocess.Popen[str]) -> list[int]:

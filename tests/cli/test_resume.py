@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from reference.processes import REPOSITORY, Forked
+from reference.processes import REPOSITORY, Forked, finish
 from tiny_run import TINY, read_csv, refused, sample_rows, sample_table, summary
 
 from graphormer_sepnorm.cli.endings import explaining
@@ -87,11 +87,6 @@ def start(*arguments: str, process: type[subprocess.Popen[str]] = Forked) -> sub
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    _, error = process.communicate(timeout=300)
-    return process.returncode, error
 
 
 def saved_step(run: Path) -> int:

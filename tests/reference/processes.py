@@ -76,6 +76,12 @@ class Forked(subprocess.Popen):
         return self.returncode
 
 
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Return status and what was said on stderr."""
+    _, error = process.communicate(timeout=300)
+    return process.returncode, error
+
+
 class _Handed:
     """A file descriptor on its way to a forked process, where it arrives as a number."""
 
