@@ -14,6 +14,7 @@ from reference.models import (
     batch_of_smiles,
     name_of,
     randomise,
+    relative_error,
     small_config,
     small_model,
     stored,
@@ -50,11 +51,6 @@ def test_where_they_are_used():
 @pytest.fixture(scope="module")
 def batch() -> GraphBatch:
     return batch_of_smiles(*SMILES)[1]
-
-
-def relative_error(values: Tensor, truth: Tensor, scale: float = 1e-3) -> float:
-    values, truth = values.detach().double(), truth.detach().double()
-    return float((values - truth).abs().max() / truth.abs().max().clamp(min=scale))
 
 
 @needs_kernels

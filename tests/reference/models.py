@@ -142,7 +142,7 @@ def literal_of(
     )
 
 
-def relative_error(value: torch.Tensor, truth: torch.Tensor) -> float:
-    """Largest difference, relative to the largest true value (at least 0.001)."""
+def relative_error(value: torch.Tensor, truth: torch.Tensor, scale: float = 1e-3) -> float:
+    """Largest difference, relative to the largest true value (at least `scale`)."""
     value, truth = value.detach().double(), truth.detach().double()
-    return float((value - truth).abs().max() / truth.abs().max().clamp_min(1e-3))
+    return float((value - truth).abs().max() / truth.abs().max().clamp_min(scale))
