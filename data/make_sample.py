@@ -175,9 +175,9 @@ def is_drug_like(molecule: Chem.Mol) -> bool:
     )
 
 
-def sample_molecules(drugs: list[Chem.Mol], seed: int = SEED) -> Iterator[tuple[str, float]]:
+def sample_molecules(drugs: list[Chem.Mol]) -> Iterator[tuple[str, float]]:
     """Yield distinct drug-like molecules as canonical SMILES and penalised logP, without end."""
-    rng = random.Random(seed)
+    rng = random.Random(SEED)
     fragments = cut(drugs)
     partners = find_partners(fragments)
     met: set[str] = set()

@@ -56,7 +56,7 @@ class PairTypes:
     def __len__(self) -> int:
         return len(self._types)
 
-    def block_structure(self, graphs: PackedGraphs, position: int = 0) -> BlockStructure:
+    def block_structure(self, graphs: PackedGraphs, position: int) -> BlockStructure:
         """Compute degrees, pair types and ring sizes of several graphs at once.
 
         Bonds of an atom to itself do not count. The same directed bond given twice counts once.

@@ -107,8 +107,8 @@ class Blend:
     def trees_of_molecules(
         self,
         molecules: Sequence[Any],
-        columns: np.ndarray | None = None,
-        known: tuple[Sequence[str], np.ndarray] | None = None,
+        columns: np.ndarray | None,
+        known: tuple[Sequence[str], np.ndarray] | None,
     ) -> np.ndarray:
         """Return what the trees say of molecules, ``[n, T]``; takes milliseconds for each.
 

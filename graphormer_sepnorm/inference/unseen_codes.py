@@ -25,7 +25,7 @@ class UnseenCodes:
         self,
         featuriser: Featuriser,
         vocabulary: GraphVocabulary,
-        elements: Collection[int] | None = None,
+        elements: Collection[int] | None,
     ) -> None:
         self._featuriser = featuriser
         self._vocabulary = vocabulary

@@ -183,7 +183,7 @@ def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:
     return SeparateNorm(NORM_KINDS[token](channels), NORM_KINDS[atom](channels))
 
 
-def normalise_atoms(norm: nn.Module, atoms: Tensor, real_atoms: Tensor | None = None) -> Tensor:
+def normalise_atoms(norm: nn.Module, atoms: Tensor, real_atoms: Tensor | None) -> Tensor:
     """Normalise atoms alone, ``[M, D]``, by an `atom_norm`, compiled where an arm is.
 
     Args:

@@ -62,7 +62,7 @@ _FILES = {
 def read_experiments(
     directories: Iterable[Path],
     defaults: Mapping[str, Any],
-    arm_of: Callable[[Path], ArmOf | None] = lambda directory: None,
+    arm_of: Callable[[Path], ArmOf | None],
 ) -> Iterator[Experiment]:
     """Read all runs in directories, each as an experiment with one run.
 

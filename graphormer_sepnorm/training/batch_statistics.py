@@ -27,7 +27,7 @@ def batch_norms(model: torch.nn.Module) -> list[MaskedBatchNorm]:
     return [module for module in model.modules() if isinstance(module, MaskedBatchNorm)]
 
 
-def fix_batch_norm(model: torch.nn.Module, fixed: bool = True) -> None:
+def fix_batch_norm(model: torch.nn.Module, fixed: bool) -> None:
     """Make the running statistics of every BatchNorm constants in training too, or no longer."""
     for norm in batch_norms(model):
         norm.fixed = fixed

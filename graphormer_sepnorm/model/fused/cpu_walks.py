@@ -28,7 +28,7 @@ class _Walks(ctypes.Structure):
 
 
 def add_walk_bias(
-    bias: PackedBias, weight: Tensor, is_bond: Tensor, returns: Tensor, most_paths: int = 0
+    bias: PackedBias, weight: Tensor, is_bond: Tensor, returns: Tensor, most_paths: int
 ) -> PackedBias:
     """Add ``sum_k weight_hk P_k(i, j)`` to the bias of each pair.
 

@@ -63,7 +63,7 @@ class LearningCurve(Callback):
 
 
 def draw_learning_curve(
-    history: list[dict[str, float]], metric: str, path: Path, monitor: str | None = None
+    history: list[dict[str, float]], metric: str, path: Path, monitor: str | None
 ) -> None:
     """Write a picture: the losses above, the validation metric below, the best epoch marked.
 

@@ -104,7 +104,7 @@ class Board(TensorBoardLogger):
         purge_step: From where on earlier logs are not shown; 0 shows all.
     """
 
-    def __init__(self, directory: Path, purge_step: int = 0) -> None:
+    def __init__(self, directory: Path, purge_step: int) -> None:
         super().__init__(
             directory,
             name="",
