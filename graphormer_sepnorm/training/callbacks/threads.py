@@ -51,21 +51,13 @@ class LeaveBusyCores(Callback):
         """Look how busy the cores are, once a second."""
         self._look(pl_module)
 
-    def on_validation_batch_start(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
-        """Look how busy the cores are, once a second."""
-        self._look(pl_module)
-
-    def on_test_batch_start(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
-        """Look how busy the cores are, once a second."""
-        self._look(pl_module)
+    on_validation_batch_start = on_test_batch_start = on_train_batch_start  # type: ignore[assignment]
 
     def teardown(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         """Leave as many threads as there were."""
         torch.set_num_threads(self._most)
 
-    def on_exception(self, *_: Any) -> None:
-        """Leave as many threads as there were."""
-        torch.set_num_threads(self._most)
+    on_exception = teardown  # type: ignore[assignment]
 
     def _look(self, module: Any) -> None:
         if self._most == 1 or module.device.type != "cpu" or "OMP_WAIT_POLICY" in os.environ:
