@@ -157,7 +157,7 @@ def _check_blend(blend: dict[str, Any], kind: str, targets: int, columns: Any) -
         list(trees["columns"].get("columns", ())) == list(columns),
         "blend.trees take other columns of a table than the network",
     )
-    check_trees(trees, targets, "blend.trees")
+    check_trees(trees, targets)
 
 
 def model_weights(checkpoint: dict[str, Any]) -> dict[str, torch.Tensor]:

@@ -11,6 +11,7 @@ from graphormer_sepnorm.inference.kinds import requirement
 
 # Where a checkpoint keeps a `Blend`.
 BLEND = "blend"
+_PLACE = f"{BLEND}.trees"
 # The arrays of `BoostedTrees` and their kinds.
 ARRAYS = {
     **dict.fromkeys(("feature", "left", "right", "roots", "trees"), "int32"),
@@ -20,7 +21,7 @@ ARRAYS = {
 MOST_NODES, DEEPEST = 160_000, 64
 
 
-def check_trees(plain: dict[str, Any], targets: int, place: str) -> None:
+def check_trees(plain: dict[str, Any], targets: int) -> None:
     """Check that the arrays of `BoostedTrees`, of the right kinds each, fit together.
 
     Raises:
@@ -33,7 +34,7 @@ def check_trees(plain: dict[str, Any], targets: int, place: str) -> None:
     features = len(columns["environments"]) + numbers
     nodes = len(feature)
 
-    require = requirement(place)
+    require = requirement(_PLACE)
     for name, size in (
         *((name, nodes) for name in ("threshold", "left", "right", "value")),
         ("trees", targets),
@@ -66,4 +67,4 @@ def check_trees(plain: dict[str, Any], targets: int, place: str) -> None:
         level = np.concatenate([arrays["left"][level], arrays["right"][level]])
         if len(level) == 0:
             return
-    raise CheckpointError(f"{place} has a tree deeper than {DEEPEST}")
+    raise CheckpointError(f"{_PLACE} has a tree deeper than {DEEPEST}")

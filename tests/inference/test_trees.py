@@ -86,11 +86,11 @@ def chain(length: int) -> dict[str, torch.Tensor]:
 
 def test_a_deep_tree_is_refused() -> None:
     plain = boosted_trees()[0].to_plain()
-    check_trees(plain | chain(DEEPEST - 1), 1, "trees")
+    check_trees(plain | chain(DEEPEST - 1), 1)
     with pytest.raises(CheckpointError, match="deeper than 64"):
-        check_trees(plain | chain(DEEPEST + 1), 1, "trees")
+        check_trees(plain | chain(DEEPEST + 1), 1)
     with pytest.raises(CheckpointError, match="more than 160,000 a target"):
-        check_trees(plain | chain(80_000), 1, "trees")
+        check_trees(plain | chain(80_000), 1)
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_a_deep_tree_is_refused() -> None:
 )
 def test_damaged_trees_are_refused(name: str, place: int, value: float, said: str) -> None:
     plain = boosted_trees()[0].to_plain()
-    check_trees(plain, 1, "trees")
+    check_trees(plain, 1)
     if name == "left" and said == "two parents":
         value = int(plain["right"][0])
     plain[name] = plain[name].clone()
     plain[name][place] = value
     with pytest.raises(CheckpointError, match=said):
-        check_trees(plain, 1, "trees")
+        check_trees(plain, 1)
 
 
 @pytest.mark.parametrize("name", [name for name in ARRAYS if name not in ("feature", "roots")])
@@ -127,4 +127,4 @@ def test_arrays_of_other_sizes_are_refused(name: str) -> None:
     plain = boosted_trees()[0].to_plain()
     plain[name] = plain[name][:-1]
     with pytest.raises(CheckpointError, match=f"{name}, expected"):
-        check_trees(plain, 1, "trees")
+        check_trees(plain, 1)
