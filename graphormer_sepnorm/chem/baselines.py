@@ -244,7 +244,7 @@ def _fitted(
     x: np.ndarray,
     labels: np.ndarray,
     rows: np.ndarray,
-    weight: np.ndarray | None = None,
+    weight: np.ndarray | None,
 ) -> Scaled | None:
     """Fit a model of one target on some rows, bool ``[n]``; None where they say too little."""
     y = labels[rows]

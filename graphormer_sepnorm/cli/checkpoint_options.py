@@ -69,7 +69,7 @@ def adopt_checkpoint(
     arguments: ArgsType,
     file: Path,
     checkpoint: dict[str, Any],
-    changeable: tuple[str, ...] = (),
+    changeable: tuple[str, ...],
 ) -> Namespace:
     """Parse again with the checkpoint's values as defaults.
 

@@ -47,9 +47,9 @@ def train_in_memory(
     *,
     data_options: dict[str, Any],
     trainer_options: dict[str, Any],
-    ema_decay: float = 0.0,
-    device: str = "cpu",
-    verbose: bool = False,
+    ema_decay: float,
+    device: str,
+    verbose: bool,
 ) -> bytes:
     """Train a network and return its checkpoint.
 

@@ -124,7 +124,7 @@ def read_rows(
     options: TableOptions,
     targets: tuple[str, ...],
     max_scaffolds: int | None,
-    missing_weight: float | None = None,
+    missing_weight: float | None,
 ) -> TableContents:
     """Read a table.
 
