@@ -7,6 +7,7 @@ import errno
 import itertools
 import os
 import platform
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -37,6 +38,11 @@ def command(name: str) -> str:
     """
     installed = Path(sys.argv[0]).name.startswith("graphormer-")
     return f"graphormer-{name}" if installed else f"python {name}.py"
+
+
+def resuming(directory: Path) -> str:
+    """Return the command that continues a run."""
+    return f"{command('train')} fit --resume {shlex.quote(str(directory))}"
 
 
 def name_and_version() -> str:

@@ -11,9 +11,9 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.trainer.connectors import checkpoint_connector
 
 from graphormer_sepnorm.cli.main import Interrupted, ending_with
-from graphormer_sepnorm.cli.resume import resuming
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
 from graphormer_sepnorm.files import is_full
+from graphormer_sepnorm.process import resuming
 from graphormer_sepnorm.runs.place import RunPlace
 
 

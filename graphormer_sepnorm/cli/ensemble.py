@@ -22,7 +22,6 @@ from graphormer_sepnorm.cli.foreign_code import OPTION
 from graphormer_sepnorm.cli.held_out import out_of_fold
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.outcome import Tested, keep_result
-from graphormer_sepnorm.cli.resume import resuming
 from graphormer_sepnorm.compare.process_lifetime import locked
 from graphormer_sepnorm.compare.progress import choose_display
 from graphormer_sepnorm.compare.runner import FIT, Run, Runner, environments, places
@@ -32,7 +31,7 @@ from graphormer_sepnorm.graphs.loading import EpochBatches
 from graphormer_sepnorm.inference.checkpoint import KEY, joined, read_checkpoint, write_checkpoint
 from graphormer_sepnorm.inference.checkpoint_contents import MAX_MEMBERS
 from graphormer_sepnorm.metrics import Metric
-from graphormer_sepnorm.process import is_first_process
+from graphormer_sepnorm.process import is_first_process, resuming
 from graphormer_sepnorm.runs.directory import RunDirectory, flat
 from graphormer_sepnorm.runs.place import RunPlace
 from graphormer_sepnorm.training.callbacks.checkpoints import monitored_metric

@@ -59,7 +59,7 @@ from graphormer_sepnorm.cli.options import (
     require_data,
 )
 from graphormer_sepnorm.cli.outcome import Tested, evaluate_best, finish
-from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed, resuming
+from graphormer_sepnorm.cli.resume import ResumedRun, find_resumed
 from graphormer_sepnorm.cli.simple_models import require_smiles
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
@@ -68,7 +68,7 @@ from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
 from graphormer_sepnorm.metrics import LAST, Metric
-from graphormer_sepnorm.process import is_first_process
+from graphormer_sepnorm.process import is_first_process, resuming
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.place import RunPlace
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights

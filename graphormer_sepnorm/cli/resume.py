@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.process import command, is_first_process
+from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.place import RunPlace
 
@@ -87,11 +86,6 @@ def find_resumed(arguments: list[str], place: RunPlace) -> ResumedRun | None:
     found = [] if checkpoint is None else ["--ckpt_path", str(checkpoint)]
     words = [rest[0], "-c", str(config), *found, *rest[1:]]
     return ResumedRun(directory, words, len(rest) > 1, step, message)
-
-
-def resuming(directory: Path) -> str:
-    """Return the command that continues a run."""
-    return f"{command('train')} fit --resume {shlex.quote(str(directory))}"
 
 
 def _named(arguments: list[str]) -> tuple[list[str], Path] | None:

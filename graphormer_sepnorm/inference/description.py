@@ -15,6 +15,7 @@ from graphormer_sepnorm.inference.checkpoint import KEY, count_parameters_of
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
+from graphormer_sepnorm.process import resuming
 from graphormer_sepnorm.runs.directory import CHECKPOINTS, RunDirectory
 
 
@@ -183,7 +184,7 @@ def _so_far(file: Path) -> list[tuple[str, str]]:
     run = RunDirectory(file.parent.parent)
     if run.finished or not run.record_file.is_file():
         return []
-    return [("so far", f"the run has not ended; train.py fit --resume {run.path} goes on with it")]
+    return [("so far", f"the run has not ended; go on with: {resuming(run.path)}")]
 
 
 def _run(facts: dict[str, Any], file: Path) -> list[tuple[str, str]]:

@@ -81,10 +81,11 @@ def test_of_a_simple_model_it_is_said_where_it_lacks_targets(checkpoint, tmp_pat
 
 
 def test_of_a_run_that_has_not_ended_it_is_said_how_to_go_on(checkpoint, tmp_path):
-    run = RunDirectory(tmp_path / "run")
+    run = RunDirectory(tmp_path / "a run")
     run.checkpoints.mkdir(parents=True)
     torch.save(checkpoint, run.best)
-    hint = f"so far       the run has not ended; train.py fit --resume {run.path} goes on with it\n"
+    command = f"python train.py fit --resume '{run.path}'"
+    hint = f"so far       the run has not ended; go on with: {command}\n"
     assert "so far" not in describe(checkpoint, run.best)  # only a folder of that name
     run.record_file.write_text("{}")
     assert hint in describe(checkpoint, run.best)
