@@ -56,12 +56,24 @@ _OWN = (
 _SUMS = ("steps", "parameters", "seconds", "training_seconds")
 
 
-def check_ensemble(options: Any) -> None:
-    """Raise a ConfigError if the options of ``fit`` ask for what an ensemble cannot be."""
+def check_ensemble(options: Any, typed: Sequence[str]) -> None:
+    """Raise a ConfigError if the options of ``fit`` ask for what an ensemble cannot be.
+
+    Args:
+        options: All of them, parsed.
+        typed: Those that do not stand in a configuration: who types one means it.
+    """
     members = options.ensemble
     if not 1 <= members <= MAX_MEMBERS:
         raise ConfigError(f"--ensemble is {members}: it must be from 1 to {MAX_MEMBERS}")
     if members == 1:
+        names = {word.partition("=")[0] for word in typed}
+        by_folds = options.ensemble_by == "folds" and "--ensemble_by" in names
+        if by_folds and "--ensemble" not in names:
+            raise ConfigError(
+                "--ensemble_by folds deals molecules among the members of an ensemble, and this is "
+                "one network: give --ensemble K too, from 2, or leave it out"
+            )
         return
     if options.seed_everything + members > 2**32:
         raise ConfigError(

@@ -78,7 +78,7 @@ class FitOptions(TrainCLI):
         with explain_classes():
             data = self.parser.instantiate_classes(config)["fit"]["data"]
         check_numbers(config.fit)
-        check_ensemble(config.fit)
+        check_ensemble(config.fit, [*self._typed, *arm.arguments])
         if backbone := config.fit.model.from_pretrained:
             refuse_shape([*self._typed, *arm.arguments], backbone)
         if config.fit.ensemble > 1 and config.fit.ensemble_by == "folds":

@@ -239,7 +239,7 @@ class TrainCLI(LightningCLI):
                     f"resume: {options.resume} stands in a configuration file, which does not "
                     "continue a run: take it out, and give --resume on the command line"
                 )
-            check_ensemble(options)
+            check_ensemble(options, self.typed)
         if options.ckpt_path is not None:
             self._take_checkpoint(parser, args)
         elif verb != "fit":

@@ -26,6 +26,7 @@ OWN_OPTIONS = {
     "seed_everything": "the seeds are given by --seeds",
     "blend": "networks are compared; train the one that you choose again with it",
     "ensemble": "each run is a single network, with the seeds of --seeds",
+    "ensemble_by": "each run is a single network, with the seeds of --seeds",
     "keep": "what a checkpoint keeps of the molecules of training is not compared; train the one "
     "that you choose again with it",
 }

@@ -35,7 +35,10 @@ class _Stored(str):
 
 
 class ParquetReader(TableReader):
-    """A Parquet file; the cells are values of Python's types, or text where these have no such."""
+    """A Parquet file; the cells are values of Python's types, or text where these have no such.
+
+    Text that the file does not call text, but bytes, as some programs write it, is text.
+    """
 
     format = "parquet"
 
@@ -77,6 +80,8 @@ class ParquetReader(TableReader):
 
     def _cells(self, column: Any) -> list[Any]:
         try:
+            if "binary" in str(column.type):
+                return [*map(_text, column.to_pylist())]
             if column.type != self._nanoseconds:
                 return column.to_pylist()
         except (OverflowError, ValueError):  # one of them is a date far away, or bytes as text
@@ -170,12 +175,22 @@ class ParquetWriter(WholeFileWriter):
         self._writer.close()
 
 
+def _text(cell: Any) -> Any:
+    """Return bytes that can be text as that; `_value` makes the same bytes of it again."""
+    if isinstance(cell, bytes) and b"\0" not in cell:
+        with contextlib.suppress(UnicodeDecodeError):
+            return cell.decode()
+    return cell
+
+
 def _value(cell: object, kind: Any, missing: bool) -> object:
     """Return a cell for a column of this kind; of ours nan is `missing`, others' stays."""
     if cell is None or (missing and isinstance(cell, float) and math.isnan(cell)):
         return None
     if isinstance(cell, _Stored):
         return cell.value
+    if isinstance(cell, str) and "binary" in str(kind):
+        return cell.encode()
     return _utf8(str(cell)) if str(kind) in ("string", "large_string") else cell
 
 

@@ -291,6 +291,7 @@ def test_results_take_the_members_as_seeds(ensembles: str, tmp_path: Path, capsy
         (["--ensemble=2", f"--seed_everything={2**32 - 1}"], "the last seed would be above"),
         (["--ensemble=2", "--ckpt_path", "esol"], "--ensemble and --ckpt_path: leave one"),
         (["--ensemble=2", "--trainer.limit_val_batches=0"], "--trainer.limit_val_batches 0: leave"),
+        (["--ensemble_by", "folds"], "this is one network: give --ensemble K too"),
     ],
 )
 def test_mistakes_are_one_line(words: list[str], said: str, capsys) -> None:
