@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from graphormer_sepnorm.cli.many_runs import (
     check_all,
     check_words_of_fit,
-    is_whole,
+    going_on,
     keep,
     refuse_changes,
     show,
@@ -117,8 +117,7 @@ def check(directory: Path, options: argparse.Namespace, fit_options: list[str]) 
         differences = comparison.differences(checked.configuration)
         other = "other data than those that are there now (or with another split of them): put"
         refuse_changes(kept, checked, differences, directory, f"{other} them back")
-        if not is_whole(fit_options):  # they have said nothing new
-            comparison = dataclasses.replace(comparison, base_options=kept.base_options)
+        comparison = going_on(comparison, kept, checked, fit_options)
     return Job(directory, comparison, kept, checked, placed, options)
 
 

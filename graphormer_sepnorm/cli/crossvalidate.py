@@ -14,7 +14,7 @@ from graphormer_sepnorm.cli.main import check_least
 from graphormer_sepnorm.cli.many_runs import (
     check_all,
     check_words_of_fit,
-    is_whole,
+    going_on,
     parser_of,
     refuse_changes,
     show,
@@ -105,8 +105,7 @@ def crossvalidate(arguments: list[str]) -> int:
             )
         other = "another table than the one that is there now: put it back"
         refuse_changes(kept, checked, differences, directory, other)
-        if not is_whole(fit_options):  # they have said nothing new
-            plan = dataclasses.replace(plan, base_options=kept.base_options)
+        plan = going_on(plan, kept, checked, fit_options)
     return train_all(
         _VERB,
         plan,

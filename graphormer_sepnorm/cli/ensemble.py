@@ -24,7 +24,7 @@ from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.cli.outcome import Tested, keep_result
 from graphormer_sepnorm.compare.process_lifetime import locked
 from graphormer_sepnorm.compare.progress import choose_display
-from graphormer_sepnorm.compare.runner import FIT, Run, Runner, environments, places
+from graphormer_sepnorm.compare.runner import FIT, ROOT, Run, Runner, environments, places
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError
 from graphormer_sepnorm.graphs.loading import EpochBatches
@@ -45,6 +45,7 @@ _OWN = (
     "model.seed",
     "data.seed",
     "data.member_fold",
+    ROOT,
     "output",
     "resume",
     "ensemble",
@@ -115,7 +116,8 @@ def members_of(run: RunDirectory, options: Any, typed: Sequence[str]) -> list[Ru
         own += ["--baselines=false", "--blend=false", "--keep=none"]
         if options.ensemble_by == "folds":
             own += [f"--data.member_folds={number}", f"--data.member_fold={fold}"]
-        runs.append(Run(_MEMBER, seed + fold, place, (*typed, *own)))
+        again = (f"--{ROOT}={options.data.root}",)
+        runs.append(Run(_MEMBER, seed + fold, place, (*typed, *own), again=again))
     return runs
 
 

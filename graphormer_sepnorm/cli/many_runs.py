@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import os
 import shlex
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from graphormer_sepnorm.cli.configs import resolve_config
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.compare.comparison import Comparison
     from graphormer_sepnorm.compare.runner import Run
 
+Plan = TypeVar("Plan", bound="Comparison")
 EXIT_FAILED = 1
 
 
@@ -159,6 +161,14 @@ def refuse_changes(
         )
 
 
+def going_on(plan: Plan, kept: Plan, checked: CheckedFit, words: Sequence[str]) -> Plan:
+    """Return what goes on in a directory that was begun, with data that may lie elsewhere now."""
+    if not is_whole(words):  # they have said nothing else that is new
+        plan = dataclasses.replace(plan, base_options=kept.base_options)
+    root = checked.configuration["data"]["root"]
+    return plan if root == kept.configuration["data"]["root"] else plan.moved_to(root)
+
+
 def train_all(
     verb: str,
     plan: Comparison,
@@ -276,7 +286,7 @@ def _refuse_runs(plan: Comparison, directory: Path) -> None:
 
 def _keep_files(plan: Comparison, kept: Comparison | None, directory: Path) -> None:
     """Copy the configuration files that are named, unless they were copied before."""
-    anew = kept is None or plan.base_options != kept.base_options
+    anew = kept is None or plan.copies(directory) != kept.copies(directory)
     for name, copy in plan.copies(directory):
         if copy.is_file() and not anew:
             continue

@@ -14,8 +14,8 @@ from graphormer_sepnorm.runs.place import RunPlace
 
 log = logging.getLogger(__name__)
 
-# Options of what follows the training; of an ensemble, once for all members.
-_AFTER_TRAINING = ("--baselines", "--blend", "--keep")
+# Options of what follows the training, of an ensemble once for all members; and of where data lie.
+_NOT_OF_TRAINING = ("--baselines", "--blend", "--keep", "--data.root")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def find_resumed(arguments: list[str], place: RunPlace) -> ResumedRun | None:
     of_training = [
         word
         for word in rest[1:]
-        if word.startswith("--") and word.partition("=")[0] not in _AFTER_TRAINING
+        if word.startswith("--") and word.partition("=")[0] not in _NOT_OF_TRAINING
     ]
     if run.members.is_dir() and of_training:
         raise ConfigError(

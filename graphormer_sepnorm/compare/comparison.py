@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import yaml
 
 from graphormer_sepnorm.compare.arms import NORM, Arm, check_arms
-from graphormer_sepnorm.compare.runner import SINGLE, Run
+from graphormer_sepnorm.compare.runner import ROOT, SINGLE, Run
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.old_names import current_options
@@ -101,10 +101,27 @@ class Comparison:
                     f"--seed_everything={seed}",
                     f"--output={place}",
                 ),
+                again=self.again(arm),
             )
             for seed in self.seeds
             for arm in self.arms
         ]
+
+    def again(self, arm: Arm) -> tuple[str, ...]:
+        """Return what a run that was begun goes on with: its data may lie elsewhere now."""
+        root = arm.options.get(ROOT) or self.configuration.get("data", {}).get("root")
+        return (f"--{ROOT}={root}",) if root else ()
+
+    def moved_to(self, root: str) -> Self:
+        """Return this with another data root: where data lie is no part of what is compared."""
+        divided = _divided(self.base_options, (f"--{ROOT}",))
+        words = [word for earlier, given in divided if not earlier for word in given]
+        data = self.configuration["data"] | {"root": root}
+        return dataclasses.replace(
+            self,
+            base_options=(*words, f"--{ROOT}={root}"),
+            configuration={**self.configuration, "data": data},
+        )
 
     def copies(self, directory: Path) -> list[tuple[str, Path]]:
         """Return the configuration files that are named, and where a copy of each belongs."""
@@ -163,7 +180,7 @@ class Comparison:
         return dataclasses.replace(self, arms=(*self.arms, *more), seeds=seeds)
 
     def differences(self, configuration: Mapping[str, Any]) -> list[str]:
-        """Say which options are others in another configuration.
+        """Say which options are others in another configuration, but for the data root.
 
         An option that only one of the two knows is of another version, and not a difference.
         """
@@ -175,22 +192,24 @@ class Comparison:
         return [
             f"--{name} is {_plain(given[name])} here and {_plain(kept[name])} in {self.file}"
             for name in kept
-            if name in given and given[name] != kept[name]
+            if name in given and given[name] != kept[name] and name != ROOT
         ]
 
 
-def _divided(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Give each configuration file that is named with its words, and with others an empty one."""
+def _divided(
+    words: Sequence[str], names: Collection[str] = ("-c", "--config")
+) -> Iterator[tuple[str, list[str]]]:
+    """Give the value of each option of these names with its words, of others an empty one."""
     rest = iter(words)
     for word in rest:
         name, equals, value = word.partition("=")
-        if name not in ("-c", "--config"):
+        if name not in names:
             yield "", [word]
         elif equals:
             yield value, [word]
         else:
-            file = next(rest, "")
-            yield file, [word, file]
+            value = next(rest, "")
+            yield value, [word, value]
 
 
 def other_format(path: Path, found: Any, known: int) -> str:

@@ -86,6 +86,7 @@ class CrossValidation(Comparison):
                 repeat,
                 fold,
                 self.with_arms,
+                again=self.again(arm),
             )
             for repeat, seed in enumerate(self.seeds)
             for fold in range(self.folds)

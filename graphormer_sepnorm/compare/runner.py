@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ _ONE_OF_SEVERAL = "GRAPHORMER_ONE_OF_SEVERAL"
 # Each run of a comparison is one network, and what it says is compared as it says it.
 OF_ALL_RUNS = {"ensemble": 1, "keep": "none", "blend": False}
 SINGLE = tuple(f"--{name}={OF_ALL_RUNS[name]}" for name in ("ensemble", "keep"))
+# The folder of the data, which another machine, or another job, may have elsewhere.
+ROOT = "data.root"
 _LOOK_EVERY = 0.1  # seconds
 _SHOW_EVERY = 1.0
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -45,12 +47,14 @@ class Run:
         seed: Of initial values, order and dropout.
         directory: Where ``fit`` keeps it.
         arguments: Options of ``fit`` that begin it.
+        again: Options of ``fit`` with which it goes on, beside those that it was begun with.
     """
 
     arm: str
     seed: int
     directory: Path
     arguments: tuple[str, ...]
+    again: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def name(self) -> str:
@@ -307,7 +311,7 @@ class Runner:
 
 def _options(run: Run) -> list[str]:
     if run.begun:
-        return ["--resume", str(run.directory)]
+        return ["--resume", str(run.directory), *run.again]
     # Stopped before its first checkpoint: `fit` would take another directory beside it.
     shutil.rmtree(run.directory, ignore_errors=True)
     return list(run.arguments)

@@ -29,7 +29,7 @@ from graphormer_sepnorm.cli import comparison_job, fit_check, many_runs
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare import runner
 from graphormer_sepnorm.compare.analysis import analyse
-from graphormer_sepnorm.compare.arms import parse_arms
+from graphormer_sepnorm.compare.arms import Arm, parse_arms
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.report.numbers import plain
 from graphormer_sepnorm.datasets.baselines import baselines_of
@@ -721,6 +721,31 @@ def test_an_option_that_is_given_again_continues(begun: Path) -> None:
     before = (begun / "compare.yaml").read_text()
     assert compare(begun, "--data.batch_size=16").status == 130
     assert (begun / "compare.yaml").read_text() == before
+
+
+@pytest.mark.parametrize("words", [["--data.root", "new"], ["--data.root=new"]])
+def test_data_may_lie_elsewhere_later(words: list[str], begun: Path, tmp_path: Path) -> None:
+    """On another machine, or in the next job of a cluster."""
+    first = Comparison.read(begun)
+    assert first is not None
+    new = str(tmp_path / "new")
+    assert compare(begun, *(word.replace("new", new) for word in words)).status == 130
+    moved = Comparison.read(begun)
+    assert moved is not None
+    roots = [word for word in moved.base_options if new in word or "data.root" in word]
+    assert roots == [f"--data.root={new}"]
+    assert all(run.again == (f"--data.root={new}",) for run in moved.runs(begun))
+    assert moved.configuration["data"] == {**first.configuration["data"], "root": new}
+    before = (begun / "compare.yaml").read_text()
+    assert compare(begun).status == 130  # and it is known from now on
+    assert (begun / "compare.yaml").read_text() == before
+
+
+def test_an_arm_may_have_a_data_root_of_its_own(begun: Path) -> None:
+    comparison = Comparison.read(begun)
+    assert comparison is not None
+    arm = Arm("there", {"data.root": "there"})
+    assert comparison.again(arm) == ("--data.root=there",)
 
 
 BOTH = "--arms sharenorm,sepnorm"

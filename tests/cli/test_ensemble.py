@@ -9,6 +9,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,7 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import model_weights, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.tree_contents import BLEND
+from graphormer_sepnorm.runs.directory import RunDirectory
 
 SEEDS = (3, 4)
 
@@ -242,8 +244,12 @@ def test_half_done_ensemble_trains_what_is_missing(seeds: Fitted, copied: Path, 
     for name in ("summary.json", "test_predictions.csv", "checkpoints/best.ckpt"):
         (run / name).unlink()
     before = (run / "members" / "seed3" / "run.json").stat().st_mtime_ns
-    # What follows the training is of the ensemble, so that it may be asked for later.
-    assert train(["fit", "--resume", str(run), "--baselines", "true"]) == 0
+    # What follows the training is of the ensemble, so that it may be asked for later; and data may
+    # lie elsewhere by then.
+    elsewhere = run.parent / "elsewhere"
+    more = ["--baselines", "true", "--data.root", str(elsewhere)]
+    assert train(["fit", "--resume", str(run), *more]) == 0
+    assert (elsewhere / "store").is_dir()
     out, err = capsys.readouterr()
     assert out.startswith(f"run    {run}, continued with its members\n")
     assert "gradient boosting on Morgan" in out
@@ -262,6 +268,14 @@ def test_a_fold_that_is_an_ensemble_goes_on_with_its_members(seeds: Fitted, tmp_
     """A cross-validation begins a run again that has nothing to go on from."""
     assert Run("fold", 0, seeds.run, ()).begun
     assert not Run("fold", 0, tmp_path, ()).begun
+
+
+def test_a_member_goes_on_with_the_data_where_they_lie_now(seeds: Fitted, tmp_path: Path) -> None:
+    run = RunDirectory(seeds.run)
+    data = Namespace(root=str(tmp_path))
+    options = Namespace(seed_everything=3, ensemble=2, ensemble_by="seeds", data=data)
+    members = ensemble.members_of(run, options, ["-c", str(run.configuration_file)])
+    assert [one.again for one in members] == [(f"--data.root={tmp_path}",)] * 2
 
 
 def test_members_with_other_options_are_not_joined(copied: Path, capsys) -> None:

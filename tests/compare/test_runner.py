@@ -73,7 +73,7 @@ names = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "GRAPHORMER_ENDS_WITH_STDIN"
          "GRAPHORMER_KILLED_BY_ITS_COMMAND")
 environment = {name: os.environ.get(name) for name in names}
 result = {"best_validation_mae": 0.5, "test_mae": 0.25, "environment": environment,
-          "began": began, "ended": time.time()}
+          "began": began, "ended": time.time(), "words": sys.argv[1:]}
 (run / "summary.json").write_text(json.dumps(result))
 """
 
@@ -130,7 +130,8 @@ class Workplace:
 
     def run(self, arm: str, seed: int = 0, do: str = "work") -> Run:
         place = self.directory / arm / f"seed{seed}"
-        return Run(arm, seed, place, (f"--do={do}", f"--output={place}"))
+        words = (f"--do={do}", f"--output={place}")
+        return Run(arm, seed, place, words, again=("--data.root=there",))
 
     def done(self, arm: str, **summary: float) -> Run:
         """A run that is finished."""
@@ -343,6 +344,8 @@ def test_interruption_lets_the_processes_save(number: int, workplace: Workplace)
     assert whole
     assert all(run.finished for run in runs)
     assert "continued" in runs[0].log.read_text()
+    goes_on = ["--resume", str(runs[0].directory), "--data.root=there"]
+    assert [summary(run)["words"] for run in runs] == [goes_on, [*runs[1].arguments]]
 
 
 @pytest.mark.parametrize("quick", [False, True])
