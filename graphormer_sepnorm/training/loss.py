@@ -5,6 +5,7 @@ B graphs · T targets · M rows of atoms · C channels.
 
 from __future__ import annotations
 
+import math
 from typing import Literal, get_args
 
 import torch
@@ -79,8 +80,11 @@ def summed_loss(
     outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
     if bounds is not None and bounds.shape[1]:
         low, high = bounds.to(outputs.dtype).chunk(2, dim=1)
-        # fmin and fmax leave an output as it is where its bound is nan.
-        outputs = torch.cat([outputs, outputs.fmin(low), outputs.fmax(high)], dim=1)
+        # A bound that is nan leaves an output as it is. Not by fmin and fmax: these would take the
+        # bound for an output that is nan, and its loss would be 0.
+        below = outputs.minimum(low.masked_fill(low.isnan(), math.inf))
+        above = outputs.maximum(high.masked_fill(high.isnan(), -math.inf))
+        outputs = torch.cat([outputs, below, above], dim=1)
         targets = torch.cat([targets.to(outputs.dtype), low, high], dim=1)
     present = ~targets.isnan()
     # The missing labels are replaced before the loss is formed: nan * 0 would still be nan.

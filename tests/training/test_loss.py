@@ -72,6 +72,14 @@ def test_a_bound_costs_on_one_side(name: LossName, power: int) -> None:
     assert ((outputs.grad < 0) | (outputs.grad > 0)).sum() == 5
 
 
+@pytest.mark.parametrize("bounds", [[5.0, math.nan], [math.nan, 5.0]], ids=["least", "most"])
+def test_an_output_that_is_no_number_shows_where_only_a_bound_is_known(bounds: list[float]) -> None:
+    gap = torch.full((1, 1), math.nan)
+    total, labels = summed_loss("l1", gap, gap, None, torch.tensor([bounds]))
+    assert labels == 1
+    assert total.isnan()
+
+
 @pytest.mark.parametrize("name", ["l1", "mse", "bce"])
 def test_weights_multiply_the_terms_of_a_graph(name: str) -> None:
     outputs = torch.tensor([[0.3, -1.2], [2.0, 0.1], [-0.4, 0.9]])
