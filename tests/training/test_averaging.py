@@ -171,6 +171,26 @@ def test_interruption_of_a_validation_does_not_swap_the_weights(
         assert torch.equal(saved[TRAINED_WEIGHTS][f"model.{name}"], value)
 
 
+class SaveInValidation(Callback):
+    """Saves in the middle of each validation."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_validation_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        if trainer.state.fn == "fit":
+            trainer.save_checkpoint(self.path, weights_only=False)
+
+
+def test_saving_in_a_validation_does_not_swap_the_weights(tmp_path: Path, train: Callable) -> None:
+    history, path = History(), tmp_path / "within.ckpt"
+    train(AveragedWeights(0.8), history, SaveInValidation(path))
+    saved = read_checkpoint(path)
+    for name, value in history.trained[-1].items():
+        assert torch.equal(saved[TRAINED_WEIGHTS][f"model.{name}"], value)
+        assert torch.equal(saved["state_dict"][f"model.{name}"], history.validated[-1][name])
+
+
 def test_interruption_where_statistics_are_fixed_saves_them_with_the_average(
     tmp_path: Path, train: Callable
 ) -> None:

@@ -150,10 +150,11 @@ class AveragedWeights(Callback):
             self._take_constants(pl_module)
             if not self._has_statistics:  # before the first validation
                 self._measure(pl_module)
-        weights = checkpoint["state_dict"]
-        checkpoint[TRAINED_WEIGHTS] = dict(weights)
-        for name, value in self._average.items():
-            weights[f"model.{name}"] = value
+        there = checkpoint["state_dict"]
+        here = there | {f"model.{name}": value for name, value in self._average.items()}
+        # In a validation, where a callback may save too, the two have changed places.
+        average, weights = (there, here) if self._exchanged else (here, there)
+        checkpoint["state_dict"], checkpoint[TRAINED_WEIGHTS] = average, dict(weights)
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]
