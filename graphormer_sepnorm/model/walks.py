@@ -72,7 +72,10 @@ class _WaysEncoding(nn.Module, ABC):
             ]
             return rows + self.atoms(returns), packed
         dtype = self.pairs.weight.dtype
-        ways = [self.ways(is_bond[block.pair_type].to(dtype), block) for block in batch.blocks]
+        wide = torch.promote_types(dtype, torch.float32)  # bfloat16 counts no further than 256
+        ways = [
+            self.ways(is_bond[block.pair_type].to(wide), block).to(dtype) for block in batch.blocks
+        ]
         diagonals = [way.diagonal(dim1=2, dim2=3).flatten(1) for way in ways]  # [K, b T]
         rows = rows + self.atoms(torch.cat(diagonals, dim=1).index_select(1, batch.unpad).t())
         padded = cast(Sequence[Tensor], biases)

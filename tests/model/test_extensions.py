@@ -133,6 +133,20 @@ def test_all_of_the_hundred_thousand_paths_of_eight_atoms_are_counted():
     assert found == pytest.approx([math.log(1 + math.perm(6, k - 1)) for k in range(1, 8)])
 
 
+def test_a_model_in_bfloat16_counts_all_paths():
+    dtype = torch.bfloat16
+    graphs = [graph(8, list(itertools.combinations(range(8), 2)))]
+    _, vocabulary = stored(graphs)
+    batch = batch_of(graphs, vocabulary)
+    encoding = PathEncoding(8, 4, 2).to(dtype)
+    torch.nn.init.ones_(encoding.pairs.weight)
+    biases = [torch.zeros(1, 2, 9, 9, dtype=dtype)]
+    _, (bias,) = encoding(torch.zeros(9, 4, dtype=dtype), biases, batch)
+    assert bias.dtype == dtype
+    wanted = sum(math.log(1 + math.perm(6, k - 1)) for k in range(1, 8))
+    assert bias[0, 0, 1, 2].item() == pytest.approx(wanted, rel=0.01)
+
+
 def test_paths_of_a_ring_of_four_with_a_bond_across():
     """Atoms 0 to 3 in a ring, 0 and 2 bonded: what there is can be counted by hand."""
     graphs = [graph(4, [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]), graph(1, [])]
