@@ -66,3 +66,15 @@ def test_its_weight_multiplies_it(train: Callable, losses: Callable) -> None:
     without, quarter, whole = map(first, (0.0, 0.25, 1.0))
     assert whole != pytest.approx(without, rel=0.01)
     assert quarter - without == pytest.approx(0.25 * (whole - without), rel=1e-4)
+
+
+def test_a_last_step_of_fewer_batches_weighs_it_as_any_other(train: Callable) -> None:
+    def trained(accumulated: int) -> dict[str, torch.Tensor]:
+        model = {"norm": "ln+ln", "uniformity_weight": 1.0, "uniformity_on": "both"}
+        options = {"max_epochs": 1, "limit_train_batches": 1, "limit_val_batches": 0}
+        module, _, _ = train(model=model, accumulate_grad_batches=accumulated, **options)
+        return module.model.state_dict()
+
+    alone, of_four = trained(1), trained(4)
+    for name, value in alone.items():
+        torch.testing.assert_close(of_four[name], value)
