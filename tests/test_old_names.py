@@ -113,7 +113,7 @@ def test_in_a_checkpoint(old: str, tmp_path: Path) -> None:
     assert read[KEY]["model"].get(name, VALUES[old]) == VALUES[old]
     module = GraphormerModule.load_from_checkpoint(path)
     assert module.hparams[name] == VALUES[old]
-    assert GraphormerModule.load_from_checkpoint(path, layers=5).hparams["layers"] == 5
+    assert GraphormerModule.load_from_checkpoint(path, eps=0.5).hparams["eps"] == 0.5
     other = GraphormerModule()
     other.on_load_checkpoint(torch.load(path, weights_only=True))  # as Lightning hands it over
     for loaded in (module, other):

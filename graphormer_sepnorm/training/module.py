@@ -188,19 +188,25 @@ class GraphormerModule(EvaluatedModule):
             checkpoint_path: File, run directory, or name of a model that comes with the package.
             map_location: Device of the module.
             weights_only: Nothing but plain values and tensors is ever read.
-            **options: In place of those of the checkpoint.
+            **options: In place of those of the checkpoint; of the network's, its dropouts alone can
+                be other ones.
 
         Raises:
-            CheckpointError: The file is missing, damaged or of another version.
+            CheckpointError: The file is missing, damaged or of another version, or has another
+                network than the options ask for.
         """
         checkpoint = read_checkpoint(checkpoint_path, map_location)
-        known = {
-            *inspect.signature(cls).parameters,
-            *(field.name for field in dataclasses.fields(GraphormerConfig)),
-        }
+        of_network = {field.name for field in dataclasses.fields(GraphormerConfig)}
+        known = {*inspect.signature(cls).parameters, *of_network}
         kept = checkpoint.get("hyper_parameters", {})
         own = {name: value for name, value in kept.items() if name in known}
         module = cls(**{**own, **options}).to(map_location)
+        # The network is built by what the checkpoint says of it.
+        facts = checkpoint[KEY]
+        given = plain({name: options[name] for name in of_network & options.keys()})
+        asked_for = dataclasses.replace(GraphormerConfig(**facts["model"]), **given)
+        check_same_network(facts, asked_for)
+        facts["model"] |= {name: getattr(asked_for, name) for name in REGULARISATION}
         module.on_load_checkpoint(checkpoint)
         return module
 
