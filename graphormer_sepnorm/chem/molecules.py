@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import re
 import threading
 from collections.abc import Callable
@@ -64,7 +65,8 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
         is refused: RDKit would take the rest for a name and drop it silently.
     """
     kind = type(smiles).__name__
-    if not (isinstance(smiles, str | float | None) or kind == "NAType"):
+    no_number = isinstance(smiles, float) and math.isnan(smiles)
+    if not (isinstance(smiles, str | None) or no_number or kind == "NAType"):
         return ParsedMolecule(None, f"this is no text but of the type {kind}: give SMILES")
     text = smiles.strip() if isinstance(smiles, str) else ""
     if not text:

@@ -158,12 +158,13 @@ def test_pieces_where_training_had_none(connected):
 
 
 def test_what_is_no_smiles_is_told_from_an_empty_cell(predictor):
-    errors = predictor.predict([Chem.MolFromSmiles("CCO"), 5, None, float("nan")]).errors
-    assert errors[:2] == (
+    errors = predictor.predict([Chem.MolFromSmiles("CCO"), 5, 0.5, None, float("nan")]).errors
+    assert errors[:3] == (
         "this is no text but of the type Mol: give SMILES",
         "this is no text but of the type int: give SMILES",
+        "this is no text but of the type float: give SMILES",
     )
-    assert errors[2] == errors[3] == "the SMILES is empty"
+    assert errors[3] == errors[4] == "the SMILES is empty"
 
 
 def test_deuterium_is_named(predictor):
