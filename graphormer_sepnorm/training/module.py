@@ -166,6 +166,7 @@ class GraphormerModule(EvaluatedModule):
         # The first step with BatchNorm's statistics fixed, known with the schedule; if they are.
         self.fixed_from = math.inf
         self.statistics_fixed = False
+        self.goes_on_from_average = False  # until `AveragedWeights` has put the weights back
         self._labels_per_step = np.empty(0)
         self._labels_epoch = -1
         self._statistics_batches: list[GraphBatch] = []
@@ -336,6 +337,7 @@ class GraphormerModule(EvaluatedModule):
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
             self.epoch_loss.total, self.epoch_loss.labels = sums
         self._fix_statistics(training and checkpoint.get(FIXED, False))
+        self.goes_on_from_average = training and TRAINED_WEIGHTS in checkpoint
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Predict in real units (regression) or as logits (binary): float ``[B, T]``.
@@ -484,7 +486,16 @@ class GraphormerModule(EvaluatedModule):
         self.train()  # which Lightning leaves as the user had it, in evaluation perhaps
 
     def on_train_start(self) -> None:
-        """Let the options of this run count, where a checkpoint brought those of an earlier one."""
+        """Let the options of this run count, where a checkpoint brought those of an earlier one.
+
+        Raises:
+            CheckpointError: Its weights are an average, and training would go on from that.
+        """
+        if self.goes_on_from_average:
+            raise CheckpointError(
+                "the checkpoint holds averaged weights: give the trainer the callback "
+                "AveragedWeights to go on with them"
+            )
         schedule: Any = self.trainer.lr_scheduler_configs[0].scheduler
         renew_options(self.trainer.optimizers[0], schedule, self._optimizer_options)
 

@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
@@ -101,6 +101,19 @@ def test_what_is_validated_is_what_is_saved_and_tested(
     raw.load_state_dict(checkpoint[TRAINED_WEIGHTS])
     other = make_trainer().validate(raw, data, verbose=False)[0]["validation_mae"]
     assert other != pytest.approx(reported, rel=1e-3)
+
+
+def test_training_does_not_go_on_from_the_average(tmp_path: Path, train: Callable) -> None:
+    last, steps = LastCheckpoint(tmp_path / "last.ckpt"), 4
+    train(AveragedWeights(0.8), last, max_epochs=-1, max_steps=steps)
+    history = History()
+    with pytest.raises(CheckpointError, match="averaged weights: give the trainer the callback"):
+        train(history, resume=last.path, max_epochs=-1, max_steps=steps + 1)
+    assert not history.trained
+    _, _, trainer = train(
+        AveragedWeights(0.8), resume=last.path, max_epochs=-1, max_steps=steps + 1
+    )
+    assert trainer.global_step == steps + 1
 
 
 def assert_measured(averaged: GraphormerModule, data: MoleculeDataModule) -> None:

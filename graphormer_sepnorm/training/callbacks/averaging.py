@@ -164,3 +164,4 @@ class AveragedWeights(Callback):
             model = pl_module.model
             self._average = {name: value.clone() for name, value in model.state_dict().items()}
             pl_module.load_state_dict(checkpoint[TRAINED_WEIGHTS])
+            pl_module.goes_on_from_average = False
