@@ -76,8 +76,12 @@ def options_of(parameters: Mapping[str, Any], config: str) -> dict[str, Any]:
     _check(given)
     config = str(given.get("config", config))
     sections = _read(config)
+    others = given.get("model_options", {})
+    # If one of them won in silence, a grid over the other would compare equal networks.
+    if twice := [name for name in _OF_MODULE if name in given and name in others]:
+        raise ConfigError(f"{twice[0]} is given twice, also in model_options: leave one out")
     own = {
-        **given.get("model_options", {}),
+        **others,
         **{name: value for name, value in given.items() if name in _OF_MODULE},
     }
     of_network = {field.name for field in dataclasses.fields(GraphormerConfig)} - {*FROM_DATA}

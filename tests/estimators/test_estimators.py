@@ -472,6 +472,10 @@ def test_a_configuration_file_of_ones_own(tmp_path, facts_of):
         ({"model_options": {"encoding": "rrwp"}}, r"no 'encoding' \(did you mean 'encodings'\?\)"),
         ({"model_options": {"seed": 3}}, "there is no 'seed'"),
         ({"model_options": "rrwp"}, "model_options is 'rrwp': it must be a dictionary"),
+        (
+            {"layers": 2, "model_options": {"layers": 1}},
+            "layers is given twice, also in model_options",
+        ),
         ({"device": "tpu"}, "device is 'tpu': it must be cpu, cuda"),
         ({"device": "cpu:0"}, "device is 'cpu:0': it must be cpu, cuda"),
         ({"device": "cuda:99"}, r"device is 'cuda:99', and torch finds \w+ GPU here: give cpu"),
