@@ -62,7 +62,8 @@ class Predictor(TrainedModel):
                 name, one for each molecule or one for all; nan = missing.
 
         Raises:
-            DataError: Such a column is missing, or has another length; or the SMILES are no list.
+            DataError: Such a column is missing, has another length, or holds no numbers; or the
+                SMILES are no list.
         """
         smiles = given_smiles(smiles)
         beside = self._columns({} if columns is None else columns, len(smiles))
@@ -85,7 +86,17 @@ class Predictor(TrainedModel):
                     f"the model reads {listed(self.extra_inputs.columns)} beside the molecule: "
                     "predict a table with such columns (-i FILE, from Python columns={...})"
                 )
-            given = np.asarray(columns[name], dtype=np.float64)
+            try:
+                given = np.asarray(columns[name], dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise DataError(
+                    f"{name} does not hold numbers ({error}): give one for each molecule, nan "
+                    "where it is missing"
+                ) from error
+            if given.ndim > 1:
+                raise DataError(
+                    f"{name} is of shape {given.shape}: give one number for each molecule"
+                )
             if given.ndim and len(given) != molecules:
                 raise DataError(
                     f"{len(given)} values of {name} for {molecules} molecules: give one for each"

@@ -15,7 +15,7 @@ from reference.trees import boosted_trees
 
 from graphormer_sepnorm.confidence.confidence import Confidence
 from graphormer_sepnorm.confidence.probabilities import Calibration, Map
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explanation_methods
 from graphormer_sepnorm.inference.blend import Blend, Stacking
@@ -299,6 +299,22 @@ def test_numbers_beside_the_molecule_are_in_the_baseline():
     np.testing.assert_allclose(predictor.predict(**given).values[1:, 0], values, rtol=1e-5)
     explained = predictor.explain(**given).molecules[1:]
     assert [one.value for one in explained] == pytest.approx(values.tolist(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["7", "acid"], "pH does not hold numbers .could not convert string to float: 'acid'"),
+        ([7.0, pandas.NA], "pH does not hold numbers .* nan where it is missing"),
+        ([[7.0], [8.0]], r"pH is of shape \(2, 1\): give one number for each molecule"),
+    ],
+    ids=str,
+)
+def test_columns_that_hold_no_numbers_are_named(given, said):
+    predictor = with_extra_inputs()
+    for ask in (predictor.predict, predictor.explain):
+        with pytest.raises(DataError, match=said):
+            ask(["CO", "CC"], columns={"pH": given})
 
 
 @pytest.mark.parametrize(
