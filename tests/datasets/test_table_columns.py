@@ -85,10 +85,13 @@ def test_smiles_that_are_no_text_are_called_so(tmp_path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    path = tmp_path / "a.parquet"
-    columns = {"SMILES": [text.encode() for text in RINGS], "dose": [*range(len(RINGS))]}
+    path, dose = tmp_path / "a.parquet", [*range(len(RINGS))]
+    columns = {"SMILES": [text.encode() + b"\0" for text in RINGS], "dose": dose}
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
     assert "row 1: this is no text but of the type bytes" in failure(path, **SPLIT)
+    columns = {"SMILES": [text.encode() for text in RINGS], "dose": dose}  # as some programs do
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    assert {smiles for smiles, _ in everything(load(path, **SPLIT))} == {*RINGS}
 
 
 def test_gzipped_tsv(tmp_path: Path) -> None:
