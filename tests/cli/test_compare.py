@@ -775,6 +775,7 @@ BOTH = "--arms sharenorm,sepnorm"
         (f"{BOTH} --keep all", "--keep is not for compare: what a checkpoint keeps"),
         (f"{BOTH} --ckpt_path=x", "--ckpt_path is not for compare: all arms start from"),
         (f"{BOTH} --resume x", "--resume is not for compare: start the same command again"),
+        (f"{BOTH} --ensemble_by folds", "--ensemble_by is not for compare: each run is a single"),
         (f"{BOTH} --model.layer 3", "unknown option --model.layer (did you mean '--model.layers'"),
         (f"{BOTH} --model.layers three", "--model.layers: Expected a <class 'int'>"),
         (f"{BOTH} --data.batch_size 1", "train.py: --data.batch_size is 1"),
