@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 import torch
 
+from graphormer_sepnorm.kernels.library import compiled_forms, in_form, library
+
 NO_DATA = (
     "needs the real data: set the environment variable GRAPHORMER_DATA to the folder that holds "
     "materialise.py (for example GRAPHORMER_DATA=../shared/datasets)"
@@ -131,6 +133,21 @@ def _same_random_state() -> Iterator[None]:
     torch.set_default_dtype(dtype)
     torch.use_deterministic_algorithms(deterministic)
     torch.set_grad_enabled(grad)
+
+
+@pytest.fixture(params=compiled_forms() or [None])
+def compiled_form(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The compiled functions, in each form that this processor can run."""
+    if request.param is None:
+        pytest.skip("the kernels are not compiled, or switched off")
+    with in_form(request.param):
+        yield
+
+
+@pytest.fixture
+def compiled_products(compiled_form: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled matrix products, also in the forms where torch's are faster."""
+    monkeypatch.setattr(library(), "products_are_fast", lambda: 1)
 
 
 def _materialise(zinc: str, fallback: Path) -> Path:

@@ -36,7 +36,7 @@ INLINE void pack(const Linear *a, float *packed) {
     }
 }
 
-INLINE int linear_rows_body(const Linear *a, int64_t first, int64_t last) {
+EXPORT int linear_rows(const Linear *a, int64_t first, int64_t last) {
     const int64_t vectors = vectors_of(a->columns), width = vectors * WIDE;
     float *scratch = malloc(sizeof(float) * width * (1 + (a->packed ? 0 : a->depth)));
     if (!scratch) return 1;
@@ -69,7 +69,7 @@ INLINE int linear_rows_body(const Linear *a, int64_t first, int64_t last) {
 }
 
 /* Outputs `first` to `last - 1` of the gradients of weight and bias. */
-INLINE int linear_weights_body(const Linear *a, int64_t first, int64_t last) {
+EXPORT int linear_weights(const Linear *a, int64_t first, int64_t last) {
     const int64_t vectors = vectors_of(a->columns), width = vectors * WIDE, own = last - first;
     float *packed = malloc(sizeof(float) * SUMMED * width);
     float *sums = calloc(own * width, sizeof(float));
@@ -113,15 +113,12 @@ INLINE int linear_weights_body(const Linear *a, int64_t first, int64_t last) {
 }
 
 /* Pack the matrix once for all threads; itself not divided between them. */
-INLINE int linear_pack_body(const Linear *a, int64_t first, int64_t last) {
+EXPORT int linear_pack(const Linear *a, int64_t first, int64_t last) {
     pack(a, a->packed);
     (void)first, (void)last;
     return 0;
 }
 
-EXPORT_TILED(linear_pack, Linear)
-EXPORT_TILED(linear_rows, Linear)
-EXPORT_TILED(linear_weights, Linear)
-
-/* Whether these functions, and that of newton_schulz.c, can run here and are faster than torch's. */
-EXPORT int products_are_fast(void) { return TILES_ARE_FAST; }
+/* Whether these functions, and that of newton_schulz.c, are faster here than torch's: without
+ * AVX-512 the tiles do not fit into the registers. */
+EXPORT int products_are_fast(void) { return chosen_form() == AVX512_FORM; }

@@ -13,10 +13,8 @@ typedef struct {
 
 /* `to` [rows][columns] = `left` [rows][depth] times the matrix with element (k, c) at
  * right[k * row + c * column]. */
-TILED static __attribute__((noinline)) void multiply(float *to, const float *left,
-                                                     const float *right, int64_t row,
-                                                     int64_t column, int64_t rows, int64_t depth,
-                                                     int64_t columns, float *packed) {
+static void multiply(float *to, const float *left, const float *right, int64_t row, int64_t column,
+                     int64_t rows, int64_t depth, int64_t columns, float *packed) {
     const int64_t vectors = vectors_of(columns);
     int64_t start;
     for (int64_t panel = 0; panel < panels_of(vectors); panel++) {
@@ -28,7 +26,7 @@ TILED static __attribute__((noinline)) void multiply(float *to, const float *lef
     }
 }
 
-INLINE int newton_schulz_body(const NewtonSchulz *n, int64_t first, int64_t last) {
+EXPORT int newton_schulz(const NewtonSchulz *n, int64_t first, int64_t last) {
     const int64_t rows = n->rows, columns = n->columns, square = rows * rows, size = rows * columns;
     float *scratch = malloc(sizeof(float) * (2 * square + size + columns * MOST_VECTORS * WIDE));
     if (!scratch) return 1;
@@ -46,5 +44,3 @@ INLINE int newton_schulz_body(const NewtonSchulz *n, int64_t first, int64_t last
     free(scratch);
     return 0;
 }
-
-EXPORT_TILED(newton_schulz, NewtonSchulz)

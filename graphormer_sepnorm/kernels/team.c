@@ -1,9 +1,7 @@
 /* Shares work among the threads of the OpenMP runtime that torch uses. A pool of our own would
  * compete with them: they keep a processor busy for a while after each operation of torch. */
 
-#include <stdint.h>
-
-#define EXPORT __attribute__((visibility("default")))
+#include "vector.h"
 
 /* GCC's entry point of a parallel region, which LLVM's runtime has too. */
 typedef void (*Parallel)(void (*)(void *), void *, unsigned threads, unsigned flags);
@@ -33,3 +31,12 @@ EXPORT int in_team(Parallel parallel, unsigned threads, Work work, const void *a
     parallel(take_part, &team, threads, 0);
     return team.failed;
 }
+
+int most_form = AVX512_FORM;
+
+EXPORT int best_form(void) { return HAS_AVX512 ? AVX512_FORM : HAS_AVX2 ? AVX2_FORM : BASIC_FORM; }
+
+EXPORT int form_in_use(void) { return chosen_form(); }
+
+/* Use no better form than this from now on. */
+EXPORT void limit_form(int form) { most_form = form; }

@@ -16,10 +16,14 @@ typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_al
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* A function is compiled in several forms, and the best that can run here and is not above
+ * `most_form` is taken. `limit_form` of team.c sets this limit; at first there is none. */
+enum { BASIC_FORM, AVX2_FORM, AVX512_FORM };
+extern __attribute__((visibility("hidden"))) int most_form;
+
 /* Exports a function whose body is the inline function `NAME_body`, compiled again for x86
- * processors with AVX2 and FMA, and for those with AVX-512, which has twice as many registers; the
- * best that can run is chosen. Other processors have only one version: the compiler's default has
- * what all of their kind have. */
+ * processors with AVX2 and FMA, and for those with AVX-512, which has twice as many registers.
+ * Other processors have only one form: the compiler's default has what all of their kind have. */
 #if defined(__x86_64__)
 #define AVX2 __attribute__((target("avx2,fma")))
 #define AVX512 __attribute__((target("avx2,fma,avx512f,avx512dq,avx512bw,avx512vl")))
@@ -31,14 +35,22 @@ typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_al
     AVX512 static int name##_avx512 parameters { return name##_body arguments; }            \
     AVX2 static int name##_avx2 parameters { return name##_body arguments; }                \
     EXPORT int name parameters {                                                            \
-        if (HAS_AVX512) return name##_avx512 arguments;                                     \
-        if (HAS_AVX2) return name##_avx2 arguments;                                         \
+        const int form = chosen_form();                                                     \
+        if (form == AVX512_FORM) return name##_avx512 arguments;                            \
+        if (form == AVX2_FORM) return name##_avx2 arguments;                                \
         return name##_body arguments;                                                       \
     }
 #else
+#define HAS_AVX2 0
+#define HAS_AVX512 0
 #define EXPORT_FOR_EACH_PROCESSOR(name, parameters, arguments) \
     EXPORT int name parameters { return name##_body arguments; }
 #endif
+
+INLINE int chosen_form(void) {
+    if (HAS_AVX512 && most_form >= AVX512_FORM) return AVX512_FORM;
+    return HAS_AVX2 && most_form >= AVX2_FORM ? AVX2_FORM : BASIC_FORM;
+}
 
 INLINE floats load(const float *from) { return *(const floats *)from; }
 

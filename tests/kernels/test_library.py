@@ -8,11 +8,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.kernels import library as kernels
 from graphormer_sepnorm.kernels.library import (
+    compiled_forms,
+    in_form,
     library,
     load_library,
     newest_library,
@@ -22,19 +27,59 @@ from graphormer_sepnorm.kernels.library import (
 
 
 def test_they_are_there_where_they_can_be_compiled():
-    if os.environ.get("GRAPHORMER_KERNELS") == "off":
+    if os.environ.get("GRAPHORMER_KERNELS") == "plain":
         pytest.skip("switched off by GRAPHORMER_KERNELS")
     if not (shutil.which("cc") or shutil.which("gcc")):
         pytest.skip("there is no C compiler")
     assert library() is not None
 
 
+def in_a_new_process(form: str) -> str:
+    """What `library` says where the environment asks for a form: the form, plain or the error."""
+    program = """
+from graphormer_sepnorm.errors import GraphormerError
+from graphormer_sepnorm.kernels.library import compiled_forms, library
+try:
+    print("plain" if library() is None else compiled_forms()[library().form_in_use()])
+except GraphormerError as error:
+    print(error)
+"""
+    environment = {**os.environ, "GRAPHORMER_KERNELS": form}
+    command = [sys.executable, "-c", program]
+    return subprocess.check_output(command, env=environment, text=True).strip()
+
+
 def test_they_can_be_switched_off():
     with switched_off():
         assert library() is None
-    program = "from graphormer_sepnorm.kernels.library import library; assert library() is None"
-    environment = {**os.environ, "GRAPHORMER_KERNELS": "off"}
-    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+    assert in_a_new_process("plain") == "plain"
+
+
+@pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+def test_a_form_is_chosen_for_a_process():
+    for form in compiled_forms():
+        assert in_a_new_process(form) == form
+    assert in_a_new_process("auto") == in_a_new_process("") == compiled_forms()[-1]
+    assert in_a_new_process("off").startswith("GRAPHORMER_KERNELS=off: give plain, basic")
+
+
+def test_a_form_that_the_processor_lacks_is_refused(monkeypatch):
+    if library() is None:
+        pytest.skip("the kernels are not compiled")
+    monkeypatch.setenv("GRAPHORMER_KERNELS", "avx512")
+    monkeypatch.setattr(kernels, "load_library", lambda *_: SimpleNamespace(best_form=lambda: 1))
+    with pytest.raises(ConfigError, match="this processor has avx2; give auto"):
+        kernels._load.__wrapped__()
+
+
+def test_forms_are_used_one_at_a_time():
+    if library() is None:
+        pytest.skip("the kernels are not compiled")
+    used = library().form_in_use()
+    for index, form in enumerate(compiled_forms()):
+        with in_form(form):
+            assert library().form_in_use() == index
+    assert library().form_in_use() == used
 
 
 @pytest.fixture

@@ -21,9 +21,7 @@ from graphormer_sepnorm.model.fused import cpu_linear
 from graphormer_sepnorm.model.fused.cpu_linear import Linear, linear
 from graphormer_sepnorm.model.graphormer import Graphormer
 
-pytestmark = pytest.mark.skipif(
-    not cpu_linear.products_usable(torch.zeros(1)), reason="not compiled, or no AVX-512"
-)
+pytestmark = pytest.mark.usefixtures("compiled_products")
 
 
 def arguments(rows: int, depth: int, outputs: int, dtype: torch.dtype = torch.float32):

@@ -9,11 +9,10 @@ import torch
 from reference.compiled import assert_threads_change_nothing, output_and_gradients
 from torch import Tensor
 
-from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.fused.cpu_messages import message_sums, state_message_sums
 from graphormer_sepnorm.model.messages import _state_sums
 
-pytestmark = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+pytestmark = pytest.mark.usefixtures("compiled_form")
 
 
 def plain_sums(rows: Tensor, bond_values: Tensor, bonds: Tensor) -> Tensor:

@@ -11,13 +11,13 @@ from reference.models import ARMS, batch_of_smiles, randomise, relative_error, s
 from torch import nn
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.kernels.library import library, switched_off
+from graphormer_sepnorm.kernels.library import switched_off
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 from graphormer_sepnorm.model.fused import cpu_norm
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.norm_arms import LayerNorm, SeparateNorm
 
-pytestmark = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+pytestmark = pytest.mark.usefixtures("compiled_form")
 
 
 @pytest.fixture

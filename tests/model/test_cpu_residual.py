@@ -8,12 +8,12 @@ from reference.compiled import assert_threads_change_nothing, output_and_gradien
 from reference.models import batch_of_smiles, randomise, small_config
 from torch import Tensor
 
-from graphormer_sepnorm.kernels.library import library, switched_off
+from graphormer_sepnorm.kernels.library import switched_off
 from graphormer_sepnorm.model import attention
 from graphormer_sepnorm.model.fused.cpu_residual import add_scaled
 from graphormer_sepnorm.model.graphormer import Graphormer
 
-pytestmark = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+pytestmark = pytest.mark.usefixtures("compiled_form")
 
 
 def plainly(residual, update, messages, log_degree, plain, by_degree):

@@ -7,12 +7,11 @@ import pytest
 import torch
 from reference.models import batch_of_smiles, relative_error, small_model
 
-from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.model.attention import log_degrees
 from graphormer_sepnorm.model.dropout import branch_scales, dropout, dropout_add
 
 SMILES = ("CCO", "c1ccccc1", "N", "CC(C)Cl")
-needs_kernels = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+needs_kernels = pytest.mark.usefixtures("compiled_form")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from reference.models import EVERYTHING
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphormer_sepnorm.kernels.library import switched_off
-from graphormer_sepnorm.model.fused.cpu_linear import products_usable
 from graphormer_sepnorm.training.muon import MuonAdamW, newton_schulz_in_c, orthogonalised
 
 RATE, DECAY = 0.02, 0.3
@@ -149,7 +148,7 @@ def test_directions_stay_and_sizes_become_about_one(shape: tuple[int, int]) -> N
     assert not orthogonalised(torch.zeros(2, *shape)).any()
 
 
-@pytest.mark.skipif(not products_usable(torch.zeros(1)), reason="not compiled, or no AVX-512")
+@pytest.mark.usefixtures("compiled_products")
 @pytest.mark.parametrize("shape", [(5, 72, 72), (3, 24, 80), (2, 90, 30), (1, 1, 7), (9, 17, 17)])
 def test_the_iteration_in_c_is_that_of_torch(shape, monkeypatch) -> None:
     given = torch.randn(shape)
@@ -170,7 +169,7 @@ def test_the_iteration_in_c_is_that_of_torch(shape, monkeypatch) -> None:
     assert error < max(2e-6, 2 * plain_error)
 
 
-@pytest.mark.skipif(not products_usable(torch.zeros(1)), reason="not compiled, or no AVX-512")
+@pytest.mark.usefixtures("compiled_products")
 def test_large_matrices_are_for_torch(monkeypatch) -> None:
     monkeypatch.setattr(f"{MuonAdamW.__module__}.newton_schulz_in_c", None)
     assert orthogonalised(torch.randn(1, 260, 260)).shape == (1, 260, 260)
