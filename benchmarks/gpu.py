@@ -52,12 +52,7 @@ ENGINES = ("eager", "captured", "compiled")
 ROOT = Path(__file__).resolve().parents[1]
 DEAREST = 12
 # The tests that need a GPU.
-AGREEMENT = (
-    "training/test_on_gpu.py",
-    "model/test_gpu_attention.py",
-    "model/test_gpu_messages.py",
-    "model/test_gpu_norm.py",
-)
+AGREEMENT = ("training/test_on_gpu.py",)
 _CAUGHT: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 
 Result = dict[str, Any]

@@ -119,17 +119,12 @@ LIBRARIES = {
     "jinja2": {"compare/report/"},
     "torchmetrics": {"training/"},
     "jsonargparse": {"cli/"},
-    "triton": {
-        "model/fused/gpu_attention_kernels.py",
-        "model/fused/gpu_messages_kernels.py",
-        "model/fused/gpu_norm_kernels.py",
-    },
 }
 # Rooms that stay small: nothing but these and the standard library.
 ONLY_LIBRARIES = {
     "graphs": {"torch", "numpy", "scipy", "filelock"},
     "kernels": {"numpy"},
-    "model": {"torch", "triton"},
+    "model": {"torch"},
     "tables": {"pyarrow", "openpyxl"},
     "runs": {"yaml"},
     "errors": set(),

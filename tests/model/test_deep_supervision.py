@@ -104,7 +104,6 @@ def test_gradients_reach_the_layers_before() -> None:
 @pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
 @pytest.mark.parametrize("norm", ["shared-bn", "shared-ln"])
 def test_the_number_of_threads_changes_nothing(norm: str) -> None:
-    """In a run it follows how busy the machine is (`training.callbacks.threads`)."""
     vocabulary, batch = batch_of_smiles(*SMILES * 50)
     readout = small_model(vocabulary, norm=norm, **OPTIONS).float().deep_readouts["2"].train()
     rows = torch.randn(len(batch.unpad), 12, requires_grad=True)
