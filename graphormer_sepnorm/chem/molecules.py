@@ -120,6 +120,7 @@ def parse_molblock(text: str) -> ParsedMolecule:
     """
     if not text.strip():
         return ParsedMolecule(None, "the mol block is empty")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # RDKit ends no line at a \r
     *header, atoms = mol_block(text).split("\n", 3)  # name, program and remark, then what counts
     text = "\n".join([*(_NOT_TEXT.sub("?", line) for line in header), atoms])
     if "\0" in text or _NOT_TEXT.search(text):

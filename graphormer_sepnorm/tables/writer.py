@@ -290,8 +290,8 @@ class _TextWriter(TableWriter):
         return self._delimiter.join(quoted) + "\n"
 
     def _record(self, cells: Sequence[object], record: str) -> str:
-        end = "\r\n" if "\r\n" in record else "\n"
-        if not record.endswith("\n"):
+        end = "\r\n" if "\r\n" in record else "\n" if "\n" in record or not record else "\r"
+        if not record.endswith(end):
             record += end  # the last of a file that was cut off
         added = [
             f">  <{in_a_line(name)}>{end}{text}{end}{end}"
