@@ -16,7 +16,7 @@ from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row, TableReader
 from graphormer_sepnorm.tables.text import TextSource, open_binary, standard_input
 
 _END = "$$$$"
-# A data header has a name in angle brackets, or only numbers: of the record, or of the field (DT12).
+# A data header has a name in angle brackets, or numbers alone: of the record, or of the field.
 _NAMED = re.compile(r"^>.*?<(.*)>")
 _NUMBERED = re.compile(r"^>(?:\s*(?:DT\d+|\d+|\([^()]*\)|FROM ARCHIVES?))*\s*$")
 _FIELD = re.compile(r"\bDT\d+\b")
