@@ -200,12 +200,6 @@ def test_a_few_zeros_do_not_hide_that_labels_go_over_many_orders(
         assert warning.endswith(said)
 
 
-def test_labels_whose_errors_would_be_shown_as_zeros(tmp_path: Path) -> None:
-    (warning,) = warnings_of(tmp_path, [1e-6 + 1e-6 * n for n in range(40)])
-    assert warning.startswith("the labels of value differ by 3.8e-05")
-    assert warning.endswith("in a smaller unit, as nM in place of M")
-
-
 def test_two_numbers_and_one_number_are_no_regression(tmp_path: Path) -> None:
     (warning,) = warnings_of(tmp_path, [1, 2])
     assert warning.startswith("value has no labels but 1 and 2, which are learned as numbers here")
