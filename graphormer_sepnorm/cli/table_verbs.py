@@ -150,7 +150,8 @@ def finished(job: TableJob, outcome: Outcome, started: float) -> int:
     if not job.quiet:
         print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
     if not outcome.rows and not job.shard:
-        print(f"{job.source} has no rows: there is nothing to predict", file=sys.stderr)
+        name = "standard input" if job.source == "-" else job.source
+        print(f"{name} has no rows: nothing was {job.verb}", file=sys.stderr)
     nothing = outcome.errors.total() == outcome.rows and not (job.shard and not outcome.rows)
     return EXIT_NOTHING_PREDICTED if nothing else 0
 

@@ -94,7 +94,7 @@ class ExcelReader(TableReader):
             for place, cell in enumerate(header[: last + 1], start=1)
         )
         self.uncalculated = {
-            place: f"{len(cells):,} cells of column {self.columns[place]!r}, the first {cells[0]},"
+            place: f"cells of column {self.columns[place]!r} ({len(cells):,}, the first {cells[0]})"
             for place, cells in found.items()
             if place <= last
         }

@@ -236,11 +236,11 @@ def test_formulas_without_values_are_told_from_empty_cells(tmp_path: Path) -> No
     with open_table(book(tmp_path / "t.xlsx", rows)) as table:
         assert [*table.uncalculated] == [1, 2]
         assert table.notes[0] == (
-            "2 cells of column 'y', the first B2, are formulas without values: the workbook was "
+            "cells of column 'y' (2, the first B2) are formulas without values: the workbook was "
             "never calculated"
         )
         table.require_values([0])
-        with refused("was never calculated: 2 cells of column 'y', the first B2,", "save it"):
+        with refused("was never calculated: cells of column 'y' (2, the first B2)", "save it"):
             table.require_values([0, 1])
     # As Excel saves them: with values, of text an empty one maybe.
     path = tmp_path / "t.xlsx"
