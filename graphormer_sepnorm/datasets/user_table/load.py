@@ -52,7 +52,7 @@ from graphormer_sepnorm.tables.columns import parse_class, readable
 from graphormer_sepnorm.tables.opening import open_table
 
 # Changes whenever the same file and options come to other molecules, labels or splits than before.
-_VERSION = "table-1"
+_VERSION = "table-2"
 # Where the split does not need scaffolds they are computed for the report only, as long as that is
 # a matter of a second or two.
 _REPORTED_SCAFFOLDS = 10_000
@@ -331,6 +331,12 @@ def _unread(tables: Sequence[TableContents], options: TableOptions, kind: Kind) 
         yield (
             f"{salts:,} {have} of several pieces, as salts are: to a duplicate and to a split each "
             "salt is a molecule of its own; --data.standardise '[fragment]' takes the largest piece"
+        )
+    if unsettled := sum(table.unsettled for table in tables):
+        have = "molecule has" if unsettled == 1 else "molecules have"
+        yield (
+            f"{unsettled:,} {have} more tautomers than RDKit goes through: each stays in the one "
+            "that is written, and another one of it counts as another molecule"
         )
     left_out, used = (
         sum(len(rows) for rows in all_rows)

@@ -133,6 +133,7 @@ class RowReader:
         self.decimal_comma = ""
         self.grouped = ""
         self.bytes_beside = False
+        self.unsettled = 0
         self._parse = [
             parse_class if holds_class_words(sample, position) else parse_label
             for position in columns.targets
@@ -183,6 +184,7 @@ class RowReader:
             labels = (float(self._numbers.setdefault(of_class, len(self._numbers))),)
         canonical = canonical_smiles(parsed.molecule)
         self.bytes_beside |= from_record and has_bytes_beside(text)
+        self.unsettled += bool(parsed.remark)
         if self._steps:  # from here on the molecule is what came of them
             from_record, text = False, canonical
         return ValidRow(

@@ -94,6 +94,7 @@ class TableContents:
         not_taken: Of ``all`` targets why the other columns are none; None: targets were named.
         bytes_beside: Whether a record that can be used has bytes beside its molecule that are no
             text.
+        unsettled: How many molecules have more tautomers than RDKit goes through.
     """
 
     columns: TableColumns
@@ -112,6 +113,7 @@ class TableContents:
     units: dict[str, Counter[str]] = field(default_factory=dict)
     not_taken: dict[str, str] | None = None
     bytes_beside: bool = False
+    unsettled: int = 0
 
     @property
     def from_records(self) -> bool:
@@ -183,6 +185,7 @@ def read_rows(
             unread.units,
             not_taken(reader.columns, sample, columns) if takes_all else None,
             read.bytes_beside,
+            read.unsettled,
         )
 
 
