@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rdkit import Chem, rdBase
+from rdkit.Chem import rdqueries
 
 from graphormer_sepnorm.formatting import shortened
 
@@ -24,6 +25,12 @@ _SPACE = re.compile(r"\s")
 _NOT_TEXT = re.compile("[\ud800-\udfff]")  # what bytes of another encoding are read as
 # RDKit's time grows with the square of the length of a chain of branches: minutes for 100,000.
 LONGEST_SMILES = 10_000
+# Atoms with an isotope or an atom map, and brackets that are not needed.
+_LABELED = rdqueries.IsotopeGreaterQueryAtom(0)
+_LABELED.ExpandQuery(
+    rdqueries.HasPropQueryAtom("molAtomMapNumber"), Chem.CompositeQueryType.COMPOSITE_OR
+)
+_NEEDLESS = re.compile(r"\[(?!nH\])[A-Za-z]{1,2}\d?\]")
 _AS_WRITTEN = Chem.SmilesParserParams()
 _AS_WRITTEN.sanitize = False
 _AS_WRITTEN.removeHs = False
@@ -38,7 +45,8 @@ class ParsedMolecule:
         reason: Why there is no molecule, one line; empty where there is one.
         standard: The SMILES of its standardised form, in whose order the atoms stand then; empty:
             it was not standardised.
-        remark: What of the text was not read, one line; mostly empty.
+        remark: What was not read of its text, or should be known of its form, one line; mostly
+            empty.
     """
 
     molecule: Chem.Mol | None
@@ -67,10 +75,11 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
             as empty.
 
     Returns:
-        The molecule, sanitised, hydrogens implicit, atoms in the order of the text, or the reason
-        why there is none. A text followed by something else than a CXSMILES extension (``|...|``)
-        is refused: RDKit would take the rest for a name and drop it silently. An extension that
-        RDKit cannot read is left out, which `ParsedMolecule.remark` says.
+        The molecule, sanitised, hydrogens implicit, atoms in the order of the text, without atom
+        maps and isotopes (`unlabeled`), or the reason why there is none. A text followed by
+        something else than a CXSMILES extension (``|...|``) is refused: RDKit would take the rest
+        for a name and drop it silently. An extension that RDKit cannot read is left out, which
+        `ParsedMolecule.remark` says.
     """
     kind = type(smiles).__name__
     no_number = isinstance(smiles, float) and math.isnan(smiles)
@@ -102,7 +111,7 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
         return ParsedMolecule(None, _why_not(head))
     if molecule.GetNumAtoms() == 0:
         return ParsedMolecule(None, f"{shortened(text)!r} has no atoms")
-    return ParsedMolecule(molecule, "", remark=remark)
+    return ParsedMolecule(unlabeled(molecule, bool(_NEEDLESS.search(text))), "", remark=remark)
 
 
 def is_inchi(text: object) -> bool:
@@ -117,7 +126,37 @@ def _parse_inchi(text: str) -> ParsedMolecule:
         return ParsedMolecule(None, f"{shortened(text)!r} is not a valid molecule: no such InChI")
     if molecule.GetNumAtoms() == 0:
         return ParsedMolecule(None, f"{shortened(text)!r} has no atoms")
-    return ParsedMolecule(molecule, "")
+    return ParsedMolecule(unlabeled(molecule), "")
+
+
+def unlabeled(molecule: Chem.Mol, brackets: bool = False) -> Chem.Mol:
+    """Return a molecule without atom maps and isotopes: as the network sees it.
+
+    Whatever tells whether two molecules are one goes by this form. Stereochemistry that isotopes
+    alone made is gone. Deuterium stays an atom, which other hydrogens are not; so does tritium, as
+    the same.
+
+    Args:
+        molecule: It stays as it is, and is returned if it has neither.
+        brackets: It was written with needless ones: RDKit would not add hydrogens to such atoms,
+            which a scaffold needs.
+
+    Returns:
+        Its atoms stand in the same order.
+    """
+    if not (brackets or molecule.GetAtomsMatchingQuery(_LABELED)):
+        return molecule
+    plain = Chem.Mol(molecule)
+    for atom in plain.GetAtoms():
+        atom.SetAtomMapNum(0)
+        atom.SetIsotope(2 if atom.GetIsotope() and atom.GetAtomicNum() == 1 else 0)
+    with rdBase.BlockLogs():
+        Chem.AssignStereochemistry(plain, cleanIt=True, force=True)
+        text, order = written(plain)
+        again = Chem.MolFromSmiles(text)
+    if again is None or again.GetNumAtoms() != len(order):
+        return plain
+    return Chem.RenumberAtoms(again, sorted(range(len(order)), key=order.__getitem__))
 
 
 def is_smiles(text: str) -> bool:
@@ -135,8 +174,8 @@ def parse_molblock(text: str) -> ParsedMolecule:
     """Read one mol block (V2000 or V3000), as an SD file holds it; data fields are ignored.
 
     Returns:
-        The molecule, sanitised, hydrogens implicit, atoms in the order of the block, or the reason
-        why there is none.
+        The molecule, sanitised, hydrogens implicit, atoms in the order of the block, without atom
+        maps and isotopes (`unlabeled`), or the reason why there is none.
     """
     if not text.strip():
         return ParsedMolecule(None, "the mol block is empty")
@@ -154,7 +193,7 @@ def parse_molblock(text: str) -> ParsedMolecule:
         return ParsedMolecule(None, f"the mol block is not a valid molecule: {said}")
     if molecule.GetNumAtoms() == 0:
         return ParsedMolecule(None, "the mol block has no atoms")
-    return ParsedMolecule(molecule, "")
+    return ParsedMolecule(unlabeled(molecule), "")
 
 
 def count_pieces(molecule: Chem.Mol) -> int:

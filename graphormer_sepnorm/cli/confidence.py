@@ -31,7 +31,10 @@ from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.beside import LEVEL
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint, write_checkpoint
+from graphormer_sepnorm.inference.checkpoint_contents import KEY
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.inference.moved import SAMPLE, sampled
+from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
 
@@ -105,7 +108,11 @@ def measure(
         tokens=tokens,
         ranked=ranked,
     )
-    write_checkpoint({**read_checkpoint(file), CONFIDENCE: confidence.to_plain()}, file)
+    checkpoint = {**read_checkpoint(file), CONFIDENCE: confidence.to_plain()}
+    if neighbours.smiles:
+        sample = sampled(Predictor(checkpoint, "cpu"), neighbours.smiles)
+        checkpoint[KEY] = {**checkpoint[KEY], SAMPLE: sample}
+    write_checkpoint(checkpoint, file)
     numbers = data.indices("test")
     tested = tested._replace(
         fingerprints=_fingerprints(data, numbers),

@@ -307,6 +307,12 @@ def _unread(tables: Sequence[TableContents], options: TableOptions, kind: Kind) 
             f"{salts:,} {have} of several pieces, as salts are: to a duplicate and to a split each "
             "salt is a molecule of its own; --data.standardise '[fragment]' takes the largest piece"
         )
+    if unsettled := sum(table.unsettled for table in tables):
+        have = "molecule has" if unsettled == 1 else "molecules have"
+        yield (
+            f"{unsettled:,} {have} more tautomers than RDKit goes through: each stays in the one "
+            "that is written, and another one of it counts as another molecule"
+        )
     left_out, used = (
         sum(len(rows) for rows in all_rows)
         for all_rows in zip(*((table.invalid, table.valid) for table in tables), strict=True)

@@ -16,7 +16,7 @@ from graphormer_sepnorm.chem.molecules import (
     parse_smiles,
 )
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
-from graphormer_sepnorm.chem.standardise import standardised
+from graphormer_sepnorm.chem.standardise import UNSETTLED, standardised
 from graphormer_sepnorm.datasets.user_table.columns import (
     SPLIT_WORDS,
     TableColumns,
@@ -133,6 +133,7 @@ class RowReader:
         self.no_value, self.percent = CellCounts(), CellCounts()
         self.decimal_comma = ""
         self.grouped = ""
+        self.unsettled = 0
         self._parse = [
             parse_class if holds_class_words(sample, position) else parse_label
             for position in columns.targets
@@ -186,6 +187,7 @@ class RowReader:
         if of_class:  # now: a class of which all rows are left out is none
             labels = (float(self._numbers.setdefault(of_class, len(self._numbers))),)
         canonical = canonical_smiles(parsed.molecule)
+        self.unsettled += UNSETTLED in parsed.remark
         if self._steps or is_inchi(text):  # from here on the molecule is what came of them
             from_record, text = False, canonical
         return ValidRow(

@@ -93,6 +93,7 @@ class TableContents:
         units: Columns that are not read and name units, and how many used rows have which.
         not_taken: Of ``all`` targets why the other columns are none; None: targets were named.
         notes: How the file is read, where that was not the only way, one line each.
+        unsettled: How many molecules have more tautomers than RDKit goes through.
     """
 
     columns: TableColumns
@@ -111,6 +112,7 @@ class TableContents:
     units: dict[str, Counter[str]] = field(default_factory=dict)
     not_taken: dict[str, str] | None = None
     notes: tuple[str, ...] = ()
+    unsettled: int = 0
 
     @property
     def from_records(self) -> bool:
@@ -183,6 +185,7 @@ def read_rows(
             unread.units,
             not_taken(reader.columns, sample, columns) if takes_all else None,
             tuple(filter(None, (*reader.notes, choice))),
+            read.unsettled,
         )
 
 
