@@ -64,11 +64,14 @@ class Found(NamedTuple):
         baselines: Those that have a test metric.
         left_out: In words, what was not looked at; mostly nothing.
         fitted: What they say of each molecule; None for a data set without SMILES.
+        unseen: What each of `baselines` says of the molecules of `fitted` under ``validation``, by
+            its name: float64 ``[n, T]``.
     """
 
     baselines: list[Baseline]
     left_out: str
     fitted: Baselines | None
+    unseen: dict[str, np.ndarray]
 
 
 def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES)) -> Found:
@@ -85,7 +88,7 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
 
     splits = data.splits
     if splits.smiles is None:
-        return Found([], "", None)
+        return Found([], "", None, {})
     targets = {split: data.labels(data.indices(split)) for split in SPLITS}
     line = StatusLine()
 
@@ -111,7 +114,7 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
         line.clear()
     own = splits.extra_inputs.columns
     beside = f", with {listed(own)}" if own else ""
-    found, undefined, lacking = [], [], dict[str, None]()
+    found, unseen, undefined, lacking = [], {}, [], dict[str, None]()
     for name, predictions in fitted.predictions.items():
         validation, test = (
             _metrics(splits.task, fitted.labels[split], predictions[split]) for split in SPLITS[1:]
@@ -129,10 +132,11 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
         lacking |= dict.fromkeys(
             splits.task.targets[place] for place in without if place < fitted.targets
         )
-        found.append(
-            Baseline(NAMES[name] + beside * (name != "mean"), validation, test, not without)
-        )
-    return Found(found, _left_out(fitted, splits.task, undefined, [*lacking]), fitted)
+        full = NAMES[name] + beside * (name != "mean")
+        found.append(Baseline(full, validation, test, not without))
+        held = predictions["validation"]
+        unseen[full] = shares(held) if splits.task.one_of else held
+    return Found(found, _left_out(fitted, splits.task, undefined, [*lacking]), fitted, unseen)
 
 
 def _weights(data: MoleculeDataModule) -> dict[str, np.ndarray] | None:
@@ -146,6 +150,13 @@ def _weights(data: MoleculeDataModule) -> dict[str, np.ndarray] | None:
     return dict(zip(numbers, np.split(weights, ends), strict=True))
 
 
+def shares(probabilities: np.ndarray) -> np.ndarray:
+    """Return probabilities of classes of which a molecule is of one, ``[n, T]``, adding up to 1."""
+    total = probabilities.sum(axis=1, keepdims=True)
+    even = np.full_like(probabilities, 1 / probabilities.shape[1])
+    return np.divide(probabilities, total, out=even, where=total > 0)
+
+
 def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """Means over the targets that there is a model for, and whose labels define the metric.
 
@@ -153,10 +164,7 @@ def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[s
     to 1; where a class has no model, what is of all classes is undefined.
     """
     if task.one_of and np.isfinite(predictions).all():
-        total = predictions.sum(axis=1, keepdims=True)
-        even = np.full_like(predictions, 1 / predictions.shape[1])
-        shares = np.divide(predictions, total, out=even, where=total > 0)
-        found = task.evaluate(targets, shares)  # of single classes, too
+        found = task.evaluate(targets, shares(predictions))  # of single classes, too
         return {one.name: found[one.name] for one in task.metrics if one.name in found}
     pairs = [
         pair for pair in zip(targets.T, predictions.T, strict=True) if np.isfinite(pair[1]).all()

@@ -220,15 +220,19 @@ def network_of(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 def test_real_values_come_with_intervals_similarity_and_domain() -> None:
     predictor = Predictor(model(), "cpu")
-    assert predictor.columns == ("pred_property", "low_property", "high_property", "similarity")
+    of_target = ("pred", "low", "high", "expected_error")
+    assert predictor.columns == (*(f"{name}_property" for name in of_target), "similarity")
     assert predictor.text_columns == ("in_domain",)
     found = predictor.predict(NEW)
     middle = (found.low + found.high) / 2
     np.testing.assert_allclose(middle[:3], found.values[:3], rtol=1e-6)
     assert (found.high > found.low)[:3].all()
     assert np.isnan(found.numbers[3]).all()
-    assert found.numbers.shape == (4, 4)
-    assert found.numbers[0, 3] == 1  # it was trained on
+    assert found.numbers.shape == (4, 5)
+    assert found.numbers[0, 4] == 1  # it was trained on
+    score = predictor.confidence.scores(0.9)[0]
+    half = (found.high - found.low)[:3] / 2
+    np.testing.assert_allclose(found.expected_error[:3] * score, half, rtol=1e-6)
     assert [one for (one,) in found.texts][3] == ""
     wider = predictor.ask(interval=0.95).predict(NEW)
     assert (wider.low < found.low)[:3].all()

@@ -24,6 +24,7 @@ _MOST_FAR = 0.01  # more of them are no slips but a distribution, unless all are
 _WIDE = 1000  # ratio of the labels from which on their logarithm is what to learn
 _NO_LOGARITHM = 0.05  # share of labels without one from which on it is not what to learn
 _NARROW = 1e-3  # spread of labels of which errors would show few digits
+_MANY_BOUNDS = 0.05  # share of labels from which on it is said that they are bounds
 _FEW = 20  # labels of which nothing is said
 
 
@@ -218,6 +219,7 @@ def find_warnings(
     targets: Sequence[TargetReport],
     labels: Mapping[str, np.ndarray],
     kind: Kind,
+    bounds: Mapping[str, np.ndarray],
     places: Sequence[str],
     atoms: Sequence[int],
 ) -> tuple[str, ...]:
@@ -227,6 +229,8 @@ def find_warnings(
         targets: Summaries of the targets.
         labels: Of each split, ``[n, targets]``; nan = missing.
         kind: What they are learned as.
+        bounds: What missing ones are at least, then what they are at most, ``[n, 2 targets]`` or
+            ``[n, 0]``.
         places: Where each row of all splits, one after the other, stands.
         atoms: Of each molecule, in the same order.
     """
@@ -242,6 +246,18 @@ def find_warnings(
     for target, values in zip(targets, everything.T, strict=True):
         if kind == "regression" and (warning := _doubt(target, values, places)):
             warnings.append(warning)
+    sides = ~np.isnan(np.concatenate(list(bounds.values())))
+    for at, target in enumerate(targets):
+        count, labelled = (
+            int(sides[:, at :: len(targets)].sum()),
+            int(~np.isnan(everything[:, at]).sum()),
+        )
+        if count > _MANY_BOUNDS * (count + labelled):
+            warnings.append(
+                f"{target.name}: {count:,} of {count + labelled:,} labels are bounds "
+                f"({count / (count + labelled):.0%}): metrics are of the others, and an interval "
+                "that reaches the limit of the assay has no end beyond it"
+            )
     for target in targets:
         for split in ("validation", "test"):
             summary = target.splits[split]
