@@ -248,14 +248,12 @@ def find_warnings(
             warnings.append(warning)
     sides = ~np.isnan(np.concatenate(list(bounds.values())))
     for at, target in enumerate(targets):
-        count, labelled = (
-            int(sides[:, at :: len(targets)].sum()),
-            int(~np.isnan(everything[:, at]).sum()),
-        )
-        if count > _MANY_BOUNDS * (count + labelled):
+        count = int(np.count_nonzero(sides[:, at :: len(targets)]))
+        of_all = count + int(np.count_nonzero(~np.isnan(everything[:, at])))
+        if count > _MANY_BOUNDS * of_all:
             warnings.append(
-                f"{target.name}: {count:,} of {count + labelled:,} labels are bounds "
-                f"({count / (count + labelled):.0%}): metrics are of the others, and an interval "
+                f"{target.name}: {count:,} of {of_all:,} labels are bounds "
+                f"({count / of_all:.0%}): metrics are of the others, and an interval "
                 "that reaches the limit of the assay has no end beyond it"
             )
     for target in targets:
