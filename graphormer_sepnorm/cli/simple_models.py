@@ -210,10 +210,9 @@ def simple_models(
                 result.blended = blended
         if held is not None and found.fitted is not None:
             own = result.blended.held if result.blended else held.take(_places(data, found, held))
-            fair = {one.name: found.unseen[one.name] for one in found.baselines if one.comparable}
-            result.compared = compare(
-                module.task, found.fitted.labels["validation"], own.values, fair
-            )
+            labels = found.fitted.labels["validation"]
+            fair = found.comparable(module.task)
+            result.compared = compare(module.task, labels, own.values, fair)
             result.compared_on = _judged_on(data, found.fitted)
     except GraphormerError as error:
         log.warning("no %s: %s", "blend" if blend else "baselines", error)

@@ -64,14 +64,24 @@ class Found(NamedTuple):
         baselines: Those that have a test metric.
         left_out: In words, what was not looked at; mostly nothing.
         fitted: What they say of each molecule; None for a data set without SMILES.
-        unseen: What each of `baselines` says of the molecules of `fitted` under ``validation``, by
-            its name: float64 ``[n, T]``.
     """
 
     baselines: list[Baseline]
     left_out: str
     fitted: Baselines | None
-    unseen: dict[str, np.ndarray]
+
+    def comparable(self, task: Task) -> dict[str, np.ndarray]:
+        """Return what the comparable ones say of the molecules of `fitted` under ``validation``.
+
+        By their names, float64 ``[n, T]``.
+        """
+        fitted = {} if self.fitted is None else self.fitted.predictions
+        return {
+            one.name: shares(of["validation"]) if task.one_of else of["validation"]
+            for model, of in fitted.items()
+            for one in self.baselines
+            if one.comparable and one.name.startswith(NAMES[model])
+        }
 
 
 def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES)) -> Found:
@@ -88,7 +98,7 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
 
     splits = data.splits
     if splits.smiles is None:
-        return Found([], "", None, {})
+        return Found([], "", None)
     targets = {split: data.labels(data.indices(split)) for split in SPLITS}
     line = StatusLine()
 
@@ -114,7 +124,7 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
         line.clear()
     own = splits.extra_inputs.columns
     beside = f", with {listed(own)}" if own else ""
-    found, unseen, undefined, lacking = [], {}, [], dict[str, None]()
+    found, undefined, lacking = [], [], dict[str, None]()
     for name, predictions in fitted.predictions.items():
         validation, test = (
             _metrics(splits.task, fitted.labels[split], predictions[split]) for split in SPLITS[1:]
@@ -132,11 +142,10 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
         lacking |= dict.fromkeys(
             splits.task.targets[place] for place in without if place < fitted.targets
         )
-        full = NAMES[name] + beside * (name != "mean")
-        found.append(Baseline(full, validation, test, not without))
-        held = predictions["validation"]
-        unseen[full] = shares(held) if splits.task.one_of else held
-    return Found(found, _left_out(fitted, splits.task, undefined, [*lacking]), fitted, unseen)
+        found.append(
+            Baseline(NAMES[name] + beside * (name != "mean"), validation, test, not without)
+        )
+    return Found(found, _left_out(fitted, splits.task, undefined, [*lacking]), fitted)
 
 
 def _weights(data: MoleculeDataModule) -> dict[str, np.ndarray] | None:
