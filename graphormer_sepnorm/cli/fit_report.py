@@ -169,8 +169,7 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> None:
         ]
     print(f"\ntest {main.label}")
     print(aligned([(f"  {label}", value) for label, value in rows]))
-    count = None if tested.predictions is None else len(tested.predictions)
-    compared = simple.said(main, summary[f"test_{main.name}"], count)
+    compared = simple.said(main, unit)
     lines = ((simple.left_out, "  "), (compared, "  "), (tested.new_elements, "\n"))
     for line, before in lines:
         if line:

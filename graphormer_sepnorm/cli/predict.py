@@ -47,7 +47,8 @@ checkpoint), or the name of a model that comes with the package: {models}.
 A table comes out with as many rows as went in, in the same order, with all its columns and behind
 them pred_<target>, warning and error: the reason where there is no prediction. A model of a table
 knows its errors: low_<target> and high_<target> are the ends of an interval that holds the true
-value in 90 of 100 cases like those that it was tried on, similarity is that to the most similar
+value in 90 of 100 cases like those that it was tried on (-inf or inf beyond the limit of an assay),
+expected_error_<target> is the absolute error to be expected, similarity is that to the most similar
 training molecule, distance how far the model sees it from those (1 is usual), and in_domain is no,
 with the reason under warning, where errors were large. Of an ensemble spread_<target> says how far
 its members disagree; it is no error bar.

@@ -400,11 +400,17 @@ class MoleculeDataModule(LightningDataModule):
 
         nan where there is a label, or nothing is known.
         """
-        numbers = self.indices(split)
+        return np.fmax(*np.moveaxis(self.sides(self.indices(split)), 2, 0))
+
+    def sides(self, numbers: np.ndarray) -> np.ndarray:
+        """Return what missing labels of graphs of the store are at least, and at most.
+
+        float64 ``[n, T, 2]``; nan where there is a label, or nothing is known.
+        """
         known = np.asarray(self.store.bounds[numbers], np.float64)
         if not known.shape[1]:
-            return np.full(self.store.targets[numbers].shape, np.nan)
-        return np.fmax(*np.split(known, 2, axis=1))
+            return np.full((*self.store.targets[numbers].shape, 2), np.nan)
+        return np.stack(np.split(known, 2, axis=1), axis=2)
 
     def labels_per_graph(self) -> np.ndarray:
         """How many labels each graph of the store has, bounds too, int64 ``[G]``."""

@@ -97,6 +97,11 @@ class _Tensors(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("torch.storage", "_load_from_bytes"):
             return _stored
+        # How some releases of Python write torch.from_numpy: getattr(_VariableFunctionsClass, ...).
+        if (module, name) == ("torch._C", "_VariableFunctionsClass"):
+            return _FUNCTIONS
+        if (module, name) == ("builtins", "getattr"):
+            return _from_numpy
         if (module.replace("numpy._core", "numpy.core"), name) not in _OF_TENSORS:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")
         return super().find_class(module, name)
@@ -108,6 +113,15 @@ def _stored(numbers: bytes) -> Any:
         return torch.load(io.BytesIO(numbers), weights_only=True)
     except pickle.UnpicklingError:  # a long text about how to run the code
         raise pickle.UnpicklingError("a tensor in it is more than numbers") from None
+
+
+_FUNCTIONS = object()
+
+
+def _from_numpy(owner: object, name: str) -> Any:
+    if owner is not _FUNCTIONS or name != "from_numpy":
+        raise pickle.UnpicklingError(f"it asks for the attribute {name}")
+    return torch.from_numpy
 
 
 # What torch and numpy write of a tensor, without what runs code.

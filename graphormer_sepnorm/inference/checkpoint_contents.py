@@ -284,7 +284,8 @@ _INTERVALS = record(
         "scores": list_of(NOT_NEGATIVE),
         "labels": COUNT,
         "unit": POSITIVE,
-    }
+    },
+    {"limits": pair_of(optional(FINITE)), "beyond": list_of(NOT_NEGATIVE)},
 )
 _CALIBRATION = record(
     {

@@ -91,6 +91,7 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
         ("pred_a", found.values[:, 0]),
         ("low_a", found.low[:, 0]),
         ("high_a", found.high[:, 0]),
+        ("expected_error_a", found.expected_error[:, 0]),
         ("similarity", found.similarity),
         ("distance", found.distance),
     ):
@@ -263,6 +264,7 @@ def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: 
         "pred_a",
         "low_a",
         "high_a",
+        "expected_error_a",
         "similarity",
         "distance",
         "in_domain",

@@ -23,6 +23,7 @@ _FAR = 50
 _MOST_FAR = 0.01  # more of them are no slips but a distribution, unless all are one number
 _WIDE = 1000  # ratio of the labels from which on their logarithm is what to learn
 _NO_LOGARITHM = 0.05  # share of labels without one from which on it is not what to learn
+_MANY_BOUNDS = 0.05  # share of labels from which on it is said that they are bounds
 _FEW = 20  # labels of which nothing is said
 
 
@@ -217,6 +218,7 @@ def find_warnings(
     targets: Sequence[TargetReport],
     labels: Mapping[str, np.ndarray],
     kind: Kind,
+    bounds: Mapping[str, np.ndarray],
     places: Sequence[str],
     atoms: Sequence[int],
 ) -> tuple[str, ...]:
@@ -226,6 +228,8 @@ def find_warnings(
         targets: Summaries of the targets.
         labels: Of each split, ``[n, targets]``; nan = missing.
         kind: What they are learned as.
+        bounds: What missing ones are at least, then what they are at most, ``[n, 2 targets]`` or
+            ``[n, 0]``.
         places: Where each row of all splits, one after the other, stands.
         atoms: Of each molecule, in the same order.
     """
@@ -241,6 +245,16 @@ def find_warnings(
     for target, values in zip(targets, everything.T, strict=True):
         if kind == "regression" and (warning := _doubt(target, values, places)):
             warnings.append(warning)
+    sides = ~np.isnan(np.concatenate(list(bounds.values())))
+    for at, target in enumerate(targets):
+        count = int(np.count_nonzero(sides[:, at :: len(targets)]))
+        of_all = count + int(np.count_nonzero(~np.isnan(everything[:, at])))
+        if count > _MANY_BOUNDS * of_all:
+            warnings.append(
+                f"{target.name}: {count:,} of {of_all:,} labels are bounds "
+                f"({count / of_all:.0%}): metrics are of the others, and an interval "
+                "that reaches the limit of the assay has no end beyond it"
+            )
     for target in targets:
         for split in ("validation", "test"):
             summary = target.splits[split]

@@ -382,7 +382,7 @@ def _report(
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
         warnings=(
             *_unread(tables, options, task.kind),
-            *find_warnings(targets, labels, task.kind, places, atoms),
+            *find_warnings(targets, labels, task.kind, bounds, places, atoms),
         ),
         words={
             name: tuple(sorted(words))
