@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rdkit import Chem, rdBase
+from rdkit.Chem import rdqueries
 
 from graphormer_sepnorm.formatting import shortened
 
@@ -24,6 +25,12 @@ _SPACE = re.compile(r"\s")
 _NOT_TEXT = re.compile("[\ud800-\udfff]")  # what bytes of another encoding are read as
 # RDKit's time grows with the square of the length of a chain of branches: minutes for 100,000.
 LONGEST_SMILES = 10_000
+# Atoms with an isotope or an atom map, and brackets that are not needed.
+_LABELED = rdqueries.IsotopeGreaterQueryAtom(0)
+_LABELED.ExpandQuery(
+    rdqueries.HasPropQueryAtom("molAtomMapNumber"), Chem.CompositeQueryType.COMPOSITE_OR
+)
+_NEEDLESS = re.compile(r"\[(?!nH\])[A-Za-z]{1,2}\d?\]")
 _AS_WRITTEN = Chem.SmilesParserParams()
 _AS_WRITTEN.sanitize = False
 _AS_WRITTEN.removeHs = False
@@ -38,20 +45,28 @@ class ParsedMolecule:
         reason: Why there is no molecule, one line; empty where there is one.
         standard: The SMILES of its standardised form, in whose order the atoms stand then; empty:
             it was not standardised.
+        remark: What was not read of its text, or should be known of its form, one line; mostly
+            empty.
     """
 
     molecule: Chem.Mol | None
     reason: str
     standard: str = ""
+    remark: str = ""
 
     @property
     def readable(self) -> bool:
         """Whether there is a molecule."""
         return self.molecule is not None
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was there to be read."""
+        return self.reason.endswith(("is empty", "has no atoms"))
+
 
 def parse_smiles(smiles: object) -> ParsedMolecule:
-    """Read one SMILES.
+    """Read one SMILES, or one InChI (``InChI=...``).
 
     RDKit writes nothing to stderr meanwhile; what it would have written is in the reason.
 
@@ -60,9 +75,11 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
             as empty.
 
     Returns:
-        The molecule, sanitised, hydrogens implicit, atoms in the order of the text, or the reason
-        why there is none. A text followed by something else than a CXSMILES extension (``|...|``)
-        is refused: RDKit would take the rest for a name and drop it silently.
+        The molecule, sanitised, hydrogens implicit, atoms in the order of the text, without atom
+        maps and isotopes (`unlabeled`), or the reason why there is none. A text followed by
+        something else than a CXSMILES extension (``|...|``) is refused: RDKit would take the rest
+        for a name and drop it silently. An extension that RDKit cannot read is left out, which
+        `ParsedMolecule.remark` says.
     """
     kind = type(smiles).__name__
     no_number = isinstance(smiles, float) and math.isnan(smiles)
@@ -75,6 +92,8 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
         return ParsedMolecule(
             None, f"too large: the SMILES has {len(text):,} characters, at most 10,000 are read"
         )
+    if is_inchi(text):
+        return _parse_inchi(text)
     head, _, rest = text.partition(" ")
     if _SPACE.search(head) or (rest and not rest.startswith("|")):
         return ParsedMolecule(
@@ -83,17 +102,65 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
     if not (text.isascii() and text.isprintable()):
         # RDKit stops reading at such a character and returns what it has up to there.
         return ParsedMolecule(None, f"{shortened(text)!r} has a character that is not plain text")
+    remark = ""
     with rdBase.BlockLogs():
         molecule = Chem.MolFromSmiles(text)
+        if molecule is None and rest and (molecule := Chem.MolFromSmiles(head)) is not None:
+            remark = f"the extension {shortened(rest, 30)} cannot be read and is left out"
     if molecule is None:
-        return ParsedMolecule(None, _why_not(text))
+        return ParsedMolecule(None, _why_not(head))
     if molecule.GetNumAtoms() == 0:
         return ParsedMolecule(None, f"{shortened(text)!r} has no atoms")
-    return ParsedMolecule(molecule, "")
+    return ParsedMolecule(unlabeled(molecule, bool(_NEEDLESS.search(text))), "", remark=remark)
+
+
+def is_inchi(text: object) -> bool:
+    """Whether a text is written as InChI, right or wrong."""
+    return isinstance(text, str) and text.lstrip().startswith("InChI=")
+
+
+def _parse_inchi(text: str) -> ParsedMolecule:
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromInchi(text)
+    if molecule is None:
+        return ParsedMolecule(None, f"{shortened(text)!r} is not a valid molecule: no such InChI")
+    if molecule.GetNumAtoms() == 0:
+        return ParsedMolecule(None, f"{shortened(text)!r} has no atoms")
+    return ParsedMolecule(unlabeled(molecule), "")
+
+
+def unlabeled(molecule: Chem.Mol, brackets: bool = False) -> Chem.Mol:
+    """Return a molecule without atom maps and isotopes: as the network sees it.
+
+    Whatever tells whether two molecules are one goes by this form. Stereochemistry that isotopes
+    alone made is gone. Deuterium stays an atom, which other hydrogens are not; so does tritium, as
+    the same.
+
+    Args:
+        molecule: It stays as it is, and is returned if it has neither.
+        brackets: It was written with needless ones: RDKit would not add hydrogens to such atoms,
+            which a scaffold needs.
+
+    Returns:
+        Its atoms stand in the same order.
+    """
+    if not (brackets or molecule.GetAtomsMatchingQuery(_LABELED)):
+        return molecule
+    plain = Chem.Mol(molecule)
+    for atom in plain.GetAtoms():
+        atom.SetAtomMapNum(0)
+        atom.SetIsotope(2 if atom.GetIsotope() and atom.GetAtomicNum() == 1 else 0)
+    with rdBase.BlockLogs():
+        Chem.AssignStereochemistry(plain, cleanIt=True, force=True)
+        text, order = written(plain)
+        again = Chem.MolFromSmiles(text)
+    if again is None or again.GetNumAtoms() != len(order):
+        return plain
+    return Chem.RenumberAtoms(again, sorted(range(len(order)), key=order.__getitem__))
 
 
 def is_smiles(text: str) -> bool:
-    """Whether a text can be read as SMILES."""
+    """Whether a text can be read as SMILES or InChI."""
     return parse_smiles(text).readable
 
 
@@ -103,23 +170,16 @@ def mol_block(record: str) -> str:
     return f"{block}{end}\n" if end else record
 
 
-def has_bytes_beside(record: str) -> bool:
-    """Whether a record of an SD file has bytes that are not text, maybe beside its molecule.
-
-    Names, remarks and fields may be in an old encoding: "µM" of a program of Windows.
-    """
-    return _NOT_TEXT.search(record) is not None
-
-
 def parse_molblock(text: str) -> ParsedMolecule:
     """Read one mol block (V2000 or V3000), as an SD file holds it; data fields are ignored.
 
     Returns:
-        The molecule, sanitised, hydrogens implicit, atoms in the order of the block, or the reason
-        why there is none.
+        The molecule, sanitised, hydrogens implicit, atoms in the order of the block, without atom
+        maps and isotopes (`unlabeled`), or the reason why there is none.
     """
     if not text.strip():
         return ParsedMolecule(None, "the mol block is empty")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # RDKit ends no line at a \r
     *header, atoms = mol_block(text).split("\n", 3)  # name, program and remark, then what counts
     text = "\n".join([*(_NOT_TEXT.sub("?", line) for line in header), atoms])
     if "\0" in text or _NOT_TEXT.search(text):
@@ -133,7 +193,7 @@ def parse_molblock(text: str) -> ParsedMolecule:
         return ParsedMolecule(None, f"the mol block is not a valid molecule: {said}")
     if molecule.GetNumAtoms() == 0:
         return ParsedMolecule(None, "the mol block has no atoms")
-    return ParsedMolecule(molecule, "")
+    return ParsedMolecule(unlabeled(molecule), "")
 
 
 def count_pieces(molecule: Chem.Mol) -> int:

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
 from rdkit import Chem, rdBase
 
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles, parse_smiles
 from graphormer_sepnorm.formatting import shortened
 
-Step = Callable[[Chem.Mol], Chem.Mol]
+Step = Callable[[Chem.Mol], Chem.Mol | None]
+UNSETTLED = (
+    "RDKit did not come to the end of its tautomers: it stays in the one that is written, and "
+    "another one of it counts as another molecule"
+)
 
 
 @cache
@@ -28,8 +33,17 @@ def _steps() -> dict[str, Step]:
     return {
         "fragment": rdMolStandardize.LargestFragmentChooser().choose,
         "neutralise": rdMolStandardize.Uncharger().uncharge,
-        "tautomer": tautomers.Canonicalize,
+        "tautomer": partial(_canonical_tautomer, tautomers),
     }
+
+
+def _canonical_tautomer(tautomers: Any, molecule: Chem.Mol) -> Chem.Mol | None:
+    """Return RDKit's canonical tautomer, or None where RDKit stops before it has all of them."""
+    from rdkit.Chem.MolStandardize import rdMolStandardize
+
+    found = tautomers.Enumerate(molecule)
+    settled = found.status == rdMolStandardize.TautomerEnumeratorStatus.Completed
+    return tautomers.PickCanonical(found) if settled else None
 
 
 # In the order in which they are taken: the largest fragment without its salts and solvents, charges
@@ -45,11 +59,16 @@ def standardised(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule
     molecule = parsed.molecule
     if molecule is None or not steps or parsed.standard:
         return parsed
+    remark = ""
     try:
         with rdBase.BlockLogs():
             for name in STEPS:
-                if name in steps:
-                    molecule = _steps()[name](molecule)
+                made = _steps()[name](molecule) if name in steps else molecule
+                if made is None:
+                    remark = UNSETTLED
+                # Without its charge some ion is no molecule, as hexafluorophosphate: it stays.
+                elif not Chem.SanitizeMol(made, catchErrors=True):
+                    molecule = made
             text = canonical_smiles(molecule)
     except (RuntimeError, ValueError) as error:
         said = " ".join(str(error).split()) or type(error).__name__
@@ -58,4 +77,5 @@ def standardised(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule
     found = parse_smiles(text)
     if not found.readable:
         return ParsedMolecule(None, f"it cannot be standardised: {found.reason}")
-    return replace(found, standard=text)
+    remarks = filter(None, (parsed.remark, remark))
+    return replace(found, standard=text, remark="; ".join(remarks))

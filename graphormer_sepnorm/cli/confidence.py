@@ -13,7 +13,7 @@ from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.cli.held_out import HeldOut, tokens_of
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.confidence.figure import draw
-from graphormer_sepnorm.confidence.intervals import LEVELS
+from graphormer_sepnorm.confidence.intervals import LEVELS, limits_of
 from graphormer_sepnorm.confidence.neighbours import MOST_KEPT, Neighbours, drawn
 from graphormer_sepnorm.confidence.probabilities import Calibration
 from graphormer_sepnorm.confidence.quality import (
@@ -31,7 +31,10 @@ from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.beside import LEVEL
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint, write_checkpoint
+from graphormer_sepnorm.inference.checkpoint_contents import KEY
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.inference.moved import SAMPLE, sampled
+from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
 
@@ -90,6 +93,13 @@ def measure(
     tokens, distance = _distances(module, data, kept, held)
     told = Told(held.values, held.spread, held.apart, distance, _fingerprints(data, held.numbers))
     labels, exclusive = data.labels(held.numbers), bool(task.one_of)
+    learned = np.union1d(data.numbers.described, held.numbers)
+    limits = [
+        limits_of(*of_target)
+        for of_target in zip(
+            data.labels(learned).T, data.sides(learned).swapaxes(0, 1), strict=True
+        )
+    ]
     # A benchmark's own evaluator is asked of the calibrated values too.
     ranked = bool(data.splits.evaluators)
     confidence = Confidence.fit(
@@ -104,14 +114,23 @@ def measure(
         exclusive=exclusive,
         tokens=tokens,
         ranked=ranked,
+        bounds=data.sides(held.numbers),
+        limits=limits,
     )
-    write_checkpoint({**read_checkpoint(file), CONFIDENCE: confidence.to_plain()}, file)
     numbers = data.indices("test")
     tested = tested._replace(
         fingerprints=_fingerprints(data, numbers),
         distance=None if tokens is None else tokens.of(tokens_of(module, data, numbers)),
     )
-    measured = _tested(confidence, task, tested, data.labels(numbers), len(held.numbers))
+    if data.member_folds is not None:  # no label is looked at for it
+        confidence = confidence.of_mean(tested, data.member_folds.count)
+    checkpoint = {**read_checkpoint(file), CONFIDENCE: confidence.to_plain()}
+    if neighbours.smiles:
+        sample = sampled(Predictor(checkpoint, "cpu"), neighbours.smiles)
+        checkpoint[KEY] = {**checkpoint[KEY], SAMPLE: sample}
+    write_checkpoint(checkpoint, file)
+    known = data.labels(numbers), data.sides(numbers)
+    measured = _tested(confidence, task, tested, *known, len(held.numbers))
     _keep(measured, task, run)
     return measured
 
@@ -161,7 +180,12 @@ def _fingerprints(data: MoleculeDataModule, numbers: np.ndarray) -> csr_array:
 
 
 def _tested(
-    confidence: Confidence, task: Task, told: Told, labels: np.ndarray, held: int
+    confidence: Confidence,
+    task: Task,
+    told: Told,
+    labels: np.ndarray,
+    bounds: np.ndarray,
+    held: int,
 ) -> Measured:
     """Ask for the test split what `predict.py` says, and see how that is."""
     nearest = confidence.nearest(told)
@@ -169,25 +193,27 @@ def _tested(
     assert confidence.domain is not None
     values = confidence.calibrated(told.values)
     expected = confidence.expected(told, nearest)
-    half = {level: expected * confidence.scores(level) for level in LEVELS}
+    ends = {level: confidence.intervals(values, expected, level) for level in LEVELS}
     quality: dict[str, OfIntervals | OfProbabilities] = {}
     for target, (name, one) in enumerate(zip(task.targets, confidence.targets, strict=True)):
         known = ~np.isnan(labels[:, target])
         if one is None or not known.any():
             continue
-        right, said = labels[known, target], values[known, target]
         if isinstance(one, Calibration):
-            before = told.values[known, target]
+            right, before, said = (of[known, target] for of in (labels, told.values, values))
             by = confidence.calibrated_by(target)
             quality[name] = judge_probabilities(right, before, said, one, by)
         else:
-            errors = np.abs(said - right)
-            widths = {level: of_all[known, target] for level, of_all in half.items()}
-            quality[name] = judge_intervals(errors, expected[known, target], widths)
+            own = {level: (low[:, target], high[:, target]) for level, (low, high) in ends.items()}
+            quality[name] = judge_intervals(
+                labels[:, target], values[:, target], expected[:, target], own, bounds[:, target]
+            )
     columns = {}
     if task.kind == "regression":
-        for name, of_target, value in zip(task.targets, half[LEVEL].T, values.T, strict=True):
-            columns |= {f"low_{name}": value - of_target, f"high_{name}": value + of_target}
+        parts = (*ends[LEVEL], confidence.known(values, expected))
+        for target, name in enumerate(task.targets):
+            names = (f"low_{name}", f"high_{name}", f"expected_error_{name}")
+            columns |= dict(zip(names, (part[:, target] for part in parts), strict=True))
     similarity = nearest.similarity[:, 0]
     columns["similarity"] = similarity
     if told.distance is not None:

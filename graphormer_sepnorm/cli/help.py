@@ -51,7 +51,7 @@ SHOWN: dict[str, dict[str, tuple[str, ...]]] = {
 _TEXTS = {
     "ckpt_path": "A run directory (its best checkpoint) or a checkpoint file",
     "trainer.max_epochs": "Epochs to train for",
-    "trainer.accelerator": "auto (a GPU if there is one), gpu or cpu",
+    "trainer.accelerator": "auto (a GPU with CUDA if there is one), gpu or cpu",
     "trainer.devices": "auto, or how many processes or GPUs train together",
     "trainer.precision": "32-true, bf16-mixed or 16-mixed",
 }

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.accelerators import CUDAAccelerator
 from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 
@@ -354,6 +355,7 @@ class TrainCLI(LightningCLI):
         return super().instantiate_trainer(
             **{
                 "default_root_dir": run.path,
+                "accelerator": self._accelerator,
                 "callbacks": callbacks,
                 "plugins": [*_listed(given["plugins"]), DurableCheckpointIO()],
                 **loggers,
@@ -363,8 +365,20 @@ class TrainCLI(LightningCLI):
 
     def _evaluator(self, **kwargs: Any) -> Trainer:
         return super().instantiate_trainer(
-            logger=False, enable_checkpointing=False, enable_progress_bar=False, **kwargs
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            accelerator=self._accelerator,
+            **kwargs,
         )
+
+    @property
+    def _accelerator(self) -> Any:
+        """That of the options; Lightning would take Apple's GPU, which is for those who name it."""
+        given = self._get(self.config_init, "trainer")["accelerator"]
+        if given == "auto":
+            return "cuda" if CUDAAccelerator.is_available() else "cpu"
+        return "cuda" if given == "gpu" else given
 
     def _select(self, wanted: str | None, patience: int) -> Metric:
         """Say what decides on the best checkpoint; return what is shown of a validation."""

@@ -176,7 +176,7 @@ def _with_confidence(
     told = Told(tested.predictions)
     if simple.blended is not None:
         held, told = simple.blended.held, simple.blended.told
-    elif held.spread is not None:
+    elif module.members:
         networks = networks_of(module, data, "test", tested.predictions)
         told = told._replace(spread=networks.std(axis=0, ddof=1))
     file = Path(tested.summary["checkpoint"])
@@ -227,7 +227,7 @@ def finish(
     _forget_earlier_end(tested.run, file)
     known = data.splits.smiles is not None and data.splits.featuriser is not None
     sure = keep != "none" and known and tested.predictions is not None
-    if held is None and (blend or sure):
+    if held is None and (blend or (known and (baselines or sure))):
         held = of_validation_split(module, data)
     simple = simple_models(
         module, data, file, tested.predictions, held, baselines=baselines, blend=blend

@@ -19,7 +19,9 @@ from graphormer_sepnorm.cli.ray_options import add_ray, check_ray, predict_by_ra
 from graphormer_sepnorm.cli.table_verbs import (
     COUNTS,
     EXIT_NOTHING_PREDICTED,
+    LAYOUT,
     add_computing,
+    add_layout,
     check_molecules,
     finished,
     job_of,
@@ -45,7 +47,8 @@ checkpoint), or the name of a model that comes with the package: {models}.
 A table comes out with as many rows as went in, in the same order, with all its columns and behind
 them pred_<target>, warning and error: the reason where there is no prediction. A model of a table
 knows its errors: low_<target> and high_<target> are the ends of an interval that holds the true
-value in 90 of 100 cases like those that it was tried on, similarity is that to the most similar
+value in 90 of 100 cases like those that it was tried on (-inf or inf beyond the limit of an assay),
+expected_error_<target> is the absolute error to be expected, similarity is that to the most similar
 training molecule, distance how far the model sees it from those (1 is usual), and in_domain is no,
 with the reason under warning, where errors were large. Of an ensemble spread_<target> says how far
 its members disagree; it is no error bar.
@@ -148,7 +151,7 @@ def _parser() -> OneLineParser:
         help="table to write: .csv .tsv (also .gz) .parquet .xlsx, .sdf from .sdf; - (default) "
         "writes CSV to standard output",
     )
-    add("--smiles_column", metavar="NAME", help="column of the SMILES; default: found by its name")
+    add_layout(add)
     formats = f"{', '.join(FORMATS)}; default: by the name of the file"
     for direction in ("input", "output"):
         add(f"--{direction}_format", metavar="FORMAT", choices=FORMATS, help=formats)
@@ -200,7 +203,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         known = [name for action in parser._actions for name in action.option_strings]
         name = rest[0].partition("=")[0]
         raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
-    names = ("resume", "evaluate", "smiles_column", "input_format", "jobs", "shard")
+    names = (*LAYOUT, "resume", "evaluate", "input_format", "jobs", "shard")
     check_molecules(options, "predict", names)
     check_ray(options)
     if options.shard and options.evaluate:

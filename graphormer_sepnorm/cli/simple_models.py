@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphormer_sepnorm.cli.held_out import HeldOut, networks_of
+from graphormer_sepnorm.compare.report.numbers import interval
+from graphormer_sepnorm.compare.roc_statistics import delong
+from graphormer_sepnorm.compare.statistics import MeanDifference, holm, jackknifed
 from graphormer_sepnorm.confidence.confidence import Told
 from graphormer_sepnorm.datasets.baselines import MEAN
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -27,12 +30,10 @@ from graphormer_sepnorm.training.module import GraphormerModule
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.chem.baselines import Baselines, Scaled
-    from graphormer_sepnorm.datasets.baselines import Baseline
+    from graphormer_sepnorm.datasets.baselines import Baseline, Found
     from graphormer_sepnorm.inference.blend import Blend
 
 log = logging.getLogger(__name__)
-
-FEW = 50  # test molecules by which nobody should choose a model
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,9 @@ class BlendedRun:
 
     @property
     def told(self) -> Told:
-        """What it says of the test split, as far as it is known of the molecules of `held`."""
+        """What it says of the test split."""
         assert self.predictions is not None
-        spread = None if self.held.spread is None else self.spread
-        return Told(self.predictions, spread, self.apart)
+        return Told(self.predictions, self.spread, self.apart)
 
     def in_summary(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return what came out: of the blend, and of the network, as given, under ``network``."""
@@ -94,22 +94,29 @@ class SimpleModels:
         left_out: What they leave out.
         interrupted: Whether they were stopped.
         blended: The blend, if it was asked for and could be made.
+        compared: How much higher the main metric of each comparable model is, by its name, than
+            that of what the checkpoint predicts, on molecules that neither was trained on.
+        compared_on: These molecules, in words.
     """
 
     baselines: list[Baseline] = field(default_factory=list)
     left_out: str = ""
     interrupted: bool = False
     blended: BlendedRun | None = None
+    compared: dict[str, MeanDifference] = field(default_factory=dict)
+    compared_on: str = ""
 
-    def said(self, metric: Metric, reached: float, tested: int | None) -> str:
+    def said(self, metric: Metric, unit: str = "") -> str:
         """Return sentences: how the blend was weighed, and if a simple model is better.
+
+        That is said where molecules resolve it, and never by the test split: who chooses by that
+        has no test any more.
 
         Args:
             metric: The main one.
-            reached: Its test value by what the checkpoint predicts.
-            tested: How many test molecules; None: only a part of them.
+            unit: Its unit.
         """
-        said, advice = [], "use it" if self.blended is not None else "use it, or --blend true"
+        said = []
         if self.blended is not None:
             validation = metric.shown(self.blended.blend.validation[metric.name])
             said.append(
@@ -117,15 +124,26 @@ class SimpleModels:
                 f"the loss on {self.blended.weighed_on}; {metric.label} of the blend there "
                 f"{validation}."
             )
-        fair = {one.name: one.test[metric.name] for one in self.baselines if one.comparable}
-        best = metric.best(fair.values(), default=math.nan)
-        if best > reached if metric.higher_is_better else best < reached:
-            name = next(name for name, value in fair.items() if value == best)
-            if name == MEAN:
-                advice = "the network has learned nothing that helps there"
-            if tested is not None and tested < FEW:
-                advice = f"{tested} test molecules say little, so look at train.py crossvalidate"
-            said.append(f"{name} has the {metric.better} test {metric.label}: {advice}.")
+        if self.compared:
+            change = 1 if metric.higher_is_better else -1
+            name, found = max(self.compared.items(), key=lambda one: change * one[1].mean)
+            p_values = holm([one.p_value for one in self.compared.values()])
+            p = float(p_values[[*self.compared].index(name)])
+            limits = interval(found.low, found.high, 4)
+            size = (
+                f"{metric.label} {metric.shown(abs(found.mean), unit)} "
+                f"{'higher' if found.mean > 0 else 'lower'}, {found.confidence:.0%} interval of "
+                f"the difference {limits}, over {self.compared_on}"
+            )
+            if not p <= 1 - found.confidence:
+                said.append(f"Not resolved: {name} against the model, {size}.")
+            elif change * found.mean < 0:
+                said.append(f"{name} is worse than the model: {size}.")
+            else:
+                advice = "use it" if self.blended is not None else "use it, or --blend true"
+                if name == MEAN:
+                    advice = "the network has learned nothing that helps there"
+                said.append(f"{name} is better than the model: {size}: {advice}.")
         return " ".join(sentence[0].upper() + sentence[1:] for sentence in said)
 
 
@@ -187,9 +205,15 @@ def simple_models(
                 )
                 result.left_out = " ".join(filter(None, (result.left_out, said)))
             if any(boosted):
-                blended = _blend(module, data, found.fitted, boosted, predictions, held)
+                blended = _blend(module, data, found, boosted, predictions, held)
                 write_checkpoint({**read_checkpoint(file), BLEND: blended.blend.to_plain()}, file)
                 result.blended = blended
+        if held is not None and found.fitted is not None:
+            own = result.blended.held if result.blended else held.take(_places(data, found, held))
+            labels = found.fitted.labels["validation"]
+            fair = found.comparable(module.task)
+            result.compared = compare(module.task, labels, own.values, fair)
+            result.compared_on = _judged_on(data, found.fitted)
     except GraphormerError as error:
         log.warning("no %s: %s", "blend" if blend else "baselines", error)
     except KeyboardInterrupt:
@@ -251,10 +275,63 @@ def _judged(fitted: Baselines) -> list[Scaled | None]:
     ]
 
 
+def _places(data: MoleculeDataModule, found: Found, held: HeldOut) -> np.ndarray:
+    """Return which of the molecules of `held` simple models were judged on."""
+    assert found.fitted is not None
+    rows = found.fitted.rows["validation"]
+    if data.member_folds is None:
+        return rows
+    return np.searchsorted(held.numbers, data.numbers.described[rows])  # from the first of training
+
+
+def _judged_on(data: MoleculeDataModule, fitted: Baselines) -> str:
+    where = "validation molecules" if data.member_folds is None else "molecules out of fold"
+    return f"{len(fitted.rows['validation']):,} {where}"
+
+
+def compare(
+    task: Task, labels: np.ndarray, values: np.ndarray, others: Mapping[str, np.ndarray]
+) -> dict[str, MeanDifference]:
+    """Compare a model with others on molecules that none has learned from.
+
+    Args:
+        task: What is predicted.
+        labels: ``[n, T]``; nan = missing.
+        values: What the model says of them, ``[n, T]``.
+        others: What the others say, by their names.
+
+    Returns:
+        By these names, how much higher the main metric of each is; none where it is undefined.
+    """
+    found = {name: _difference(task, labels, values, one) for name, one in others.items()}
+    return {name: one for name, one in found.items() if math.isfinite(one.mean)}
+
+
+def _difference(
+    task: Task, labels: np.ndarray, ours: np.ndarray, theirs: np.ndarray
+) -> MeanDifference:
+    main = task.main
+    known = ~np.isnan(labels[:, 0])
+    if main.name == "auroc" and len(task.targets) == 1 and main.is_defined(labels[:, 0]):
+        found = delong(*(one[known, 0] for one in (labels, ours, theirs)))
+        return MeanDifference(
+            mean=found.difference,
+            low=found.low,
+            high=found.high,
+            confidence=found.confidence,
+            p_value=found.p_value,
+        )
+
+    def value(rows: np.ndarray, predictions: np.ndarray) -> float:
+        return task.evaluate(labels[rows], predictions[rows], [main])[main.name]
+
+    return jackknifed(lambda rows: value(rows, theirs) - value(rows, ours), len(labels))
+
+
 def _blend(
     module: GraphormerModule,
     data: MoleculeDataModule,
-    fitted: Baselines,
+    found: Found,
     boosted: Sequence[Scaled | None],
     predictions: np.ndarray | None,
     held: HeldOut,
@@ -264,13 +341,11 @@ def _blend(
     from graphormer_sepnorm.inference.trees import BoostedTrees
     from graphormer_sepnorm.inference.weighing import weigh_classes, weigh_values
 
-    task = module.task
+    task, fitted = module.task, found.fitted
+    assert fitted is not None
     trees = BoostedTrees.from_fitted(fitted.columns, boosted, task.kind == "binary")
     boosting, labels = fitted.predictions["boosting"], fitted.labels["validation"]
-    rows = fitted.rows["validation"]
-    if data.member_folds is not None:  # counted from the first training molecule on
-        rows = np.searchsorted(held.numbers, data.numbers.described[rows])
-    held = held.take(rows)
+    held = held.take(_places(data, found, held))
     network, unseen = held.values, boosting["validation"]
     if task.kind == "binary":
         exclusive = bool(task.one_of)
@@ -289,17 +364,14 @@ def _blend(
         spread=spread,
         apart=blend.apart(network, unseen),
     )
-    where = "validation molecules" if data.member_folds is None else "molecules out of fold"
-    result = BlendedRun(blend, f"{len(labels):,} {where}", held)
+    result = BlendedRun(blend, _judged_on(data, fitted), held)
     if predictions is None:
         return result
     say = boosting["test"]
     if len(fitted.rows["test"]) < len(predictions):  # some were not drawn, or have no label
         assert data.splits.smiles is not None
         say = blend.trees_of_smiles(data.splits.smiles["test"], data.own_columns("test"))
-    networks = predictions[None]
-    if blend.stacking is not None or held.spread is not None:
-        networks = networks_of(module, data, "test", predictions)
+    networks = networks_of(module, data, "test", predictions)
     blended, spread = blend.combined(networks, say)
     return dataclasses.replace(
         result,

@@ -5,6 +5,7 @@ n molecules · m molecules of training · T targets.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -12,10 +13,16 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from graphormer_sepnorm.confidence.domain import Domain
+from graphormer_sepnorm.confidence.domain import FEWEST, Domain
 from graphormer_sepnorm.confidence.intervals import Intervals
 from graphormer_sepnorm.confidence.neighbours import Nearest, Neighbours, mean_errors
-from graphormer_sepnorm.confidence.probabilities import Calibration, temperature_of, tempered
+from graphormer_sepnorm.confidence.probabilities import (
+    Calibration,
+    entropy,
+    log_loss,
+    temperature_of,
+    tempered,
+)
 from graphormer_sepnorm.confidence.token_distance import TokenDistance
 from graphormer_sepnorm.metrics import Kind
 
@@ -89,6 +96,8 @@ class Confidence:
         exclusive: bool = False,
         tokens: TokenDistance | None = None,
         ranked: bool = False,
+        bounds: np.ndarray | None = None,
+        limits: Sequence[tuple[float | None, float | None]] = (),
     ) -> Self:
         """Measure it on molecules that were not trained on.
 
@@ -107,21 +116,19 @@ class Confidence:
                 calibrated together, or they would no longer add up to 1.
             tokens: What `told.distance` was measured with; None: it was not.
             ranked: Whether calibration must leave the order of probabilities as it is.
+            bounds: Of missing labels what they are at least, and at most, ``[n, T, 2]``; nan where
+                nothing is known. None: of none.
+            limits: What `limits_of` gives of each target; where there are bounds.
         """
-        errors = nearest = domain = None
+        errors = nearest = None
         uses = tuple(name for name in ("spread", "apart") if getattr(told, name) is not None)
         residuals = told.values - labels
         if neighbours is not None and told.fingerprints is not None:
             if places is not None and kind == "regression":
                 errors = np.where(places[:, None] >= 0, np.abs(residuals)[places], np.nan)
             nearest = neighbours.nearest(told.fingerprints, _NEIGHBOURS, folds, own_folds)
-            scaled = np.abs(residuals) / std
-            seen = ~np.isnan(scaled).all(axis=1)
-            mean = np.nanmean(scaled[seen], axis=1)
-            far = None if told.distance is None else told.distance[seen]
-            domain = Domain.fit(nearest.similarity[seen, 0], mean, far)
         temperature = temperature_of(told.values, labels, folds) if exclusive else 1.0
-        confidence = cls((), domain, neighbours, errors, uses, tokens, temperature)
+        confidence = cls((), None, neighbours, errors, uses, tokens, temperature)
         said = confidence._tempered(told.values)
         targets: list[Intervals | Calibration | None] = []
         for target, column in enumerate(labels.T):
@@ -137,12 +144,48 @@ class Confidence:
                 tried_on = np.zeros(len(values)) if exclusive else folds[known]
                 targets.append(Calibration.fit(values, column[known], tried_on, ranked))
             else:
-                targets.append(
-                    Intervals.fit(
-                        residuals[known, target], signals[known], folds[known], std[target]
-                    )
+                one = Intervals.fit(
+                    residuals[known, target], signals[known], folds[known], std[target]
                 )
-        return replace(confidence, targets=tuple(targets))
+                if bounds is not None:
+                    beyond = _beyond(told.values[:, target], bounds[:, target])
+                    own = np.isfinite(beyond) & np.isfinite(signals).all(axis=1)
+                    one = one.with_bounds(beyond[own], signals[own], limits[target])
+                targets.append(one)
+        confidence = replace(confidence, targets=tuple(targets))
+        if nearest is None:
+            return confidence
+        if kind == "regression":
+            wrong = np.abs(residuals) / std
+            expected = np.ones(wrong.shape)
+        else:
+            calibrated = confidence.calibrated(told.values)
+            wrong, expected = log_loss(calibrated, labels), entropy(calibrated)
+        seen = ~np.isnan(wrong).all(axis=1)
+        wrong, expected = (
+            np.nanmean(np.where(np.isnan(wrong), np.nan, one)[seen], axis=1)
+            for one in (wrong, expected)
+        )
+        far = None if told.distance is None else told.distance[seen]
+        domain = Domain.fit(nearest.similarity[seen, 0], wrong, far, expected)
+        return replace(confidence, domain=domain)
+
+    def of_mean(self, told: Told, networks: int) -> Self:
+        """Return it for the mean of networks, where each residual was that of one.
+
+        Args:
+            told: What all of them say of molecules that none has seen.
+            networks: How many.
+        """
+        nearest, targets = self.nearest(told), list(self.targets)
+        for target, one in enumerate(self.targets):
+            if isinstance(one, Intervals) and told.spread is not None:
+                signals = self._signals(told, nearest, target, one.unit)
+                known = np.isfinite(signals).all(axis=1) & np.isfinite(told.spread[:, target])
+                if known.sum() >= FEWEST:
+                    spread = told.spread[known, target]
+                    targets[target] = one.of_mean(spread, signals[known], networks)
+        return replace(self, targets=tuple(targets))
 
     def nearest(self, told: Told, count: int = _NEIGHBOURS) -> Nearest | None:
         """Return the molecules of training that are most like these; None: they are not kept.
@@ -156,13 +199,29 @@ class Confidence:
     def expected(self, told: Told, nearest: Nearest | None) -> np.ndarray:
         """Return the absolute error to be expected of each value, ``[n, T]``.
 
-        In units of the targets; nan for targets without intervals.
+        In units of the targets; nan for targets without intervals. Beyond the limits of an assay it
+        is that of values inside, see `known`.
         """
         values = np.full(told.values.shape, np.nan)
         for target, one in enumerate(self.targets):
             if isinstance(one, Intervals):
                 values[:, target] = one.expected(self._signals(told, nearest, target, one.unit))
         return values
+
+    @property
+    def expects_errors(self) -> bool:
+        """Whether it knows `expected` of any target, by labels enough to be said."""
+        return any(isinstance(one, Intervals) and one.labels >= FEWEST for one in self.targets)
+
+    def known(self, values: np.ndarray, expected: np.ndarray) -> np.ndarray:
+        """Return what `expected` gives of predictions, ``[n, T]``; nan beyond an assay's limits."""
+        inside = [
+            np.isfinite(one.ends(column, np.zeros(len(column)))).all(axis=0)
+            if isinstance(one, Intervals)
+            else np.zeros(len(column), bool)
+            for one, column in zip(self.targets, values.T, strict=True)
+        ]
+        return np.where(np.stack(inside, axis=1), expected, np.nan)
 
     def scores(self, level: float) -> np.ndarray:
         """Return how many expected errors make half an interval of this level, ``[T]``.
@@ -171,6 +230,25 @@ class Confidence:
         """
         intervals = (one if isinstance(one, Intervals) else None for one in self.targets)
         return np.array([np.nan if one is None else one.score(level) for one in intervals])
+
+    def intervals(
+        self, values: np.ndarray, expected: np.ndarray, level: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return both ends of intervals, ``[n, T]``, infinite beyond the limits of an assay.
+
+        nan where there is none.
+
+        Args:
+            values: Predictions, ``[n, T]``.
+            expected: What `expected` gives, ``[n, T]``.
+            level: Above 0, below 1.
+        """
+        half = expected * self.scores(level)
+        low, high = values - half, values + half
+        for target, one in enumerate(self.targets):
+            if isinstance(one, Intervals):
+                low[:, target], high[:, target] = one.ends(values[:, target], half[:, target])
+        return low, high
 
     def calibrated_by(self, target: int) -> str:
         """Return how the probabilities of a target are calibrated; ``none``: they are as said."""
@@ -269,6 +347,12 @@ class Confidence:
             None if tokens is None else TokenDistance.from_plain(tokens),
             plain.get("temperature", 1.0),
         )
+
+
+def _beyond(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Return how far predictions ``[n]`` are on the wrong side of bounds ``[n, 2]``; nan: none."""
+    least, most = bounds.T
+    return np.maximum(np.fmax(least - values, values - most), 0)
 
 
 def _plain(one: Intervals | Calibration | Domain) -> dict[str, Any]:

@@ -187,7 +187,7 @@ class Calibration:
             for fold in numbers:
                 own = folds == fold
                 mapped[own] = kind(probabilities[~own], labels[~own]).of(probabilities[own])
-            gain = _log_loss(best, labels) - _log_loss(mapped, labels)
+            gain = log_loss(best, labels) - log_loss(mapped, labels)
             if gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
                 chosen, best = kind, mapped
         final = chosen(probabilities, labels)
@@ -325,19 +325,40 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[tuple[flo
 
 
 def expected_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Return the expected calibration error (Naeini et al. 2015), of bins with as many molecules.
+    """Return the expected calibration error (Naeini et al. 2015), without what chance adds to it.
 
-    The mean distance of probability and share of class 1; nan without labels.
+    The mean distance of probability and share of class 1, of bins with as many molecules, of which
+    `error_by_chance` is taken off as noise is, in squares; nan without labels.
     """
     if len(labels) == 0:
         return float("nan")
     bins = reliability(probabilities, labels)
-    return sum(abs(mean - share) * count for mean, share, count in bins) / len(labels)
+    found = sum(abs(mean - share) * count for mean, share, count in bins) / len(labels)
+    return float(np.sqrt(max(0.0, found**2 - error_by_chance(probabilities) ** 2)))
 
 
-def _log_loss(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def error_by_chance(probabilities: np.ndarray) -> float:
+    """Return the calibration error that probabilities ``[n]`` show which are exactly right.
+
+    The share of class 1 in a bin is not its mean probability: nan of none.
+    """
+    if len(probabilities) == 0:
+        return float("nan")
+    parts = np.array_split(np.sort(probabilities), BINS)
+    deviations = [np.sqrt((part * (1 - part)).sum()) for part in parts]
+    return float(np.sqrt(2 / np.pi) * sum(deviations) / len(probabilities))
+
+
+def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the log loss of each label, of any shape; nan where there is none."""
     ones, zeros = _logarithms(probabilities)
-    return -np.where(labels > 0.5, ones, zeros)
+    return np.where(np.isnan(labels), np.nan, -np.where(labels > 0.5, ones, zeros))
+
+
+def entropy(probabilities: np.ndarray) -> np.ndarray:
+    """Return the log loss that probabilities of any shape expect of themselves."""
+    ones, zeros = _logarithms(probabilities)
+    return -probabilities * ones - (1 - probabilities) * zeros
 
 
 def _quantiles(values: np.ndarray) -> np.ndarray:

@@ -12,11 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphormer_sepnorm.confidence.intervals import LEVELS
-from graphormer_sepnorm.confidence.probabilities import Calibration, expected_error, reliability
+from graphormer_sepnorm.confidence.probabilities import (
+    Calibration,
+    error_by_chance,
+    expected_error,
+    reliability,
+)
 from graphormer_sepnorm.metrics import METRICS
 
 # Shares of the molecules that are kept where the least certain ones are left out.
 KEPT = tuple(tenth / 10 for tenth in range(10, 0, -1))
+# The level of which most is said.
+_SAID = 0.9
+_OPEN, _CONTRADICTED = (f"{name}_{100 * _SAID:g}" for name in ("open", "contradicted"))
 
 
 @dataclass(frozen=True)
@@ -27,9 +35,12 @@ class OfIntervals:
         labels: How many there were.
         levels: Of intervals.
         inside: The share of the labels inside the intervals of each level; nan: there were none.
-        widths: Their mean widths, in the unit of the target.
+        widths: Mean widths of those that have two ends, in the unit of the target; nan: none has.
         rank_correlation: Spearman's, of expected and actual absolute errors; nan: undefined.
         mae_of_surest: MAE of the shares `KEPT` with the smallest expected errors.
+        open: The share of the intervals of each level that have no end on one side.
+        bounds: How many labels were bounds, beside the others.
+        contradicted: How many of these say that no value of the interval can be, of each level.
     """
 
     labels: int
@@ -38,6 +49,9 @@ class OfIntervals:
     widths: tuple[float, ...]
     rank_correlation: float
     mae_of_surest: tuple[float, ...]
+    open: tuple[float, ...] = ()
+    bounds: int = 0
+    contradicted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,8 @@ class OfProbabilities:
     Attributes:
         labels: How many there were.
         map: How they were calibrated.
-        error_before: Expected calibration error of what network and trees say.
+        error_before: Expected calibration error of what network and trees say, without what chance
+            adds to it.
         error: The same of the calibrated probabilities.
         bins_before: Mean probability, share of class 1 and number of molecules of each bin.
         bins: The same of the calibrated ones.
@@ -55,6 +70,7 @@ class OfProbabilities:
         held: Of each level, of the molecules of class 0 and of those of class 1 the share whose set
             holds their class; nan: there were none.
         classes: Of each level how many classes a set holds, on average.
+        by_chance: What calibrated probabilities that are exactly right would show as an error.
     """
 
     labels: int
@@ -66,30 +82,48 @@ class OfProbabilities:
     levels: tuple[float, ...]
     held: tuple[tuple[float, float], ...]
     classes: tuple[float, ...]
+    by_chance: float
 
 
 def judge_intervals(
-    errors: np.ndarray, expected: np.ndarray, half_widths: dict[float, np.ndarray]
+    labels: np.ndarray,
+    values: np.ndarray,
+    expected: np.ndarray,
+    ends: Mapping[float, tuple[np.ndarray, np.ndarray]],
+    bounds: np.ndarray,
 ) -> OfIntervals:
     """Judge intervals.
 
     Args:
-        errors: Absolute errors ``[n]``, none missing.
-        expected: What was expected ``[n]``.
-        half_widths: By level, ``[n]``; nan: there is no interval.
+        labels: ``[n]``; nan = missing, one or more are not.
+        values: Predictions ``[n]``.
+        expected: What absolute errors were expected ``[n]``.
+        ends: By level, both ends, ``[n]`` each; nan: there is no interval.
+        bounds: Of missing labels what they are at least, and at most, ``[n, 2]``; nan where nothing
+            is known.
     """
-    order = np.argsort(expected, kind="stable")
-    there = {level: bool(np.isfinite(half).all()) for level, half in half_widths.items()}
+    known = ~np.isnan(labels)
+    errors, least, most = np.abs(values - labels)[known], *bounds.T
+    order = np.argsort(expected[known], kind="stable")
+    inside, widths, opened, contradicted = [], [], [], []
+    for low, high in ends.values():
+        there, width = not (np.isnan(low) | np.isnan(high)).any(), high - low
+        right = (low <= labels) & (labels <= high)
+        inside.append(float(right[known].mean()) if there else math.nan)
+        closed = np.isfinite(width) & there
+        widths.append(float(width[closed].mean()) if closed.any() else math.nan)
+        opened.append(float(np.isinf(width).mean()) if there else math.nan)
+        contradicted.append(int(np.sum((high < least) | (low > most))))
     return OfIntervals(
         len(errors),
-        tuple(half_widths),
-        tuple(
-            float(np.mean(errors <= half)) if there[level] else math.nan
-            for level, half in half_widths.items()
-        ),
-        tuple(float(np.mean(2 * half)) for half in half_widths.values()),
-        METRICS["spearman"].of(errors, expected),
+        tuple(ends),
+        tuple(inside),
+        tuple(widths),
+        METRICS["spearman"].of(errors, expected[known]),
         tuple(float(errors[order[: max(1, round(kept * len(order)))]].mean()) for kept in KEPT),
+        tuple(opened),
+        int(np.sum(~np.isnan(bounds).all(axis=1))),
+        tuple(contradicted),
     )
 
 
@@ -120,6 +154,7 @@ def judge_probabilities(
         LEVELS,
         tuple((_mean(one[labels == 0, 0]), _mean(one[labels == 1, 1])) for one in sets),
         tuple(float(one.sum(axis=1).mean()) for one in sets),
+        error_by_chance(probabilities),
     )
 
 
@@ -136,9 +171,16 @@ def summarised(found: Iterable[OfIntervals | OfProbabilities]) -> dict[str, floa
             widths = zip(LEVELS, intervals[0].widths, strict=True)
             values |= {f"width_{100 * level:g}": width for level, width in widths}
         values["spearman_of_errors"] = _mean(one.rank_correlation for one in intervals)
+        place = LEVELS.index(_SAID)
+        if bounds := sum(one.bounds for one in intervals):
+            values["bounds"] = bounds
+            values[_CONTRADICTED] = sum(one.contradicted[place] for one in intervals)
+        if any(one.open and one.open[place] > 0 for one in intervals):
+            values[_OPEN] = _mean(one.open[place] for one in intervals)
     if classes:
         values["calibration_error"] = _mean(one.error for one in classes)
         values["calibration_error_before"] = _mean(one.error_before for one in classes)
+        values["calibration_error_by_chance"] = _mean(one.by_chance for one in classes)
         for place, level in enumerate(LEVELS):
             name = f"sets_{100 * level:g}"
             for label in (0, 1):
@@ -156,6 +198,8 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
         said = f"expected calibration error of the test probabilities {error}"
         if error != before:
             said += f", before calibration {before}"
+        if "calibration_error_by_chance" in values:
+            said += f" (beyond the {values['calibration_error_by_chance']:.3f} that chance makes)"
         names = [f"sets_90_hold_{label}" for label in (0, 1)]
         if values.keys().isdisjoint(names):  # written by an earlier version
             return said
@@ -170,6 +214,12 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
     level = "90" if "90" in levels else levels[-1]
     if math.isfinite(width := values.get(f"width_{level}", math.nan)):
         said += f"; those of {level} % are {width:.3g}{f' {unit}' if unit else ''} wide on average"
+    if _OPEN in values:
+        said += (
+            f", but for {_percent(values[_OPEN])} %, which an assay's limit leaves without an end"
+        )
+    if "bounds" in values:
+        said += f"; {values[_CONTRADICTED]:.0f} of {values['bounds']:.0f} bounds contradict theirs"
     return said
 
 

@@ -70,6 +70,19 @@ class Found(NamedTuple):
     left_out: str
     fitted: Baselines | None
 
+    def comparable(self, task: Task) -> dict[str, np.ndarray]:
+        """Return what the comparable ones say of the molecules of `fitted` under ``validation``.
+
+        By their names, float64 ``[n, T]``.
+        """
+        fitted = {} if self.fitted is None else self.fitted.predictions
+        return {
+            one.name: shares(of["validation"]) if task.one_of else of["validation"]
+            for model, of in fitted.items()
+            for one in self.baselines
+            if one.comparable and one.name.startswith(NAMES[model])
+        }
+
 
 def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES)) -> Found:
     """Return the baselines; shows on stderr how far it is.
@@ -146,6 +159,13 @@ def _weights(data: MoleculeDataModule) -> dict[str, np.ndarray] | None:
     return dict(zip(numbers, np.split(weights, ends), strict=True))
 
 
+def shares(probabilities: np.ndarray) -> np.ndarray:
+    """Return probabilities of classes of which a molecule is of one, ``[n, T]``, adding up to 1."""
+    total = probabilities.sum(axis=1, keepdims=True)
+    even = np.full_like(probabilities, 1 / probabilities.shape[1])
+    return np.divide(probabilities, total, out=even, where=total > 0)
+
+
 def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """Means over the targets that there is a model for, and whose labels define the metric.
 
@@ -153,10 +173,7 @@ def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[s
     to 1; where a class has no model, what is of all classes is undefined.
     """
     if task.one_of and np.isfinite(predictions).all():
-        total = predictions.sum(axis=1, keepdims=True)
-        even = np.full_like(predictions, 1 / predictions.shape[1])
-        shares = np.divide(predictions, total, out=even, where=total > 0)
-        found = task.evaluate(targets, shares)  # of single classes, too
+        found = task.evaluate(targets, shares(predictions))  # of single classes, too
         return {one.name: found[one.name] for one in task.metrics if one.name in found}
     pairs = [
         pair for pair in zip(targets.T, predictions.T, strict=True) if np.isfinite(pair[1]).all()

@@ -16,7 +16,7 @@ import socket
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from filelock import FileLock
@@ -36,7 +36,12 @@ def one_line(error: BaseException) -> str:
 
 
 def require_files(
-    label: str, folder: Path, names: Sequence[str], fetch: Callable[[Path], Path], instead: str
+    label: str,
+    folder: Path,
+    names: Sequence[str],
+    fetch: Callable[[Path], Path],
+    instead: str,
+    published: Mapping[str, str] | None = None,
 ) -> None:
     """Make sure that the raw files are there, downloading them if none of them is.
 
@@ -49,6 +54,7 @@ def require_files(
         fetch: Downloads into the empty folder it is given and returns the folder, in it, whose
             contents are to be moved to `folder`.
         instead: What to do without a network, for the message.
+        published: SHA-256 of those of which it is known; a download of others is refused.
 
     Raises:
         DataError: Files are missing and cannot be had.
@@ -70,7 +76,7 @@ def require_files(
         with FileLock(lock):
             try:
                 if _missing(folder, names):
-                    _download(folder, names, fetch)
+                    _download(folder, names, fetch, published or {})
             finally:
                 lock.unlink(missing_ok=True)
     except (OSError, EOFError, http.client.HTTPException, zipfile.BadZipFile) as error:
@@ -88,13 +94,21 @@ def _missing(folder: Path, names: Sequence[str]) -> list[str]:
     return [name for name in names if not (folder / name).is_file()]
 
 
-def _download(folder: Path, names: Sequence[str], fetch: Callable[[Path], Path]) -> None:
+def _download(
+    folder: Path,
+    names: Sequence[str],
+    fetch: Callable[[Path], Path],
+    published: Mapping[str, str],
+) -> None:
     with tempfile.TemporaryDirectory(dir=folder, prefix="download.") as staging:
         with _socket_timeout(DOWNLOAD_TIMEOUT_SECONDS):
             fetched = fetch(Path(staging))
         lacking = _missing(fetched, names)
         if lacking:
             raise OSError(f"{', '.join(lacking)} not among the files")
+        other = [name for name, known in published.items() if sha256_of(fetched / name) != known]
+        if other:
+            raise OSError(f"{', '.join(other)} not as published: the SHA-256 is another one")
         for path in sorted(fetched.rglob("*")):
             target = folder / path.relative_to(fetched)
             if path.is_file() and not target.exists():

@@ -112,6 +112,7 @@ class Beside:
         self._one_of, self._class_names = task.one_of, task.classes
         self._sketch = None if confidence is None else confidence.neighbours
         self._measures = confidence is not None and confidence.tokens is not None
+        self._expects = confidence is not None and confidence.expects_errors
         self._interval = asked.interval if task.kind == "regression" else None
         self._sets = asked.interval if task.kind == "binary" else None
 
@@ -119,6 +120,7 @@ class Beside:
         """Return the names of `Predictions.numbers`; `several` networks have a spread."""
         kinds = ["pred"] + ["spread"] * several
         kinds += [] if self._interval is None else ["low", "high"]
+        kinds += ["expected_error"] * self._expects
         names = [f"{kind}_{target}" for target in self._targets for kind in kinds]
         names += [] if self._sketch is None else ["similarity"]
         return (*names, *(["distance"] if self._measures else []))
@@ -157,9 +159,12 @@ class Beside:
             given["values"] = values = confidence.calibrated(values)
             if told.distance is not None:
                 given["distance"] = told.distance
+            expected = confidence.expected(told, nearest)
+            if self._expects:
+                given["expected_error"] = confidence.known(values, expected)
             if self._interval is not None:
-                half = confidence.expected(told, nearest) * confidence.scores(self._interval)
-                given |= {"low": values - half, "high": values + half}
+                ends = confidence.intervals(values, expected, self._interval)
+                given |= dict(zip(("low", "high"), ends, strict=True))
         columns = self._classes(values)
         if confidence is not None and confidence.domain is not None and nearest is not None:
             given["similarity"] = nearest.similarity[:, 0]

@@ -18,6 +18,8 @@ Beside what Lightning keeps there is one plain dictionary under the key ``grapho
 * ``data_options``: for a user's table, how it was read and split (None otherwise);
 * ``validation``: metrics of the last validation before it was written;
 * ``packages``: versions of what it was made with;
+* ``sample``: of some training molecules what RDKit made of them, see `what_moved`; only where the
+  file keeps SMILES;
 * ``card``: facts to show, in a file of `save_for_prediction` only.
 
 Of an ensemble these are the facts of its first member, and ``validation`` is that of all together.

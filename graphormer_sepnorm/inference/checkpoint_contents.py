@@ -244,6 +244,7 @@ _OTHER_FACTS = {
     "validation": dictionary_of(REAL),
     "member_folds": COUNT,
     "packages": dictionary_of(TEXT),
+    "sample": list_of(record({"smiles": TEXT, "graph": TEXT, "value": list_of(REAL)})),
     "card": optional(dictionary_of(PLAIN)),
 }
 
@@ -283,7 +284,8 @@ _INTERVALS = record(
         "scores": list_of(NOT_NEGATIVE),
         "labels": COUNT,
         "unit": POSITIVE,
-    }
+    },
+    {"limits": pair_of(optional(FINITE)), "beyond": list_of(NOT_NEGATIVE)},
 )
 _CALIBRATION = record(
     {

@@ -48,7 +48,8 @@ def check_confidence(
         if "scale" in one:
             lengths = {len(one["scale"][name]) for name in ("low", "high", "weights")}
             require(lengths == {signals}, f"{at} is not of {signals} signals")
-            require(_ascends(one["scores"]), f"{at}.scores do not ascend")
+            for name in ("scores", "beyond"):
+                require(_ascends(one.get(name, ())), f"{at}.{name} do not ascend")
             require(0 < len(one["scores"]) <= one["labels"], f"{at}.scores are not of its labels")
         else:
             knots = np.array(one["map"]["knots"], np.float64).reshape(-1, 2)

@@ -25,7 +25,10 @@ class Predictions:
             not a calibrated error bar.
         low: float64 ``[n, targets]``: lower end of the intervals, see `Predictor.ask`; nan where
             there is none; None: they are not asked for, or the model has none.
-        high: Upper end.
+        high: Upper end. Ends are infinite beyond the limits of an assay.
+        expected_error: float64 ``[n, targets]``: the absolute error that is to be expected, in the
+            unit of the target; nan where there is no value, and beyond the limits of an assay;
+            None: of classes, or the model does not know it.
         similarity: float64 ``[n]``, Tanimoto similarity to the most similar molecule of training;
             None: the model does not know them.
         distance: float64 ``[n]``, how far [CLS] is from that of molecules of training, see
@@ -42,6 +45,7 @@ class Predictions:
     spread: np.ndarray | None = None
     low: np.ndarray | None = None
     high: np.ndarray | None = None
+    expected_error: np.ndarray | None = None
     similarity: np.ndarray | None = None
     distance: np.ndarray | None = None
     texts: tuple[tuple[str, ...], ...] = ()
@@ -49,10 +53,8 @@ class Predictions:
     @property
     def numbers(self) -> np.ndarray:
         """What a table holds of them, float64 ``[n, columns]``, see `Predictor.columns`."""
-        parts = [
-            part for part in (self.values, self.spread, self.low, self.high) if part is not None
-        ]
-        stacked = np.stack(parts, axis=2)
+        parts = (self.values, self.spread, self.low, self.high, self.expected_error)
+        stacked = np.stack([part for part in parts if part is not None], axis=2)
         numbers = stacked.reshape(len(stacked), stacked.shape[1] * stacked.shape[2])
         beside = [part for part in (self.similarity, self.distance) if part is not None]
         return np.column_stack([numbers, *beside])

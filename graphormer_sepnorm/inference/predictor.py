@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +15,15 @@ from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, given_smiles, in_chunks
 from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
+from graphormer_sepnorm.inference.moved import what_moved
 from graphormer_sepnorm.inference.predictions import Predictions
 from graphormer_sepnorm.inference.trained_model import TrainedModel
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.explanation import Explanations
+
+
+log = logging.getLogger(__name__)
 
 
 class Predictor(TrainedModel):
@@ -39,10 +44,13 @@ class Predictor(TrainedModel):
         """
         file = find_checkpoint(path)
         try:
-            return cls(read_checkpoint(file), device)
+            predictor = cls(read_checkpoint(file), device)
         except CheckpointError as error:
             known = str(file) in str(error)
             raise error if known else CheckpointError(f"{file}: {error}") from error
+        if said := what_moved(predictor):
+            log.warning("%s: %s", file, said)
+        return predictor
 
     def predict(
         self,

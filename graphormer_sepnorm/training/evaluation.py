@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -33,7 +33,24 @@ from graphormer_sepnorm.training.loss import LossName, summed_loss
 log = logging.getLogger(__name__)
 
 
-class MeanLoss(torchmetrics.Metric):
+# Apple's GPUs have no float64: what is summed and scaled in it stays on the CPU.
+_NO_FLOAT64 = "mps"
+
+
+def wide(values: Tensor) -> Tensor:
+    """Return values as float64, on the CPU where their device has none."""
+    return (values.cpu() if values.device.type == _NO_FLOAT64 else values).double()
+
+
+class _WideStates(torchmetrics.Metric):
+    """A metric whose states do not follow the network to a device without float64."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any) -> torch.nn.Module:
+        there = fn(torch.zeros(1)).device.type == _NO_FLOAT64
+        return self if there else super()._apply(fn, *args)
+
+
+class MeanLoss(_WideStates):
     """Mean of a loss over the labels of many batches, of all processes.
 
     torchmetrics' own mean forgets the weights when it is told to let nan through, and a loss that
@@ -53,15 +70,15 @@ class MeanLoss(torchmetrics.Metric):
     def update(self, total: Tensor, labels: Tensor) -> None:
         """Add a batch: the sum of its losses and the number of its labels; or several in turn."""
         for one in total.detach().reshape(-1).unbind():  # one by one, so that rounding is the same
-            self.total = self.total + one
-        self.labels = self.labels + labels.sum()
+            self.total = self.total + one.to(self.total.device)
+        self.labels = self.labels + labels.sum().to(self.labels.device)
 
     def compute(self) -> Tensor:
         """Return the mean, float64; 0 where there is no label."""
         return self.total / self.labels.clamp(min=1)
 
 
-class SplitPredictions(torchmetrics.Metric):
+class SplitPredictions(_WideStates):
     """Collects what is predicted for one split.
 
     Under several processes the rows of all of them are gathered; a graph that several of them
@@ -86,8 +103,8 @@ class SplitPredictions(torchmetrics.Metric):
             targets: Real units or 0/1, ``[B, T]``; nan where missing.
             graph_ids: Position of each graph in its data set, int64 ``[B]``.
         """
-        self.predictions.append(predictions.detach().double())
-        self.targets.append(targets.double())
+        self.predictions.append(wide(predictions.detach()))
+        self.targets.append(wide(targets))
         self.graph_ids.append(graph_ids)
 
     def compute(self) -> tuple[np.ndarray, np.ndarray]:
@@ -194,12 +211,13 @@ class EvaluatedModule(LightningModule):
         outputs = self.model(batch)
         if not self.members:
             return outputs
-        each = torch.stack([outputs, *(network(batch) for network in self.members)]).double()
+        each = wide(torch.stack([outputs, *(network(batch) for network in self.members)]))
         if self.task.kind == "regression":
-            return each.mean(dim=0)
-        # The logit of the mean of the probabilities.
-        yes, no = (torch.logsumexp(logsigmoid(sign * each), dim=0) for sign in (1, -1))
-        return yes - no
+            mean = each.mean(dim=0)
+        else:  # the logit of the mean of the probabilities
+            yes, no = (torch.logsumexp(logsigmoid(sign * each), dim=0) for sign in (1, -1))
+            mean = yes - no
+        return mean if mean.device == outputs.device else mean.to(outputs)
 
     def _collect(self, split: str, batch: GraphBatch) -> None:
         outputs = self.outputs(batch)
@@ -211,7 +229,7 @@ class EvaluatedModule(LightningModule):
         self.log(f"{split}_loss", mean, on_step=False, on_epoch=True)
 
     def _values(self, outputs: Tensor) -> Tensor:
-        values = outputs.double() * self.target_std + self.target_mean
+        values = wide(outputs) * wide(self.target_std) + wide(self.target_mean)
         return values.sigmoid() if self.task.kind == "binary" else values
 
     def _evaluate(self, split: str) -> None:
@@ -233,8 +251,9 @@ class EvaluatedModule(LightningModule):
             )
         # float64, or Lightning would round. The same in every process already; a mean over them
         # would round too.
+        where = "cpu" if self.device.type == _NO_FLOAT64 else self.device
         named = {
-            f"{split}_{name}": torch.tensor(value, dtype=torch.float64, device=self.device)
+            f"{split}_{name}": torch.tensor(value, dtype=torch.float64, device=where)
             for name, value in values.items()
         }
         self.log_dict(named, sync_dist=True, reduce_fx="max")

@@ -212,7 +212,7 @@ class GraphormerModule(EvaluatedModule):
         return module
 
     def setup(self, stage: str) -> None:
-        """Refuse what cannot work.
+        """Refuse what cannot work, and say what nobody has tried.
 
         Raises:
             ConfigError: The trainer would convert whole batches to another precision.
@@ -222,6 +222,8 @@ class GraphormerModule(EvaluatedModule):
                 f"--trainer.precision {self.trainer.precision} is not supported: use 32-true, "
                 "bf16-mixed or 16-mixed"
             )
+        if self.trainer.strategy.root_device.type == "mps":
+            log.warning("MPS is not tested: compare a short run with --trainer.accelerator cpu")
 
     def configure_model(self) -> None:
         """Build the network for the data of the trainer; Lightning calls it after the set-up."""

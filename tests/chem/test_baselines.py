@@ -308,6 +308,19 @@ def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             assert known.tolist() == [target < left for target in range(4)]
 
 
+def test_molecules_are_drawn_at_random_and_stay_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the first ones: a table may be sorted, by its labels too."""
+    monkeypatch.setattr(baselines, "MOST_MOLECULES", 200)
+    rows = np.arange(0, 3000, 3)
+    drawn = baselines._drawn(rows)
+    assert len(drawn) == 200
+    assert (np.diff(drawn) > 0).all()
+    assert set(drawn.tolist()) <= set(rows.tolist())
+    # As many of each fifth, within four deviations of such a draw.
+    assert np.abs(np.histogram(drawn, 5, (0, 3000))[0] - 40).max() < 4 * (40 * 0.8 * 0.8) ** 0.5
+    np.testing.assert_array_equal(baselines._drawn(rows[:200]), rows[:200])
+
+
 def test_a_tree_is_grown_on_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     (boosted, *_) = bounded(monkeypatch, MOST_ROWS=14).boosted
     for booster in boosted.model.boosters:

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem, RDLogger
 
+from graphormer_sepnorm.chem.fingerprints import morgan_counts
+from graphormer_sepnorm.chem.molecule_features import MOLECULE_1
 from graphormer_sepnorm.chem.molecules import (
     ParsedMolecule,
     canonical_smiles,
@@ -15,6 +17,7 @@ from graphormer_sepnorm.chem.molecules import (
     parse_molblock,
     parse_smiles,
 )
+from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 
 # Those of ogbg-molhiv's 41,127 that current RDKit refuses, by OGB's number: 30784, 30785 and 35728
 # are in the training split, 12882 and 18293 in validation, 137 and 987 in test.
@@ -140,7 +143,65 @@ def test_canonical_smiles_is_one_for_all_spellings():
     assert canonical_smiles(Chem.MolFromSmiles("CC(N)C(=O)O")) == "CC(N)C(=O)O"
 
 
-@pytest.mark.parametrize("smiles", ["CCO", "C[C@H](O)F", "F/C=C/F", "[Na+].[Cl-]", "[13CH4]", "*C"])
+def mapped(molecule):
+    for atom in molecule.GetAtoms():
+        atom.SetAtomMapNum(atom.GetIdx() + 1)
+
+
+def heavy(molecule):
+    for atom in molecule.GetAtoms():
+        atom.SetIsotope(round(2.1 * atom.GetAtomicNum()))
+
+
+@pytest.mark.parametrize("label", [mapped, heavy, lambda molecule: None])
+@pytest.mark.parametrize(
+    "smiles",
+    [
+        "C[C@H](N)C(=O)O",
+        "C/C=C/c1cc[nH]c1",
+        "CN(C)CCC=C1c2ccccc2CCc2ccccc12",  # whose scaffold ends in an atom that was in a chain
+        "O=C([O-])C1CC1.[Na+]",
+        "C[C@H]1CC[C@@H](O)CC1",
+        "*c1ccccc1",
+        "[2H]C(F)Cl",
+        "CS(=O)(=O)N[P@](C)(=O)c1ccccc1",
+    ],
+)
+def test_labels_of_atoms_make_no_other_molecule(smiles, label):
+    """Atom maps, isotopes and needless brackets: identity, scaffold, fingerprint and codes."""
+    plain, labeled = parse_smiles(smiles).molecule, Chem.MolFromSmiles(smiles)
+    label(labeled)
+    text = Chem.MolToSmiles(labeled, canonical=False, allHsExplicit=True)
+    for molecule in (
+        parse_smiles(text).molecule,
+        parse_smiles(Chem.MolToCXSmiles(labeled)).molecule,
+        parse_molblock(Chem.MolToV3KMolBlock(labeled)).molecule,
+    ):
+        assert canonical_smiles(molecule) == canonical_smiles(plain)
+        assert murcko_scaffold(molecule) == murcko_scaffold(plain)
+        assert (morgan_counts([molecule]) != morgan_counts([plain])).nnz == 0
+        codes = (MOLECULE_1.featurise(one).atom_codes.tolist() for one in (molecule, plain))
+        assert sorted(next(codes)) == sorted(next(codes))
+    symbols = [atom.GetSymbol() for atom in parse_smiles(text).molecule.GetAtoms()]
+    assert symbols == [atom.GetSymbol() for atom in plain.GetAtoms()]
+
+
+@pytest.mark.parametrize(
+    ("smiles", "plain"),
+    [
+        ("C[C@H]([13CH3])O", "CC(C)O"),  # stereochemistry by isotopes alone
+        ("[13CH3]/C(C)=C/C", "CC=C(C)C"),
+        ("[CH3:7][C@@H:2]([CH3:1])[OH:3]", "CC(C)O"),
+        ("[3H]c1ccccc1", "[2H]c1ccccc1"),
+        ("[H:1][CH2:2][18F]", "CF"),
+        ("CO |atomProp:0.molAtomMapNumber.1|", "CO"),
+    ],
+)
+def test_what_labels_alone_made_is_gone(smiles, plain):
+    assert canonical_smiles(parse_smiles(smiles).molecule) == Chem.CanonSmiles(plain)
+
+
+@pytest.mark.parametrize("smiles", ["CCO", "C[C@H](O)F", "F/C=C/F", "[Na+].[Cl-]", "[NH4+]", "*C"])
 @pytest.mark.parametrize("write", [Chem.MolToMolBlock, Chem.MolToV3KMolBlock])
 def test_mol_block_of_either_version(smiles, write):
     molecule = Chem.MolFromSmiles(smiles)

@@ -6,7 +6,7 @@ import pytest
 from rdkit import Chem
 
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles, parse_smiles
-from graphormer_sepnorm.chem.standardise import STEPS, standardised
+from graphormer_sepnorm.chem.standardise import STEPS, UNSETTLED, standardised
 
 
 def after(smiles: str, *steps: str) -> str:
@@ -50,9 +50,34 @@ def test_without_steps_or_molecule_nothing_happens() -> None:
     assert standardised(none, STEPS) is none
 
 
-def test_a_form_that_is_no_molecule_is_a_reason() -> None:
-    """Without its charge hexafluorophosphate has a bond too many."""
-    found = standardised(parse_smiles("F[P-](F)(F)(F)(F)F"), STEPS)
-    assert found.molecule is None
-    assert found.reason.startswith("it cannot be standardised: 'F[PH]")
-    assert found.standard == ""
+# Where a proton makes or leaves no molecule, RDKit's sanitised form or the ion as it is written.
+@pytest.mark.parametrize(
+    ("smiles", "expected"),
+    [
+        ("[cH-]1cccc1", "C1=CCC=C1"),
+        ("C[c-]1cccc1", "CC1C=CC=C1"),
+        ("c1ccc2[cH-]ccc2c1", "C1=Cc2ccccc2C1"),
+        ("[cH+]1cccccc1", "C1=CC=CCC=C1"),
+        ("[cH-]1cccc1CC[NH3+]", "NCCC1=CC=CC1"),
+        ("[p-]1cccc1", "c1cc[pH]c1"),
+        ("c1cc[asH+]cc1", "C1=CC=[As]C=C1"),
+        ("C[SiH-]C", "C[SiH2]C"),
+        *((ion, ion) for ion in ("F[P-](F)(F)(F)(F)F", "F[As-](F)(F)(F)(F)F", "C[Si-](F)(F)(F)F")),
+        ("[P-](F)(F)(F)(F)(F)F.CC[NH3+]", "CC[NH3+].F[P-](F)(F)(F)(F)F"),
+    ],
+)
+def test_an_ion_is_a_molecule_without_its_charge_or_stays(smiles: str, expected: str) -> None:
+    assert after(smiles, "neutralise") == Chem.CanonSmiles(expected)
+    assert after(after(smiles, "neutralise"), "neutralise") == Chem.CanonSmiles(expected)
+
+
+def test_a_molecule_with_too_many_tautomers_stays_and_says_so() -> None:
+    """Folic acid, its amide in two forms: RDKit stops at its thousandth transformation."""
+    for smiles in (
+        "Nc1nc2ncc(CNc3ccc(cc3)C(=O)NC(CCC(=O)O)C(=O)O)nc2c(=O)[nH]1",
+        "Nc1nc2ncc(CNc3ccc(cc3)C(O)=NC(CCC(=O)O)C(=O)O)nc2c(=O)[nH]1",
+    ):
+        found = standardised(parse_smiles(smiles), ["tautomer"])
+        assert found.standard == Chem.CanonSmiles(smiles)
+        assert found.remark == UNSETTLED
+    assert standardised(parse_smiles("Oc1ccccn1"), ["tautomer"]).remark == ""

@@ -10,15 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
+from scipy.special import expit
 from tiny_run import Fitted, fit, fitted, read_csv, summary
 
 from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli.predict import main as predict
-from graphormer_sepnorm.cli.simple_models import SimpleModels
+from graphormer_sepnorm.cli.simple_models import SimpleModels, compare
 from graphormer_sepnorm.cli.train import main as train
-from graphormer_sepnorm.datasets.baselines import MEAN, Baseline
+from graphormer_sepnorm.compare.statistics import MeanDifference
+from graphormer_sepnorm.datasets.baselines import MEAN
 from graphormer_sepnorm.datasets.user_table.load import load_table
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference import weighing
 from graphormer_sepnorm.inference.blend import Blend, Stacking
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
@@ -205,31 +209,78 @@ def test_baselines_are_all_of_them_and_kept_with_every_metric(tmp_path: Path, ca
     for one in result["baselines"]:
         assert list(one["test"]) == list(one["validation"]) == ["mae", "rmse", "r2", "spearman"]
         assert re.search(rf"^  {one['name']} +{one['test']['mae']:.4f}$", out, re.MULTILINE)
-    best = min(result["baselines"], key=lambda one: one["test"]["mae"])["name"]
-    assert f"{best[0].upper()}{best[1:]} has the lower test MAE: " in out
+    best = min(result["baselines"], key=lambda one: one["validation"]["mae"])["name"]
+    said = rf"{best} (is (better|worse) than|against) the model[:,] MAE [\d.]+ (low|high)er, 95%"
+    assert re.search(said + " interval .*, over 15 validation molecules", out, re.IGNORECASE)
     assert "network" not in result
     assert BLEND not in read_checkpoint(tmp_path / "run")
 
 
-def test_who_is_better_is_said_by_the_main_metric() -> None:
-    def said(metric: str, reached: float, comparable: bool = True) -> str:
-        scores = {"mae": 0.4, "auroc": 0.8}
-        one = Baseline("trees", scores, scores, comparable)
-        return SimpleModels([one]).said(METRICS[metric], reached, tested)
+def said(metric: str, name: str, mean: float, half: float, p: float, **others: Any) -> str:
+    def found(mean: float, p: float) -> MeanDifference:
+        ends = {"low": mean - half, "high": mean + half}
+        return MeanDifference(mean=mean, confidence=0.95, p_value=p, **ends)
 
-    tested = 50
-    assert said("mae", 0.5) == "Trees has the lower test MAE: use it, or --blend true."
-    assert said("auroc", 0.7) == "Trees has the higher test AUROC: use it, or --blend true."
-    assert said("mae", 0.3) == said("mae", 0.4) == said("auroc", 0.9) == ""
-    assert said("mae", 0.5, comparable=False) == said("mae", float("nan")) == ""
-    tested = 49
-    assert said("mae", 0.5) == (
-        "Trees has the lower test MAE: 49 test molecules say little, so look at train.py "
-        "crossvalidate."
+    compared = {name: found(mean, p)} | {other: found(*one) for other, one in others.items()}
+    simple = SimpleModels([], compared=compared, compared_on="60 molecules out of fold")
+    return simple.said(METRICS[metric], "m")
+
+
+def test_who_is_better_is_said_where_it_is_resolved_and_by_how_much() -> None:
+    ends = "\N{MINUS SIGN}0.1500 to \N{MINUS SIGN}0.0500, over 60 molecules out of fold"
+    size = f"MAE 0.1000 m lower, 95% interval of the difference {ends}"
+    better = f"Trees is better than the model: {size}: use it, or --blend true."
+    assert said("mae", "trees", -0.1, 0.05, 0.001) == better
+    # Of two that are compared, one is by chance.
+    assert said("mae", "trees", -0.1, 0.05, 0.03, forest=(0.1, 0.03)) == (
+        f"Not resolved: trees against the model, {size}."
     )
-    score = {"mae": 0.4}
-    mean = SimpleModels([Baseline(MEAN, score, score, True)]).said(METRICS["mae"], 0.5, None)
-    assert mean.endswith(": the network has learned nothing that helps there.")
+    worse = "Trees is worse than the model: AUROC 0.1000 lower"
+    assert said("auroc", "trees", -0.1, 0.05, 0.001, forest=(-0.2, 0.0)).startswith(worse)
+    assert said("auroc", "trees", 0.1, 0.05, 0.001).startswith("Trees is better than the model")
+    assert said("mae", MEAN, -0.1, 0.05, 0.001).endswith(
+        ": the network has learned nothing that helps there."
+    )
+    assert said("mae", "trees", 0.0, float("nan"), float("nan")).startswith("Not resolved: ")
+    assert SimpleModels().said(METRICS["mae"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "targets"),
+    [("regression", "mae", 1), ("regression", "rmse", 2), ("binary", "auroc", 1)],
+)
+def test_equal_models_are_seldom_told_apart(kind: Any, metric: str, targets: int) -> None:
+    """Three others that are as good: in one of twenty tables at most one seems better or worse."""
+    names = tuple(map(str, range(targets)))
+    task, told = Task(kind, names, ("",) * targets, metric), 0
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        labels = random.standard_normal((150, targets))
+        noise = random.standard_normal((5, 150, targets))
+        values = labels + noise[0] + noise[1:]  # what is wrong with all, and with each
+        if kind == "binary":
+            labels, values = (labels > 0.5).astype(float), expit(values)
+        labels[:20, -1] = np.nan if targets > 1 else labels[:20, -1]
+        others = dict(zip("abc", values[1:], strict=True))
+        compared = compare(task, labels, values[0], others)
+        words = SimpleModels(compared=compared, compared_on="150").said(task.main)
+        told += not words.startswith("Not resolved")
+    assert told <= 6
+
+
+def test_a_model_that_is_better_is_found() -> None:
+    random = np.random.default_rng(0)
+    labels = random.standard_normal((150, 1))
+    noise = random.standard_normal((2, 150, 1))
+    task = Task("regression", ("a",), ("",), "mae")
+    compared = compare(task, labels, labels + noise[0], {"a": labels + noise[1] / 2})
+    by_hand = stats.ttest_rel(np.abs(noise[1, :, 0] / 2), np.abs(noise[0, :, 0]))
+    ends = by_hand.confidence_interval()
+    assert compared["a"].mean == pytest.approx((ends.low + ends.high) / 2)
+    assert compared["a"].high - compared["a"].low == pytest.approx(ends.high - ends.low, rel=0.25)
+    assert compared["a"].resolved
+    words = SimpleModels(compared=compared, compared_on="150").said(task.main)
+    assert words.startswith("A is better than the model: MAE 0.")
 
 
 @pytest.mark.parametrize("option", ["blend", "baselines"])

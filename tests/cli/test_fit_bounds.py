@@ -42,3 +42,15 @@ def test_metrics_are_those_of_the_labels(tmp_path: Path) -> None:
     assert all("c1" not in row["smiles"] for row in known)
     errors = [abs(float(row["label_a"]) - float(row["pred_a"])) for row in known]
     assert run.summary["test_mae"] == pytest.approx(np.mean(errors), rel=1e-4)
+    # All bounds are at least 8: an interval that reaches 8 has no upper end.
+    assert "a: 60 of 120 labels are bounds (50%): metrics are of the others" in " ".join(
+        run.out.split()
+    )
+    told = run.summary["confidence"]
+    assert told["bounds"] == len(rows) - len(known)
+    highs = np.array([float(row["high_a"]) for row in rows])
+    wrong = [high < 8 for row, high in zip(rows, highs, strict=True) if row["label_a"] == ""]
+    assert told["contradicted_90"] == sum(wrong)
+    assert not ((highs >= 8) & np.isfinite(highs)).any()
+    found = Predictor.load(run.run, "cpu").predict([row["smiles"] for row in rows])
+    np.testing.assert_array_equal(np.isinf(found.high[:, 0]), np.isinf(highs))

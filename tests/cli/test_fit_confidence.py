@@ -17,7 +17,7 @@ from tiny_run import TINY, Fitted, fit, fitted, read_csv, refused
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.confidence import probabilities
-from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, write_checkpoint
 from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.runs.directory import RunDirectory
@@ -91,6 +91,7 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
         ("pred_a", found.values[:, 0]),
         ("low_a", found.low[:, 0]),
         ("high_a", found.high[:, 0]),
+        ("expected_error_a", found.expected_error[:, 0]),
         ("similarity", found.similarity),
         ("distance", found.distance),
     ):
@@ -263,6 +264,7 @@ def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: 
         "pred_a",
         "low_a",
         "high_a",
+        "expected_error_a",
         "similarity",
         "distance",
         "in_domain",
@@ -318,7 +320,27 @@ def test_what_leaves_the_house_is_what_was_asked_for(
         assert "intervals " not in capsys.readouterr().out
     else:
         assert set(checkpoint[CONFIDENCE]["neighbours"]) == {"environments", "sizes", "numbers"}
+    assert "sample" not in checkpoint[KEY]
     assert checkpoint[KEY]["dataset"]
+
+
+def test_another_rdkit_is_said_where_it_moves_something(
+    blend: Fitted, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint = read_checkpoint(blend.run)
+    facts, file = checkpoint[KEY], tmp_path / "a.ckpt"
+    assert len(facts["sample"]) == min(32, facts["training_graphs"])
+    facts["packages"]["rdkit"] = "2019.03.1"
+    write_checkpoint(checkpoint, file)
+    Predictor.load(file, "cpu")
+    assert caplog.messages == []  # nothing has moved
+    facts["sample"][0]["graph"] = "another"
+    facts["sample"][1]["value"][0] += 1
+    write_checkpoint(checkpoint, file)
+    Predictor.load(file, "cpu")
+    (said,) = caplog.messages
+    assert "RDKit 2019.03.1" in said
+    assert "1 have another graph now and 1 another value" in said
 
 
 @pytest.mark.parametrize("configuration", ["table_regression", "table_classification"])

@@ -366,6 +366,17 @@ def test_missing_data_is_one_line(
     assert network_attempts  # it asked for a download, and there was none
 
 
+def test_apples_gpu_is_taken_only_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lightning takes it where it is told nothing; it has no float64."""
+    for module in ("fabric", "pytorch"):
+        for name, there in (("mps.MPS", True), ("cuda.CUDA", False)):
+            place = f"lightning.{module}.accelerators.{name}Accelerator.is_available"
+            monkeypatch.setattr(place, lambda there=there: there)
+    words = [*TINY, "--trainer.accelerator=auto", "--trainer.max_steps=1"]
+    where = [f"--data.root={tmp_path}", "-o", str(tmp_path / "run")]
+    assert main(["fit", "-c", "quickstart", *words, *where]) == 0
+
+
 def test_debug_lets_the_error_through() -> None:
     with pytest.raises(ConfigError, match="unknown norm 'sepnrom'"):
         main(["fit", "--model.norm", "sepnrom", "--debug"])

@@ -71,7 +71,14 @@ def test_report_comes_before_training_and_stays(table_run: Fitted) -> None:
 
 def test_predictions_of_the_test_molecules_are_kept(table_run: Fitted, capsys) -> None:
     rows = read_csv(table_run.run / "test_predictions.csv")
-    beside = ["low_logX", "high_logX", "similarity", "distance", "new_elements"]
+    beside = [
+        "low_logX",
+        "high_logX",
+        "expected_error_logX",
+        "similarity",
+        "distance",
+        "new_elements",
+    ]
     assert list(rows[0]) == ["number", "row", "smiles", "label_logX", "pred_logX", *beside]
     splits = [row for row in read_csv(table_run.run / "splits.csv") if row["split"] == "test"]
     assert sorted((row["row"], row["smiles"]) for row in rows) == sorted(

@@ -209,3 +209,56 @@ def test_what_is_better_is_said_by_the_metric(kind: Any, metric: str, said: str)
     assert "(n): over n folds; in the others it is undefined" in text
     assert "0.0200 (3)" not in text
     assert "90 % are 2 m wide on average" in text
+
+
+def test_networks_alone_that_came_out_the_same_are_still_those_of_their_arms() -> None:
+    of_arms = [folds("sharenorm"), folds("sepnorm")]
+    for one, other in zip(*of_arms, strict=True):
+        other.simple["network alone"] = dict(one.simple["network alone"])
+    found = {(one.name, one.network) for one in _simple(of_arms)}
+    alone = {(f"network alone, {arm}", arm) for arm in ("sharenorm", "sepnorm")}
+    assert found == alone | {("forest", "")}
+
+
+def edit(file: Path, **changes: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def test_a_row_that_two_folds_of_a_repeat_tested_is_refused(tmp_path: Path) -> None:
+    plan = planned(ONE_MODEL, repeats=2)
+    runs = plan.runs(tmp_path)
+    for run in runs:
+        finish(run, 0.1)  # of two repeats: each row stands there once in each
+    collect(plan, runs, tmp_path)
+    with runs[1].files.test_predictions_file.open("a") as file:
+        file.write("\n11,C,11,11")
+    with pytest.raises(DataError, match="row 11 was tested by two folds of repeat 0"):
+        collect(plan, runs, tmp_path)
+
+
+def test_a_table_that_has_changed_between_folds_is_refused(tmp_path: Path) -> None:
+    plan = planned(ONE_MODEL, repeats=1)
+    runs = plan.runs(tmp_path)
+    for run, digest in zip(runs, ("a", "b"), strict=True):
+        finish(run, 0.1)
+        edit(run.files.data_report_file, sha256=[digest])
+    with pytest.raises(DataError, match="the table has changed between folds"):
+        collect(plan, runs, tmp_path)
+    edit(runs[1].files.data_report_file, sha256=[])  # an older run did not record it
+    assert collect(plan, runs, tmp_path).folds_finished == 2
+
+
+def test_a_model_of_fewer_targets_is_recorded_and_compared_with_nothing(tmp_path: Path) -> None:
+    plan = planned(ONE_MODEL, repeats=1)
+    runs = plan.runs(tmp_path)
+    for run, error in zip(runs, (0.1, 0.2), strict=True):
+        finish(run, error)
+        both = [
+            {"name": name, "test": {"mae": 0.05}, "validation": {}, "comparable": name == "forest"}
+            for name in ("forest", "boosting")
+        ]
+        edit(run.files.summary_file, baselines=both)
+    found = collect(plan, runs, tmp_path)
+    assert [one.name for one in found.baselines if one.metrics] == ["forest"]
+    assert [one.baseline for one in found.differences] == ["forest"]
+    assert "boosting: test_mae" in (tmp_path / "folds.csv").read_text().splitlines()[0]

@@ -11,15 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from graphormer_sepnorm.compare.roc_statistics import delong
 from graphormer_sepnorm.compare.statistics import (
     DRAWS,
     fold_difference,
     holm,
+    jackknifed,
     mean_sd,
     paired_difference,
     paired_errors,
     sign_flip_p,
 )
+from graphormer_sepnorm.metrics import METRICS
 
 # Whole numbers over 8 are exact in float64, so that a literal restatement has the same ties.
 eighths = st.integers(-40, 40).map(lambda number: number / 8)
@@ -257,3 +260,34 @@ def test_fold_difference_keeps_its_level_where_training_sets_overlap() -> None:
         plain += stats.ttest_1samp(differences, 0).pvalue < 0.05
     assert plain > 0.4 * 400
     assert corrected < 0.08 * 400
+
+
+def test_the_jackknife_of_a_mean_is_the_paired_t_test() -> None:
+    losses = np.random.default_rng(0).normal([[0.3], [0]], 1, (2, 40))
+    found = jackknifed(lambda rows: float(np.subtract(*losses[:, rows].mean(axis=1))), 40)
+    other = stats.ttest_rel(*losses)
+    assert found.mean == pytest.approx(np.subtract(*losses.mean(axis=1)))
+    assert found.p_value == pytest.approx(other.pvalue)
+    ends = other.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((ends.low, ends.high))
+
+
+def test_the_jackknife_of_an_area_is_nearly_the_test_of_delong() -> None:
+    random = np.random.default_rng(0)
+    labels = (random.random(800) < 0.3).astype(float)
+    scores = labels + random.standard_normal((2, 800)) * [[1.0], [1.3]]
+
+    def difference(rows: np.ndarray) -> float:
+        areas = (METRICS["auroc"].of(labels[rows], one[rows]) for one in scores)
+        return -float(np.subtract(*areas))
+
+    found, other = jackknifed(difference, 800), delong(labels, *scores)
+    assert found.mean == pytest.approx(other.difference)
+    assert found.high - found.low == pytest.approx(other.high - other.low, rel=0.25)
+
+
+def test_what_is_undefined_without_a_part_is_not_resolved() -> None:
+    found = jackknifed(lambda rows: 1.0 if rows[0] else math.nan, 30)
+    assert not found.resolved
+    assert math.isnan(found.p_value)
+    assert not jackknifed(lambda rows: 1.0, 1).resolved

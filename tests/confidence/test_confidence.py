@@ -62,6 +62,28 @@ def test_a_target_without_labels_has_none_and_gaps_are_left_out() -> None:
     assert made.highest_level == pytest.approx(60 / 61)
 
 
+def test_bounds_of_each_target_go_through_a_file(tmp_path: Path) -> None:
+    """The first has an upper limit of 0.5, the second none."""
+    random = np.random.default_rng(0)
+    labels = random.random((80, 2))
+    values = labels + 0.05 * random.standard_normal((80, 2))
+    bounds = np.full((80, 2, 2), np.nan)
+    bounds[labels[:, 0] > 0.5, 0, 0] = 0.5
+    labels[labels[:, 0] > 0.5, 0] = np.nan
+    given = ("regression", labels, Told(values), np.arange(80) % 5, np.ones(2), None)
+    made = Confidence.fit(*given, bounds=bounds, limits=[(None, 0.5), (None, None)])
+    torch.save(made.to_plain(), tmp_path / "a")
+    again = Confidence.from_plain(torch.load(tmp_path / "a", weights_only=True), "regression")
+    new = np.array([[0.1, 0.1], [0.6, 0.6]])
+    expected = again.expected(Told(new), None)
+    low, high = again.intervals(new, expected, 0.9)
+    np.testing.assert_array_equal(np.isinf(high), [[False, False], [True, False]])
+    assert low[1, 0] <= 0.5
+    np.testing.assert_array_equal(low, made.intervals(new, expected, 0.9)[0])
+    known = again.known(new, expected)
+    np.testing.assert_array_equal(np.isnan(known), [[False, False], [True, False]])
+
+
 def test_a_target_without_trees_has_intervals_all_the_same() -> None:
     random = np.random.default_rng(0)
     labels, values, apart = random.random((3, 40, 2))
@@ -220,15 +242,19 @@ def network_of(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 def test_real_values_come_with_intervals_similarity_and_domain() -> None:
     predictor = Predictor(model(), "cpu")
-    assert predictor.columns == ("pred_property", "low_property", "high_property", "similarity")
+    of_target = ("pred", "low", "high", "expected_error")
+    assert predictor.columns == (*(f"{name}_property" for name in of_target), "similarity")
     assert predictor.text_columns == ("in_domain",)
     found = predictor.predict(NEW)
     middle = (found.low + found.high) / 2
     np.testing.assert_allclose(middle[:3], found.values[:3], rtol=1e-6)
     assert (found.high > found.low)[:3].all()
     assert np.isnan(found.numbers[3]).all()
-    assert found.numbers.shape == (4, 4)
-    assert found.numbers[0, 3] == 1  # it was trained on
+    assert found.numbers.shape == (4, 5)
+    assert found.numbers[0, 4] == 1  # it was trained on
+    score = predictor.confidence.scores(0.9)[0]
+    half = (found.high - found.low)[:3] / 2
+    np.testing.assert_allclose(found.expected_error[:3] * score, half, rtol=1e-6)
     assert [one for (one,) in found.texts][3] == ""
     wider = predictor.ask(interval=0.95).predict(NEW)
     assert (wider.low < found.low)[:3].all()

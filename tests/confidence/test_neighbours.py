@@ -11,6 +11,7 @@ from reference.confidence import TRAINED, fingerprints
 from graphormer_sepnorm.confidence import neighbours
 from graphormer_sepnorm.confidence.domain import Domain
 from graphormer_sepnorm.confidence.neighbours import Nearest, Neighbours, drawn, mean_errors
+from graphormer_sepnorm.confidence.probabilities import entropy, log_loss
 
 NEW = ["CCCCO", "c1ccccc1CCO", "[Na+]", "CC(C)(C)c1ccncc1", "OCCO"]
 
@@ -112,7 +113,7 @@ def test_the_border_is_where_errors_become_large() -> None:
     assert domain.said(0.45) == ""
     assert domain.said(0.2) == (
         "similarity 0.20 to the most similar training molecule: below 0.30 errors were "
-        f"{domain.larger:.1f} times the mean"
+        f"{domain.larger:.1f} times the usual"
     )
 
 
@@ -127,7 +128,7 @@ def test_the_distance_of_cls_has_a_border_of_its_own() -> None:
     assert domain.molecules == beyond.sum()
     np.testing.assert_array_equal(domain.outside(similarity, distance), beyond)
     said = "its [CLS] is 3.4 times as far from training molecules as usual: beyond 2.7 errors were "
-    assert domain.said(0.6, 3.4) == f"{said}{domain.larger_beyond:.1f} times the mean"
+    assert domain.said(0.6, 3.4) == f"{said}{domain.larger_beyond:.1f} times the usual"
     assert domain.said(0.6, 2.7) == ""
     assert domain.said(0.1, 3.4).endswith(f"; {domain.said(0.6, 3.4)}")
     assert Domain.fit(similarity, np.ones(1000), distance).furthest is None
@@ -153,3 +154,45 @@ def test_what_has_the_similarity_of_the_border_is_inside() -> None:
     domain = Domain.fit(similarity, np.ones(100))
     assert domain.border == 0.666
     assert not domain.outside(similarity, None).any()
+
+
+@pytest.mark.parametrize("kind", ["classes", "values"])
+def test_errors_that_depend_on_nothing_have_no_border(kind: str) -> None:
+    """Of class 1 are 3.5 % of the molecules: one in twenty models may have a border by chance."""
+    with_border = 0
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        count = (200, 600, 2000, 5000)[seed % 4]
+        similarity, distance = random.beta(4, 5, count), random.lognormal(0, 0.4, count)
+        errors, expected = random.lognormal(0, 1.2, count), None
+        if kind == "classes":
+            said = 1 / (1 + np.exp(4 - random.standard_normal(count)))
+            expected = entropy(said)
+            errors = log_loss(said, (random.random(count) < said).astype(float))
+        domain = Domain.fit(similarity, errors, distance, expected)
+        with_border += bool(domain.larger or domain.larger_beyond)
+    assert with_border <= 5
+
+
+def test_what_probabilities_expect_of_themselves_is_no_reason_for_a_border() -> None:
+    """They are less sure of what is less similar, and right about that; then they are too sure."""
+    random = np.random.default_rng(0)
+    similarity = random.random(3000)
+    said = np.where(similarity < 0.3, 0.5, 0.05)
+    labels = (random.random(3000) < said).astype(float)
+    right = Domain.fit(similarity, log_loss(said, labels), None, entropy(said))
+    assert right.larger == 0
+    said = np.where(similarity < 0.3, 0.05, 0.05)
+    wrong = Domain.fit(similarity, log_loss(said, labels), None, entropy(said))
+    assert wrong.border >= 0.3
+    assert wrong.larger > 1.5
+
+
+def test_a_border_is_found_where_errors_are_twice_as_large() -> None:
+    found = 0
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        similarity = random.beta(4, 5, 500)
+        errors = np.abs(random.standard_normal(500)) * np.where(similarity < 0.3, 2.2, 1)
+        found += Domain.fit(similarity, errors).larger > 0
+    assert found >= 18

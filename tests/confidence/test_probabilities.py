@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import softmax
+from scipy.special import expit, softmax
 from sklearn.metrics import f1_score, log_loss, matthews_corrcoef
 
 from graphormer_sepnorm.confidence.probabilities import (
     Calibration,
     Map,
+    error_by_chance,
     expected_error,
     reliability,
     temperature_of,
@@ -233,7 +234,28 @@ def test_the_expected_error_is_that_of_bins_with_as_many_molecules() -> None:
     by_hand = sum(
         abs(probabilities[i : i + 2].mean() - labels[i : i + 2].mean()) for i in range(0, 20, 2)
     )
-    assert expected_error(probabilities, labels) == pytest.approx(by_hand / 10)
+    # What twos of exactly these probabilities show on average, as normal numbers: taken off.
+    by_chance = math.sqrt(2 / math.pi) * np.mean(np.sqrt(probabilities * (1 - probabilities) / 2))
+    assert error_by_chance(probabilities) == pytest.approx(by_chance, rel=0.02)
+    without = math.sqrt((by_hand / 10) ** 2 - error_by_chance(probabilities) ** 2)
+    assert expected_error(probabilities, labels) == pytest.approx(without)
+
+
+@pytest.mark.parametrize(("count", "raw"), [(50, 0.147), (100, 0.104), (2000, 0.023)])
+@pytest.mark.parametrize(("factor", "error"), [(1.0, 0.0), (3.0, 0.151)])
+def test_chance_is_no_calibration_error(
+    count: int, raw: float, factor: float, error: float
+) -> None:
+    """Exactly right probabilities show one of `raw`; those that are too sure are still found."""
+    found, by_chance = [], []
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        odds = 1.5 * random.standard_normal(count)
+        labels = (random.random(count) < expit(odds)).astype(float)
+        found.append(expected_error(expit(factor * odds), labels))
+        by_chance.append(error_by_chance(expit(odds)))
+    assert np.mean(by_chance) == pytest.approx(raw, rel=0.05)
+    assert np.mean(found) == pytest.approx(error, abs=0.35 * raw)
 
 
 def test_of_many_probabilities_quantiles_are_kept() -> None:

@@ -43,12 +43,16 @@ def test_sets_of_classes_are_counted_for_each_class() -> None:
 def test_probabilities_are_judged_as_they_were_said_and_as_they_are_calibrated() -> None:
     values = judged([0, 0, 0, 1, 1, 1])
     assert (values["sets_80_hold_0"], values["sets_80_hold_1"]) == (1, pytest.approx(2 / 3))
-    # Six molecules, each a bin of its own: their distances from their classes.
-    assert values["calibration_error"] == pytest.approx(
-        (0.05 + 0.05 + 0.5 + 0.05 + 0.95 + 0.05) / 6
-    )
-    before = (0.025 + 0.025 + 0.25 + 0.525 + 0.975 + 0.525) / 6
-    assert values["calibration_error_before"] == pytest.approx(before)
+    # Six molecules, each a bin of its own: their distances from their classes, without chance.
+    said = np.array([0.05, 0.05, 0.5, 0.95, 0.05, 0.95])
+    for name, one in (("", said), ("_before", said / 2)):
+        raw = np.abs(one - [0, 0, 0, 1, 1, 1]).mean()
+        by_chance = np.sqrt(2 / np.pi * one * (1 - one)).mean()
+        error = values[f"calibration_error{name}"]
+        assert error == pytest.approx(max(0, raw**2 - by_chance**2) ** 0.5)
+    by_chance = np.sqrt(2 / np.pi * said * (1 - said)).mean()
+    assert values["calibration_error_by_chance"] == pytest.approx(by_chance)
+    assert f"(beyond the {by_chance:.3f} that chance makes); sets" in in_words(values)
 
 
 def test_bins_are_of_what_they_say() -> None:
@@ -60,9 +64,10 @@ def test_bins_are_of_what_they_say() -> None:
 
 
 def test_intervals_are_judged_by_hand() -> None:
-    errors, expected = np.array([4.0, 1.0, 2.0, 3.0]), np.array([4.0, 2.0, 1.0, 3.0])
+    errors, expected = np.array([4.0, -1.0, 2.0, -3.0]), np.array([4.0, 2.0, 1.0, 3.0])
     half = {0.5: np.array([2.0, 2.0, 2.0, 3.0]), 0.9: np.array([9.0, np.nan, 9.0, 9.0])}
-    found = judge_intervals(errors, expected, half)
+    ends = {level: (-one, one) for level, one in half.items()}
+    found = judge_intervals(errors, np.zeros(4), expected, ends, np.full((4, 2), np.nan))
     assert (found.labels, found.levels) == (4, (0.5, 0.9))
     np.testing.assert_array_equal(found.inside, [0.75, np.nan])
     np.testing.assert_array_equal(found.widths, [4.5, np.nan])
@@ -70,6 +75,24 @@ def test_intervals_are_judged_by_hand() -> None:
     # The surest is the third, then come the second, the fourth and the first.
     by_number = {1: 2.0, 2: 1.5, 3: 2.0, 4: 2.5}
     assert found.mae_of_surest == tuple(by_number[max(1, round(4 * kept))] for kept in KEPT)
+
+
+def test_open_ends_and_bounds_that_contradict_them_are_counted() -> None:
+    """Two labels, four bounds: at least 5 twice, at most 1, at most -5."""
+    labels = np.array([0.0, 3.0, *[np.nan] * 4])
+    bounds = np.array([[np.nan] * 2] * 2 + [[5, np.nan]] * 2 + [[np.nan, 1], [np.nan, -5]])
+    low = np.array([-1.0, 1, 0, 0, -np.inf, -np.inf])
+    high = np.array([1.0, 2, 4, np.inf, 9, -3])
+    ends = dict.fromkeys(LEVELS, (low, high))
+    found = judge_intervals(labels, np.zeros(6), np.ones(6), ends, bounds)
+    assert (found.labels, found.inside) == (2, (0.5,) * 4)
+    assert (found.bounds, found.contradicted) == (4, (1,) * 4)
+    assert found.widths == (pytest.approx((2 + 1 + 4) / 3),) * 4
+    assert found.open == (0.5,) * 4
+    assert in_words(summarised([found])).endswith(
+        "those of 90 % are 2.33 wide on average, but for 50 %, which an assay's limit leaves "
+        "without an end; 1 of 4 bounds contradict theirs"
+    )
 
 
 def test_a_class_that_is_not_there_has_no_share() -> None:

@@ -24,6 +24,7 @@ from graphormer_sepnorm.datasets.user_table.row_reader import ValidRow
 from graphormer_sepnorm.errors import DataError
 
 NAN = float("nan")
+SETS = ("train", "valid", "test")
 
 
 def reported(path: Path, **options: object) -> DataReport:
@@ -182,6 +183,22 @@ def test_scaffolds_of_large_tables_are_left_alone(
 
 
 # The whole.
+
+
+def test_labels_of_atoms_hide_neither_duplicates_nor_leakage(tmp_path: Path) -> None:
+    rows = [("OCC", 1, "train"), ("[CH3:2][CH2:1][OH:3]", 1, "test"), ("[13CH3]CO", 3, "valid")]
+    rows += [(smiles, n, SETS[n % 3]) for n, smiles in enumerate(RINGS[1:])]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,value,set")
+    report = report_of(load(path, target_columns=("value",), split="column", split_column="set"))
+    assert (report.duplicates.molecules, report.duplicates.rows) == (1, 3)
+    assert [pair.molecules for pair in report.leakage] == [1, 1, 1]
+
+
+def test_molecules_without_a_settled_tautomer_are_counted(tmp_path: Path) -> None:
+    folic = "Nc1nc2ncc(CNc3ccc(cc3)C(=O)NC(CCC(=O)O)C(=O)O)nc2c(=O)[nH]1"
+    path = write_csv(tmp_path / "a.csv", [*plain_rows(), (folic, 1)])
+    said = reported(path, standardise=("tautomer",)).warnings
+    assert any(text.startswith("1 molecule has more tautomers than RDKit") for text in said)
 
 
 def test_unremarkable_table(tmp_path: Path) -> None:

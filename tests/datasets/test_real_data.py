@@ -94,7 +94,9 @@ def test_molhiv_statistics(molhiv: DatasetSplits) -> None:
     assert everything._data.edge_index.shape[1] / 2 / 41_127 == pytest.approx(27.47, abs=0.005)
 
 
-def test_molhiv_graphs_are_ogbs(molhiv: DatasetSplits, real_data_root: Path) -> None:
+def test_molhiv_files_are_read_as_ogb_reads_them(
+    molhiv: DatasetSplits, real_data_root: Path
+) -> None:
     from graphormer_sepnorm.datasets.molhiv import _quiet_ogb_import
 
     with _quiet_ogb_import():

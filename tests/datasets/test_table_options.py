@@ -14,6 +14,8 @@ ALL = {
     "validation_table": None,
     "test_table": None,
     "smiles_column": "mol",
+    "sheet": "Results",
+    "header_row": 3,
     "target_columns": ["a", "b"],
     "weight_column": "w",
     "task": "regression",

@@ -193,7 +193,7 @@ def test_each_usable_row_is_in_exactly_one_split(
 
 
 def test_spellings_of_one_molecule_stay_together(tmp_path: Path) -> None:
-    spellings = ["OCC", "CCO", "C(O)C", "[CH3]CO"]
+    spellings = ["OCC", "CCO", "C(O)C", "[CH3]CO", "[CH3:1][CH2:2][OH:3]", "[13CH3][14CH2]O"]
     rows = [(smiles, n) for n, smiles in enumerate([*RINGS[1:], *spellings])]
     path = write_csv(tmp_path / "a.csv", rows)
     for seed in range(8):

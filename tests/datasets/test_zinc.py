@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import shutil
 from collections.abc import Callable
@@ -14,9 +15,10 @@ from tiny_raw_files import ZINC_INDICES, ZINC_SIZES, failure, zinc_molecule
 from torch_geometric.data import Data
 from torch_geometric.datasets import ZINC
 
-from graphormer_sepnorm.datasets import load_dataset, sources
+from graphormer_sepnorm.datasets import load_dataset, sources, zinc
 from graphormer_sepnorm.datasets.smiles_of_graphs import SmilesOfGraphs
 from graphormer_sepnorm.datasets.zinc import _note
+from graphormer_sepnorm.files import sha256_of
 
 Write = Callable[..., Path]
 
@@ -107,6 +109,11 @@ def test_download_is_put_in_place(
 
     monkeypatch.setattr(ZINC, "download", download)
     root = tmp_path_factory.mktemp("root")
+    said = "train.index, val.index, test.index not as published: the SHA-256 is another one"
+    assert said in failure("zinc", root)
+    assert list(root.iterdir()) == []
+    for name in zinc.PUBLISHED:
+        monkeypatch.setitem(zinc.PUBLISHED, name, sha256_of(served / name))
     assert len(load_dataset("zinc", root).train) == ZINC_SIZES["train"]
     names = sorted(path.name for path in (root / "ZINC" / "raw").iterdir())
     assert names == sorted(path.name for path in served.iterdir())
@@ -138,10 +145,35 @@ def test_truncated_raw_file_is_named(tiny_zinc: Write) -> None:
     assert not list((root / "ZINC").rglob("*.pt")), "half-made files were left"
 
 
+class Stored:
+    """Pickled as torch pickles the numbers of a tensor: as a file of its own."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __reduce__(self) -> tuple:
+        file = io.BytesIO()
+        torch.save(self.value, file)
+        return torch.storage._load_from_bytes, (file.getvalue(),)
+
+
 @pytest.mark.parametrize(
     ("name", "file", "content", "said"),
     [
         ("zinc", "test.pickle", pickle.dumps([{"atoms": 3}]), "cannot be read (KeyError: 'atom_t"),
+        # Which would run code, be it inside a tensor.
+        (
+            "zinc",
+            "train.pickle",
+            pickle.dumps([print]),
+            "cannot be read (UnpicklingError: it asks for b",
+        ),
+        (
+            "zinc-subset",
+            "val.pickle",
+            pickle.dumps(Stored([print])),
+            "or val.index cannot be read (UnpicklingError: a",
+        ),
         ("zinc-subset", "train.index", b"0,8\n", "cannot be read (IndexError"),  # past the end
         ("zinc-subset", "train.index", b"0,2,5,71", "is cut short"),  # PyG would read 0, 2, 5, 7
     ],

@@ -29,7 +29,9 @@ def texts_of(beside: Beside, values: list[list[float]], smiles: str = "CCO") -> 
 
 def test_the_name_of_a_target_is_no_pattern() -> None:
     sketch = SimpleNamespace(smiles=("C",), labels=np.zeros((1, 1)))
-    confidence: Any = SimpleNamespace(neighbours=sketch, tokens=None, highest_level=0.9)
+    confidence: Any = SimpleNamespace(
+        neighbours=sketch, tokens=None, highest_level=0.9, expects_errors=False
+    )
     task = Task("regression", ("pK_{a}",), ("",), "mae")
     names = Beside(Asked(neighbours=2), confidence, task).text_columns
     assert names == (
