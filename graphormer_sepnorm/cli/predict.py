@@ -80,13 +80,19 @@ def _info(arguments: list[str]) -> None:
         raise ConfigError(f"usage: {INFO_USAGE}")
     from graphormer_sepnorm.files import json_text
     from graphormer_sepnorm.inference.card import model_card
-    from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
+    from graphormer_sepnorm.inference.checkpoint import (
+        find_checkpoint,
+        in_one_line,
+        read_checkpoint,
+    )
     from graphormer_sepnorm.inference.description import describe
 
     file = find_checkpoint(names[0])
     checkpoint = read_checkpoint(file)
     as_json = len(names) < len(arguments)
-    _say(json_text(model_card(checkpoint, file)) if as_json else describe(checkpoint, file))
+    with in_one_line(file):
+        said = json_text(model_card(checkpoint, file)) if as_json else describe(checkpoint, file)
+    _say(said)
 
 
 # Verb -> its usage, and what runs it: takes the words after it, may return an exit status.

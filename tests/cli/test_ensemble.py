@@ -42,9 +42,12 @@ from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.inference.checkpoint import model_weights, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    model_weights,
+    read_checkpoint,
+)
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.runs.directory import RunDirectory
 
 SEEDS = (3, 4)

@@ -20,10 +20,12 @@ from tiny_run import refused
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.inference import explanation_file
 from graphormer_sepnorm.inference.blend import Blend
-from graphormer_sepnorm.inference.checkpoint import KEY
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    KEY,
+)
 from graphormer_sepnorm.inference.explanation_methods import METHODS
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.tree_contents import BLEND
 
 GOOD = [n for n, text in enumerate(SMILES) if text not in ("xx", "", "[Si]", "C1CC")]
 

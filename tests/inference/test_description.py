@@ -15,16 +15,16 @@ from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference.blend import Blend, Stacking
 from graphormer_sepnorm.inference.card import model_card
 from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    CONFIDENCE,
     KEY,
     find_checkpoint,
     model_weights,
     read_checkpoint,
     save_for_prediction,
 )
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.description import describe
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters

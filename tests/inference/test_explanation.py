@@ -19,12 +19,15 @@ from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explanation_methods
 from graphormer_sepnorm.inference.blend import Blend, Stacking
-from graphormer_sepnorm.inference.checkpoint import KEY, joined
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    KEY,
+    joined,
+)
 from graphormer_sepnorm.inference.explanation import Explainer
 from graphormer_sepnorm.inference.explanation_methods import METHODS, STEPS
 from graphormer_sepnorm.inference.explanation_page import Page
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.tree_contents import BLEND
 
 SMILES = ["CCO", "Cc1ccccc1", "no molecule", "CC(=O)Nc1ccncc1", "", "[Si]", "C#N"]
 GOOD = [0, 1, 3, 6]
