@@ -69,7 +69,7 @@ def directory(tmp_path: Path) -> Path:
 
 def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(DataError, match=r"cannot make the graph store .* another --data.root"):
+    with pytest.raises(DataError, match=r"graph store .* cannot be written .* another --data.root"):
         GraphStore.open_or_build(tmp_path / "file" / "store", KEY, graphs, 5)
 
 
