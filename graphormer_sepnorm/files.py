@@ -96,8 +96,10 @@ def cannot_be_written(
     what: str | Path, error: OSError, otherwise: str = "choose another place"
 ) -> str:
     """Say in one line that something cannot be written, why, and what to do."""
-    advice = f"make room, or {otherwise}" if is_full(error) else otherwise
-    return f"{what} cannot be written ({error.strerror or error}): {advice}"
+    full = is_full(error)
+    reason = error.strerror or (os.strerror(errno.ENOSPC) if full else error)
+    advice = f"make room, or {otherwise}" if full else otherwise
+    return f"{what} cannot be written ({reason}): {advice}"
 
 
 def write_json(path: Path, content: dict[str, Any], indent: int | None = 2) -> None:
