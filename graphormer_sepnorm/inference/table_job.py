@@ -220,8 +220,8 @@ def writing_to(path: Path) -> Iterator[None]:
     Raises:
         DataError: It cannot.
     """
-    if path.is_dir():
-        raise DataError(f"{path} is a directory: name a file")
+    if path.exists() and not path.is_file():  # a pipe, say: what is written here is no stream
+        raise DataError(f"{path} is {'a directory' if path.is_dir() else 'no file'}: name a file")
     try:
         yield
     except OSError as error:
