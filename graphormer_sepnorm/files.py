@@ -15,17 +15,50 @@ from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 
+# Other names of the output that ``-`` is.
+STANDARD_OUTPUTS = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+_LONGEST_NAME = 255  # bytes
+
+
+def is_stream(path: str | Path) -> bool:
+    """Whether an output is standard output, a device or a pipe: it has no place beside it."""
+    if str(path) in STANDARD_OUTPUTS:
+        return True
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def behind_link(path: Path) -> Path:
+    """Return what a symbolic link points to, so that a file takes that place and not the link's."""
+    return Path(os.path.realpath(path)) if path.is_symlink() and not is_stream(path) else path
+
+
+def beside(path: Path, suffix: str, prefix: str = "") -> Path:
+    """Return the name of a file beside another one, which is that with something added.
+
+    If that is longer than names may be, most of it gives way to a digest.
+    """
+    name = f"{prefix}{path.name}{suffix}"
+    if len(os.fsencode(name)) > _LONGEST_NAME:
+        digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
+        name = f"{prefix}{path.name[:40]}-{digest}{suffix}"
+    return path.with_name(name)
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary name beside a file; what is written there takes its place at the end.
 
-    After an error the file that was there stays, and nothing is left beside it.
+    After an error the file that was there stays, and nothing is left beside it. A device or a pipe
+    gives its own name: nothing can take its place.
 
     Raises:
         OSError: The file cannot be written.
     """
-    partial = path.with_name(f".{path.name}.partial")
+    if is_stream(path):
+        yield path
+        return
+    path = behind_link(path)
+    partial = beside(path, ".partial", ".")
     try:
         yield partial
         os.replace(partial, path)
@@ -57,6 +90,16 @@ def is_full(error: BaseException | None) -> bool:
                 return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def cannot_be_written(
+    what: str | Path, error: OSError, otherwise: str = "choose another place"
+) -> str:
+    """Say in one line that something cannot be written, why, and what to do."""
+    full = is_full(error)
+    reason = error.strerror or (os.strerror(errno.ENOSPC) if full else error)
+    advice = f"make room, or {otherwise}" if full else otherwise
+    return f"{what} cannot be written ({reason}): {advice}"
 
 
 def write_json(path: Path, content: dict[str, Any], indent: int | None = 2) -> None:
@@ -119,7 +162,7 @@ def write_text(path: Path, text: str) -> None:
         with replacing(path) as partial:
             partial.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise DataError(f"cannot write {path} ({error.strerror})") from error
+        raise DataError(cannot_be_written(path, error)) from error
 
 
 def _plain(value: Any) -> Any:

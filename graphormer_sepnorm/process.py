@@ -25,6 +25,11 @@ KILLED_BY_ITS_COMMAND = "GRAPHORMER_KILLED_BY_ITS_COMMAND"
 # What a file system says that has no locks, as some of clusters.
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
+# What asks a process to end: Ctrl-C, a batch system, a terminal that is closed.
+STOPS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+
 _CALLS = 8
 _calls = itertools.count(1)
 

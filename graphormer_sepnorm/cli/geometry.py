@@ -51,7 +51,7 @@ def geometry(arguments: list[str]) -> None:
     store, left_out = _read(predictor, options)
     clouds = _measure(predictor, store)
     if options.output is not None:
-        from graphormer_sepnorm.files import write_json
+        from graphormer_sepnorm.files import cannot_be_written, write_json
 
         result = {
             "model": str(options.model),
@@ -62,7 +62,7 @@ def geometry(arguments: list[str]) -> None:
             plain = [dataclasses.asdict(cloud) for cloud in clouds]
             write_json(Path(options.output), {**result, "clouds": plain}, indent=1)
         except OSError as error:
-            raise DataError(f"{options.output} cannot be written ({error.strerror})") from error
+            raise DataError(cannot_be_written(options.output, error)) from error
     print(_table(clouds))
     note = f"{store.num_graphs:,} molecules"
     if left_out:

@@ -8,12 +8,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
-from graphormer_sepnorm.process import is_first_process
+from graphormer_sepnorm.files import cannot_be_written
+from graphormer_sepnorm.process import STOPS, is_first_process
+from graphormer_sepnorm.streams import to_nowhere, usable
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -69,7 +71,11 @@ def ending_with(message: Callable[[], str]) -> Iterator[None]:
 
 
 def run(
-    name: str, command: Callable[[list[str]], int | None], argv: list[str] | None = None
+    name: str,
+    command: Callable[[list[str]], int | None],
+    argv: list[str] | None = None,
+    *,
+    unread: bool = False,
 ) -> int:
     """Run a command and turn what goes wrong into a message and an exit status.
 
@@ -77,13 +83,26 @@ def run(
         name: Name of the command, put before messages.
         command: Takes the arguments without ``--debug``; may return an exit status.
         argv: Arguments; those of the process if None.
+        unread: Whether it goes on when nobody reads its output any more (`| head`).
 
     Returns:
         What the command returns, or 0; 2 after a user's mistake (one line on stderr); 130
-        after Ctrl-C or SIGTERM. Any other exception is a defect of the program and passes through
-        with its traceback. With ``--debug`` a user's mistake shows its traceback too.
+        after Ctrl-C, SIGTERM or SIGHUP. Any other exception is a defect of the program and passes
+        through with its traceback. With ``--debug`` a user's mistake shows its traceback too.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    with usable(unread):
+        status = _run(name, command, list(sys.argv[1:] if argv is None else argv))
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            to_nowhere(sys.stdout)
+            if not isinstance(error, BrokenPipeError):
+                said = cannot_be_written("standard output", error, "name a file")
+                return _fail(name, said, EXIT_USER_ERROR)
+        return status
+
+
+def _run(name: str, command: Callable[[list[str]], int | None], arguments: list[str]) -> int:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
@@ -106,13 +125,13 @@ def run(
         return _fail(name, "interrupted; nothing was saved", EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone (`train.py --help | head`): nothing is left to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        to_nowhere(sys.stdout)
     return 0
 
 
 @contextmanager
 def _signals(name: str) -> Iterator[None]:
-    """Answer SIGTERM (of a batch system, say) like Ctrl-C, and both at once during an import.
+    """Answer SIGTERM (of a batch system, say) and SIGHUP like Ctrl-C, at once during an import.
 
     KeyboardInterrupt in the middle of an import may be caught there: numpy's, tried again, ends in
     a traceback about something else.
@@ -123,8 +142,8 @@ def _signals(name: str) -> Iterator[None]:
             raise KeyboardInterrupt
         said = _ends_with[-1]()
         if is_first_process():
-            line = f"{name}: {said}\n"
-            os.write(sys.stderr.fileno(), line.encode())
+            with suppress(OSError, ValueError):  # a notebook's has no number
+                os.write(sys.stderr.fileno(), f"{name}: {said}\n".encode())
         os._exit(EXIT_INTERRUPTED)
 
     if threading.current_thread() is not threading.main_thread():  # signals do not arrive here
@@ -136,8 +155,8 @@ def _signals(name: str) -> Iterator[None]:
 
 @contextmanager
 def answered_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Answer SIGINT and SIGTERM; what is ignored stays so: SIGINT in the background."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Answer `STOPS`; what is ignored stays so: SIGINT in the background, SIGHUP under nohup."""
+    before = {number: signal.getsignal(number) for number in STOPS}
     for number, known in before.items():
         if known != signal.SIG_IGN:
             signal.signal(number, handler)
@@ -159,5 +178,5 @@ def _importing(frame: FrameType | None) -> bool:
 
 def _fail(name: str, message: str, status: int) -> int:
     line = " ".join(message.split())
-    print(f"{name}: {line}", file=sys.stderr)
+    print(f"{name}: {line}", file=sys.stderr, flush=True)
     return status

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Literal
 
+import torch
 from lightning.pytorch.cli import LightningArgumentParser
 
 from graphormer_sepnorm.cli.foreign_code import OPTION
@@ -156,6 +157,24 @@ def check_numbers(options: Any) -> None:
             "give 1 or more"
         )
     check_seed(options.seed_everything)
+    _check_devices(options.trainer)
+
+
+def _check_devices(trainer: Any) -> None:
+    """Raise a ConfigError for devices that are not here, and ways to start processes that fail."""
+    accelerator, devices, strategy = (
+        str(trainer[name]) for name in ("accelerator", "devices", "strategy")
+    )
+    there = torch.accelerator.is_available()
+    if accelerator in ("gpu", "cuda") and not there:
+        raise ConfigError(f"--trainer.accelerator {accelerator}: there is none here: leave it out")
+    if devices == "-1" and (accelerator == "cpu" or not there):
+        raise ConfigError("--trainer.devices -1 means all GPUs: on a CPU give how many processes")
+    if any(word in strategy for word in ("spawn", "fork", "notebook")):
+        raise ConfigError(
+            f"--trainer.strategy {strategy} copies this process, and it holds what cannot be: "
+            "give ddp, which starts a command for each device"
+        )
 
 
 def check_seed(seed: int) -> None:

@@ -32,6 +32,7 @@ from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.process import command, name_and_version
+from graphormer_sepnorm.streams import standard_output
 from graphormer_sepnorm.tables.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -242,10 +243,10 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _say(text: str) -> None:
-    """Print to standard output what may have characters that it does not know."""
-    encoding = sys.stdout.encoding or "utf-8"
+    """Print what a command was asked for."""
+    standard_output()  # is there
     try:
-        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+        print(text, flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -68,7 +68,7 @@ Configurations that are shipped are found by name: {configs}
 def main(argv: list[str] | None = None) -> int:
     """Run `train.py` with these arguments (those of the process if None); return the status."""
     end_with_the_command()
-    return run("train.py", _train, argv)
+    return run("train.py", _train, argv, unread=True)
 
 
 def _train(arguments: list[str]) -> int | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.compare.process_lifetime import ENDS_WITH_STDIN
-from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, cores
+from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, STOPS, cores
 from graphormer_sepnorm.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ SINGLE = tuple(f"--{name}={OF_ALL_RUNS[name]}" for name in ("ensemble", "keep"))
 ROOT = "data.root"
 _LOOK_EVERY = 0.1  # seconds
 _SHOW_EVERY = 1.0
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 @dataclass(frozen=True)
@@ -214,8 +213,7 @@ class Runner:
     @contextmanager
     def _signals(self) -> Iterator[None]:
         previous: dict[int, Any] = {}
-        for name in _SIGNALS:
-            number = getattr(signal, name)
+        for number in STOPS:
             # What is ignored stays so: SIGHUP under nohup, SIGINT in the background.
             if signal.getsignal(number) != signal.SIG_IGN:
                 previous[number] = signal.signal(number, self._stop)

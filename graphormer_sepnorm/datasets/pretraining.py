@@ -23,7 +23,7 @@ from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.user_table.splits import random_split
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import read_json, write_json
+from graphormer_sepnorm.files import cannot_be_written, read_json, write_json
 from graphormer_sepnorm.formatting import StatusLine
 from graphormer_sepnorm.graphs.extra_inputs import CLIPPED, standardisation
 from graphormer_sepnorm.graphs.task import Task
@@ -133,10 +133,8 @@ def _features(smiles: list[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:
                 _compute(smiles, partial)
                 os.replace(partial, folder)
     except OSError as error:
-        raise DataError(
-            f"cannot keep descriptors in {folder} ({error.strerror or error}): make room, or give "
-            "another --data.root"
-        ) from error
+        what = f"the folder of descriptors {folder}"
+        raise DataError(cannot_be_written(what, error, "give another --data.root")) from error
     descriptors, counts = (np.load(folder / name, mmap_mode="r") for name in _FILES)
     return descriptors, counts
 

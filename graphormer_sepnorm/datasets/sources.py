@@ -22,7 +22,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import read_json, sha256_of, write_json
+from graphormer_sepnorm.files import cannot_be_written, read_json, sha256_of, write_json
 
 STAMP = "source.json"
 DOWNLOAD_TIMEOUT_SECONDS = 30.0
@@ -169,10 +169,8 @@ def prepare(
                 finally:
                     lock.unlink(missing_ok=True)
         except OSError as error:
-            raise DataError(
-                f"{label}: cannot write the processed files to {processed} ({one_line(error)}); "
-                "make room or give a data root that can be written to"
-            ) from error
+            what, root = f"{label}: the processed files in {processed}", "give another --data.root"
+            raise DataError(cannot_be_written(what, error, root)) from error
     joined = "".join(f"{name}\0{entry['sha256']}\n" for name, entry in raw.items())
     return hashlib.sha256(joined.encode()).hexdigest()
 

@@ -23,7 +23,7 @@ import numpy as np
 from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import is_full
+from graphormer_sepnorm.files import cannot_be_written
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers, packed_blocks
 from graphormer_sepnorm.graphs.structure import PairTypes
 from graphormer_sepnorm.graphs.structure_block import UNREACHABLE_DISTANCE
@@ -197,11 +197,8 @@ class GraphStore:
                         ),
                     )
         except OSError as error:
-            if is_full(error):
-                what = f"there is no room on the disk for the graph store {directory}"
-            else:
-                what = f"cannot make the graph store {directory} ({error.strerror or error})"
-            raise DataError(f"{what}: make room, or give another --data.root") from error
+            what = f"the graph store {directory}"
+            raise DataError(cannot_be_written(what, error, "give another --data.root")) from error
         return cls(**_load(directory), max_path_length=max_path_length)
 
 

@@ -34,7 +34,7 @@ from graphormer_sepnorm.inference.table_job import (
 )
 from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
 from graphormer_sepnorm.tables.columns import find_column, free_name, parse_number
-from graphormer_sepnorm.tables.formats import format_of
+from graphormer_sepnorm.tables.formats import format_of, format_to_write
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.reader import Row, TableReader
 from graphormer_sepnorm.tables.writer import TableWriter, create_table
@@ -258,7 +258,7 @@ def find_columns(
     reader.require_values(labels)
     if predictor.task.one_of:
         labels *= len(predictor.task.targets)
-    to_sdf = (job.output_format or (format_of(job.destination) if job.to_file else "")) == "sdf"
+    to_sdf = (job.output_format or format_to_write(job.destination)) == "sdf"
     with_smiles = molecules.smiles is None and not to_sdf
     wanted = (
         *(("smiles",) if with_smiles else ()),

@@ -17,7 +17,14 @@ import torch
 from graphormer_sepnorm import __version__
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, RDKIT_VERSION
 from graphormer_sepnorm.errors import ConfigError, DataError
-from graphormer_sepnorm.files import is_full, sha256_of, write_json
+from graphormer_sepnorm.files import (
+    behind_link,
+    beside,
+    cannot_be_written,
+    is_stream,
+    sha256_of,
+    write_json,
+)
 from graphormer_sepnorm.inference.batching import BATCH_SIZE
 from graphormer_sepnorm.inference.evaluation import Evaluation
 from graphormer_sepnorm.tables.formats import format_of
@@ -121,8 +128,8 @@ class TableJob:
 
     @property
     def to_file(self) -> bool:
-        """Whether the output is a file and not standard output."""
-        return self.destination != "-"
+        """Whether the output is a file and not standard output, a device or a pipe."""
+        return not is_stream(self.destination)
 
     @property
     def can_resume(self) -> bool:
@@ -135,12 +142,12 @@ class TableJob:
     @property
     def partial(self) -> Path:
         """Where the output is until it is complete."""
-        return Path(f"{self.destination}.partial")
+        return beside(behind_link(Path(self.destination)), ".partial")
 
     @property
     def progress_file(self) -> Path:
         """Where the state of an interrupted job is kept."""
-        return Path(f"{self.destination}.progress.json")
+        return beside(behind_link(Path(self.destination)), ".progress.json")
 
 
 @dataclass
@@ -228,15 +235,12 @@ def writing_to(path: Path) -> Iterator[None]:
     Raises:
         DataError: It cannot.
     """
-    if path.exists() and not path.is_file():  # a device, of which a file would take the place
+    if path.exists() and not path.is_file():  # a pipe, say: what is written here is no stream
         raise DataError(f"{path} is {'a directory' if path.is_dir() else 'no file'}: name a file")
     try:
         yield
     except OSError as error:
-        advice = "make room" if is_full(error) else "choose another place"
-        raise DataError(
-            f"{path} cannot be written ({error.strerror or error}): {advice}"
-        ) from error
+        raise DataError(cannot_be_written(path, error)) from error
 
 
 def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> dict[str, Any]:
@@ -299,9 +303,7 @@ def save_progress(job: TableJob, mark: Mark, identity: dict[str, Any], outcome: 
     try:
         write_json(job.progress_file, state, indent=1)
     except OSError as error:
-        raise DataError(
-            f"{job.progress_file} cannot be written ({error.strerror}): make room"
-        ) from error
+        raise DataError(cannot_be_written(job.progress_file, error)) from error
 
 
 def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) -> Mark | None:

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import torch
 
 from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.process import STOPS
 
 Kept = TypeVar("Kept")
 
@@ -189,9 +190,9 @@ def _serve(
     """Work until the other end is closed, which is also what the death of its process does."""
     for other in others:
         other.close()
-    # Ctrl-C reaches all processes of a terminal; the first one decides what becomes of it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Ctrl-C and the end of a terminal reach all of its processes; the first one decides what then.
+    for number in STOPS:
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
     torch.set_num_threads(1)
     with contextlib.suppress(EOFError, OSError):
         while True:

@@ -71,12 +71,14 @@ class _Seen:
         device: Of its input.
         other_shape: Of an input that is not [N, L, D].
         same_cls: Whether [CLS] was the same in every sequence.
+        computes_more: Whether its output was not that of `layer_norm`.
     """
 
     dtype: torch.dtype
     device: torch.device
     other_shape: list[int] | None = None
     same_cls: bool = False
+    computes_more: bool = False
 
 
 class _Call(NamedTuple):
@@ -87,6 +89,7 @@ class _Call(NamedTuple):
     same_cls: bool
     dtype: torch.dtype
     device: torch.device
+    computes_more: bool
 
 
 def replace_norms(
@@ -98,8 +101,12 @@ def replace_norms(
     where: Where | None = None,
     cls_position: int = 0,
     example: Any = None,
+    force: bool = False,
 ) -> ReplacedNorms:
     """Replace, in place, each `nn.LayerNorm` of a transformer that acts on tokens ``[N, L, D]``.
+
+    That of a subclass, such as timm's, is one of them if it computes on the example what
+    `nn.functional.layer_norm` does and has no parameters and modules beside weight and bias.
 
     The new norms begin with weight, bias and eps of the old, in both branches, and state dicts of
     the original model load. With ``"ln"`` and ``"ln"`` outputs are those of the original until it
@@ -123,6 +130,7 @@ def replace_norms(
         example: At least two different sequences: a tensor, a tuple of arguments or a mapping of
             keyword arguments of the model. None: made up, for models of Hugging Face that take
             ``input_ids`` or ``pixel_values``, and for torch's encoder and its layers.
+        force: Replace subclasses of `nn.LayerNorm` that compute something else, too.
 
     Returns:
         What was replaced and what was not, and why.
@@ -140,7 +148,9 @@ def replace_norms(
         seen = _look(model, set(norms.values()), example, cls_position)
     # A norm that has two names stays one module: wanted under one of them is wanted.
     wanted = {norm for name, norm in norms.items() if where is None or _matches(name, norm, where)}
-    kept = {name: _reason_to_keep(norm, norm in wanted, seen) for name, norm in norms.items()}
+    kept = {
+        name: _reason_to_keep(norm, norm in wanted, seen, force) for name, norm in norms.items()
+    }
     if all(kept.values()):
         name, reason = next(iter(kept.items()))
         raise ConfigError(f"no norm can be replaced; {name}, for one: {reason}")
@@ -174,7 +184,7 @@ def replace_norms(
         model.set_submodule(name, new[norm])
     _leave_nested_tensors(model, set(new.values()))
     reasons = {name: reason for name, reason in kept.items() if reason} | {
-        name: f"{type(norm).__name__} is no nn.LayerNorm over the last axis"
+        name: f"{_class_of(norm)} is no nn.LayerNorm over the last axis"
         for name, norm in others.items()
     }
     masks = _hand_padding_on(model, list(replaced)) if kinds[1] != "ln" else ((), ())
@@ -191,11 +201,7 @@ def _norms_by_name(
             replaced += (f"{name}.",)
         elif name.startswith(replaced):
             continue
-        elif (
-            isinstance(module, nn.LayerNorm)
-            and type(module).forward is nn.LayerNorm.forward
-            and len(module.normalized_shape) == 1
-        ):
+        elif isinstance(module, nn.LayerNorm) and len(module.normalized_shape) == 1:
             norms[name] = module
         elif "norm" in type(module).__name__.lower() and next(module.children(), None) is None:
             others[name] = module
@@ -210,7 +216,7 @@ def _require_layer_norms(
         raise ConfigError(f"{what} is a norm itself: SepNorm.from_layer_norm makes one of it")
     if not norms:
         there = sum(isinstance(module, TokenNorm) for module in model.modules())
-        classes = sorted({type(norm).__name__ for norm in others.values()})
+        classes = sorted({_class_of(norm) for norm in others.values()})
         raise ConfigError(
             f"{what} has no nn.LayerNorm over the last axis to replace"
             + (f", beside {', '.join(classes)}" if classes else "")
@@ -230,14 +236,48 @@ def _matches(name: str, norm: nn.Module, where: Where) -> bool:
     return any(fnmatchcase(name, one) for one in ([where] if isinstance(where, str) else where))
 
 
-def _reason_to_keep(norm: nn.Module, wanted: bool, seen: dict[nn.Module, _Seen]) -> str:
+def _class_of(norm: nn.Module) -> str:
+    """Name a class, with its module unless that is torch's: timm has a LayerNorm of its own."""
+    kind = type(norm)
+    own = kind.__module__.startswith("torch.")
+    return kind.__name__ if own else f"{kind.__module__}.{kind.__name__}"
+
+
+def _computes_more(norm: nn.LayerNorm, args: tuple[Any, ...], named: Any, found: Any) -> bool:
+    """Whether a LayerNorm was called with more than tokens, or a subclass did more with them."""
+    if len(args) != 1 or named:
+        return True
+    if type(norm).forward is nn.LayerNorm.forward:
+        return False
+    own = {**dict(norm.named_parameters()), **dict(norm.named_buffers())}
+    if own.keys() - {"weight", "bias"} or next(norm.children(), None) is not None:
+        return True
+    tokens, shape = args[0], norm.normalized_shape
+    if not isinstance(found, Tensor) or found.shape != tokens.shape or tokens.shape[-1:] != shape:
+        return True
+    dtype = torch.promote_types(tokens.dtype, torch.float32)
+    weight, bias = (None if one is None else one.to(dtype) for one in (norm.weight, norm.bias))
+    wanted = nn.functional.layer_norm(tokens.to(dtype), shape, weight, bias, norm.eps)
+    allowed = 16 * torch.finfo(found.dtype).eps * wanted.abs().max()
+    return not bool((found.to(dtype) - wanted).abs().max() <= allowed)
+
+
+def _reason_to_keep(
+    norm: nn.Module, wanted: bool, seen: dict[nn.Module, _Seen], force: bool
+) -> str:
     """Why a norm stays as it is; empty if it need not."""
     if not wanted:
         return "left out by where="
     if norm not in seen:
         return "not called in the example"
-    shape = seen[norm].other_shape
-    return f"acts on {shape} in the example, not on [N, L, D]" if shape else ""
+    if shape := seen[norm].other_shape:
+        return f"acts on {shape} in the example, not on [N, L, D]"
+    if seen[norm].computes_more and not force:
+        return (
+            f"{_class_of(norm)} does more than layer_norm in the example: force=True replaces it "
+            "all the same"
+        )
+    return ""
 
 
 @contextmanager
@@ -271,18 +311,20 @@ def _look(
         raise ConfigError("example= holds no tensor: give what the model is called with")
     met: dict[nn.Module, list[_Call]] = {}
 
-    def note(norm: nn.Module, given: tuple[Tensor, ...]) -> None:
-        shape = list(given[0].shape)
+    def note(norm: Any, args: tuple[Any, ...], named: dict[str, Any], found: Any) -> None:
+        tokens = (*args, *named.values())[0]
+        shape = list(tokens.shape)
         if len(shape) != 3 or not -shape[1] <= position < shape[1]:
             sequences, same = 0, False
         else:
-            cls = given[0][:, position].float()
+            cls = tokens[:, position].float()
             same = bool((cls - cls[:1]).abs().max() <= _ROUNDING * cls.abs().max())
             sequences = shape[0]
-        call = _Call(shape, sequences, same, given[0].dtype, given[0].device)
+        more = _computes_more(norm, args, named, found)
+        call = _Call(shape, sequences, same, tokens.dtype, tokens.device, more)
         met.setdefault(norm, []).append(call)
 
-    hooks = [norm.register_forward_pre_hook(note) for norm in norms]
+    hooks = [norm.register_forward_hook(note, with_kwargs=True) for norm in norms]
     try:
         model(*args, **kwargs)
     except Exception as error:
@@ -310,6 +352,7 @@ def _look(
             calls[-1].device,
             others[-1] if others else None,
             any(call.same_cls for call in calls),
+            any(call.computes_more for call in calls),
         )
     return seen
 

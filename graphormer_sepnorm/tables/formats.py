@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from graphormer_sepnorm.errors import DataError, did_you_mean
+from graphormer_sepnorm.files import is_stream
 
 FORMATS = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
 # Neither gzipped nor standard output nor continued: they are packed, and written at their end.
@@ -56,3 +57,12 @@ def format_of(path: str | Path) -> str:
             "and Excel also with .gz after it; save another spreadsheet as .xlsx or .csv"
         )
     return format
+
+
+def format_to_write(path: str | Path) -> str:
+    """Return the format of an output: CSV of standard output, devices and pipes of no name's.
+
+    Raises:
+        DataError: The name of a file says none.
+    """
+    return "csv" if is_stream(path) and not Path(path).suffix else format_of(path)

@@ -195,7 +195,7 @@ def standard_input() -> Any:
     Raises:
         DataError: It is closed, or a device that might never end.
     """
-    if sys.stdin is None:
+    if getattr(sys.stdin, "buffer", None) is None:  # or a notebook's
         raise DataError("standard input is closed: name a file")
     with contextlib.suppress(io.UnsupportedOperation):  # another program's stand-in for it
         _refuse_device(sys.stdin.buffer.fileno(), "standard input")

@@ -7,7 +7,6 @@ import gzip
 import math
 import os
 import re
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +16,19 @@ from types import MappingProxyType
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import is_full
+from graphormer_sepnorm.files import (
+    STANDARD_OUTPUTS,
+    behind_link,
+    beside,
+    cannot_be_written,
+    is_stream,
+)
 from graphormer_sepnorm.formatting import in_a_line
+from graphormer_sepnorm.streams import standard_output
 from graphormer_sepnorm.tables.columns import DecimalComma, with_decimal_comma
-from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_of, require_format
+from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_to_write, require_format
 from graphormer_sepnorm.tables.reader import TableReader
 
-STANDARD_OUTPUT = "-"
 _WITH_POINT = re.compile(r"-?\d+\.\d+(e[-+]?\d+)?")
 # Cells that need quotes; a header of one column with another delimiter in it would be split at it.
 _QUOTED = re.compile(r'[,;\t"\r\n]|^\s|\s$')
@@ -53,13 +58,14 @@ def create_table(
 
     A file is written beside its place, as ``NAME.partial``, and has its own name when it is
     complete and safe on disk (`TableWriter.commit`). The part that was written before a `Mark` can
-    be continued after whatever happened; the result is the same file, byte by byte.
+    be continued after whatever happened; the result is the same file, byte by byte. A device or a
+    pipe is written to at once.
 
     Args:
         destination: The file, CSV and TSV and SDF also with ``.gz``; ``-`` is standard output.
         columns: Names of the columns.
-        format: ``csv``, ``tsv``, ``sdf``, ``parquet`` or ``xlsx``; None goes by the name; for
-            ``-`` CSV.
+        format: ``csv``, ``tsv``, ``sdf``, ``parquet`` or ``xlsx``; None goes by the name; CSV where
+            that says none, of ``-``, a device or a pipe.
         like: The table that the rows come from. Its columns must be the first ones. SDF can only be
             written from SDF; Parquet takes over the types of Parquet, CSV the delimiter of CSV
             and decimal sign, and the line that announces it.
@@ -69,22 +75,23 @@ def create_table(
     Raises:
         DataError: The format is not one of these, or the file cannot be made.
     """
-    standard = str(destination) == STANDARD_OUTPUT
-    format = format or ("csv" if standard else format_of(destination))
+    standard = str(destination) in STANDARD_OUTPUTS
+    stream = is_stream(destination)
+    format = format or format_to_write(destination)
     require_format(format)
     if format == "sdf" and (like is None or like.format != "sdf"):
         raise DataError("SDF can only be written if SDF was read: name a .csv, .tsv or .parquet")
     if format == "smi":
         raise DataError("a SMILES file has no columns to write to: name a .csv, .tsv or .parquet")
-    if format in WHOLE_FILES and (standard or resume is not None):
-        what = "written to standard output" if standard else "continued"
+    name = "standard output" if standard else str(destination)
+    if format in WHOLE_FILES and (stream or resume is not None):
+        what = f"written to {name}" if stream else "continued"
         raise DataError(f"{WHOLE_FILES[format]} cannot be {what}: name a .csv or .tsv file")
-    if standard and resume is not None:
-        raise DataError("standard output cannot be continued: name a file")
-    path = None if standard else Path(destination)
-    if path is not None and path.exists() and not path.is_file():
-        what = "directory" if path.is_dir() else "device"  # which a file would take the place of
-        raise DataError(f"{path} is a {what}: name a file, or - for standard output")
+    if stream and resume is not None:
+        raise DataError(f"{name} cannot be continued: name a file")
+    path = None if standard else behind_link(Path(destination))
+    if path is not None and path.is_dir():
+        raise DataError(f"{path} is a directory: name a file, or - for standard output")
     if format == "parquet":
         from graphormer_sepnorm.tables.parquet import ParquetWriter
 
@@ -98,7 +105,7 @@ def create_table(
     known = len(like.columns) if like is not None else 0
     delimiter = "\t" if format == "tsv" else ","
     above = ""
-    if like is not None and like.marked and not standard and format != "sdf":
+    if like is not None and like.marked and not stream and format != "sdf":
         above = "\ufeff"
     if like is not None and like.format == format == "csv":
         delimiter = like.delimiter
@@ -112,14 +119,15 @@ class TableWriter(ABC):
     """A table that is written row by row.
 
     Attributes:
-        partial: The file that is written to until it is complete; None for standard output.
+        partial: The file that is written to until it is complete; None for standard output, a
+            device or a pipe.
     """
 
     partial: Path | None
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self.partial = None if path is None else path.with_name(f"{path.name}.partial")
+        self.partial = None if path is None or is_stream(path) else beside(path, ".partial")
 
     @abstractmethod
     def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
@@ -159,7 +167,10 @@ class TableWriter(ABC):
         with self._explained():
             file = self._finish()
             file.flush()
-            if self._path is None or self.partial is None:
+            if self._path is None:
+                return
+            if self.partial is None:
+                file.close()
                 return
             os.fsync(file.fileno())
             file.close()
@@ -185,10 +196,7 @@ class TableWriter(ABC):
             raise  # whoever read our output has gone: no mistake of the user's
         except OSError as error:
             name = "standard output" if self._path is None else str(self._path)
-            advice = "make room" if is_full(error) else "choose another place"
-            raise DataError(
-                f"{name} cannot be written ({error.strerror or error}): {advice}"
-            ) from error
+            raise DataError(cannot_be_written(name, error)) from error
 
 
 class WholeFileWriter(TableWriter):
@@ -245,16 +253,20 @@ class _TextWriter(TableWriter):
         self._gzipped = path is not None and path.suffix.lower() == ".gz"
         self._file: Any = None
         with self._explained():
-            if self.partial is None:
-                if sys.stdout is None:
-                    raise DataError("standard output is closed: name a file")
-                self._file = sys.stdout.buffer
+            if path is None:
+                self._file = standard_output()
+            elif self.partial is None:
+                self._file = path.open("wb")
             elif resume is None:
                 self._file = self.partial.open("wb")
             else:
                 self._file = self._continued(self.partial, resume)
         if resume is None and format != "sdf":
-            self._put(above + self._line(self._columns))
+            try:
+                self._put(above + self._line(self._columns))
+            except DataError:
+                self.close()
+                raise
 
     def _continued(self, partial: Path, resume: Mark) -> Any:
         size = partial.stat().st_size if partial.exists() else -1
@@ -314,7 +326,7 @@ class _TextWriter(TableWriter):
 
     def mark(self) -> Mark:
         if self.partial is None:
-            raise DataError("standard output cannot be continued: name a file")
+            raise DataError(f"{self._path or 'standard output'} cannot be continued: name a file")
         with self._explained():
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -324,7 +336,7 @@ class _TextWriter(TableWriter):
         return self._file
 
     def close(self) -> None:
-        if self.partial is not None:
+        if self._path is not None:
             with contextlib.suppress(OSError):  # no room for the rest: it is behind the last mark
                 self._file.close()
 

@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
@@ -499,7 +500,8 @@ class GraphormerModule(EvaluatedModule):
                 "AveragedWeights to go on with them"
             )
         schedule: Any = self.trainer.lr_scheduler_configs[0].scheduler
-        renew_options(self.trainer.optimizers[0], schedule, self._optimizer_options)
+        if isinstance(schedule, LambdaLR):  # not in the trials of a LearningRateFinder
+            renew_options(self.trainer.optimizers[0], schedule, self._optimizer_options)
 
     def on_validation_epoch_start(self) -> None:
         """Measure BatchNorm's statistics for the weights that are about to be validated."""

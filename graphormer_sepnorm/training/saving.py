@@ -12,7 +12,7 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import is_full
+from graphormer_sepnorm.files import beside, is_full
 from graphormer_sepnorm.process import command
 
 
@@ -32,7 +32,7 @@ class DurableCheckpointIO(TorchCheckpointIO):
             DataError: There is no room or no permission; the file that was there stays.
         """
         path = Path(path)
-        partial = path.with_name(f".{path.name}.partial")
+        partial = beside(path, ".partial", ".")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with partial.open("wb") as file:

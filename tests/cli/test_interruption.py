@@ -11,7 +11,7 @@ import pytest
 
 from graphormer_sepnorm.cli.main import run
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MODULE = """
 import signal, sys
 try:
@@ -94,7 +94,7 @@ def test_what_is_ignored_stays_so() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         assert run("train.py", command, []) == 0
-        assert handlers() == [signal.SIG_IGN, before[1]]
+        assert handlers() == [signal.SIG_IGN, *before[1:]]
     finally:
         signal.signal(signal.SIGINT, before[0])
     assert seen[0] == signal.SIG_IGN

@@ -438,3 +438,22 @@ def test_data_are_named_in_one_of_many_ways(words: list[str]) -> None:
     require_data(["fit", *words])
     with pytest.raises(ConfigError, match="which data"):
         require_data(["fit", "--model.width", "8", "--output", "--database"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said_of"),
+    [
+        (["--trainer.accelerator", "gpu"], "--trainer.accelerator gpu: there is none here"),
+        (["--trainer.devices", "-1"], "--trainer.devices -1 means all GPUs"),
+        (["--trainer.strategy", "ddp_spawn"], "--trainer.strategy ddp_spawn copies this process"),
+        (["--trainer.strategy", "ddp_notebook"], "give ddp, which starts a command"),
+    ],
+)
+def test_devices_and_processes_that_cannot_be_are_refused_at_once(
+    words, said_of, monkeypatch, capsys
+):
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
+    assert main(["fit", "--data.table", "nowhere.csv", *words]) == 2
+    said = capsys.readouterr().err
+    assert said_of in said
+    assert said.count("\n") == 1

@@ -69,12 +69,14 @@ def test_the_input_is_not_one_of_the_files_that_are_needed_meanwhile(
     assert taken.read_bytes() == source.read_bytes()
 
 
-def test_an_output_that_is_no_file_is_left_alone(model, source, tmp_path, capsys):
+def test_an_output_that_is_a_pipe_is_written_to(model, source, tmp_path):
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
-    assert main([model, "-i", str(source), "-o", str(pipe), "--overwrite"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert pipe.is_fifo()
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert main([model, "-i", str(source), "-o", str(pipe), "--quiet"]) == 0
+    assert os.read(reader, 10_000).count(b"\n") == 1 + ROWS
+    os.close(reader)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "pipe.csv"]
 
 
 def test_the_command_that_is_offered_continues_also_over_an_old_output(
@@ -208,6 +210,47 @@ def test_full_standard_output_is_one_line(model, source, tmp_path, what):
     assert output.exists() == (what == "evaluation")
 
 
+@pytest.mark.parametrize("closed", ["1", "2", "012"])
+def test_closed_streams_lose_no_output(model, source, tmp_path, closed):
+    output = tmp_path / "out.csv"
+
+    def ended(*words: str) -> subprocess.CompletedProcess[str]:
+        shut = " ".join(f"{number}>&-" for number in closed)
+        line = shlex.join([sys.executable, str(COMMAND), model, *words])
+        return subprocess.run(f"{line} {shut}", shell=True, capture_output=True, text=True)
+
+    assert ended("-i", str(source), "-o", str(output), "--jobs", "2").returncode == 0
+    assert len(output.read_text().splitlines()) == 1 + ROWS
+    if closed == "1":
+        done = ended("CCO")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "standard output is closed: name a file with -o" in done.stderr
+
+
+def test_names_of_any_bytes_are_printed_as_they_are(model, tmp_path):
+    name = b"x\xff\xc3\xa9.csv"
+    for locale in ({}, {"LC_ALL": "C", "PYTHONUTF8": "0"}):
+        done = subprocess.run(
+            [os.fsencode(sys.executable), os.fsencode(COMMAND), model.encode(), b"-i", name],
+            capture_output=True,
+            env={**os.environ, **locale},
+        )
+        assert done.stderr == b"predict.py: there is no file " + name + b"\n"
+
+
+def test_a_device_is_no_name_without_a_format(model, source, capsys):
+    assert main([model, "-i", str(source), "-o", "/dev/null", "--quiet"]) == 0
+    assert not Path("/dev/null").is_file()
+    assert "No space left" in refused(capsys, main, model, "CCO", "-o", "/dev/full")
+
+
+def test_it_says_that_it_runs_without_kernels(model, source, monkeypatch, capsys):
+    for found, said in ((None, True), (object(), False)):
+        monkeypatch.setattr("graphormer_sepnorm.cli.table_verbs.library", lambda found=found: found)
+        assert main([model, "-i", str(source), "-o", "/dev/null", "--jobs", "1"]) == 0
+        assert ("note: without compiled kernels" in capsys.readouterr().err) is said
+
+
 def test_columns_of_ours_that_are_taken_are_said(model, tmp_path, capsys):
     source = tmp_path / "in.csv"
     source.write_text("Error,smiles,PRED_property\nx,CCO,1\n")
@@ -240,8 +283,11 @@ def test_a_file_and_a_list_give_the_same_values(model, tmp_path, monkeypatch):
 def test_names_that_no_file_can_have_are_one_line(model, source, tmp_path, capsys):
     long = "C" * 300
     assert "File name too long" in refused(capsys, main, model, "-i", tmp_path / long)
-    out = tmp_path / f"{'C' * 247}.csv"  # with .partial it is too long
+    out = tmp_path / f"{'C' * 252}.csv"
     assert "File name too long" in refused(capsys, main, model, "-i", source, "-o", out)
+    out = tmp_path / f"{'C' * 240}.csv"  # with .progress.json it is too long
+    assert main([model, "-i", str(source), "-o", str(out), "--quiet"]) == 0
+    assert len(out.read_text().splitlines()) == 1 + ROWS
     assert main([str(model), "NCC(=O)" * 50 + "O"]) == 0
     assert "NCC(=O)" in capsys.readouterr().out
 

@@ -100,7 +100,7 @@ def test_a_place_that_cannot_be_written_is_one_line(
     tmp_path: Path, molecules: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "m.smi", molecules)
-    with pytest.raises(DataError, match=r"cannot keep descriptors in .* or give another --data"):
+    with pytest.raises(DataError, match=r"cannot be written .*: give another --data"):
         load_pretraining(path, path)
 
     def full(*arguments: int) -> None:

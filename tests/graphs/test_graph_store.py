@@ -69,7 +69,7 @@ def directory(tmp_path: Path) -> Path:
 
 def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(DataError, match=r"cannot make the graph store .* another --data.root"):
+    with pytest.raises(DataError, match=r"graph store .* cannot be written .* another --data.root"):
         GraphStore.open_or_build(tmp_path / "file" / "store", KEY, graphs, 5)
 
 
@@ -81,8 +81,8 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(DataError) as error:
         GraphStore.open_or_build(tmp_path / "store", KEY, graphs, 5)
     assert str(error.value) == (
-        f"there is no room on the disk for the graph store {tmp_path / 'store'}: make room, or "
-        "give another --data.root"
+        f"the graph store {tmp_path / 'store'} cannot be written (No space left on device): make "
+        "room, or give another --data.root"
     )
     assert names_in(tmp_path) == []
 

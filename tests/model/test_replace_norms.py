@@ -817,7 +817,107 @@ def test_a_layer_norm_that_computes_something_else_stays():
     model = nn.Sequential(nn.Linear(D, D), DoubledNorm(D), nn.LayerNorm(D))
     report = replace_norms(model, example=torch.randn(N, L, D))
     assert report.replaced == {"2": "bn+ln"}
-    assert report.kept == {"1": "DoubledNorm is no nn.LayerNorm over the last axis"}
+    said = f"{__name__}.DoubledNorm does more than layer_norm in the example: force=True replaces"
+    assert report.kept == {"1": f"{said} it all the same"}
+    model = nn.Sequential(nn.Linear(D, D), DoubledNorm(D))
+    with pytest.raises(ConfigError, match=f"no norm can be replaced; 1, for one: {said}"):
+        replace_norms(model, example=torch.randn(N, L, D))
+    report = replace_norms(model, example=torch.randn(N, L, D), force=True)
+    assert report.replaced == {"1": "bn+ln"}
+
+
+class ScaledNorm(nn.LayerNorm):
+    """As LayerNorm until it is trained."""
+
+    def __init__(self) -> None:
+        super().__init__(D)
+        self.scale = nn.Parameter(torch.ones(D))
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.scale * super().forward(input)
+
+
+class DroppingNorm(nn.LayerNorm):
+    """As LayerNorm in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__(D)
+        self.dropout = nn.Dropout()
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.dropout(super().forward(input))
+
+
+class MaskedNorm(nn.LayerNorm):
+    def forward(self, input: Tensor, mask: Tensor | None = None) -> Tensor:
+        return super().forward(input)
+
+
+class CallsWithMask(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix, self.norm, self.last = nn.Linear(D, D), MaskedNorm(D), nn.LayerNorm(D)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.last(self.norm(self.mix(tokens), mask=None))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Sequential(nn.Linear(D, D), ScaledNorm(), nn.LayerNorm(D)),
+        lambda: nn.Sequential(nn.Linear(D, D), DroppingNorm(), nn.LayerNorm(D)),
+        CallsWithMask,
+    ],
+)
+def test_a_layer_norm_that_only_looks_like_one_stays(make):
+    report = replace_norms(make(), example=torch.randn(N, L, D))
+    assert [*report.replaced.values()] == ["bn+ln"]
+    (reason,) = report.kept.values()
+    assert "does more than layer_norm" in reason
+
+
+class LayerNorm(nn.LayerNorm):
+    """With the two forwards of timm's: in the precision of the tokens, and in float32."""
+
+    def __init__(self, in_float32: bool) -> None:
+        super().__init__(D, eps=1e-6)
+        self.in_float32 = in_float32
+
+    def forward(self, x: Tensor) -> Tensor:
+        given = [x, self.weight, self.bias]
+        if self.in_float32:
+            given = [one.float() for one in given]
+        given, weight, bias = given
+        return nn.functional.layer_norm(given, (D,), weight, bias, self.eps).to(x.dtype)
+
+
+@pytest.mark.parametrize("in_float32", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_subclass_that_computes_what_layer_norm_does_is_replaced(in_float32, dtype):
+    model = nn.Sequential(nn.Linear(D, D), LayerNorm(in_float32), nn.Linear(D, D)).to(dtype)
+    randomise(model)
+    tokens = torch.randn(N, L, D, dtype=dtype)
+    truth = model(tokens)
+    assert replace_norms(model, "ln", "ln", example=tokens).replaced == {"1": "ln+ln"}
+    assert model[1].eps == 1e-6
+    torch.testing.assert_close(model(tokens), truth)
+
+
+def test_timms_vit():
+    """Where timm can be imported; it needs torchvision."""
+    timm = pytest.importorskip("timm.models.vision_transformer")
+    sizes = {"img_size": 8, "patch_size": 2, "embed_dim": D, "depth": 2, "num_heads": 2}
+    model, images = timm.VisionTransformer(**sizes, num_classes=3).eval(), torch.randn(N, 3, 8, 8)
+    randomise(model)
+    truth, state = model(images), model.state_dict()
+    names = [*layers("blocks.{}.", 2, "norm1", "norm2"), "norm"]
+    same = copy.deepcopy(model)
+    assert [*replace_norms(same, "ln", "ln", example=images).replaced] == names
+    torch.testing.assert_close(same(images), truth, rtol=1e-5, atol=1e-5)
+    report = replace_norms(model, example=images)
+    assert report.same_cls == ("blocks.0.norm1",)
+    model.load_state_dict(state)
 
 
 def test_however_small_the_tokens_are_a_cls_that_differs_is_seen():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gzip
+import io
 import math
 import os
 import subprocess
@@ -199,12 +201,70 @@ def test_places_that_cannot_be_written(tmp_path: Path, suffix: str) -> None:
         create_table(tmp_path / f"t.{suffix}", ["a"])
 
 
-def test_a_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe.csv"
+@pytest.mark.parametrize("name", ["pipe", "pipe.csv.gz"])
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path, name: str) -> None:
+    pipe = tmp_path / name
     os.mkfifo(pipe)
-    with refused(str(pipe), "is a device", "- for standard output"):
-        create_table(pipe, ["a"])
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer = create_table(pipe, ["a"])
+    writer.write([["1"]])
+    assert list(tmp_path.iterdir()) == [pipe]
+    writer.commit()
+    found = os.read(reader, 1000)
+    os.close(reader)
+    assert (gzip.decompress(found) if name.endswith(".gz") else found) == b"a\n1\n"
     assert pipe.is_fifo()
+    with refused(f"Parquet cannot be written to {pipe}"):
+        create_table(pipe, ["a"], format="parquet")
+
+
+def test_a_device_takes_csv() -> None:
+    writer = create_table("/dev/null", ["a"])
+    writer.write([["1"]])
+    writer.commit()
+    assert not Path("/dev/null").is_file()
+    with refused("/dev/full", "No space left", "make room"):
+        create_table("/dev/full", ["a"])
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "xlsx"])
+def test_a_link_stays_and_its_file_is_written(tmp_path: Path, there: bool, suffix: str) -> None:
+    folder, link = tmp_path / "folder", tmp_path / f"link.{suffix}"
+    folder.mkdir()
+    link.symlink_to(f"folder/t.{suffix}")
+    if there:
+        saved(link, "old")
+    writer = create_table(link, ["a"])
+    writer.write([["1"]])
+    writer.commit()
+    assert link.is_symlink()
+    assert [*tmp_path.iterdir()] != [link]
+    assert [path.name for path in folder.iterdir()] == [f"t.{suffix}"]
+    with open_table(link) as reader:
+        assert [list(row.cells) for row in reader] == [["1"]]
+
+
+def test_a_name_may_be_as_long_as_the_system_lets_it(tmp_path: Path) -> None:
+    for length in (244, 255):
+        path = tmp_path / ("é" * 120 + "x" * (length - 244) + ".csv")
+        writer = create_table(path, ["a"])
+        mark = writer.mark()
+        writer.close()
+        writer = create_table(path, ["a"], resume=mark)
+        writer.write([["1"]])
+        writer.commit()
+        assert path.read_text() == "a\n1\n"
+
+
+def test_standard_output_that_takes_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a notebook."""
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    writer = create_table("-", ["a"])
+    writer.write([["é"]])
+    writer.commit()
+    assert out.getvalue() == "a\né\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -297,7 +357,7 @@ def test_a_file_that_may_not_grow_has_no_final_name(tmp_path: Path, name: str) -
         check=True,
     )
     assert done.stdout.splitlines() == [
-        f"{path} cannot be written (File too large): make room",
+        f"{path} cannot be written (File too large): make room, or choose another place",
     ]
     assert done.stderr == ""
     assert not path.exists()

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import LearningRateFinder
 from tiny_graphs import path_graphs
+from torch.optim.lr_scheduler import LambdaLR
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
@@ -21,6 +23,14 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.module import GraphormerModule
+
+
+def test_lightnings_search_for_a_learning_rate(train: Callable, tmp_path: Path) -> None:
+    """It puts a schedule of its own in the place of ours, and ours back."""
+    finder = LearningRateFinder(num_training_steps=4)
+    *_, trainer = train(finder, default_root_dir=tmp_path)
+    assert len(finder.optimal_lr.results["loss"]) == 4
+    assert isinstance(trainer.lr_scheduler_configs[0].scheduler, LambdaLR)
 
 
 @pytest.mark.parametrize("norm", ["sepnorm", "shared-ln"])

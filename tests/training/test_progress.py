@@ -82,4 +82,4 @@ def test_data_and_model_are_named(say):
 def test_missing_kernels_are_said(say):
     assert "compiled kernels" not in say()
     with switched_off():
-        assert "on cpu without compiled kernels, several times slower" in say()
+        assert "on cpu, without compiled kernels, training takes 1.2 to 2 times as long" in say()

@@ -1,4 +1,4 @@
-"""A stop on Ctrl-C or SIGTERM that a resumed run can go on from."""
+"""A stop on Ctrl-C, SIGTERM or SIGHUP that a resumed run can go on from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
-from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND
+from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, STOPS
 from graphormer_sepnorm.training.steps import any_process, goes_on_exactly, step_in_epoch
 
 # Stops all trainings of this process, also those in threads, where no signals arrive.
@@ -23,7 +23,7 @@ class StopAtOnce(KeyboardInterrupt):
 
 
 class StopBetweenSteps(Callback):
-    """Lets Ctrl-C and SIGTERM take effect between two optimiser steps; a second one acts at once.
+    """Lets `STOPS` take effect between two optimiser steps; a second one acts at once.
 
     In the middle of a step some parameters would be updated and others not, and a resumed run
     would not continue the same training. Where a validation follows a step, it and one
@@ -43,8 +43,8 @@ class StopBetweenSteps(Callback):
         """Take over the signals."""
         if threading.current_thread() is not threading.main_thread():  # signals do not arrive here
             return
-        for number in (signal.SIGINT, signal.SIGTERM):
-            # What is ignored stays so: SIGINT in the background.
+        for number in STOPS:
+            # What is ignored stays so: SIGINT in the background, SIGHUP under nohup.
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._previous[number] = signal.signal(number, self._ask)
 

@@ -1,0 +1,141 @@
+"""Standard output and error: closed, without a reader, of a notebook, with names of any bytes."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import errno
+import io
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from graphormer_sepnorm.errors import DataError
+
+_NOBODY_READS = (errno.EPIPE, errno.EIO)  # the second one of a terminal that is gone
+
+
+class _Closed(io.TextIOWrapper):
+    """In the place of a stream that was closed when the process began: drops what it gets."""
+
+
+class _Dropping:
+    """A stream of which what nobody reads any more is dropped.
+
+    Args:
+        stream: It.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, or drop."""
+        self._try(self._stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is left, or drop it."""
+        self._try(self._stream.flush)
+
+    def _try(self, function: Any, *given: str) -> None:
+        try:
+            function(*given)
+        except OSError as error:
+            if error.errno not in _NOBODY_READS:
+                raise
+            to_nowhere(self._stream)
+
+
+class _Text:
+    """A stream of text, as a notebook has, that takes bytes."""
+
+    def write(self, data: bytes) -> None:
+        """Write UTF-8."""
+        sys.stdout.write(data.decode("utf-8", "replace"))
+
+    def flush(self) -> None:
+        """Write what is left."""
+        sys.stdout.flush()
+
+
+def standard_output() -> Any:
+    """Return standard output, for bytes.
+
+    Raises:
+        DataError: It is closed.
+    """
+    if sys.stdout is None or isinstance(sys.stdout, _Closed):
+        raise DataError("standard output is closed: name a file with -o")
+    return getattr(sys.stdout, "buffer", None) or _Text()
+
+
+def to_nowhere(stream: Any) -> None:
+    """Have a stream that nobody reads any more drop what it gets, with what it holds back."""
+    with contextlib.suppress(OSError, ValueError):  # not each has a number
+        number = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(number, stream.fileno())
+        os.close(number)
+
+
+@contextlib.contextmanager
+def usable(going_on: bool) -> Iterator[None]:
+    """Make standard output and error what a command can print to, whatever they are.
+
+    What is printed to one that is closed goes nowhere, and no file that is opened takes its number.
+    The bytes of names that are not UTF-8 come out as they are, characters that the encoding lacks
+    with a backslash. Standard error without a reader ends no command.
+
+    Args:
+        going_on: Whether a command goes on without a reader of standard output, too.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    if threading.current_thread() is not threading.main_thread():  # one of several commands
+        yield
+        return
+    before = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+    errors = {name: getattr(stream, "errors", None) for name, stream in before.items()}
+    try:
+        for name, stream in before.items():
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors=_AS_GIVEN)
+            if stream is None:
+                setattr(sys, name, _Closed(open(os.devnull, "wb"), encoding="utf-8"))  # noqa: SIM115
+            elif going_on or name == "stderr":
+                setattr(sys, name, _Dropping(stream))
+        yield
+    finally:
+        for name, stream in before.items():
+            try:
+                getattr(sys, name).flush() if stream is not None else getattr(sys, name).close()
+            except BrokenPipeError:
+                to_nowhere(stream)
+            except OSError:
+                pass  # Python says it at its end
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors=errors[name])
+            setattr(sys, name, stream)
+
+
+def _as_given(error: UnicodeError) -> tuple[bytes, int]:
+    """Encode what an encoding lacks: bytes of a name as they were, other characters escaped."""
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end]
+    parts = (
+        one.encode(
+            "ascii", "surrogateescape" if "\udc80" <= one <= "\udcff" else "backslashreplace"
+        )
+        for one in text
+    )
+    return b"".join(parts), error.end
+
+
+_AS_GIVEN = "graphormer_as_given"
+codecs.register_error(_AS_GIVEN, _as_given)
