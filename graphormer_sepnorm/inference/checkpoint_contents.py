@@ -201,7 +201,7 @@ def _members(value: Any, place: str) -> None:
 _BY_DEFAULT = {int: WHOLE, float: FINITE, str: TEXT, bool: FLAG, type(None): COUNT}
 _OPTIONS = {
     field.name: _BY_DEFAULT[type(field.default)] for field in dataclasses.fields(GraphormerConfig)
-} | {"message_layers": optional(COUNT)}  # of the others that may be None a checkpoint has numbers
+}  # of those that may be None a checkpoint has numbers
 # Younger options than these may be missing.
 _NEEDED = ("norm", "layers", "width", "heads", "atom_rows", "bond_rows")
 _SPREAD = {name: REAL for name in ("mean", "std", "min", "max")}

@@ -29,7 +29,6 @@ _EXTRA_SHAPES = {
     "extra_readout.training_factor": ("extra_inputs",),
     "extra_readout.numbers.weight": ("width", "extra_inputs"),
 }
-_DEEP_SHAPES = {part: ("num_targets", "width") for part in ("sum.weight", "mean.weight")}
 _LAYER_SHAPES = {"ffn.0.weight": ("ffn_width", "width")}
 _ATTENTION_SHAPES = {"attention.query.weight": ("width", "width")}
 _MESSAGE_SHAPES = {"local.bond.weight": ("bond_rows", "width")}
@@ -54,12 +53,10 @@ def check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
         expected |= _ENCODING_SHAPES.get(part, {})
     if config.extra_inputs:
         expected |= _EXTRA_SHAPES
-    for place in config.read_out_after:
-        expected |= {f"deep_readouts.{place}.{name}": size for name, size in _DEEP_SHAPES.items()}
-    of_messages = _MESSAGE_SHAPES | (_STATE_SHAPES if config.bond_states else {})
+    of_all = _LAYER_SHAPES | (_MESSAGE_SHAPES if config.local_mpnn != "none" else {})
+    of_all |= _STATE_SHAPES if config.bond_states else {}
     for place in range(config.layers):
-        own = _LAYER_SHAPES | (of_messages if config.has_messages(place) else {})
-        own |= _ATTENTION_SHAPES if config.attends(place) else {}
+        own = of_all | (_ATTENTION_SHAPES if config.attends(place) else {})
         expected |= {f"layers.{place}.{name}": sizes for name, sizes in own.items()}
     for name, sizes in expected.items():
         if name not in weights:

@@ -134,8 +134,7 @@ def test_any_wrong_value_is_one_line_or_does_no_harm(
         (("training_summary",), 1, r"\.training_summary is 1, expected a dictionary"),
         (("model", "layers"), 10**7, "layers is 10000000, the weights are of 2"),
         (("model", "path_rows"), 10**8, "not path_rows 100000000 x heads 2 x heads 2"),
-        (("model", "message_layers"), "2", "message_layers is '2', expected a whole number"),
-        (("model", "deep_supervision"), 1, r"state_dict has no model.deep_readouts.1.sum.weight"),
+        (("model", "local_layers"), "2", "local_layers is '2', expected a whole number"),
         (("model", "walk_steps"), 10**8, "not width 16 x walk_steps 100000000"),
     ],
 )
