@@ -23,10 +23,7 @@ QUICK_MODEL: dict[str, Any] = {
     "width": 16,
     "heads": 2,
     "ffn_width": 16,
-    # A configuration may have more of them than two.
-    "local_layers": 0,
-    "message_layers": None,
-    "deep_supervision": 1,
+    "local_layers": 0,  # a configuration may have more of them than two
 }
 
 

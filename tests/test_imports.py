@@ -123,7 +123,7 @@ LIBRARIES = {
 }
 # Rooms that stay small: nothing but these and the standard library.
 ONLY_LIBRARIES = {
-    "graphs": {"torch", "numpy", "scipy", "filelock"},
+    "graphs": {"torch", "numpy", "filelock"},
     "kernels": {"numpy"},
     "model": {"torch"},
     "tables": {"pyarrow", "openpyxl"},

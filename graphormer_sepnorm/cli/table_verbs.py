@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.kernels.library import SLOWER, library
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.tables.formats import FORMATS
 
@@ -160,8 +159,7 @@ def finished(job: TableJob, outcome: Outcome, started: float) -> int:
 def summary(job: TableJob, outcome: Outcome, seconds: float) -> str:
     """Return what has come of a job: rows, those with an error by its kind, time."""
     failed = outcome.errors.total()
-    slow = [] if library() else [SLOWER]
-    lines = [f"note: {note}" for note in (*outcome.notes, *slow)]
+    lines = [f"note: {note}" for note in outcome.notes]
     text = f"{outcome.rows:,} rows, {outcome.rows - failed:,} {job.verb}"
     if failed:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in outcome.errors.most_common())

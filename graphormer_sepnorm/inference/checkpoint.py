@@ -293,31 +293,11 @@ def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
                     "the same options on the same data"
                 )
     kept = {entry: first[entry] for entry in _FOR_TESTING if entry in first}
-    return _predicting(
-        {
-            KEY: {**first[KEY], "validation": {}},
-            "state_dict": first["state_dict"],
-            "members": [model_weights(checkpoint) for _, checkpoint in others],
-            **kept,
-        }
-    )
-
-
-def _predicting(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the read-outs between layers (`deep_supervision`)."""
-    facts = checkpoint[KEY]
-    if not facts["model"].get("deep_supervision"):
-        return checkpoint
-    members = [checkpoint["state_dict"], *checkpoint.get("members", [])]
-    first, *others = (
-        {name: value for name, value in weights.items() if "deep_readouts." not in name}
-        for weights in members
-    )
     return {
-        **checkpoint,
-        KEY: {**facts, "model": {**facts["model"], "deep_supervision": 0}},
-        "state_dict": first,
-        **({"members": others} if "members" in checkpoint else {}),
+        KEY: {**first[KEY], "validation": {}},
+        "state_dict": first["state_dict"],
+        "members": [model_weights(checkpoint) for _, checkpoint in others],
+        **kept,
     }
 
 
@@ -353,7 +333,7 @@ def save_for_prediction(
             if name in checkpoint
         },
     }
-    write_checkpoint(_predicting(slim), path)
+    write_checkpoint(slim, path)
 
 
 def write_checkpoint(checkpoint: dict[str, Any], path: str | Path) -> None:

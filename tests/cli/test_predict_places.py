@@ -244,13 +244,6 @@ def test_a_device_is_no_name_without_a_format(model, source, capsys):
     assert "No space left" in refused(capsys, main, model, "CCO", "-o", "/dev/full")
 
 
-def test_it_says_that_it_runs_without_kernels(model, source, monkeypatch, capsys):
-    for found, said in ((None, True), (object(), False)):
-        monkeypatch.setattr("graphormer_sepnorm.cli.table_verbs.library", lambda found=found: found)
-        assert main([model, "-i", str(source), "-o", "/dev/null", "--jobs", "1"]) == 0
-        assert ("note: without compiled kernels" in capsys.readouterr().err) is said
-
-
 def test_columns_of_ours_that_are_taken_are_said(model, tmp_path, capsys):
     source = tmp_path / "in.csv"
     source.write_text("Error,smiles,PRED_property\nx,CCO,1\n")

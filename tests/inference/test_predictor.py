@@ -221,7 +221,6 @@ def test_checkpoint_older_than_options_of_the_model_is_understood(predictor):
     checkpoint = make_checkpoint()
     values = Predictor(checkpoint, "cpu").predict([CAFFEINE]).values
     younger = {*EVERYTHING, "walk_steps", "mean_atoms", "drop_path"}
-    younger |= {"message_layers", "deep_supervision"}
     for name in younger:
         del checkpoint[KEY]["model"][name]
     assert np.array_equal(Predictor(checkpoint, "cpu").predict([CAFFEINE]).values, values)

@@ -54,19 +54,6 @@ CONTRADICTIONS = [
     ({"local_layers": 12, "local_mpnn": "gine"}, "local_layers is 12: .* below layers, 12"),
     ({"local_layers": 1.0, "local_mpnn": "gine"}, "local_layers is 1.0: it must be a whole number"),
     ({"local_layers": 1}, "local_layers is 1, .*give local_mpnn gine or gine.rings"),
-    ({"message_layers": 3}, "message_layers is 3, and there are no messages"),
-    (
-        {"message_layers": 0, "local_mpnn": "gine"},
-        "message_layers is 0: .* from 1 .* to layers, 12",
-    ),
-    ({"message_layers": 13, "local_mpnn": "gine"}, "message_layers is 13: .* to layers, 12"),
-    ({"message_layers": True, "local_mpnn": "gine"}, "message_layers is True: it must be a whole"),
-    (
-        {"message_layers": 3, "local_layers": 4, "local_mpnn": "gine"},
-        "message_layers is 3: it must be a whole number from 4",
-    ),
-    ({"deep_supervision": 12}, "deep_supervision is 12: .* below layers, 12"),
-    ({"deep_supervision": -1}, "deep_supervision is -1: it must be a whole number, 0 or more"),
     ({"bond_states": True}, "bond_states is true, .*give local_mpnn gine or gine.rings"),
     ({"local_mpnn": "gin"}, "local_mpnn 'gin'.*'none' or 'gine'"),
     (

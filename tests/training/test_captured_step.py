@@ -53,7 +53,6 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
         ({"norm": "bn+bn"}, BatchShape(36, ((3, 10), (1, 10)))),
         (EVERYTHING | {"drop_path": 0.5}, SHAPE),
         ({"encodings": "paths", "local_mpnn": "gine+rings", "ring_bias": True}, SHAPE),
-        ({"norm": "shared-bn", "deep_supervision": 1}, SHAPE),
     ],
 )
 def test_batch_and_loss_are_one_graph_without_a_question(
@@ -65,15 +64,13 @@ def test_batch_and_loss_are_one_graph_without_a_question(
     module.double()  # in float32 a CPU may have kernels of its own, which no compiler sees through
     traced = torch.compile(step._loss, fullgraph=True, dynamic=False, backend="eager")
     with step.undone():
-        plain, labels, deep = step._loss(GRAPHS, shape)
-        assert (deep > 0) == ("deep_supervision" in options)
-        (plain + deep).backward()
+        plain, labels = step._loss(GRAPHS, shape)
+        plain.backward()
         expected = [p.grad.clone() for p in module.model.parameters()]
     module.zero_grad()
-    total, own_labels, own_deep = traced(GRAPHS, shape)
-    (total + own_deep).backward()
+    total, own_labels = traced(GRAPHS, shape)
+    total.backward()
     torch.testing.assert_close(total, plain)
-    torch.testing.assert_close(own_deep, deep)
     assert labels == own_labels == 4
     for parameter, gradient in zip(module.model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient)
@@ -109,19 +106,17 @@ def test_first_calls_leave_no_trace(
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize("every", [0, 1])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_step_is_torchs_own(name: OptimizerName, every: int, make_step: Callable) -> None:
+def test_step_is_torchs_own(name: OptimizerName, make_step: Callable) -> None:
     """Loss, the optimiser with rates from a tensor, and the average, against plain torch."""
     steady = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}
-    steady["deep_supervision"] = every
     step, module, average = make_step(name, **steady)
     twin, other, _ = make_step(name, **steady)
     optimizer = make_optimizer(other.model, 1e-2, 0.1, (0.9, 0.99), 1e-8, name=name)
     start = [value.clone() for value in average]
     loss, total, labels = step(GRAPHS, NUMBERS_OF[name], SHAPE)
-    expected, count, deep = twin._loss(GRAPHS, SHAPE)
-    ((expected + deep) / 4).backward()
+    expected, count = twin._loss(GRAPHS, SHAPE)
+    (expected / 4).backward()
     optimizer.step()
     assert labels == count == 4
     assert total == expected

@@ -85,11 +85,9 @@ class TrainingStep:
         """
         self._optimizer.zero_grad(set_to_none=True)
         with self._precision():
-            total, labels, deep = (self._fixed_loss if fixed else self._loss)(graphs, shape)
-            expected = numbers[0].to(total.dtype)
-            loss = total / expected
-            whole = loss + deep / expected
-        whole.backward()
+            total, labels = (self._fixed_loss if fixed else self._loss)(graphs, shape)
+            loss = total / numbers[0].to(total.dtype)
+        loss.backward()
         self._clip(self._optimizer)
         with _rates(self._optimizer, numbers[2:]):
             self._optimizer.step()
@@ -97,7 +95,7 @@ class TrainingStep:
             self._move_average(numbers[1])
         return torch.stack([loss.detach(), total.detach(), labels.to(total.dtype)])
 
-    def _loss(self, graphs: Tensor, shape: BatchShape) -> tuple[Tensor, Tensor, Tensor]:
+    def _loss(self, graphs: Tensor, shape: BatchShape) -> tuple[Tensor, Tensor]:
         return self._module.batch_loss(self._graphs.batch(graphs, shape))
 
     @torch.no_grad()

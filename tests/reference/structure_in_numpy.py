@@ -1,4 +1,4 @@
-"""Structure in numpy: for places without the compiled C, and to test that against.
+"""Structure in numpy, to test the compiled C against.
 
 All graphs of a block are worked on together, level by level of a breadth-first search from every
 atom at once.
@@ -6,34 +6,37 @@ atom at once.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from scipy import sparse
 
-from graphormer_sepnorm.graphs import structure_block
+from graphormer_sepnorm.graphs import store, structure
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, ranges
-from graphormer_sepnorm.graphs.structure_block import (
-    SAME_ATOM,
+from graphormer_sepnorm.graphs.structure import (
     SHARE_UNIT,
-    UNREACHABLE,
     UNREACHABLE_DISTANCE,
     BlockStructure,
-    ConflictingBonds,
+    PairTypes,
+    conflict,
 )
+
+# The first two pair types of every table.
+SAME_ATOM, UNREACHABLE = 0, 1
 
 # Bonds whose rings are searched for at once: of a dense graph each reaches many atoms.
 _BONDS = 1 << 14
 
 
-class TypesInNumpy:
-    """A growing table of pair types; see `graphormer_sepnorm.graphs.structure.PairTypes`.
-
-    Args:
-        max_path_length: D, the hops of a path that count.
-    """
+class TypesInNumpy(PairTypes):
+    """What `PairTypes` is, without its compiled functions."""
 
     def __init__(self, max_path_length: int) -> None:
+        self.kinds: dict[tuple[int, ...], int] = {}
+        self._bond_features = 0
         self.max_path_length = max_path_length
         self._number_of: dict[int, int] = {}
         self._keys: list[int] = [0, 0]
@@ -46,13 +49,12 @@ class TypesInNumpy:
     def __len__(self) -> int:
         return len(self._distance)
 
-    def block_structure(
-        self, graphs: PackedGraphs, kind: np.ndarray, num_kinds: int
-    ) -> BlockStructure:
-        """Compute degrees, pair types and ring sizes; see `TypesInC.block_structure`."""
-        num_atoms = graphs.num_atoms
+    def block_structure(self, graphs: PackedGraphs, position: int) -> BlockStructure:
+        """Compute degrees, pair types and ring sizes."""
+        kind = self._kind_numbers(graphs.bond_codes)
+        num_atoms, num_kinds = graphs.num_atoms, len(self.kinds)
         first_atom = np.concatenate([[0], np.cumsum(num_atoms)])
-        source, target, kind = _distinct_bonds(graphs, kind, first_atom)
+        source, target, kind = _distinct_bonds(graphs, position, kind, first_atom)
 
         total = int(first_atom[-1])
         out_degree = np.bincount(source, minlength=total)
@@ -158,7 +160,8 @@ class TypesInNumpy:
         return place[pair_type]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the types as flat arrays; see `PairTypes.arrays`."""
+        """Return the types and kinds as flat arrays."""
+        kinds = np.asarray(list(self.kinds), dtype=np.int64)
         columns = np.concatenate(self._columns)
         lengths = np.asarray([len(part) for part in self._columns])
         return {
@@ -168,11 +171,12 @@ class TypesInNumpy:
             "type_hop": (columns % self.max_path_length).astype(np.int32),
             "type_kind": (columns // self.max_path_length).astype(np.int32),
             "type_share": np.concatenate(self._shares),
+            "bond_kinds": kinds.reshape(len(kinds), self._bond_features),
         }
 
 
 def _distinct_bonds(
-    graphs: PackedGraphs, kind: np.ndarray, first_atom: np.ndarray
+    graphs: PackedGraphs, position: int, kind: np.ndarray, first_atom: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return source, target and kind of all directed bonds, sorted by source and target."""
     edges = graphs.edge_index + np.repeat(first_atom[:-1], graphs.num_bonds)
@@ -182,16 +186,16 @@ def _distinct_bonds(
     order = np.argsort(code, kind="stable")
     code, edges, kind = code[order], edges[:, order], kind[order]
     repeated = code[1:] == code[:-1]
-    conflict = repeated & (kind[1:] != kind[:-1])
-    if conflict.any():
-        raise ConflictingBonds(int(edges[0, 1:][conflict][0]))
+    conflicting = repeated & (kind[1:] != kind[:-1])
+    if conflicting.any():
+        raise conflict(graphs, position, int(edges[0, 1:][conflicting][0]))
     keep = np.concatenate([[True], ~repeated]) if len(code) else np.empty(0, bool)
     return edges[0, keep], edges[1, keep], kind[keep]
 
 
 def _bounded(count: np.ndarray, start: np.ndarray, total: int) -> np.ndarray:
     """Scale path counts before they overflow; only ratios for one start atom are ever used."""
-    if count.max() < structure_block.LARGEST_COUNT:
+    if count.max() < structure.LARGEST_COUNT:
         return count
     largest = np.zeros(total)
     np.maximum.at(largest, start, count)
@@ -322,3 +326,10 @@ def _share(
         np.minimum.at(pair_ring, base[atom[begin]] + atom[end], size[search[begin]])
         np.minimum.at(pair_ring, base[atom[end]] + atom[begin], size[search[begin]])
         reached = (reached @ step).sign()
+
+
+@contextlib.contextmanager
+def in_numpy() -> Iterator[None]:
+    """Build stores by `TypesInNumpy` meanwhile."""
+    with mock.patch.object(store, "PairTypes", TypesInNumpy):
+        yield
