@@ -145,7 +145,6 @@ LAZY = {
     "cli/many_runs.py": {"torch", "lightning", "numpy", "rich"},
     "cli/crossvalidate.py": {"torch", "lightning", "numpy", "rich"},
     "cli/geometry.py": {"torch", "lightning", "numpy", "rdkit"},
-    "cli/results.py": {"torch", "lightning", "numpy"},
     "compare/process_lifetime.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "cli/ray_options.py": {"torch", "lightning", "numpy", "rdkit", "ray"},
@@ -327,7 +326,7 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 def test_a_run_is_read_with_nothing_but_the_standard_library():
-    files = ("directory", "place", "records", "results_table")
+    files = ("directory", "place")
     loaded = loaded_by(f"from graphormer_sepnorm.runs import {', '.join(files)}")
     others = {name.partition(".")[0] for name in loaded} & {"torch", "lightning", "numpy", "yaml"}
     assert others == set()

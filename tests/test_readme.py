@@ -75,7 +75,7 @@ def workspace(tmp_path_factory):
         (folder / name).symlink_to(REPOSITORY / name)
     (folder / "data").mkdir()
     (folder / "docs").mkdir()
-    for name in ("make_picture.py", "make_findings.py", "compare", "results"):
+    for name in ("make_picture.py", "make_findings.py", "compare", "experiments"):
         (folder / "docs" / name).symlink_to(REPOSITORY / "docs" / name)
     # A short sample, and a stand-in for the user's own table.
     lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()[1:]
