@@ -46,7 +46,6 @@ ROOMS = {
         "confidence",
         "resources",
         "runs",
-        "old_names",
     },
     "compare": {
         "confidence",
@@ -58,18 +57,16 @@ ROOMS = {
         "chem",
         "resources",
         "runs",
-        "old_names",
     },
-    "runs": {"model", "old_names"},
-    "estimators": ALL_ROOMS - {"compare", "runs"} | {"resources", "old_names"},
-    "cli": ALL_ROOMS | {"cli", "resources", "old_names"},
+    "runs": {"model"},
+    "estimators": ALL_ROOMS - {"compare", "runs"} | {"resources"},
+    "cli": ALL_ROOMS | {"cli", "resources"},
     "errors": set(),
     "files": set(),
     "metrics": set(),
     "process": set(),
     "formatting": set(),
     "values": set(),
-    "old_names": set(),
     "resources": set(),
 }
 # Of these rooms only single modules may be imported.
@@ -133,7 +130,6 @@ ONLY_LIBRARIES = {
     "process": set(),
     "formatting": set(),
     "values": set(),
-    "old_names": {"yaml"},
     "resources": set(),
 }
 # Loaded when a file is loaded, so that command lines answer quickly: none of these.
