@@ -73,8 +73,7 @@ def main(model: str, table: str, label: str | None = None) -> None:
             exchanges[f"{parts[1]} to {parts[2]}"].append(change)
             writer.writerow([*(said.smiles[good[end]] for end in (first, second)), *parts, *change])
     for name, changes in sorted(exchanges.items(), key=lambda one: -len(one[1]))[:10]:
-        means = " ".join(f"{mean:+.3g}" for mean in np.nanmean(changes, axis=0))
-        print(f"{name}  {len(changes):,} pairs  {' and '.join(values)} {means}")
+        print(f"{name}  {len(changes):,} pairs", *values, np.nanmean(changes, axis=0).round(3))
 
 
 if __name__ == "__main__":
