@@ -46,7 +46,6 @@ ROOMS = {
         "confidence",
         "resources",
         "runs",
-        "old_names",
     },
     "compare": {
         "confidence",
@@ -58,11 +57,10 @@ ROOMS = {
         "chem",
         "resources",
         "runs",
-        "old_names",
     },
-    "runs": {"model", "old_names"},
-    "estimators": ALL_ROOMS - {"compare", "runs"} | {"resources", "old_names"},
-    "cli": ALL_ROOMS | {"cli", "kernels", "resources", "old_names"},
+    "runs": {"model"},
+    "estimators": ALL_ROOMS - {"compare", "runs"} | {"resources"},
+    "cli": ALL_ROOMS | {"cli", "kernels", "resources"},
     "errors": set(),
     "files": set(),
     "metrics": set(),
@@ -70,7 +68,6 @@ ROOMS = {
     "streams": set(),
     "formatting": set(),
     "values": set(),
-    "old_names": set(),
     "resources": set(),
 }
 # Of these rooms only single modules may be imported.
@@ -135,7 +132,6 @@ ONLY_LIBRARIES = {
     "streams": set(),
     "formatting": set(),
     "values": set(),
-    "old_names": {"yaml"},
     "resources": set(),
 }
 # Loaded when a file is loaded, so that command lines answer quickly: none of these.
@@ -147,7 +143,6 @@ LAZY = {
     "cli/many_runs.py": {"torch", "lightning", "numpy", "rich"},
     "cli/crossvalidate.py": {"torch", "lightning", "numpy", "rich"},
     "cli/geometry.py": {"torch", "lightning", "numpy", "rdkit"},
-    "cli/results.py": {"torch", "lightning", "numpy"},
     "compare/process_lifetime.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "cli/ray_options.py": {"torch", "lightning", "numpy", "rdkit", "ray"},
@@ -332,7 +327,7 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 def test_a_run_is_read_with_nothing_but_the_standard_library():
-    files = ("directory", "place", "records", "results_table")
+    files = ("directory", "place")
     loaded = loaded_by(f"from graphormer_sepnorm.runs import {', '.join(files)}")
     others = {name.partition(".")[0] for name in loaded} & {"torch", "lightning", "numpy", "yaml"}
     assert others == set()

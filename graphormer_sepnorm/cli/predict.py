@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphormer_sepnorm.cli import embed, explain, geometry, pairs
+from graphormer_sepnorm.cli import embed, explain, geometry
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, check_least, run
 from graphormer_sepnorm.cli.ray_options import add_ray, check_ray, predict_by_ray
 from graphormer_sepnorm.cli.table_verbs import (
@@ -101,7 +101,6 @@ VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     "info": (INFO_USAGE, _info),
     "embed": (embed.USAGE, embed.embed),
     "explain": (explain.USAGE, explain.explain),
-    "pairs": (pairs.USAGE, pairs.pairs),
     "geometry": (geometry.USAGE, geometry.geometry),
 }
 USAGE = "\n       ".join(

@@ -69,13 +69,12 @@ def add_layout(add: Callable[..., Any]) -> None:
 
 
 def add_computing(parser: argparse._ActionsContainer, what: str = "processes") -> None:
-    """Add how, and how much at once, is computed; without `what` in one process."""
+    """Add how, and how much at once, is computed."""
     add = parser.add_argument
     add("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
     add("--batch_size", type=int, metavar="N", help="molecules computed at once (128)")
     add("--max_atoms", type=int, metavar="N", help="larger molecules get an error (500)")
-    if what:
-        add("--jobs", type=int, metavar="N", help=f"{what} (on a CPU one per core, on a GPU 1)")
+    add("--jobs", type=int, metavar="N", help=f"{what} (on a CPU one per core, on a GPU 1)")
 
 
 def job_of(options: argparse.Namespace, **more: Any) -> TableJob:

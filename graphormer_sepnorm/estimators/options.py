@@ -15,7 +15,6 @@ import yaml
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.files import plain
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
-from graphormer_sepnorm.old_names import current_options
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.values import is_number
@@ -150,7 +149,7 @@ def _read(name: str) -> dict[str, Any]:
         )
     return {
         "data": {option: data[option] for option in _OF_DATA if option in data},
-        "model": current_options(model, "model"),
+        "model": model,
         "trainer": {option: trainer[option] for option in _OF_TRAINER if option in trainer},
         "ema_decay": float(average),
     }

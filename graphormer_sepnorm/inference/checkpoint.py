@@ -7,10 +7,9 @@ Beside what Lightning keeps there is one plain dictionary under the key ``grapho
 * ``task``, ``target_mean``, ``target_std``: what is predicted, and how its values were scaled;
 * ``weight_scale``: what brings the weights of the training graphs to a mean of 1;
 * ``vocabulary``: the atom and bond codes that occurred in training;
-* ``extra_inputs``: names of the numbers that the network reads beside a graph (`ExtraInputs`); none
-  in files of earlier versions. How they are scaled stands with the weights;
-* ``standardise``: what is done to a molecule first, see `standardised`; nothing in files of earlier
-  versions;
+* ``extra_inputs``: names of the numbers that the network reads beside a graph (`ExtraInputs`); how
+  they are scaled stands with the weights;
+* ``standardise``: what is done to a molecule first, see `standardised`;
 * ``featuriser``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
 * ``dataset``, ``dataset_fingerprint``, ``training_graphs``: what it was trained on;
 * ``training_summary``: atoms and labels of the training graphs, see `training_summary` of the data
@@ -57,7 +56,6 @@ from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.inference.network import check_network
 from graphormer_sepnorm.model.config import GraphormerConfig
-from graphormer_sepnorm.old_names import current_options
 from graphormer_sepnorm.resources import model_names, model_path
 from graphormer_sepnorm.runs.directory import BEST, LAST, RunDirectory
 
@@ -163,7 +161,6 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
                 f"{FORMAT_VERSION}: use the version of graphormer_sepnorm that wrote it, or train "
                 "again"
             )
-        checkpoint = with_current_options(checkpoint)
         check_checkpoint(checkpoint)
     return checkpoint
 
@@ -194,19 +191,6 @@ def in_one_line(file: str | Path) -> Iterator[None]:
             f"{file} cannot be used: it is damaged, or of another version "
             f"({type(error).__name__}: {_first_line(error)})"
         ) from error
-
-
-def with_current_options(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return a checkpoint in which the options of network and training have their current names.
-
-    It is Lightning's dictionary, with `KEY`, and has not been checked yet.
-    """
-    facts, training = checkpoint[KEY], checkpoint.get("hyper_parameters")
-    if isinstance(facts, dict) and isinstance(facts.get("model"), dict):
-        facts = {**facts, "model": current_options(facts["model"], "model")}
-    if isinstance(training, dict):
-        checkpoint = {**checkpoint, "hyper_parameters": current_options(training, "model")}
-    return {**checkpoint, KEY: facts}
 
 
 def check_checkpoint(checkpoint: dict[str, Any]) -> None:

@@ -31,7 +31,6 @@ from graphormer_sepnorm.inference.checkpoint import (
     check_checkpoint,
     package_versions,
     read_checkpoint,
-    with_current_options,
 )
 from graphormer_sepnorm.inference.network import build_network, load_weights
 from graphormer_sepnorm.model.config import (
@@ -316,7 +315,6 @@ class GraphormerModule(EvaluatedModule):
         """
         if KEY not in checkpoint:
             raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
-        checkpoint = with_current_options(checkpoint)
         check_checkpoint(checkpoint)
         facts = checkpoint[KEY]
         training = False

@@ -290,14 +290,6 @@ def test_members_with_other_options_are_not_joined(copied: Path, capsys) -> None
     assert "dropout 0.1, member seed 4 with 0.3: take " in said
 
 
-@pytest.mark.parametrize("ensembles", ["seeds", "by_folds"])
-def test_results_take_the_members_as_seeds(ensembles: str, tmp_path: Path, capsys, request) -> None:
-    directory = request.getfixturevalue(ensembles).run
-    assert train(["results", str(directory), "-o", str(tmp_path / "results")]) == 0
-    assert "1 experiment, 2 runs" in capsys.readouterr().out
-    assert "| 3, 4 |" in (tmp_path / "results.md").read_text()
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

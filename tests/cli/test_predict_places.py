@@ -113,7 +113,7 @@ def test_what_an_earlier_job_left_does_not_mislead_a_new_one(
     capsys.readouterr()
 
 
-@pytest.mark.parametrize("what", ["a pipe", "molecules", "pairs"])
+@pytest.mark.parametrize("what", ["a pipe", "molecules"])
 def test_a_job_that_cannot_be_resumed_leaves_no_progress_of_an_earlier_one(
     model, source, tmp_path, monkeypatch, what
 ):
@@ -129,10 +129,8 @@ def test_a_job_that_cannot_be_resumed_leaves_no_progress_of_an_earlier_one(
         command = [model, "-i", "/dev/stdin", "--input_format", "csv", *options]
         done = run_python(COMMAND, *command, cwd=tmp_path, text=source.read_text())
         assert done.returncode == 0, done.stderr
-    elif what == "molecules":
-        assert main([model, "CCO", *options]) == 0
     else:
-        assert main(["pairs", model, "-i", str(source), *options]) == 0
+        assert main([model, "CCO", *options]) == 0
     assert not progress.exists()
 
 

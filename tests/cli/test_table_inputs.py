@@ -228,17 +228,6 @@ def test_backbones_with_and_without(trained: Fitted, tmp_path: Path) -> None:
     assert "extra_readout.numbers.weight" in Backbone.read(trained.run).weights
 
 
-def test_checkpoints_of_earlier_versions_read_nothing_more() -> None:
-    checkpoint = make_checkpoint()
-    del checkpoint[KEY]["model"]["extra_inputs"]
-    predictor = Predictor(checkpoint, "cpu")
-    assert len(predictor.extra_inputs) == 0
-    assert predictor.model.extra_readout is None
-    assert predictor.predict("CCO").errors == ("",)
-    # An ensemble may have been interrupted before, and continued after.
-    assert len(joined({"earlier": checkpoint, "now": make_checkpoint()})["members"]) == 1
-
-
 def test_stores_of_tables_without_are_as_they_were(trained: Fitted) -> None:
     """On disk numbers are there only where there are some."""
     store_of = trained.folder / "root" / "store"

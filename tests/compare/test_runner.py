@@ -492,7 +492,8 @@ def half_way(workplace: Workplace) -> Run:
         Session(started=started, to_step=10, command=[]),
         Session(started=started, from_step=10, to_step=35, command=[]),
     ]
-    run.files.write_record(Record(dataset="a", dataset_fingerprint="b", seed=0, sessions=sessions))
+    record = Record(dataset="a", dataset_fingerprint="b", metric="mae", seed=0, sessions=sessions)
+    run.files.write_record(record)
     return run
 
 

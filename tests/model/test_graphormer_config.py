@@ -29,7 +29,6 @@ def test_the_default_is_the_published_slim_model():
     assert (config.norm, config.norm_position, config.max_path_length) == ("bn+ln", "pre", 20)
     assert (config.degree_rows, config.spatial_rows, config.path_rows) == (64, 40, 40)
     assert config.dropout == config.attention_dropout == config.input_dropout == 0.1
-    # And so an older checkpoint is read, which does not know these.
     assert (config.encodings, config.local_mpnn) == ("graphormer", "none")
     assert config.readout == "graph_token"
     assert (config.ring_bias, config.degree_scaler, config.bias_mixing) == (False,) * 3
