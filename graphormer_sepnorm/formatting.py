@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -35,6 +36,12 @@ def in_figure(text: str) -> str:
     """
     text = text.replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
+
+
+def four_digits(value: float) -> str:
+    """Return a number with four decimals, a large or small one with four digits."""
+    usual = value == 0 or 0.01 <= abs(value) < 1e5 or not math.isfinite(value)
+    return f"{value:.4f}" if usual else f"{value:#.4g}"
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:

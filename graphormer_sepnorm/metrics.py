@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.formatting import four_digits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +95,7 @@ class Metric:
         """Return a value as it is printed, with the unit of its target if it is in that."""
         if math.isnan(value):
             return "undefined"
-        return f"{value:.4f}" + (f" {unit}" if unit and self.in_unit else "")
+        return four_digits(value) + (f" {unit}" if unit and self.in_unit else "")
 
 
 def _sklearn(name: str, **options: Any) -> Callable[[np.ndarray, np.ndarray], float]:

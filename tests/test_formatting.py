@@ -7,7 +7,17 @@ import io
 import pytest
 
 from graphormer_sepnorm import formatting
-from graphormer_sepnorm.formatting import StatusLine, aligned, clock, in_figure, listed, shortened
+from graphormer_sepnorm.compare.report.numbers import number
+from graphormer_sepnorm.formatting import (
+    StatusLine,
+    aligned,
+    clock,
+    four_digits,
+    in_figure,
+    listed,
+    shortened,
+)
+from graphormer_sepnorm.metrics import METRICS
 
 
 def test_cells_stand_below_each_other() -> None:
@@ -16,6 +26,21 @@ def test_cells_stand_below_each_other() -> None:
     assert aligned(rows, numbers_from=2) == "a    long name     1\nbcd  x          12.5\ne"
     assert aligned(iter(rows[:1])) == "a  long name  1"
     assert aligned([]) == ""
+
+
+def test_numbers_of_any_size_have_four_digits() -> None:
+    shown = {
+        **{0.0: "0.0000", 0.05: "0.0500", 1.23456: "1.2346", -12345.678: "-12345.6780"},
+        **{1.5214e-9: "1.521e-09", 0.0005: "0.0005000", 7.63569e12: "7.636e+12"},
+        **{-3e5: "-3.000e+05", float("inf"): "inf", float("nan"): "nan"},
+    }
+    assert {value: four_digits(value) for value in shown} == shown
+    assert METRICS["mae"].shown(2.5e-9, "M") == "2.500e-09 M"
+    assert [number(2.5e-9, 12), number(-7.5e12, 0), number(0.05, 4)] == [
+        "2.5e-09",
+        "\N{MINUS SIGN}7.5e+12",
+        "0.0500",
+    ]
 
 
 def test_seconds_are_rounded_and_carried() -> None:

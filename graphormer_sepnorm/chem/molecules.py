@@ -38,20 +38,27 @@ class ParsedMolecule:
         reason: Why there is no molecule, one line; empty where there is one.
         standard: The SMILES of its standardised form, in whose order the atoms stand then; empty:
             it was not standardised.
+        remark: What of the text was not read, one line; mostly empty.
     """
 
     molecule: Chem.Mol | None
     reason: str
     standard: str = ""
+    remark: str = ""
 
     @property
     def readable(self) -> bool:
         """Whether there is a molecule."""
         return self.molecule is not None
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was there to be read."""
+        return self.reason.endswith(("is empty", "has no atoms"))
+
 
 def parse_smiles(smiles: object) -> ParsedMolecule:
-    """Read one SMILES.
+    """Read one SMILES, or one InChI (``InChI=...``).
 
     RDKit writes nothing to stderr meanwhile; what it would have written is in the reason.
 
@@ -62,7 +69,8 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
     Returns:
         The molecule, sanitised, hydrogens implicit, atoms in the order of the text, or the reason
         why there is none. A text followed by something else than a CXSMILES extension (``|...|``)
-        is refused: RDKit would take the rest for a name and drop it silently.
+        is refused: RDKit would take the rest for a name and drop it silently. An extension that
+        RDKit cannot read is left out, which `ParsedMolecule.remark` says.
     """
     kind = type(smiles).__name__
     no_number = isinstance(smiles, float) and math.isnan(smiles)
@@ -75,6 +83,8 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
         return ParsedMolecule(
             None, f"too large: the SMILES has {len(text):,} characters, at most 10,000 are read"
         )
+    if is_inchi(text):
+        return _parse_inchi(text)
     head, _, rest = text.partition(" ")
     if _SPACE.search(head) or (rest and not rest.startswith("|")):
         return ParsedMolecule(
@@ -83,17 +93,35 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
     if not (text.isascii() and text.isprintable()):
         # RDKit stops reading at such a character and returns what it has up to there.
         return ParsedMolecule(None, f"{shortened(text)!r} has a character that is not plain text")
+    remark = ""
     with rdBase.BlockLogs():
         molecule = Chem.MolFromSmiles(text)
+        if molecule is None and rest and (molecule := Chem.MolFromSmiles(head)) is not None:
+            remark = f"the extension {shortened(rest, 30)} cannot be read and is left out"
     if molecule is None:
-        return ParsedMolecule(None, _why_not(text))
+        return ParsedMolecule(None, _why_not(head))
+    if molecule.GetNumAtoms() == 0:
+        return ParsedMolecule(None, f"{shortened(text)!r} has no atoms")
+    return ParsedMolecule(molecule, "", remark=remark)
+
+
+def is_inchi(text: object) -> bool:
+    """Whether a text is written as InChI, right or wrong."""
+    return isinstance(text, str) and text.lstrip().startswith("InChI=")
+
+
+def _parse_inchi(text: str) -> ParsedMolecule:
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromInchi(text)
+    if molecule is None:
+        return ParsedMolecule(None, f"{shortened(text)!r} is not a valid molecule: no such InChI")
     if molecule.GetNumAtoms() == 0:
         return ParsedMolecule(None, f"{shortened(text)!r} has no atoms")
     return ParsedMolecule(molecule, "")
 
 
 def is_smiles(text: str) -> bool:
-    """Whether a text can be read as SMILES."""
+    """Whether a text can be read as SMILES or InChI."""
     return parse_smiles(text).readable
 
 
@@ -101,14 +129,6 @@ def mol_block(record: str) -> str:
     """Return the part of a record of an SD file that is the molecule, without its data fields."""
     block, end, _ = record.partition("M  END")
     return f"{block}{end}\n" if end else record
-
-
-def has_bytes_beside(record: str) -> bool:
-    """Whether a record of an SD file has bytes that are not text, maybe beside its molecule.
-
-    Names, remarks and fields may be in an old encoding: "µM" of a program of Windows.
-    """
-    return _NOT_TEXT.search(record) is not None
 
 
 def parse_molblock(text: str) -> ParsedMolecule:
@@ -120,6 +140,7 @@ def parse_molblock(text: str) -> ParsedMolecule:
     """
     if not text.strip():
         return ParsedMolecule(None, "the mol block is empty")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # RDKit ends no line at a \r
     *header, atoms = mol_block(text).split("\n", 3)  # name, program and remark, then what counts
     text = "\n".join([*(_NOT_TEXT.sub("?", line) for line in header), atoms])
     if "\0" in text or _NOT_TEXT.search(text):

@@ -58,4 +58,4 @@ def standardised(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule
     found = parse_smiles(text)
     if not found.readable:
         return ParsedMolecule(None, f"it cannot be standardised: {found.reason}")
-    return replace(found, standard=text)
+    return replace(found, standard=text, remark=parsed.remark)

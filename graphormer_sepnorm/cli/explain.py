@@ -9,6 +9,7 @@ from pathlib import Path
 from graphormer_sepnorm.cli.main import OneLineParser, check_least
 from graphormer_sepnorm.cli.table_verbs import (
     COUNTS,
+    LAYOUT,
     add_computing,
     add_table,
     check_molecules,
@@ -88,6 +89,6 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str]:
         raise ConfigError(
             f"{options.output}: what format is this? name a file .html, .svg, .png or .json"
         )
-    check_molecules(options, "explain", ("smiles_column", "input_format", "jobs"))
+    check_molecules(options, "explain", (*LAYOUT, "input_format", "jobs"))
     check_least(options, COUNTS)
     return options, ending

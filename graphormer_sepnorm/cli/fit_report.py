@@ -23,7 +23,7 @@ from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import write_columns, write_json
-from graphormer_sepnorm.formatting import aligned, listed, shows_unicode
+from graphormer_sepnorm.formatting import aligned, four_digits, listed, shows_unicode
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.metrics import LAST, Metric, metrics_of
 from graphormer_sepnorm.process import command
@@ -215,15 +215,15 @@ def _best_validation(tested: Tested, main: Metric) -> str:
     if selected.kind is not None and selected is not main:
         chosen = tested.summary[f"best_validation_{selected.name}"]
         return (
-            f"best validation {selected.label} {chosen:.4f}, with it "
+            f"best validation {selected.label} {four_digits(chosen)}, with it "
             f"{main.label} {main.shown(value)}"
         )
     if selected is LAST:
         return f"validation {main.label} {main.shown(value)} at the end"
     if math.isnan(value):
         loss = tested.validation.get("validation_loss", math.nan)
-        return f"validation {main.label} undefined, best validation loss {loss:.4f}"
-    return f"best validation {main.label} {value:.4f}"
+        return f"validation {main.label} undefined, best validation loss {four_digits(loss)}"
+    return f"best validation {main.label} {four_digits(value)}"
 
 
 def _in_a_line(

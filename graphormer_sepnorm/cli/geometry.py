@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphormer_sepnorm.cli.main import OneLineParser, check_least
+from graphormer_sepnorm.cli.table_verbs import add_layout
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.formatting import aligned
 
@@ -80,7 +81,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
     add("-i", "--input", metavar="FILE", required=True, help="table of molecules; - reads stdin")
     add("-o", "--output", metavar="FILE", help="JSON file for all numbers, spectra and histograms")
-    add("--smiles_column", metavar="NAME", help="default: found by its name")
+    add_layout(add)
     add("--input_format", metavar="FORMAT", help="default: by the name of the file")
     many = f"so many from the top of the table ({_MOLECULES:,})"
     add("--molecules", metavar="N", type=int, default=_MOLECULES, help=many)
@@ -101,9 +102,13 @@ def _read(predictor: Predictor, options: argparse.Namespace) -> tuple[GraphStore
     from graphormer_sepnorm.graphs.store import GraphStore
     from graphormer_sepnorm.inference.table_molecules import MoleculeColumns
     from graphormer_sepnorm.tables.opening import open_table
+    from graphormer_sepnorm.tables.reader import Layout
 
-    with open_table(options.input, options.input_format) as reader:
+    layout = Layout(options.sheet, options.header_row, options.smiles_column)
+    with open_table(options.input, options.input_format, layout) as reader:
         columns = MoleculeColumns.find(reader, options.smiles_column)
+        for note in columns.notes:
+            print(f"note: {note}", file=sys.stderr)
         rows = itertools.islice(reader, options.molecules)
         molecules = columns.read([columns.unread(row) for row in rows]).parsed
         graphs, _, errors, _ = predictor.featurise(predictor.prepared(molecules))

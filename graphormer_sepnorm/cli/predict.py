@@ -19,7 +19,9 @@ from graphormer_sepnorm.cli.ray_options import add_ray, check_ray, predict_by_ra
 from graphormer_sepnorm.cli.table_verbs import (
     COUNTS,
     EXIT_NOTHING_PREDICTED,
+    LAYOUT,
     add_computing,
+    add_layout,
     check_molecules,
     finished,
     job_of,
@@ -148,7 +150,7 @@ def _parser() -> OneLineParser:
         help="table to write: .csv .tsv (also .gz) .parquet .xlsx, .sdf from .sdf; - (default) "
         "writes CSV to standard output",
     )
-    add("--smiles_column", metavar="NAME", help="column of the SMILES; default: found by its name")
+    add_layout(add)
     formats = f"{', '.join(FORMATS)}; default: by the name of the file"
     for direction in ("input", "output"):
         add(f"--{direction}_format", metavar="FORMAT", choices=FORMATS, help=formats)
@@ -200,7 +202,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         known = [name for action in parser._actions for name in action.option_strings]
         name = rest[0].partition("=")[0]
         raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
-    names = ("resume", "evaluate", "smiles_column", "input_format", "jobs", "shard")
+    names = (*LAYOUT, "resume", "evaluate", "input_format", "jobs", "shard")
     check_molecules(options, "predict", names)
     check_ray(options)
     if options.shard and options.evaluate:

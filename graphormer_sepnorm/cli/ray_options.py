@@ -30,7 +30,7 @@ _OF_RAY = {
     "lowest": False,
 }
 _DEVICES = (None, "cpu", "cuda")
-_NOT_OF_RAY = ("evaluate", "jobs", "shard", "input_format", "output_format")
+_NOT_OF_RAY = ("sheet", "header_row", "evaluate", "jobs", "shard", "input_format", "output_format")
 
 
 def add_ray(parser: argparse._ActionsContainer) -> None:

@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.errors import ConfigError
@@ -23,7 +24,10 @@ _NOUNS = {
     "explained": "an explanation",
 }
 # The least that these options may be.
-COUNTS = {"batch_size": 1, "max_atoms": 1, "jobs": 1}
+COUNTS = {"batch_size": 1, "max_atoms": 1, "jobs": 1, "header_row": 1}
+
+
+LAYOUT = ("smiles_column", "sheet", "header_row")  # options of `add_layout`
 
 
 def add_table(
@@ -48,11 +52,20 @@ def add_table(
     add("-i", "--input", metavar="FILE", required=not molecules, help=what)
     needed = default is None
     add("-o", "--output", metavar="FILE", default=default, required=needed, help=output)
-    add("--smiles_column", metavar="NAME", help="default: found by its name")
+    add_layout(add)
     what = f"{', '.join(FORMATS)}; default: by the name of the file"
     add("--input_format", metavar="FORMAT", choices=FORMATS, help=what)
     add("--overwrite", action="store_true", help="replace an output file that is there")
     add("--quiet", action="store_true", help="no progress and no summary")
+
+
+def add_layout(add: Callable[..., Any]) -> None:
+    """Add which part of a file is the table."""
+    add("--smiles_column", metavar="NAME", help="column of the SMILES; default: found by its name")
+    what = "sheet of an Excel file; default: the only one with a column of SMILES"
+    add("--sheet", metavar="NAME|N", help=what)
+    what = "row (line) of Excel, CSV and TSV that names the columns; default: found"
+    add("--header_row", type=int, metavar="N", help=what)
 
 
 def add_computing(parser: argparse._ActionsContainer, what: str = "processes") -> None:
@@ -77,6 +90,8 @@ def job_of(options: argparse.Namespace, **more: Any) -> TableJob:
         source=options.input or "-",
         destination=options.output,
         smiles_column=options.smiles_column,
+        sheet=options.sheet,
+        header_row=options.header_row,
         input_format=options.input_format,
         overwrite=options.overwrite,
         quiet=options.quiet,
@@ -134,7 +149,10 @@ def finished(job: TableJob, outcome: Outcome, started: float) -> int:
     """Say what has come of a job that began then (`time.monotonic`); return the exit status."""
     if not job.quiet:
         print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
-    nothing = outcome.rows and outcome.errors.total() == outcome.rows
+    if not outcome.rows and not job.shard:
+        name = "standard input" if job.source == "-" else job.source
+        print(f"{name} has no rows: nothing was {job.verb}", file=sys.stderr)
+    nothing = outcome.errors.total() == outcome.rows and not (job.shard and not outcome.rows)
     return EXIT_NOTHING_PREDICTED if nothing else 0
 
 

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from graphormer_sepnorm.compare.runner import Run
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.formatting import clock
+from graphormer_sepnorm.formatting import clock, four_digits
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.runs.directory import RunDirectory, Summary
 
@@ -72,7 +72,9 @@ def outcome(run: Run) -> str:
         if f"best_validation_{metric.name}" in summary:  # others stand beside the main metric
             values = {"validation": summary.validation(metric.name)}
             values["test"] = summary.test(metric.name)
-            found += [f"{of} {metric.label} {x:.4f}" for of, x in values.items() if x is not None]
+            found += [
+                f"{of} {metric.label} {four_digits(x)}" for of, x in values.items() if x is not None
+            ]
     return ", ".join(found)
 
 
@@ -184,7 +186,9 @@ class Display:
             now, values = reached(run.directory, self._metric), ""
             if not math.isnan(now.newest):
                 name = METRICS[self._metric].label
-                values = f"validation {name} {now.newest:.4f}, best {now.best:.4f}"
+                values = (
+                    f"validation {name} {four_digits(now.newest)}, best {four_digits(now.best)}"
+                )
             self._progress.update(bar, completed=now.step, values=values)
         said = f"{self._done} of {len(self._runs)} runs finished"
         self._progress.update(self._all, completed=self._taken(), description=said)

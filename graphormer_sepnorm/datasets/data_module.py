@@ -38,6 +38,7 @@ from graphormer_sepnorm.graphs.loading import (
 )
 from graphormer_sepnorm.graphs.store import STRUCTURE_VERSION, GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.tables.reader import Layout
 
 
 class MoleculeDataModule(LightningDataModule):
@@ -67,6 +68,10 @@ class MoleculeDataModule(LightningDataModule):
         test_table: A file of its own for the test split (then validation_table too).
         smiles_column: Column of the SMILES of a table, or of molecules for pretraining; null finds
             it by its name.
+        sheet: Of Excel files, the sheet's name or its number from 1; null takes the only one with a
+            column of SMILES.
+        header_row: The row (line) of Excel, CSV and TSV files that names the columns, from 1; null
+            finds it.
         target_columns: Columns of the labels; null takes the only column with numbers, all every
             one. Missing labels are left out of the loss and the metrics.
         weight_column: Column of weights in the training loss, 0 or more; null weighs all rows the
@@ -115,6 +120,8 @@ class MoleculeDataModule(LightningDataModule):
         validation_table: str | None = None,
         test_table: str | None = None,
         smiles_column: str | None = None,
+        sheet: str | None = None,
+        header_row: int | None = None,
         target_columns: list[str] | str | None = None,
         weight_column: str | None = None,
         task: Literal["auto", "regression", "binary", "multiclass"] = "auto",
@@ -158,6 +165,8 @@ class MoleculeDataModule(LightningDataModule):
                 "validation_table": validation_table,
                 "test_table": test_table,
                 "smiles_column": smiles_column,
+                "sheet": sheet,
+                "header_row": header_row,
                 "target_columns": names_of("target_columns", target_columns),
                 "weight_column": weight_column,
                 "task": task,
@@ -182,7 +191,8 @@ class MoleculeDataModule(LightningDataModule):
                 f"--data.molecules {molecules} is for train.py pretrain, and this is "
                 f"{self.dataset}: pre-train on them first, then --model.from_pretrained"
             )
-        self.molecules, self._smiles_column = molecules, smiles_column
+        self.molecules = molecules
+        self._layout = Layout(sheet, header_row, smiles_column, "--data.")
         self.root = Path(root).expanduser().resolve()
         self.batch_size = batch_size
         self.eval_batch_size = eval_batch_size or batch_size
@@ -236,7 +246,7 @@ class MoleculeDataModule(LightningDataModule):
             from graphormer_sepnorm.datasets.pretraining import load_pretraining
 
             path = Path(str(self.molecules)).expanduser()
-            return load_pretraining(path, self.root, smiles_column=self._smiles_column)
+            return load_pretraining(path, self.root, self._layout)
         if self.table_options is None:
             return load_dataset(self.dataset, self.root)
         from graphormer_sepnorm.datasets.user_table.load import load_table

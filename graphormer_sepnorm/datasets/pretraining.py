@@ -30,6 +30,7 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.process import cores, in_processes
 from graphormer_sepnorm.tables.columns import find_smiles_column
 from graphormer_sepnorm.tables.opening import open_table
+from graphormer_sepnorm.tables.reader import Layout
 
 MAX_ATOMS = 100  # larger ones are few and set the memory of every batch they are in
 FRACTIONS = (0.98, 0.01, 0.01)
@@ -41,7 +42,7 @@ _CHUNK = 500
 _CHUNKS_BETWEEN_NOTES = 20
 
 
-def load_pretraining(path: Path, root: Path, smiles_column: str | None = None) -> DatasetSplits:
+def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> DatasetSplits:
     """Load molecules and compute what is to be learned of them.
 
     Descriptors and counts are computed once and kept under `root`; interrupted, that goes on where
@@ -50,7 +51,7 @@ def load_pretraining(path: Path, root: Path, smiles_column: str | None = None) -
     Args:
         path: SMILES, one on each line, or a table with a column of them.
         root: The data root.
-        smiles_column: Of a table; None finds it by its name.
+        layout: Which part of the file it is, and its column of SMILES; None finds them.
 
     Returns:
         98 : 1 : 1 of the molecules that can be read and have no more than 100 atoms, by chance.
@@ -58,7 +59,7 @@ def load_pretraining(path: Path, root: Path, smiles_column: str | None = None) -
     Raises:
         DataError: The file cannot be read, or holds fewer than a hundred molecules.
     """
-    smiles = _read(path, smiles_column)
+    smiles = _read(path, layout or Layout(options="--data."))
     names = descriptor_names()
     given = "\n".join([RDKIT_VERSION, *names, *smiles])
     # A byte that is not text stays what it is: its molecule alone cannot be used.
@@ -92,11 +93,12 @@ def load_pretraining(path: Path, root: Path, smiles_column: str | None = None) -
     )
 
 
-def _read(path: Path, smiles_column: str | None) -> list[str]:
-    with open_table(path) as reader:
+def _read(path: Path, layout: Layout) -> list[str]:
+    with open_table(path, layout=layout) as reader:
         column = find_smiles_column(
-            reader.columns, smiles_column, reader.name, is_molecule=is_smiles
+            reader.columns, layout.smiles_column, reader.name, is_molecule=is_smiles
         )
+        reader.require_values([column])
         return ["" if row.problem else str(row.cells[column] or "") for row in reader]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.confidence.confidence import Confidence
-from graphormer_sepnorm.formatting import aligned, listed
+from graphormer_sepnorm.formatting import aligned, four_digits, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Kind, Task
 from graphormer_sepnorm.inference.beside import LEVEL
@@ -109,7 +109,9 @@ def _blend(blend: dict[str, Any] | None) -> list[tuple[str, str]]:
         text += f"; {without:,} of {len(blend['weights']):,} targets by the network alone"
     rows = [("blend", text)]
     if blend.get("validation"):
-        values = ", ".join(f"{name} {value:.4f}" for name, value in blend["validation"].items())
+        values = ", ".join(
+            f"{name} {four_digits(value)}" for name, value in blend["validation"].items()
+        )
         rows.append(("of the blend", f"validation {values}"))
     return rows
 
@@ -172,7 +174,7 @@ def _training(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
         if name != "validation_loss"
     }
     if validation:
-        values = ", ".join(f"{name} {value:.4f}" for name, value in validation.items())
+        values = ", ".join(f"{name} {four_digits(value)}" for name, value in validation.items())
         rows.append(("validation", values))
     return rows
 
@@ -195,7 +197,7 @@ def _run(facts: dict[str, Any], file: Path) -> list[tuple[str, str]]:
     card, task = run_card(run), Task.from_plain(facts["task"])
     rows = [("split", str(card["split"]))] if card.get("split") else []
     values = [
-        f"{metric.name} {value:.4f}"
+        f"{metric.name} {four_digits(value)}"
         for metric in task.metrics
         if isinstance(value := card.get(f"test_{metric.name}"), float)
     ]
@@ -204,5 +206,7 @@ def _run(facts: dict[str, Any], file: Path) -> list[tuple[str, str]]:
         value = one["test"].get(task.metric)
         if value is not None:
             others = "" if one.get("comparable", True) else ", of fewer targets than the model's"
-            rows.append(("beside it", f"{one['name']}: test {task.metric} {value:.4f}{others}"))
+            rows.append(
+                ("beside it", f"{one['name']}: test {task.metric} {four_digits(value)}{others}")
+            )
     return rows

@@ -25,7 +25,6 @@ from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places, writing_to
 from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
-from graphormer_sepnorm.tables.opening import open_table
 
 _LETTERS = 1_000_000  # in memory at once
 
@@ -53,10 +52,11 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
     with (
         writing_to(path),
         contextlib.ExitStack() as files,
-        open_table(job.source, job.input_format) as reader,
+        job.opened() as reader,
     ):
         arrays = _Arrays(path.parent, embedder, files)
         columns = MoleculeColumns.find(reader, job.smiles_column)
+        outcome.notes += columns.notes
         with computed(
             reader, columns, embed, CHUNK_ROWS, device=embedder.device, job=job, outcome=outcome
         ) as work:

@@ -13,7 +13,7 @@ from torch import Tensor
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, by_size, in_chunks
-from graphormer_sepnorm.inference.trained_model import TrainedModel
+from graphormer_sepnorm.inference.trained_model import TrainedModel, with_remarks
 
 READS_ATOMS = "this model reads its predictions from the atoms, not from [CLS]"
 
@@ -137,7 +137,7 @@ class Embedder:
             (),
             values,
             tuple(errors),
-            tuple(warnings),
+            with_remarks(molecules, warnings),
             np.concatenate([values[:0], *of_atoms]) if self.atoms else None,
             _starts(list(map(len, of_atoms))) if self.atoms else None,
             read_as=tuple(one.standard for one in molecules) if self.standardises else (),

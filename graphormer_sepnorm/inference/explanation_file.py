@@ -22,7 +22,6 @@ from graphormer_sepnorm.inference.explanation import Explainer, Explanation
 from graphormer_sepnorm.inference.explanation_page import Page, caption, contribution_scale
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places, writing_to
 from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
-from graphormer_sepnorm.tables.opening import open_table
 
 MOST_DRAWN = 60  # molecules in a picture
 # Rows that a process explains at a time: some seconds of work.
@@ -60,8 +59,9 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
             molecules.beside,
         )
 
-    with open_table(job.source, job.input_format) as reader:
+    with job.opened() as reader:
         columns = MoleculeColumns.find(reader, job.smiles_column, explainer.columns)
+        outcome.notes += columns.notes
         with computed(
             reader,
             columns,

@@ -22,7 +22,6 @@ from graphormer_sepnorm.inference.stream import rounded
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places, forget_progress
 from graphormer_sepnorm.inference.table_molecules import MoleculeColumns
 from graphormer_sepnorm.tables.columns import find_column
-from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import TableReader
 from graphormer_sepnorm.tables.writer import TableWriter, create_table
@@ -104,10 +103,12 @@ def pair_table(
         DataError: The table cannot be read or the output not written; there are too many pairs.
     """
     check_places(job)
-    with open_table(job.source, job.input_format) as reader:
+    with job.opened() as reader:
         names = predictor.extra_inputs.columns
         columns = MoleculeColumns.find(reader, job.smiles_column, names)
+        outcome.notes += columns.notes
         measured = None if label is None else find_column(reader.columns, label, reader.name)
+        reader.require_values(() if measured is None else [measured])
         with _writing(job, ("pred",) if label is None else ("pred", "label")) as writer:
             rows = _read(predictor, target, job, reader, columns, measured, outcome)
             labels = np.array([row.label for row in rows])

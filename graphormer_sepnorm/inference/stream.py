@@ -92,7 +92,7 @@ def predict_table(
             something, or an interrupted job is another one.
     """
     check_places(job)
-    with open_table(job.source, job.input_format) as reader:
+    with job.opened() as reader:
         columns = find_columns(reader, predictor, job, outcome)
         if job.shard and job.shard.number > 1:  # the parts are put behind each other
             reader.announced = False
@@ -115,7 +115,7 @@ def predict_table(
                 forget_progress(job)
             rows, total = iter(reader), None
             if job.shard:
-                with open_table(job.source, job.input_format) as counted:
+                with job.opened() as counted:
                     part = job.shard.rows(counted.count(), CHUNK_ROWS)
                 rows, total = itertools.islice(rows, part.start, part.stop), len(part)
             _skip(rows, columns, job, outcome)
@@ -243,6 +243,7 @@ def find_columns(
     """Find the columns that are read and name those that are added."""
     names = predictor.extra_inputs.columns if isinstance(predictor, Predictor) else ()
     molecules = MoleculeColumns.find(reader, job.smiles_column, names)
+    outcome.notes += molecules.notes
     if job.evaluate:
         task = predictor.task
         if task.one_of and len(job.evaluate) != 1:
@@ -254,6 +255,7 @@ def find_columns(
         of_targets = everything if task.one_of else _targets_of(job.evaluate, task.targets)
         outcome.evaluation = Evaluation(task, of_targets, _kept(predictor))
     labels = tuple(find_column(reader.columns, name, reader.name) for name in job.evaluate)
+    reader.require_values(labels)
     if predictor.task.one_of:
         labels *= len(predictor.task.targets)
     to_sdf = (job.output_format or (format_of(job.destination) if job.to_file else "")) == "sdf"

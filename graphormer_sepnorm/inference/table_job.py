@@ -21,6 +21,8 @@ from graphormer_sepnorm.files import is_full, sha256_of, write_json
 from graphormer_sepnorm.inference.batching import BATCH_SIZE
 from graphormer_sepnorm.inference.evaluation import Evaluation
 from graphormer_sepnorm.tables.formats import format_of
+from graphormer_sepnorm.tables.opening import open_table
+from graphormer_sepnorm.tables.reader import Layout, TableReader
 from graphormer_sepnorm.tables.writer import Mark
 
 _ENDS_BYTES = 1 << 20
@@ -71,6 +73,8 @@ class TableJob:
         source: The table; ``-`` is standard input.
         destination: The table to write; ``-`` is standard output.
         smiles_column: Its name; None finds it.
+        sheet: See `Layout`.
+        header_row: See `Layout`.
         input_format: None goes by the name.
         output_format: None goes by the name; CSV for standard output.
         batch_size: Molecules computed at once.
@@ -90,6 +94,8 @@ class TableJob:
     source: str
     destination: str
     smiles_column: str | None = None
+    sheet: str | None = None
+    header_row: int | None = None
     input_format: str | None = None
     output_format: str | None = None
     batch_size: int = BATCH_SIZE
@@ -103,6 +109,15 @@ class TableJob:
     asked: str = ""
     shard: Shard | None = None
     in_parts: bool = True
+
+    def opened(self) -> TableReader:
+        """Open the table.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+        layout = Layout(self.sheet, self.header_row, self.smiles_column)
+        return open_table(self.source, self.input_format, layout)
 
     @property
     def to_file(self) -> bool:
@@ -262,6 +277,8 @@ def made_with(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> 
             "device": device.partition(":")[0],
             **({} if job.verb == "predicted" else {"verb": job.verb}),
             **({"asked": job.asked} if job.asked else {}),
+            **({"sheet": job.sheet} if job.sheet else {}),
+            **({"header_row": job.header_row} if job.header_row else {}),
             **({"shard": str(job.shard)} if job.shard else {}),
         },
         "rdkit": RDKIT_VERSION,

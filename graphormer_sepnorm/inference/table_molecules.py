@@ -14,6 +14,7 @@ from graphormer_sepnorm.chem.molecules import (
     ParsedMolecule,
     canonical_smiles,
     in_written_order,
+    is_inchi,
     is_smiles,
     parse_molblock,
     parse_smiles,
@@ -23,7 +24,13 @@ from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
 from graphormer_sepnorm.process import trim_now_and_then
-from graphormer_sepnorm.tables.columns import find_column, find_smiles_column, parse_or_missing
+from graphormer_sepnorm.tables.columns import (
+    find_column,
+    find_smiles_column,
+    is_empty,
+    parse_or_missing,
+    smiles_choice,
+)
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Row, TableReader
 
@@ -52,28 +59,30 @@ class Molecules:
     Attributes:
         parsed: Each, or why a row has none.
         beside: float64 ``[rows, names]``, the numbers beside them; nan = missing.
-        texts: What they were read from; None: SDF records.
+        texts: The SMILES that they were read from; of SDF records and InChI None.
     """
 
     parsed: list[ParsedMolecule]
     beside: np.ndarray
-    texts: list[Any] | None
+    texts: list[Any]
 
     @property
     def smiles(self) -> list[str]:
-        """As given; of records canonical, and empty where there is no molecule."""
-        if self.texts is not None:
-            return ["" if text is None else str(text) for text in self.texts]
-        molecules = [parsed.molecule for parsed in self.parsed]
-        return ["" if one is None else canonical_smiles(one) for one in molecules]
+        """As given; of records and InChI canonical, and empty where there is no molecule."""
+        return [
+            str(text)
+            if text is not None
+            else ("" if one.molecule is None else canonical_smiles(one.molecule))
+            for one, text in zip(self.parsed, self.texts, strict=True)
+        ]
 
     def in_order_of_smiles(self) -> list[ParsedMolecule]:
-        """Return them with the atoms of each in the order of `smiles`, of records too."""
-        if self.texts is not None:
-            return self.parsed
+        """Return them with the atoms of each in the order of `smiles`."""
         return [
-            one if one.molecule is None else replace(one, molecule=in_written_order(one.molecule))
-            for one in self.parsed
+            one
+            if text is not None or one.molecule is None
+            else replace(one, molecule=in_written_order(one.molecule))
+            for one, text in zip(self.parsed, self.texts, strict=True)
         ]
 
 
@@ -85,11 +94,13 @@ class MoleculeColumns:
         smiles: Position of the SMILES; None: the molecules are in the SDF records.
         beside: Positions of the columns that are read beside them.
         names: Their names.
+        notes: How the file is read, where that was not the only way, one line each.
     """
 
     smiles: int | None
     beside: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def find(
@@ -105,7 +116,9 @@ class MoleculeColumns:
             beside = tuple(find_column(reader.columns, name, reader.name) for name in names)
         except DataError as error:
             raise DataError(f"{error} (the model reads {listed(names)})") from error
-        return cls(smiles, beside, tuple(names))
+        reader.require_values(beside if smiles is None else (smiles, *beside))
+        choice = "" if smiles_column else smiles_choice(reader.columns, smiles)
+        return cls(smiles, beside, tuple(names), tuple(filter(None, (*reader.notes, choice))))
 
     def unread(self, row: Row) -> Unread:
         """Return the part of a row that is read in any process."""
@@ -120,14 +133,16 @@ class MoleculeColumns:
         parse = parse_molblock if in_records else parse_smiles
         molecules, numbers = [], np.full((len(rows), len(self.names)), np.nan)
         for place, (problem, text, cells) in enumerate(rows):
-            parsed = ParsedMolecule(None, problem) if problem else parse(text)
+            given: Any = text if in_records or not is_empty(text) else None
+            parsed = ParsedMolecule(None, problem) if problem else parse(given)
             if parsed.readable:
                 try:
                     numbers[place] = parse_or_missing(cells, self.names)
                 except ValueError as error:
                     parsed = ParsedMolecule(None, str(error))
             molecules.append(parsed)
-        return Molecules(molecules, numbers, None if in_records else [text for _, text, _ in rows])
+        texts = [None if in_records or is_inchi(text) else text for _, text, _ in rows]
+        return Molecules(molecules, numbers, texts)
 
 
 @contextmanager

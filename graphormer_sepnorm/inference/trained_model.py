@@ -49,6 +49,12 @@ class Featurised(NamedTuple):
     warnings: list[str]
 
 
+def with_remarks(molecules: Sequence[ParsedMolecule], warnings: Sequence[str]) -> tuple[str, ...]:
+    """Return warnings with what was not read of each molecule: no matter of the model's domain."""
+    both = zip((one.remark for one in molecules), warnings, strict=True)
+    return tuple("; ".join(filter(None, texts)) for texts in both)
+
+
 class TrainedModel:
     """What a checkpoint holds: a network, or an ensemble, which predicts the mean.
 
@@ -242,7 +248,8 @@ class TrainedModel:
             None if self.blend is None else apart,
             None if tokens is None else distance,
         )
-        return self._beside.added(predictions, told, [one.molecule for one in molecules])
+        found = self._beside.added(predictions, told, [one.molecule for one in molecules])
+        return replace(found, warnings=with_remarks(molecules, found.warnings))
 
     @property
     def standardises(self) -> bool:

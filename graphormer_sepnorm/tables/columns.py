@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from graphormer_sepnorm.errors import DataError, did_you_mean
 from graphormer_sepnorm.formatting import in_a_line, listed, shortened
@@ -13,7 +13,6 @@ from graphormer_sepnorm.formatting import in_a_line, listed, shortened
 _SMILES_NAMES = (
     "smiles",
     "canonicalsmiles",
-    "isomericsmiles",
     "smi",
     "smile",
     "smilesstring",
@@ -23,14 +22,29 @@ _SMILES_NAMES = (
 # Names that a column of other names of molecules may have, too.
 _WEAK_NAMES = ("mol", "molecule", "structure", "drug")
 _WORDS = re.compile(r"[A-Za-z][\w .-]*")
-_MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
-# What Excel (in German #NV) and people write where there is no label: no class is called so.
-_NO_CLASS = {
-    *("#n/a", "#nv", "#div/0!", "#value!", "#num!", "#ref!", "#name?"),
-    *("n.d.", "n/d", "n.t."),
+# Words for no value, in lower case, without spaces and points: of pandas and databases, of Excel
+# (in German too), of people. The usual ones go without saying.
+_USUAL = {"", "na", "n/a", "nan", "null", "none", "-"}
+_NO_VALUE = _USUAL | {
+    *(
+        "<na>",
+        "-nan",
+        "+nan",
+        "nat",
+        "#na",
+        "1#ind",
+        "-1#ind",
+        "1#qnan",
+        "-1#qnan",
+        "(null)",
+        "\\n",
+    ),
+    *("#n/a", "#n/an/a", "#nv", "#div/0!", "#value!", "#num!", "#ref!", "#name?", "#null!"),
+    *("#wert!", "#zahl!", "#bezug!"),
+    *("nd", "n/d", "nt", "n/t", "nodata", "notavailable", "notapplicable", "notdetermined"),
+    *("notmeasured", "nottested", "missing", "?", "--", "---", "\u2013", "\u2014"),
 }
-# Nor is a number, or one of two classes, these; of more classes one may be.
-_NO_LABEL = _NO_CLASS | {"nd", "nt", "not tested", "not determined", "?"}
+_CLASS_NAMES = {"none", "-", "nt"}  # as no value they are words of people, who also call classes so
 _PERCENT = re.compile(r"\s*([-+\N{MINUS SIGN}]?\.?\d\S*)\s*%\s*")
 # A number with a unit or a mark behind it; no range, date or version, which go on with a sign.
 _ENDING = re.compile(
@@ -73,7 +87,7 @@ def find_smiles_column(
     option: str = "--data.smiles_column",
     is_molecule: Callable[[str], bool] = lambda name: False,
 ) -> int:
-    """Return the position of the column of SMILES.
+    """Return the position of the column of SMILES, or else of InChI.
 
     Args:
         columns: Names of all columns.
@@ -95,8 +109,12 @@ def find_smiles_column(
     plain = [_plain(name) for name in columns]
     with_smiles = [name for name in plain if "smiles" in name]
     for candidates in (
+        # Others of PubChem's lack the stereochemistry.
+        [name for name in with_smiles if "iso" in name],
         *([name] for name in _SMILES_NAMES),
         with_smiles if len(with_smiles) == 1 else [],
+        ["inchi"],
+        [name for name in plain if _names_inchi(name)],
         *([name] for name in _WEAK_NAMES),
         with_smiles,
     ):
@@ -112,8 +130,8 @@ def find_smiles_column(
             )
     _refuse_headless(columns, where, option, is_molecule)
     raise DataError(
-        f"{where}: no column is called smiles; the columns are {listed(columns)}: name it with "
-        f"{option}"
+        f"{where}: no column is called smiles or inchi; the columns are {listed(columns)}: "
+        f"name it with {option}"
     )
 
 
@@ -129,13 +147,54 @@ def _refuse_headless(
         )
 
 
+def smiles_choice(columns: Sequence[str], found: int | None) -> str:
+    """Say which column of SMILES was found, if there are others; empty if there was no choice."""
+    others = [
+        readable(name)
+        for place, name in enumerate(columns)
+        if place != found and "smiles" in _plain(name)
+    ]
+    if found is None or not others:
+        return ""
+    return f"the molecules are those of {readable(columns[found])!r}, not of {listed(others)}"
+
+
+def header_rank(names: Iterable[object], wanted: str | None = None) -> int | None:
+    """Return how surely one of some names is that of the molecules: 0 surely, 2 maybe; None: not.
+
+    Args:
+        names: What stands in a row that may be the header.
+        wanted: The name, if the user says it.
+    """
+    texts = [name.strip() for name in names if isinstance(name, str) and len(name) <= _SHOWN]
+    if wanted is not None:
+        return 0 if readable(wanted).lower() in (readable(text).lower() for text in texts) else None
+    plain = [_plain(text) for text in texts]
+    surely = {*_SMILES_NAMES, "isomericsmiles", "inchi"}
+    for rank, known in enumerate(
+        (
+            [name in surely for name in plain],
+            ["smiles" in name or _names_inchi(name) for name in plain],
+            [name in _WEAK_NAMES for name in plain],
+        )
+    ):
+        if any(known):
+            return rank
+    return None
+
+
+def _names_inchi(plain: str) -> bool:
+    return "inchi" in plain and "key" not in plain
+
+
 def is_smiles_name(name: str) -> bool:
-    """Whether a header of this name announces SMILES (and is not a SMILES itself)."""
+    """Whether a header of this name announces SMILES or InChI (and is no SMILES itself)."""
     # Words only: without its brackets [Sm]I would be a known name.
     if not _WORDS.fullmatch(name):
         return False
     plain = _plain(name)
-    return plain in (*_SMILES_NAMES, *_WEAK_NAMES) or "smiles" in plain
+    known = plain in (*_SMILES_NAMES, *_WEAK_NAMES)
+    return known or "smiles" in plain or _names_inchi(plain)
 
 
 def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
@@ -214,24 +273,24 @@ def parse_number(cell: object) -> float:
 
 
 def parse_label(cell: object) -> float:
-    """Return the number in a label's cell: as `parse_number`, but more words say it is missing.
+    """Return the number in a label's cell, as `parse_number`.
 
     What is given in per cent is that number: ``29.0%`` is 29.
 
     Raises:
         ValueError: Something else stands there, or an infinity.
     """
-    return math.nan if says_no_label(cell) else parse_number(percent(cell) or cell)
+    return parse_number(percent(cell) or cell)
 
 
-def says_no_label(cell: object) -> bool:
-    """Whether a label's cell has a word for no value that is none elsewhere, such as ``n.d.``."""
-    return isinstance(cell, str) and cell.strip().lower() in _NO_LABEL
+def is_empty(cell: object) -> bool:
+    """Whether nothing stands in a cell, or a word for no value, such as ``n.d.`` or ``#N/A``."""
+    return cell is None or "".join(str(cell).lower().replace(".", " ").split()) in _NO_VALUE
 
 
-def says_no_class(cell: object) -> bool:
-    """As `says_no_label`, where any other word is the name of a class."""
-    return isinstance(cell, str) and cell.strip().lower() in _NO_CLASS
+def says_no_value(cell: object) -> bool:
+    """Whether a cell has a word for no value that is worth saying, as it is not a usual one."""
+    return isinstance(cell, str) and is_empty(cell) and cell.strip().lower() not in _USUAL
 
 
 def percent(cell: object) -> str:
@@ -275,11 +334,9 @@ def no_number(what: str, cell: object, error: ValueError) -> str:
 
 
 def _parse(cell: object) -> float:
-    if cell is None:
+    if is_empty(cell):
         return math.nan
     text = str(cell).strip().lower().replace("\N{MINUS SIGN}", "-")
-    if text in _MISSING:
-        return math.nan
     if text in _TRUTH:
         return _TRUTH[text]
     if isinstance(cell, DecimalComma):
@@ -307,8 +364,7 @@ def parse_class_name(cell: object) -> str:
     What is a number is one class however it is written: 1, 1.0 and 01.
     """
     text = "" if cell is None else str(cell).strip()
-    # None and - may be classes.
-    if text.lower() in ("", "na", "n/a", "nan", "null") or says_no_class(text):
+    if is_empty(text) and text.lower() not in _CLASS_NAMES:
         return ""
     if class_word(text):  # or true would be 1
         return text

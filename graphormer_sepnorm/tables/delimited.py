@@ -7,15 +7,22 @@ import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.columns import is_smiles_name, with_decimal_comma
-from graphormer_sepnorm.tables.reader import Row, TableReader
+from graphormer_sepnorm.tables.columns import (
+    DecimalComma,
+    header_rank,
+    is_smiles_name,
+    with_decimal_comma,
+)
+from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
 from graphormer_sepnorm.tables.text import TextSource
 
 # A cell longer than this is an unclosed quote that swallows the rest of the table.
 _LONGEST_CELL = 10_000_000
+# Lines in which the header is looked for, and numbers with a decimal comma.
+_LOOKED_AT, _AHEAD = 30, 1000
 
 
 class _CellLimit:
@@ -86,13 +93,15 @@ class _TextReader(TableReader):
 class DelimitedReader(_TextReader):
     """CSV and TSV (RFC 4180), read by Python's csv module.
 
-    The first line names the columns; a column without a name is called ``column_3`` by its place.
+    The first line names the columns, or one below it that `layout` says, or that names a column of
+    SMILES where no line above it does; a column without a name is called ``column_3`` by its place.
     Rows that are too short are filled up with empty cells. Rows that are too long have a
     `Row.problem`, unless what is too much is empty.
 
     Args:
         text: The file.
         format: ``csv`` or ``tsv``.
+        layout: Where its header is; None: it has to be found.
 
     Attributes:
         delimiter: What separates the cells: a comma, a semicolon, a tab or a bar, or what ``sep=``
@@ -102,25 +111,63 @@ class DelimitedReader(_TextReader):
         DataError: There is no header.
     """
 
-    def __init__(self, text: TextSource, format: str) -> None:
+    def __init__(self, text: TextSource, format: str, layout: Layout | None = None) -> None:
         super().__init__(text)
         self.format = format
         self.marked = text.marked
         lines = text.lines(self._place)
-        first = next(lines, "")
+        ahead = list(islice(lines, 1))
+        above = self._above(ahead, lines, layout or Layout(), text.separator, format)
         self._ended = False
-        self.delimiter = text.separator or _find_delimiter(first, format)
+        header = "".join(ahead[above : above + 1])
+        self.delimiter = text.separator or _find_delimiter(header, format)
         self.announced = bool(text.separator)
-        self._skipped = int(self.announced)
+        self._skipped = int(self.announced) + above
+        if self.delimiter == ";":
+            ahead += islice(lines, _AHEAD)
+            cells = (cell.strip(' "\r\n') for line in ahead[above:] for cell in line.split(";"))
+            self.decimal_comma = any(
+                isinstance(with_decimal_comma(cell), DecimalComma) for cell in cells
+            )
         self._reader = csv.reader(
-            self._watched(chain([first] if first else [], lines)), delimiter=self.delimiter
+            self._watched(chain(ahead[above:], lines)), delimiter=self.delimiter
         )
-        header = self._next_row()
-        if not header:
-            raise DataError(f"{self.name} has no header: its first line must name the columns")
+        names = self._next_row()
+        if not names:
+            which = f"line {above + 1}" if above else "its first line"
+            raise DataError(f"{self.name} has no header: {which} must name the columns")
         self.columns = tuple(
-            name.strip() or f"column_{place}" for place, name in enumerate(header, start=1)
+            name.strip() or f"column_{place}" for place, name in enumerate(names, start=1)
         )
+
+    def _above(
+        self,
+        ahead: list[str],
+        lines: Iterator[str],
+        layout: Layout,
+        separator: str,
+        format: str,
+    ) -> int:
+        """Return how many lines are above the header, which is read `ahead` then."""
+
+        def names(line: str) -> list[str]:
+            return _names(line.strip(), separator or _find_delimiter(line, format))
+
+        if layout.header_row is not None:
+            ahead += islice(lines, layout.header_row - 1)
+            return layout.header_row - 1
+        first = names(ahead[0]) if ahead else []
+        open_quote = bool(ahead) and ahead[0].count('"') % 2
+        if not ahead or open_quote or header_rank(first, layout.smiles_column) is not None:
+            return 0
+        ahead += islice(lines, _LOOKED_AT)
+        for place, line in enumerate(ahead):
+            # A title has fewer cells than the header below it.
+            wider = len(names(line)) > len(first)
+            if wider and header_rank(names(line), layout.smiles_column) in (0, 1):
+                self.notes = (f"line {place + 1} is taken for the header, with nothing above it",)
+                return place
+        return 0
 
     def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
         width = len(self.columns)

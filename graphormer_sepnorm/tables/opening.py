@@ -7,23 +7,27 @@ from pathlib import Path
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.delimited import DelimitedReader, SmilesReader
 from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_of, require_format
-from graphormer_sepnorm.tables.reader import STANDARD_INPUT, TableReader
+from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, TableReader
 from graphormer_sepnorm.tables.text import TextSource
 
 _ANYTHING = (".txt", ".txt.gz")  # such a file is what its first line says
 
 
-def open_table(source: str | Path, format: str | None = None) -> TableReader:
+def open_table(
+    source: str | Path, format: str | None = None, layout: Layout | None = None
+) -> TableReader:
     """Open a table.
 
     Args:
         source: A file, also gzipped (but Parquet and Excel); ``-`` is standard input.
         format: One of `formats.FORMATS`; None goes by the name, for standard input and .txt files
             by the first line.
+        layout: Which part of the file it is.
 
     Raises:
         DataError: The file is not there, is not of this format, or has no header.
     """
+    layout = layout or Layout()
     said = format is not None
     if format is not None:
         require_format(format)
@@ -32,6 +36,7 @@ def open_table(source: str | Path, format: str | None = None) -> TableReader:
     if format in WHOLE_FILES and (str(source) == STANDARD_INPUT or Path(source).is_fifo()):
         where = "standard input" if str(source) == STANDARD_INPUT else f"the pipe {source}"
         raise DataError(f"{WHOLE_FILES[format]} cannot be read from {where}: name the file")
+    _check_layout(layout, source, format)
     if format == "parquet":
         from graphormer_sepnorm.tables.parquet import ParquetReader
 
@@ -39,7 +44,7 @@ def open_table(source: str | Path, format: str | None = None) -> TableReader:
     if format == "xlsx":
         from graphormer_sepnorm.tables.excel import ExcelReader
 
-        return ExcelReader(source)
+        return ExcelReader(source, layout)
     if format == "sdf":
         from graphormer_sepnorm.tables.sdf import SDFReader
 
@@ -51,16 +56,31 @@ def open_table(source: str | Path, format: str | None = None) -> TableReader:
             raise DataError(
                 f"{text.name} looks like {announced.upper()}: say this format, or rename it"
             )
-        if format == "tsv" and not said and (mark := text.other_delimiter()):
+        if format == "tsv" and not (said or layout.header_row) and (mark := text.other_delimiter()):
             raise DataError(
                 f"{text.name}: its name says tabs, but its first line has {mark!r} and no tab: "
                 "rename it to .csv, or say its format"
             )
         if format is None:
             format = text.guess_format()
-        if format == "smi":
+        if format == "smi" and layout.header_row is None:
             return SmilesReader(text)
-        return DelimitedReader(text, format)
+        return DelimitedReader(text, "csv" if format == "smi" else format, layout)
     except BaseException:
         text.close()
         raise
+
+
+def _check_layout(layout: Layout, source: str | Path, format: str | None) -> None:
+    """Refuse what this format has not, and a row that cannot be."""
+    if layout.sheet is not None and format != "xlsx":
+        raise DataError(f"{source} is no Excel workbook: leave {layout.options}sheet out")
+    if layout.header_row is None:
+        return
+    if format not in (None, "csv", "tsv", "xlsx"):
+        raise DataError(
+            f"{layout.options}header_row is for Excel, CSV and TSV, and {source} is none: leave it "
+            "out"
+        )
+    if layout.header_row < 1:
+        raise DataError(f"{layout.options}header_row is {layout.header_row}: rows count from 1")

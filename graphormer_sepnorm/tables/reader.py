@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
+
+from graphormer_sepnorm.errors import DataError
 
 STANDARD_INPUT = "-"
 
@@ -30,6 +33,24 @@ class Row:
     record: str = ""
 
 
+@dataclass(frozen=True)
+class Layout:
+    """Which part of a file is the table, as far as the user says it.
+
+    Attributes:
+        sheet: Excel: its name, or its number from 1; None: the only one with a column of SMILES.
+        header_row: Excel, CSV and TSV: the row (line) that names the columns, from 1; None: the
+            first, or one below it with a column of SMILES.
+        smiles_column: The name of that column; None: known by its name.
+        options: How these options begin, for messages.
+    """
+
+    sheet: str | None = None
+    header_row: int | None = None
+    smiles_column: str | None = None
+    options: str = "--"
+
+
 class TableReader(ABC):
     """A table that is read once from its first to its last row, in little memory.
 
@@ -41,6 +62,10 @@ class TableReader(ABC):
         announced: Whether a line ``sep=;`` before the header says so.
         marked: Whether text begins with a byte-order mark, without which Excel takes it for
             another encoding.
+        decimal_comma: Whether numbers are written with a decimal comma.
+        notes: What the user should know of how the file is read, one line each.
+        uncalculated: Of columns with formulas that have no saved value, by their positions, how
+            many, and the first.
     """
 
     name: str
@@ -49,6 +74,9 @@ class TableReader(ABC):
     delimiter: str = ","
     announced: bool = False
     marked: bool = False
+    decimal_comma: bool = False
+    notes: tuple[str, ...] = ()
+    uncalculated: Mapping[int, str] = MappingProxyType({})
     _unit = "row"
     _done = 0  # rows that have been read
 
@@ -71,6 +99,18 @@ class TableReader(ABC):
             DataError: As from going through the rows.
         """
         return sum(1 for _ in self)
+
+    def require_values(self, positions: Iterable[int]) -> None:
+        """Refuse columns with formulas that have no saved value.
+
+        Raises:
+            DataError: One of these columns has.
+        """
+        for cells in (self.uncalculated[one] for one in positions if one in self.uncalculated):
+            raise DataError(
+                f"{self.name} was never calculated: {cells} hold formulas without values; open it "
+                "in Excel or LibreOffice and save it there, or save the values as .csv"
+            )
 
     def _place(self) -> str:
         """How far the table has been read, for messages."""

@@ -16,33 +16,45 @@ from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row, TableReader
 from graphormer_sepnorm.tables.text import TextSource, open_binary, standard_input
 
 _END = "$$$$"
-_NAME = re.compile(r"^>.*?<(.+)>")
+# A data header has a name in angle brackets, or numbers alone: of the record, or of the field.
+_NAMED = re.compile(r"^>.*?<(.*)>")
+_NUMBERED = re.compile(r"^>(?:\s*(?:DT\d+|\d+|\([^()]*\)|FROM ARCHIVES?))*\s*$")
+_FIELD = re.compile(r"\bDT\d+\b")
 
 
 class _DataItems:
     """Tells data headers from all other lines of a record, which are given one after the other.
 
-    A data header begins with ``>`` and may have a name in angle brackets. What follows it up to an
-    empty line is its value, even a line that begins with ``>``. The first three lines of a record
-    are title, program and comment, which may begin with anything.
+    A data header begins with ``>``. The next one follows an empty line, and what stands between
+    them is the value of the first, even empty lines and others that begin with ``>``. The first
+    three lines of a record are title, program and comment, which may begin with anything.
     """
 
     def __init__(self) -> None:
         self._line = 0
-        self._inside = False
+        self._begun = False
+        self._below_text = False  # of a value
+        self._nameless = 0
 
     def header(self, line: str) -> str | None:
         """Return the name of the data item that begins with this line; None: none begins.
 
-        It is empty if the item has no name.
+        Without a name it is that of its field (``DT12``), else ``unnamed``, ``unnamed_2``, ...
         """
         self._line += 1
-        if self._line <= 3 or self._inside or not line.startswith(">"):
-            self._inside = self._inside and bool(line.strip())
+        below_text, self._below_text = self._below_text, self._begun and bool(line.strip())
+        if self._line <= 3 or below_text or not line.startswith(">"):
             return None
-        self._inside = True
-        found = _NAME.match(line)
-        return found.group(1) if found else ""
+        named = _NAMED.match(line)
+        if self._begun and not named and not _NUMBERED.match(line):
+            return None
+        self._begun = self._below_text = True
+        if named and named[1].strip():
+            return named[1]
+        if field := _FIELD.search(line):
+            return field[0]
+        self._nameless += 1
+        return "unnamed" if self._nameless == 1 else f"unnamed_{self._nameless}"
 
 
 class SDFReader(TableReader):
@@ -125,18 +137,20 @@ class SDFReader(TableReader):
             yield self._row(start, lines)
 
     def _row(self, start: int, lines: list[str]) -> Row:
-        values: dict[str, list[str]] = {}
-        field: list[str] | None = None
+        values: dict[str, list[list[str]]] = {}
+        value: list[str] = []
         items = _DataItems()
         for line in lines:
             name = items.header(line)
-            if name is not None:
-                field = values.setdefault(name, []) if name else None
-            elif not line.strip():
-                field = None
-            elif field is not None:
-                field.append(line.rstrip("\r\n"))
-        cells = ["\n".join(values.get(name, ())) for name in self._fields]
+            if name is None:
+                value.append(line.rstrip("\r\n") if line.strip() else "")
+            else:
+                value = []
+                values.setdefault(name, []).append(value)
+        cells = [
+            "\n".join(filter(None, ("\n".join(one).strip("\n") for one in values.get(name, ()))))
+            for name in self._fields
+        ]
         if len(self.columns) > len(self._fields):
             cells.insert(0, lines[0].strip() if lines else "")
         return Row(self._done, start, tuple(cells), record="".join(lines))

@@ -33,7 +33,7 @@ _NOT_TEXT = {
     re.compile(rb"\x28\xb5\x2f\xfd"): "compressed with Zstandard",
 }
 # The fourth line of a record of an SD file (CTfile formats, BIOVIA: the counts line).
-_COUNTS = re.compile(rb"(?:[^\r\n]*\r?\n){3}[ \d]{6}[^\r\n]{0,40}V[23]000\s")
+_COUNTS = re.compile(rb"(?:[^\r\n]*(?:\r\n?|\n)){3}[ \d]{6}[^\r\n]{0,40}V[23]000\s")
 # Excel's line before the header; a tab is stripped.
 _SEPARATOR = re.compile(r'"?sep=([,;|]?)"?', re.IGNORECASE)
 # A longer line is no line of a table, and might have no end.

@@ -19,10 +19,12 @@ from typing import Any
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import is_full
 from graphormer_sepnorm.formatting import in_a_line
+from graphormer_sepnorm.tables.columns import DecimalComma, with_decimal_comma
 from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_of, require_format
 from graphormer_sepnorm.tables.reader import TableReader
 
 STANDARD_OUTPUT = "-"
+_WITH_POINT = re.compile(r"-?\d+\.\d+(e[-+]?\d+)?")
 # Cells that need quotes; a header of one column with another delimiter in it would be split at it.
 _QUOTED = re.compile(r'[,;\t"\r\n]|^\s|\s$')
 
@@ -60,7 +62,7 @@ def create_table(
             ``-`` CSV.
         like: The table that the rows come from. Its columns must be the first ones. SDF can only be
             written from SDF; Parquet takes over the types of Parquet, CSV the delimiter of CSV
-            and the line that announces it.
+            and decimal sign, and the line that announces it.
         types: What columns hold, for Parquet: ``float64``, ``int64``, ...; others are text.
         resume: Where to continue; None begins anew.
 
@@ -93,7 +95,7 @@ def create_table(
 
         assert path is not None
         return ExcelWriter(path, columns)
-    known = len(like.columns) if like is not None and format == "sdf" else 0
+    known = len(like.columns) if like is not None else 0
     delimiter = "\t" if format == "tsv" else ","
     above = ""
     if like is not None and like.marked and not standard and format != "sdf":
@@ -102,7 +104,8 @@ def create_table(
         delimiter = like.delimiter
         if like.announced:
             above += f"sep={delimiter}\n"
-    return _TextWriter(path, columns, format, delimiter, known, resume, above)
+    comma = like is not None and like.decimal_comma and delimiter == like.delimiter
+    return _TextWriter(path, columns, format, delimiter, comma, known, resume, above)
 
 
 class TableWriter(ABC):
@@ -228,6 +231,7 @@ class _TextWriter(TableWriter):
         columns: Sequence[str],
         format: str,
         delimiter: str,
+        decimal_comma: bool,
         known: int,
         resume: Mark | None,
         above: str,
@@ -236,7 +240,8 @@ class _TextWriter(TableWriter):
         self._format = format
         self._delimiter = delimiter
         self._columns = tuple(columns)
-        self._known = known  # SDF: columns that are in the records already
+        self._decimal_comma = decimal_comma
+        self._known = known  # columns that are not ours; in an SD file the records have them
         self._gzipped = path is not None and path.suffix.lower() == ".gz"
         self._file: Any = None
         with self._explained():
@@ -279,19 +284,24 @@ class _TextWriter(TableWriter):
 
     def _line(self, cells: Sequence[object]) -> str:
         texts = [_text(cell) for cell in cells]
+        if self._decimal_comma:
+            for place, text in enumerate(texts[self._known :], self._known):
+                if _WITH_POINT.fullmatch(text):
+                    texts[place] = with_decimal_comma(text.replace(".", ","))
         if texts == [""]:
             return '""\n'  # an empty line would not be a row
         quoted = (
             f'"{text.replace(_Q, _QQ)}"'
-            if _QUOTED.search(text) or self._delimiter in text
+            if (_QUOTED.search(text) and not isinstance(text, DecimalComma))
+            or self._delimiter in text
             else text
             for text in texts
         )
         return self._delimiter.join(quoted) + "\n"
 
     def _record(self, cells: Sequence[object], record: str) -> str:
-        end = "\r\n" if "\r\n" in record else "\n"
-        if not record.endswith("\n"):
+        end = "\r\n" if "\r\n" in record else "\n" if "\n" in record or not record else "\r"
+        if not record.endswith(end):
             record += end  # the last of a file that was cut off
         added = [
             f">  <{in_a_line(name)}>{end}{text}{end}{end}"

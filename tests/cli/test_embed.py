@@ -80,7 +80,7 @@ def test_no_file_takes_the_place_of_a_pipe(model, tmp_path, capsys):
 
 def test_an_empty_table_has_empty_arrays(model, tmp_path):
     source, output = table(tmp_path, []), tmp_path / "out.npz"
-    assert embed(model, source, output, "--quiet", "--atoms") == 0
+    assert embed(model, source, output, "--quiet", "--atoms") == 1
     with np.load(output) as file:
         shapes = {name: file[name].shape for name in file}
     assert shapes["cls"] == shapes["atoms"] == (0, 16)

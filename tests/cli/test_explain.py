@@ -236,9 +236,9 @@ def test_bytes_that_are_no_text_are_a_reason_in_every_format(model, tmp_path, su
 
 def test_tables_without_rows_have_pages_and_no_pictures(model, tmp_path, capsys):
     source = table(tmp_path, [])
-    assert explain(model, tmp_path / "why.json", "-i", source, "--quiet") == 0
+    assert explain(model, tmp_path / "why.json", "-i", source, "--quiet") == 1
     assert numbers_of(tmp_path / "why.json")["molecules"] == []
-    assert explain(model, tmp_path / "why.html", "-i", source, "--quiet") == 0
+    assert explain(model, tmp_path / "why.html", "-i", source, "--quiet") == 1
     assert Page((tmp_path / "why.html").read_text(encoding="utf-8")).open == []
     words = ("explain", model, "-i", source, "-o", tmp_path / "why.png", "--quiet")
     assert "there is no molecule to draw" in refused(capsys, main, *words)

@@ -276,7 +276,8 @@ def test_many_graphs_are_made_with_what_stands_beside_each(monkeypatch: pytest.M
 BAD_ROWS = {
     "C1CC,1,1": ("unreadable structure", "'C1CC' is not a valid molecule: unclosed ring"),
     "xyz,1,1": ("unreadable structure", "'xyz' is not a valid molecule"),
-    ",1,1": ("unreadable structure", "the SMILES is empty"),
+    ",1,1": ("no structure", "the SMILES is empty"),
+    "n.d.,1,1": ("no structure", "the SMILES is empty"),
     "CC name,1,1": ("unreadable structure", "has a space in it"),
     "CC,,1": ("no label", "no label in value"),
     "CC,NA,1": ("no label", "no label in value"),
@@ -315,13 +316,13 @@ def test_each_bad_row_is_left_out_with_its_reason(bad_table: Path) -> None:
         assert reason in bad.reason
         assert "\n" not in bad.reason
     assert sum(report.reasons.values()) == len(BAD_ROWS)
-    assert report.reasons["unreadable structure"] == 4
+    assert report.reasons["unreadable structure"] == 3
 
 
 def test_bad_rows_can_be_an_error(bad_table: Path, tmp_path: Path) -> None:
     message = failure(bad_table, weight_column="w", on_invalid="error", **SPLIT)
     assert f"{bad_table}, row 13, line 14: 'C1CC' is not a valid molecule" in message
-    assert "; 15 more cannot be used either: mend them, or leave them out with" in message
+    assert "; 16 more cannot be used either: mend them, or leave them out with" in message
     single = write_csv(tmp_path / "b.csv", [*plain_rows(), ("CC", "~9")])
     message = failure(single, on_invalid="error", **SPLIT)
     assert "row 13, line 14: value is '~9': not a number, nor true or false: mend" in message

@@ -137,18 +137,3 @@ def test_units_in_the_cells_are_named_where_no_column_is_of_numbers(tmp_path: Pa
     ) in failure(path)
     said = "row 1, line 2: value is '-1.0 nM': not a number, since it ends in 'nM': take it away"
     assert said in failure(path, target_columns=("value",))
-
-
-def test_a_table_that_is_read_in_another_way_than_before_is_another_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A store that lacks the rows of such cells must not be taken; others stay what they were."""
-    marks = {}
-    for name, second in (("word", "n.d."), ("cell", "~5"), ("none", "")):
-        path = two_targets(tmp_path, {3: second})
-        marks[name] = load(path, **BOTH).fingerprint
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                "graphormer_sepnorm.datasets.user_table.load._reads_more", lambda _: False
-            )
-            assert (load(path, **BOTH).fingerprint == marks[name]) == (name == "none")

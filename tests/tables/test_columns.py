@@ -15,6 +15,7 @@ from graphormer_sepnorm.tables.columns import (
     free_name,
     no_number,
     parse_class,
+    parse_class_name,
     parse_label,
     parse_number,
     parse_or_missing,
@@ -34,6 +35,11 @@ from graphormer_sepnorm.tables.columns import (
         (["mol", "reagent smiles", "product smiles"], 0),
         (["id", "rdkit smiles (washed)"], 1),
         (["anything at all"], 0),
+        (["canonical_smiles", "isomeric_smiles"], 1),  # which has the stereochemistry
+        (["PUBCHEM_OPENEYE_CAN_SMILES", "PUBCHEM_OPENEYE_ISO_SMILES"], 1),
+        (["InChIKey", "InChI", "drug"], 1),
+        (["id", "Standard InChI Key", "standard_inchi"], 2),
+        (["InChI", "structure SMILES"], 1),
     ],
 )
 def test_the_column_of_smiles_is_recognised(columns: list[str], position: int) -> None:
@@ -135,13 +141,20 @@ def test_what_32_bits_do_not_hold_is_missing_beside_a_molecule() -> None:
     [
         *("#N/A", "n.d.", " N.D. ", "n/d", "ND", "n.t.", "nt", "Not tested", "not determined"),
         *("#NV", "#DIV/0!", "#VALUE!", "#NUM!", "#REF!", "#NAME?", "?"),
+        *("<NA>", "n.a.", "N. A.", "#N/A N/A", "#NA", "1.#QNAN", "-1.#IND", "-NaN", "\\N", "."),
+        *("--", "\u2013", "(null)", "#NULL!", "missing", "no data", "NaT"),
     ],
 )
-def test_words_for_no_value_are_missing_labels(word: str) -> None:
-    assert math.isnan(parse_label(word))
-    assert math.isnan(parse_class(word))
-    with pytest.raises(ValueError, match="not a number"):  # weights and conditions
-        parse_number(word)
+def test_words_for_no_value_are_missing_everywhere(word: str) -> None:
+    for parse in (parse_label, parse_class, parse_number):  # weights and descriptors are numbers
+        assert math.isnan(parse(word))
+    assert math.isnan(*parse_or_missing([word], ["temperature"]))
+    assert parse_class_name(word) == word * (word == "nt")  # of classes this may be one
+
+
+@pytest.mark.parametrize("name", ["none", "-", "NT", "low", "N", "no", "A.", "unknown"])
+def test_other_words_are_classes(name: str) -> None:
+    assert parse_class_name(f" {name} ") == name
 
 
 @pytest.mark.parametrize(

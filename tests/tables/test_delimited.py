@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from tables_io import read, read_cells, refused, saved, write
 
 from graphormer_sepnorm.tables.opening import open_table
+from graphormer_sepnorm.tables.reader import Layout
+from graphormer_sepnorm.tables.writer import create_table
 
 # Any text a file can hold: all of Unicode, and bytes that are not UTF-8 as lone surrogates.
 _characters = st.one_of(
@@ -180,7 +182,7 @@ def test_a_gzipped_file_that_is_cut_off_gives_the_rows_before(tmp_path: Path, mi
 
 
 def test_damaged_gzip(tmp_path: Path) -> None:
-    data = bytearray(gzip.compress(b"a,b\n1,2\n"))
+    data = bytearray(gzip.compress(b"smiles,b\n1,2\n"))
     data[-6] ^= 1
     path = tmp_path / "t.csv.gz"
     path.write_bytes(data)
@@ -282,3 +284,44 @@ def test_a_larger_limit_of_the_process_stays(tmp_path: Path) -> None:
         assert csv.field_size_limit() == 50_000_000
     finally:
         csv.field_size_limit(before)
+
+
+@pytest.mark.parametrize("end", [",", ";", "\t"])
+def test_a_header_below_titles_is_found(tmp_path: Path, end: str) -> None:
+    lines = ["Assay of May", "", "id,smiles,y", "a,CCO,1", "b,mol,2"]
+    path = tmp_path / ("t.tsv" if end == "\t" else "t.csv")
+    path.write_text("\n".join(lines).replace(",", end) + "\n")
+    columns, rows = read(path)
+    assert columns == ("id", "smiles", "y")
+    assert [(row.number, row.line, row.cells) for row in rows] == [
+        (1, 4, ("a", "CCO", "1")),
+        (2, 5, ("b", "mol", "2")),
+    ]
+    with open_table(path) as table:
+        assert table.notes == ("line 3 is taken for the header, with nothing above it",)
+    path.write_text(path.read_text().replace("smiles", "formula"))
+    assert read(path, layout=Layout(header_row=3))[0] == ("id", "formula", "y")
+    assert read(path, layout=Layout(smiles_column="formula"))[0] == ("id", "formula", "y")
+    for row in (2, 9):
+        with refused(f"has no header: line {row} must name the columns"):
+            open_table(path, layout=Layout(header_row=row))
+
+
+def test_a_quoted_header_of_two_lines_is_one(tmp_path: Path) -> None:
+    path = saved(tmp_path / "t.csv", '"the\nid","the\nsmiles, RDKit",y\n1,C,2\n')
+    assert read(path)[0] == ("the\nid", "the\nsmiles, RDKit", "y")
+
+
+def test_our_numbers_have_the_decimal_sign_of_the_table(tmp_path: Path) -> None:
+    for number, comma in (("1,5", True), ("1.5", False), ("15", False)):
+        path = saved(tmp_path / "t.csv", f'smiles;y;note\nCC;{number};"a,b"\n')
+        with open_table(path) as table:
+            assert table.decimal_comma == comma
+            writer = create_table(tmp_path / "u.csv", (*table.columns, "p", "q", "w"), like=table)
+            writer.write([(*row.cells, -0.25, "0.875", "1.2.3") for row in table])
+            writer.commit()
+        ours = "-0,25;0,875" if comma else "-0.25;0.875"
+        assert (tmp_path / "u.csv").read_text().splitlines() == [
+            "smiles;y;note;p;q;w",
+            f'CC;{number};"a,b";{ours};1.2.3',
+        ]

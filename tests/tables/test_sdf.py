@@ -11,6 +11,7 @@ import pytest
 from rdkit import Chem
 from tables_io import read, read_cells, refused, saved
 
+from graphormer_sepnorm.chem.molecules import parse_molblock
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.writer import create_table
 
@@ -33,7 +34,7 @@ def _two_ends(text: str, end: str) -> bytes:
     return text.replace("\n", end).encode()
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("last", ["$$$$\n", "$$$$", "", "\n\n"])
 @pytest.mark.parametrize("name", ["t.sdf", "t.sdf.gz"])
 def test_records_are_rows(tmp_path: Path, end: str, last: str, name: str) -> None:
@@ -48,7 +49,38 @@ def test_records_are_rows(tmp_path: Path, end: str, last: str, name: str) -> Non
     assert [(row.number, row.line) for row in rows] == [(1, 1), (2, 19), (3, 33)]
     assert rows[0].record == _FIRST.replace("\n", end)
     assert rows[1].record == _SECOND.replace("\n", end)
-    assert Chem.MolFromMolBlock(rows[2].record).GetNumAtoms() == 1
+    molecules = [parse_molblock(row.record).molecule for row in rows]
+    assert [molecule.GetNumAtoms() for molecule in molecules] == [1, 1, 1]
+
+
+def test_a_value_goes_on_below_an_empty_line(tmp_path: Path) -> None:
+    note = ">  <note>\n\nfirst\n \n\nsecond\n> 5 mg\n\n> 5 mg <\n\n"
+    content = _BLOCK.format(title="") + note + ">  <y>\n1\n\n\n>  <y>\n2\n\n"
+    path = saved(tmp_path / "t.sdf", f"{content}$$$$\n{_SECOND}$$$$\n")
+    columns, rows = read(path)
+    assert columns == ("note", "y", "gap", "id")
+    assert rows[0].cells == ("first\n\n\nsecond\n> 5 mg\n\n> 5 mg <", "1\n2", "", "")
+    assert rows[1].cells == ("", "", "", "7")
+
+
+def test_data_headers_without_a_name_are_columns(tmp_path: Path) -> None:
+    items = {
+        "> 25 <MELTING.POINT>": "a",
+        "> <BOIL> (MD-00)": "b",
+        "> DT12": "c",
+        ">  <>": "d",
+        "><nosp>": "e",
+        "> 17 (MD-1)": "f",
+        "> (MD-1) <afterreg> FROM ARCHIVES": "g",
+        ">": "h",
+        "> <> DT3 (MD-1)": "i",
+    }
+    content = _SECOND + "".join(f"{header}\n{value}\n\n" for header, value in items.items())
+    columns, rows = read(saved(tmp_path / "t.sdf", f"{content}$$$$\n"))
+    assert dict(zip(columns, rows[0].cells, strict=True)) == {
+        **{"gap": "", "id": "7", "MELTING.POINT": "a", "BOIL": "b", "DT12": "c", "unnamed": "d"},
+        **{"nosp": "e", "unnamed_2": "f", "afterreg": "g", "unnamed_3": "h", "DT3": "i"},
+    }
 
 
 def test_titles_are_a_column_only_if_there_are_any(tmp_path: Path) -> None:
@@ -71,7 +103,7 @@ def test_an_sd_file_that_is_cut_off_is_refused_at_once(tmp_path: Path) -> None:
         open_table(path)
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_records_are_written_as_they_were(tmp_path: Path, end: str) -> None:
     content = _two_ends(f"{_FIRST}$$$$\n{_SECOND}$$$$\n{_THIRD}$$$$\n", end)
     content = content.replace(b"one", b"\xff\xc3\xa4")  # not UTF-8
@@ -83,7 +115,7 @@ def test_records_are_written_as_they_were(tmp_path: Path, end: str) -> None:
     assert (tmp_path / "u.sdf").read_bytes() == content
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("name", ["u.sdf", "u.sdf.gz"])
 def test_added_fields_are_read_again(tmp_path: Path, end: str, name: str) -> None:
     bare = _THIRD + ">  <gap>\n3"  # neither its last empty line nor $$$$
@@ -104,7 +136,7 @@ def test_added_fields_are_read_again(tmp_path: Path, end: str, name: str) -> Non
     for before, after in zip(rows, again, strict=True):
         assert after.record.startswith(before.record)
         assert [after.cells[columns.index(known[k])] for k in range(len(known))] == [*before.cells]
-    if name == "u.sdf":  # another reader sees the same
+    if name == "u.sdf" and end != "\r":  # another reader sees the same
         found = [molecule.GetPropsAsDict() for molecule in Chem.SDMolSupplier(str(tmp_path / name))]
         assert found[0]["new y"] == 0.25
         assert found[3] == {"gap": 3, "new y": -1.0}
@@ -159,7 +191,7 @@ def test_a_line_of_a_value_is_no_data_header(tmp_path: Path) -> None:
     )
     path = saved(tmp_path / "t.sdf", text)
     columns, rows = read(path)
-    assert columns == ("title", "activity", "id")
-    assert rows[0].cells == ("> 1 <title>", "> 5 uM <estimated>\n10", "3")
+    assert columns == ("title", "activity", "unnamed", "id")
+    assert rows[0].cells == ("> 1 <title>", "> 5 uM <estimated>\n10", "> 7 <number>", "3")
     (molecule,) = Chem.SDMolSupplier(str(path))
     assert molecule.GetProp("activity") == rows[0].cells[1]

@@ -12,14 +12,16 @@ from graphormer_sepnorm.compare.statistics import mean_sd
 from graphormer_sepnorm.metrics import METRICS
 
 MINUS = "\N{MINUS SIGN}"
+_MOST_DECIMALS, _LARGE = 8, 1e7
 NONE = "\N{EN DASH}"
 
 
 def number(value: float, decimals: int) -> str:
-    """A number with so many decimals."""
+    """A number with so many decimals, or where these or its digits are many with four digits."""
     if not math.isfinite(value):
         return NONE
-    text = f"{value:,.{decimals}f}"
+    many = decimals > _MOST_DECIMALS or abs(value) >= _LARGE
+    text = f"{value:.4g}" if many else f"{value:,.{decimals}f}"
     negative = text.startswith("-") and text.strip("-0.,") != ""
     return (MINUS if negative else "") + text.lstrip("-")
 
@@ -98,7 +100,7 @@ class Metric:
             [np.abs(arm.values(part)) for arm in results.arms for part in ("validation", "test")]
         )
         largest = values.max(initial=0)
-        decimals = min(8, max(0, 3 - math.floor(math.log10(largest)))) if largest else 4
+        decimals = max(0, 3 - math.floor(math.log10(largest))) if largest else 4
         unit = f" {results.unit}" if results.unit else ""
         return cls(METRICS[results.metric].label, decimals, unit)
 

@@ -23,7 +23,6 @@ _FAR = 50
 _MOST_FAR = 0.01  # more of them are no slips but a distribution, unless all are one number
 _WIDE = 1000  # ratio of the labels from which on their logarithm is what to learn
 _NO_LOGARITHM = 0.05  # share of labels without one from which on it is not what to learn
-_NARROW = 1e-3  # spread of labels of which errors would show few digits
 _FEW = 20  # labels of which nothing is said
 
 
@@ -278,7 +277,7 @@ def _doubt(target: TargetReport, values: np.ndarray, places: Sequence[str]) -> s
             f"{target.name} has no labels but {low:.6g} and {high:.6g}, which are learned as "
             "numbers here; as two classes: --data.task multiclass"
         )
-    first, low, middle, high, last = np.percentile(known, (1, 25, 50, 75, 99)).tolist()
+    low, middle, high = np.percentile(known, (25, 50, 75)).tolist()
     far = np.flatnonzero(np.abs(values - middle) > _FAR * (high - low))
     slips = len(far) <= max(1, _MOST_FAR * len(known)) or len(set(values[far].tolist())) == 1
     if low < high and len(far) and slips:
@@ -288,14 +287,7 @@ def _doubt(target: TargetReport, values: np.ndarray, places: Sequence[str]) -> s
             f"{target.name} is {values[worst]:.6g} in {places[worst]}, and half of the labels are "
             f"{low:.4g} to {high:.4g}{more}: if it stands for a missing value, empty the cell"
         )
-    if warning := _wide(target.name, known):
-        return warning
-    if 0 < last - first < _NARROW:
-        return (
-            f"the labels of {target.name} differ by {last - first:.2g} (98 % of them), and errors "
-            "are shown with four decimals: give them in a smaller unit, as nM in place of M"
-        )
-    return None
+    return _wide(target.name, known)
 
 
 def _wide(name: str, known: np.ndarray) -> str | None:

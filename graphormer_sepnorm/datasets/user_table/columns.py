@@ -19,6 +19,7 @@ from graphormer_sepnorm.tables.columns import (
     ending,
     find_column,
     find_smiles_column,
+    is_empty,
     parse_class,
     parse_label,
     readable,
@@ -97,6 +98,8 @@ def find_columns(
         for name in (options.weight_column, options.split_column)
     )
     extra = tuple(find_column(columns, name, where) for name in options.descriptor_columns)
+    if not targets:  # any column may hold the labels
+        reader.require_values(range(len(columns)))
     taken = {position for position in (smiles, weight, split, *extra) if position is not None}
     if targets == (ALL,) and ALL not in columns and options.task != "multiclass":
         found = _all_targets(where, columns, sample, taken)
@@ -111,6 +114,7 @@ def find_columns(
                 f"{where}: column {columns[position]!r} is named for two purposes: molecules, "
                 "labels, weights, split and descriptors need a column each"
             )
+    reader.require_values(used)
     names, extra_names = (tuple(reader.columns[one] for one in chosen) for chosen in (found, extra))
     return TableColumns(smiles, found, names, weight, split, extra, extra_names)
 
@@ -261,14 +265,6 @@ def _refuse_others(
         )
 
 
-def is_missing(cell: object) -> bool:
-    """Whether nothing stands in a cell, or a word for it."""
-    try:
-        return math.isnan(parse_label(cell))
-    except ValueError:
-        return False
-
-
 def refuse_words(
     where: str, columns: Sequence[str], sample: Sequence[Row], positions: Iterable[int]
 ) -> None:
@@ -329,7 +325,7 @@ def _cells(sample: Sequence[Row], position: int) -> list[Any]:
 
 def _filled(sample: Sequence[Row], position: int) -> list[Any]:
     """Return what stands in a column, but where it is missing."""
-    return [cell for cell in _cells(sample, position) if not is_missing(cell)]
+    return [cell for cell in _cells(sample, position) if not is_empty(cell)]
 
 
 def _words(sample: Sequence[Row], position: int) -> list[str]:
@@ -379,7 +375,7 @@ def _counts(sample: Sequence[Row], position: int) -> bool:
     """Whether a column is 0, 1, 2, ... or 1, 2, 3, ... in each row."""
     # Of the first ones, without a gap between them; an empty row may count or not.
     first = [row for place, row in enumerate(sample, start=1) if row.number == place]
-    rows = [row for row in first if not row.problem and not all(map(is_missing, row.cells))]
+    rows = [row for row in first if not row.problem and not all(map(is_empty, row.cells))]
     try:
         values = [parse_label(row.cells[position]) for row in rows]
     except ValueError:

@@ -14,7 +14,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,6 @@ from graphormer_sepnorm.datasets.user_table.checks import (
     find_warnings,
     report_target,
 )
-from graphormer_sepnorm.datasets.user_table.columns import TableColumns
 from graphormer_sepnorm.datasets.user_table.labels import (
     by_classes,
     check_cells,
@@ -52,7 +50,7 @@ from graphormer_sepnorm.tables.columns import parse_class, readable
 from graphormer_sepnorm.tables.opening import open_table
 
 # Changes whenever the same file and options come to other molecules, labels or splits than before.
-_VERSION = "table-1"
+_VERSION = "table-2"
 # Where the split does not need scaffolds they are computed for the report only, as long as that is
 # a matter of a second or two.
 _REPORTED_SCAFFOLDS = 10_000
@@ -143,7 +141,7 @@ def _has_weights(path: Path, options: TableOptions) -> bool:
     """
     if options.weight_column is None or path == options.test_table:
         return False
-    with open_table(path) as reader:
+    with open_table(path, layout=options.layout) as reader:
         return options.weight_column.lower() in [readable(name).lower() for name in reader.columns]
 
 
@@ -243,7 +241,7 @@ def _fingerprint(
         "rdkit": RDKIT_VERSION,
         "featuriser": OF_SMILES,
         "kind": kind,
-        "columns": [_plain_columns(table.columns) for table in tables],
+        "columns": [dataclasses.asdict(table.columns) for table in tables],
         "formats": [table.format for table in tables],
         "split": split,
         "fractions": options.split_fractions if split in ("random", "scaffold") else None,
@@ -253,31 +251,15 @@ def _fingerprint(
         decisive |= {"folds": [options.folds, options.fold], "seed": options.split_seed}
     if options.descriptors is not None:
         decisive["descriptors"] = descriptor_names()
+    for name in ("sheet", "header_row"):
+        if getattr(options, name) is not None:
+            decisive[name] = getattr(options, name)
     if options.standardise:
         decisive["standardise"] = sorted(options.standardise)
-    # Rows that were left out by versions that did not know how to read them.
-    if any(row.bounds for table in tables for row in table.valid):
-        decisive["bounds"] = True
-    if any(table.decimal_comma for table in tables):
-        decisive["decimal_comma"] = True
-    words = {word for table in tables for words in table.words.values() for word in words}
-    if words - {"true", "false"}:
-        decisive["words"] = True
-    if any(table.bytes_beside for table in tables):
-        decisive["bytes_beside"] = True
-    if _reads_more(tables):
-        decisive["cells"] = True
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
     for one in sha256:
         digest.update(bytes.fromhex(one))
     return digest.hexdigest()
-
-
-def _reads_more(tables: Sequence[TableContents]) -> bool:
-    """Whether labels' cells are read for which rows were left out once, or which were classes."""
-    # Of one target a row without a value is left out, whatever says that it has none.
-    several = len(tables[0].columns.names) > 1  # also of classes
-    return any(table.cells or table.percent or (table.no_value and several) for table in tables)
 
 
 def _ones(tables: Sequence[TableContents]) -> tuple[str, ...]:
@@ -288,13 +270,6 @@ def _ones(tables: Sequence[TableContents]) -> tuple[str, ...]:
     )
     ones = tuple(" or ".join(sorted(filter(parse_class, of_target))) for of_target in words)
     return ones if any(ones) else ()
-
-
-def _plain_columns(columns: TableColumns) -> dict[str, Any]:
-    plain = dataclasses.asdict(columns)
-    if not columns.extra:  # the fingerprints of tables without are as old as tables
-        del plain["extra"], plain["extra_names"]
-    return plain
 
 
 def _place(row: ValidRow, split: str, files: int) -> str:
@@ -422,4 +397,5 @@ def _report(
         no_value=_added(table.no_value for table in tables),
         percent=_added(table.percent for table in tables),
         not_taken=tables[0].not_taken,
+        notes=tuple(dict.fromkeys(note for table in tables for note in table.notes)),
     )

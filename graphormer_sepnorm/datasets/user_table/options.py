@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from graphormer_sepnorm.chem.standardise import STEPS
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.tables.reader import Layout
 
 Kind = Literal["auto", "regression", "binary", "multiclass"]
 Split = Literal["auto", "random", "scaffold", "column", "files"]
@@ -37,6 +38,8 @@ class TableOptions:
     validation_table: Path | None = None
     test_table: Path | None = None
     smiles_column: str | None = None
+    sheet: str | None = None
+    header_row: int | None = None
     target_columns: tuple[str, ...] = ()
     weight_column: str | None = None
     task: Kind = "auto"
@@ -158,6 +161,11 @@ class TableOptions:
         if self.validation_table is not None:
             return "files"
         return "scaffold" if self.split_column is None else "column"
+
+    @property
+    def layout(self) -> Layout:
+        """Which part of each file is the table."""
+        return Layout(self.sheet, self.header_row, self.smiles_column, "--data.")
 
     @property
     def paths(self) -> tuple[Path, ...]:

@@ -60,6 +60,7 @@ class DataReport:
             them, and the first.
         percent: The same of labels that are given in per cent.
         not_taken: Of ``all`` targets why the other columns are none; None: targets were named.
+        notes: How the files are read, where that was not the only way, one line each.
     """
 
     name: str
@@ -82,6 +83,7 @@ class DataReport:
     no_value: dict[str, tuple[int, str]] = field(default_factory=dict)
     percent: dict[str, tuple[int, str]] = field(default_factory=dict)
     not_taken: dict[str, str] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def valid(self) -> int:

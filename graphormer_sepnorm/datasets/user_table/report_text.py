@@ -29,7 +29,10 @@ def report_text(report: DataReport, unicode: bool = True) -> str:
         report: The report.
         unicode: Whether bars are drawn with block characters; else with ``#``.
     """
-    lines = [*_data(report), *_split(report)]
+    lines = [*_data(report)]
+    for note in report.notes:
+        lines += _entry("read", note)
+    lines += _split(report)
     low, mean, high = report.atoms
     lines += _entry("atoms", f"{low} to {high} in a molecule, {mean:.1f} on average")
     if comma := report.decimal_comma:

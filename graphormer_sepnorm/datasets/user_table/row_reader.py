@@ -10,7 +10,7 @@ from typing import Any
 
 from graphormer_sepnorm.chem.molecules import (
     canonical_smiles,
-    has_bytes_beside,
+    is_inchi,
     mol_block,
     parse_molblock,
     parse_smiles,
@@ -28,6 +28,7 @@ from graphormer_sepnorm.tables.columns import (
     LARGEST,
     DecimalComma,
     class_word,
+    is_empty,
     no_number,
     parse_class,
     parse_class_name,
@@ -36,8 +37,7 @@ from graphormer_sepnorm.tables.columns import (
     parse_or_missing,
     percent,
     readable,
-    says_no_class,
-    says_no_label,
+    says_no_value,
     split_bound,
 )
 from graphormer_sepnorm.tables.reader import Row
@@ -47,6 +47,7 @@ _GROUPED = re.compile(r"\s*[-+]?[1-9]\d{0,2}(\.\d{3})+\s*")
 # Kinds of reasons, for counting.
 MALFORMED = "malformed"
 EMPTY = "empty"
+NO_STRUCTURE = "no structure"
 STRUCTURE = "unreadable structure"
 NO_LABEL = "no label"
 BAD_LABEL = "unusable label"
@@ -63,7 +64,7 @@ class ValidRow:
     Attributes:
         number: Row of the file, from 1, the header not counted.
         text: The molecule as it is read again when its graph is made: SMILES, or a mol block.
-        smiles: SMILES as given; of an SDF record, or standardised, the canonical one.
+        smiles: SMILES as given; of an SDF record or InChI, or standardised, the canonical one.
         canonical: Canonical SMILES.
         scaffold: Murcko scaffold, or None if it was not asked for.
         atoms: Number of atoms.
@@ -132,7 +133,6 @@ class RowReader:
         self.no_value, self.percent = CellCounts(), CellCounts()
         self.decimal_comma = ""
         self.grouped = ""
-        self.bytes_beside = False
         self._parse = [
             parse_class if holds_class_words(sample, position) else parse_label
             for position in columns.targets
@@ -166,7 +166,11 @@ class RowReader:
         if not from_record and all(cell is None or cell == "" for cell in row.cells):
             raise Unusable(EMPTY, "the row is empty")
         text = row.record if from_record else self._smiles_cell(row)
+        if not from_record and is_empty(text):
+            raise Unusable(NO_STRUCTURE, "the SMILES is empty")
         parsed = parse_molblock(text) if from_record else parse_smiles(text)
+        if parsed.empty:
+            raise Unusable(NO_STRUCTURE, parsed.reason)
         parsed = standardised(parsed, self._steps)
         if parsed.molecule is None:
             raise Unusable(STRUCTURE, parsed.reason)
@@ -182,8 +186,7 @@ class RowReader:
         if of_class:  # now: a class of which all rows are left out is none
             labels = (float(self._numbers.setdefault(of_class, len(self._numbers))),)
         canonical = canonical_smiles(parsed.molecule)
-        self.bytes_beside |= from_record and has_bytes_beside(text)
-        if self._steps:  # from here on the molecule is what came of them
+        if self._steps or is_inchi(text):  # from here on the molecule is what came of them
             from_record, text = False, canonical
         return ValidRow(
             number=row.number,
@@ -204,10 +207,10 @@ class RowReader:
         if not self._multiclass:
             return ""
         cell = row.cells[self._columns.targets[0]]
-        if says_no_class(cell):
-            self.no_value.add(self._columns.names[0], cell)
         name = parse_class_name(cell)
         if not name:
+            if says_no_value(cell):
+                self.no_value.add(self._columns.names[0], cell)
             raise Unusable(NO_LABEL, f"no label in {self._columns.names[0]}")
         return name
 
@@ -243,7 +246,7 @@ class RowReader:
             self.decimal_comma = cell.strip()
         sides = {"<": math.nan, ">": math.nan}
         side, number = ("", cell) if self._binary else split_bound(cell)
-        if says_no_label(number):
+        if says_no_value(number):
             self.no_value.add(name, number)
         if percent(number):
             self.percent.add(name, number)
@@ -277,7 +280,7 @@ class RowReader:
         if position is None:
             return ""
         cell = row.cells[position]
-        word = "" if cell is None else readable(str(cell)).strip()
+        word = "" if is_empty(cell) else readable(str(cell)).strip()
         if word.lower() not in SPLIT_WORDS:
             said = (
                 f"is {shortened(word, 40)!r}, not train, validation or test"

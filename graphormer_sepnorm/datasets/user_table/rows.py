@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from graphormer_sepnorm.datasets.user_table.columns import (
     TableColumns,
     find_columns,
-    is_missing,
     not_taken,
     refuse_words,
 )
@@ -25,6 +24,7 @@ from graphormer_sepnorm.datasets.user_table.row_reader import (
 )
 from graphormer_sepnorm.datasets.user_table.unread import UnreadColumns
 from graphormer_sepnorm.process import is_first_process
+from graphormer_sepnorm.tables.columns import is_empty, smiles_choice
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Row
@@ -92,8 +92,7 @@ class TableContents:
         percent: Labels that are given in per cent.
         units: Columns that are not read and name units, and how many used rows have which.
         not_taken: Of ``all`` targets why the other columns are none; None: targets were named.
-        bytes_beside: Whether a record that can be used has bytes beside its molecule that are no
-            text.
+        notes: How the file is read, where that was not the only way, one line each.
     """
 
     columns: TableColumns
@@ -111,7 +110,7 @@ class TableContents:
     percent: CellCounts = field(default_factory=CellCounts)
     units: dict[str, Counter[str]] = field(default_factory=dict)
     not_taken: dict[str, str] | None = None
-    bytes_beside: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def from_records(self) -> bool:
@@ -141,10 +140,11 @@ def read_rows(
     valid: list[ValidRow] = []
     invalid: list[InvalidRow] = []
     cells: list[InvalidCell] = []
-    with open_table(path) as reader:
+    with open_table(path, layout=options.layout) as reader:
         rows = iter(reader)
         ahead, sample, total = _read_ahead(rows, reader.columns, targets)
         columns = find_columns(reader, sample, options, targets)
+        choice = "" if options.smiles_column else smiles_choice(reader.columns, columns.smiles)
         read = RowReader(columns, sample, options, missing_weight)
         unread = UnreadColumns(reader.columns, columns)
         # Of several training processes only the first one speaks.
@@ -182,7 +182,7 @@ def read_rows(
             read.percent,
             unread.units,
             not_taken(reader.columns, sample, columns) if takes_all else None,
-            read.bytes_beside,
+            tuple(filter(None, (*reader.notes, choice))),
         )
 
 
@@ -233,7 +233,7 @@ def _read_ahead(
 def _filled(columns: set[int], row: Row) -> set[int]:
     if row.problem:
         return set()
-    return {at for at in columns if not is_missing(row.cells[at])}
+    return {at for at in columns if not is_empty(row.cells[at])}
 
 
 def _drained(rows: deque[Row]) -> Iterator[Row]:

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from graphormer_sepnorm.datasets.user_table.columns import (
     SPLIT_WORDS,
     TableColumns,
-    is_missing,
     spaced,
 )
-from graphormer_sepnorm.tables.columns import readable
+from graphormer_sepnorm.tables.columns import is_empty, readable
 from graphormer_sepnorm.tables.reader import Row
 
 # What a column of relations holds.
@@ -53,14 +52,14 @@ class UnreadColumns:
             word = str(row.cells[at]).strip(" '\"").lower()
             if word in _SAID:
                 self._words[at].add(word)
-            elif not is_missing(word):
+            elif not is_empty(word):
                 del self._words[at]
 
     def use(self, row: Row) -> None:
         """Look at a row whose labels are learned: what counts is the units of these."""
         for at, found in [*self._units.items()]:
             cell = row.cells[at]
-            if is_missing(cell):
+            if is_empty(cell):
                 continue
             found[_MICRO.sub("u", readable(str(cell)).strip(" '\""))] += 1
             if len(found) > _MOST_UNITS:

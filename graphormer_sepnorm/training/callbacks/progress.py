@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 
-from graphormer_sepnorm.formatting import clock
+from graphormer_sepnorm.formatting import clock, four_digits
 from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.summary import parameter_table
@@ -149,7 +149,7 @@ class TrainingProgress(ProgressBar):
             ("best", self._best if self._best_decides else math.nan),
         ):
             if not math.isnan(value):
-                parts.append(f"{label} {value:.4f}")
+                parts.append(f"{label} {four_digits(value)}")
         parts.append(f"{self._graphs / elapsed:,.0f} graphs/s")
         threads = torch.get_num_threads()
         if threads < self._threads:  # other programs keep cores busy

@@ -1,0 +1,177 @@
+"""Files as chemists have them, on the command lines: Excel, InChI, several columns of SMILES."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import openpyxl
+import pytest
+from tiny_run import sample_rows, write_csv
+
+from graphormer_sepnorm.cli.predict import main
+from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.user_table.report import DataReport
+from graphormer_sepnorm.datasets.user_table.report_text import report_text
+
+ETHANOL = "InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3"
+
+
+def molecules(count: int = 40) -> list[str]:
+    return [smiles for smiles, _ in sample_rows(count)]
+
+
+def workbook(path: Path, **sheets: list[list[object]]) -> Path:
+    book = openpyxl.Workbook()
+    book.remove(book.worksheets[0])
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return path
+
+
+def predicted(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, list[dict], str]:
+    """Predict, and return the status, the rows and what was said."""
+    status = main(["esol", *map(str, words)])
+    said = capsys.readouterr()
+    return status, list(csv.DictReader(said.out.splitlines())), said.err
+
+
+def report_of(table: Path, **options: object) -> DataReport:
+    more = {"split": "random", "target_columns": ["y"], **options}
+    module = MoleculeDataModule(dataset="table", table=str(table), **more)
+    report = module.splits.report
+    assert isinstance(report, DataReport)
+    return report
+
+
+def test_a_cover_page_and_titles_are_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = [["Assay"], [], ["id", "smiles", "y"], *([n, s, n] for n, s in enumerate(molecules()))]
+    path = workbook(tmp_path / "t.xlsx", About=[["read me"]], Data=data)
+    status, rows, said = predicted(capsys, "-i", path)
+    assert (status, len(rows)) == (0, 40)
+    assert [row["id"] for row in rows] == [str(n) for n in range(40)]
+    assert all(row["pred_logSolubility"] for row in rows)
+    assert "note: of 2 sheets 'Data' is read\n" in said
+    assert "note: row 3 is taken for the header; what is above it is not read\n" in said
+    report = report_of(path)
+    assert report.valid == 40
+    assert "read of 2 sheets 'Data' is read" in " ".join(report_text(report).split())
+    assert report_of(path, sheet="2", header_row=3).notes == ()
+    status, rows, said = predicted(capsys, "-i", path, "--sheet", "3")
+    assert (status, said.count("\n")) == (2, 1)
+    assert "there is no sheet '3'; the sheets are About, Data" in said
+    status, _, said = predicted(capsys, "-i", path, "--header_row", "0")
+    assert (status, "--header_row is 0: it must be 1 or more" in said) == (2, True)
+    for option in (["--data.sheet", "9"], ["--data.header_row", "2"]):
+        words = ["--data.table", str(path), "--data.root", str(tmp_path / "root"), *option]
+        assert train(["fit", "-c", "table_regression", "-o", str(tmp_path / "run"), *words]) == 2
+        said = capsys.readouterr().err
+        assert "there is no sheet '9'" in said or "row 2 of sheets 'About', 'Data' is empty" in said
+
+
+def test_a_workbook_without_rows_is_status_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = workbook(tmp_path / "t.xlsx", Data=[["smiles", "y"]])
+    status, rows, said = predicted(capsys, "-i", path, "--quiet")
+    assert (status, rows) == (1, [])
+    assert said == f"{path} has no rows: nothing was predicted\n"
+
+
+def test_formulas_without_values_are_refused_where_they_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = [["smiles", "y", "z"], ["CCO", "=1+1", "=2+2"], ["CC", 2, 3]]
+    path = workbook(tmp_path / "t.xlsx", Data=data)
+    status, rows, said = predicted(capsys, "-i", path)
+    assert (status, len(rows)) == (0, 2)
+    assert "cells of column 'y' (1, the first B2) are formulas without values" in said
+    for words in (["--evaluate", "y"], ["--smiles_column", "z"]):
+        status, _, said = predicted(capsys, "-i", path, *words)
+        assert (status, said.count("\n")) == (2, 1)
+        assert "was never calculated" in said
+    words = ["--data.table", str(path), "--data.root", str(tmp_path / "root")]
+    assert train(["fit", "-c", "table_regression", "-o", str(tmp_path / "run"), *words]) == 2
+    assert (
+        f"{path} was never calculated: cells of column 'y' (1, the first B2)"
+        in capsys.readouterr().err
+    )
+
+
+def test_inchi_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inchi = [ETHANOL, "InChI=1S/CH4/h1H4", "InChI=1S/wrong", ""]
+    path = write_csv(tmp_path / "t.csv", [["InChIKey", "InChI"], *(["K", one] for one in inchi)])
+    status, rows, _ = predicted(capsys, "-i", path, "--jobs", "1")
+    assert status == 0
+    ethanol = predicted(capsys, "CCO")[1][0]
+    assert rows[0]["pred_logSolubility"] == ethanol["pred_logSolubility"]
+    assert [bool(row["error"]) for row in rows] == [False, False, True, True]
+    assert "no such InChI" in rows[2]["error"]
+    from rdkit import Chem
+
+    written = [(Chem.MolToInchi(Chem.MolFromSmiles(s)), n) for n, s in enumerate(molecules())]
+    table = write_csv(tmp_path / "u.csv", [["inchi", "y"], *written])
+    report = report_of(table)
+    assert report.valid == 40
+    smiles = {one for part in report.splits.values() for one in part.smiles}
+    assert smiles == {Chem.CanonSmiles(Chem.MolToSmiles(Chem.MolFromInchi(s))) for s, _ in written}
+
+
+def test_the_isomeric_column_is_taken_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [("CC(F)C(=O)O", "C[C@H](F)C(=O)O", 1)]
+    path = write_csv(tmp_path / "t.csv", [["canonical_smiles", "isomeric_smiles", "y"], *rows])
+    _, flat, said = predicted(capsys, "-i", path, "--smiles_column", "canonical_smiles")
+    assert "the molecules are those of" not in said
+    _, (row,), said = predicted(capsys, "-i", path)
+    assert "note: the molecules are those of 'isomeric_smiles', not of" in said
+    assert "chirality" in row["warning"]
+    assert "chirality" not in flat[0]["warning"]
+    more = [(s, s, n) for n, s in enumerate(molecules())]
+    path = write_csv(tmp_path / "u.csv", [["Canonical SMILES", "Isomeric SMILES", "y"], *more])
+    (note,) = report_of(path).notes
+    assert note.startswith("the molecules are those of 'Isomeric SMILES', not of Canonical")
+
+
+def test_an_extension_that_cannot_be_read_is_left_out_with_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status, rows, _ = predicted(capsys, "CCO", "CCO |bad|", "CCO |m:1:9|", "C(( |bad|")
+    assert status == 0
+    assert len({row["pred_logSolubility"] for row in rows[:3]}) == 1
+    assert rows[1]["warning"] == "the extension |bad| cannot be read and is left out"
+    assert rows[1]["in_domain"] == rows[0]["in_domain"]
+    assert "'C((' is not a valid molecule" in rows[3]["error"]
+
+
+def test_words_for_no_value_cost_no_row_of_descriptors_and_are_no_classes(tmp_path: Path) -> None:
+    words = ["#N/A", "n.d.", "<NA>", "n.a.", "#N/A N/A", "1.#QNAN"]
+    cells = [words[n % 6] if n % 2 else n for n in range(40)]
+    table = [["smiles", "y", "T"], *zip(molecules(), range(40), cells, strict=True)]
+    report = report_of(write_csv(tmp_path / "t.csv", table), descriptor_columns=["T"])
+    assert (report.valid, report.invalid) == (40, ())
+    cells = [words[n % 6] if n % 2 else ("low", "high")[n // 2 % 2] for n in range(40)]
+    table = [["smiles", "y"], *zip(molecules(), cells, strict=True)]
+    report = report_of(write_csv(tmp_path / "u.csv", table), task="multiclass")
+    assert [target.name for target in report.targets] == ["y_high", "y_low"]
+    assert report.reasons == {"no label": 20}
+
+
+def test_predictions_have_the_decimal_comma_of_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("smiles;y\nCCO;-0,5\nCC;1\n")
+    assert main(["esol", "-i", str(path), "--jobs", "1", "--quiet"]) == 0
+    header, first, _ = capsys.readouterr().out.splitlines()
+    assert header.startswith("smiles;y;pred_logSolubility;low_")
+    smiles, y, *numbers = first.split(";")[:5]
+    assert (smiles, y) == ("CCO", "-0,5")
+    assert all("," in number and "." not in number and '"' not in number for number in numbers)
