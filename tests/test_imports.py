@@ -98,11 +98,9 @@ LIBRARIES = {
     "pandas": set(),
     "pyarrow": {
         "tables/parquet.py",
-        "tables/library.py",
-        "inference/ray_actor.py",
         "inference/ray_engine.py",
     },
-    "ray": {"inference/ray_cluster.py"},
+    "ray": {"inference/ray_engine.py"},
     "openpyxl": {"tables/excel.py"},
     "sklearn": {
         "chem/baselines.py",
@@ -145,12 +143,8 @@ LAZY = {
     "cli/geometry.py": {"torch", "lightning", "numpy", "rdkit"},
     "compare/process_lifetime.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
-    "cli/ray_options.py": {"torch", "lightning", "numpy", "rdkit", "ray"},
     "tables/parquet.py": {"pyarrow"},
-    "tables/library.py": {"pyarrow"},
-    "inference/ray_actor.py": {"pyarrow"},
-    "inference/ray_cluster.py": {"ray"},
-    "inference/ray_engine.py": {"pyarrow"},
+    "inference/ray_engine.py": {"pyarrow", "ray"},
     "tables/excel.py": {"openpyxl"},
     "metrics.py": {"numpy", "scipy", "sklearn"},
 }
