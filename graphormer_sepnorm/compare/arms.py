@@ -37,7 +37,7 @@ _NOT_OF_AN_ARM = OWN_OPTIONS | {
     "config": FILE_OF_AN_ARM,
 }
 # Options of the command itself, which all arms, and all comparisons of a set, have in common.
-_OF_THE_COMMAND = ("arms", "baseline", "jobs", "seeds", "seeds_together")
+_OF_THE_COMMAND = ("arms", "baseline", "jobs", "seeds")
 # Beside the folders of the arms.
 _TAKEN = ("figures", "compare.yaml", "results.json", "predictions.csv", "report.md", "report.html")
 
