@@ -4,7 +4,7 @@
     python -m benchmarks.gpu --output gpu.json
     python -m benchmarks.gpu --output gpu.json --parts trainer --engines compiled --batch_sizes 256
 
-The first line is what to run first on a GPU (`make gpu-check`): agreement, step, fit and together.
+The first line is what to run first on a GPU (`make gpu-check`): agreement, step and fit.
 
 Every part is measured by itself and written as soon as it is there, so that a run that is cut off
 leaves what it has; parts already in the file are not measured again. Nothing is said about a GPU
@@ -16,7 +16,6 @@ that is shared with other work.
 * step: one step by itself: time, kernels and the dearest of them, FLOP and bytes that its operators
   move
 * fit: a short `train.py fit` of the configuration, with the first engine, to its test
-* together: steps of several models as branches of one recording, beside one of a single model
 * sharing: steps per second of several trainings at once on the device
 """
 
@@ -47,17 +46,12 @@ from graphormer_sepnorm.kernels.library import switched_off
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.captured.engine import CapturedTraining
 
-CHECK = ("agreement", "step", "fit", "together")
+CHECK = ("agreement", "step", "fit")
 ENGINES = ("eager", "captured", "compiled")
 ROOT = Path(__file__).resolve().parents[1]
 DEAREST = 12
 # The tests that need a GPU.
-AGREEMENT = (
-    "training/test_on_gpu.py",
-    "model/test_gpu_attention.py",
-    "model/test_gpu_messages.py",
-    "model/test_gpu_norm.py",
-)
+AGREEMENT = ("training/test_on_gpu.py",)
 _CAUGHT: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 
 Result = dict[str, Any]
@@ -134,7 +128,7 @@ def step(options: argparse.Namespace) -> Part:
 def one_step(options: argparse.Namespace, trained: Callable[[], Trained], engine: str) -> Result:
     """Measure a step on the same batch again and again."""
     ready, device = trained(), options.device
-    [taken] = ready.steps(engine, 1)
+    taken = ready.step(engine)
     call: Callable[[], Any]
     counted: dict[str, float] = {}
     if engine == "eager":
@@ -148,7 +142,7 @@ def one_step(options: argparse.Namespace, trained: Callable[[], Trained], engine
                 call()
         counted = {"flop": flop.get_total_flops(), "bytes": traffic.bytes}
     else:
-        call = ready.recorded([taken])
+        call = ready.recorded(taken)
     per_step = seconds_per_call(call, device, options.seconds)
     times, calls = kernels(call, device)
     return {
@@ -162,36 +156,6 @@ def one_step(options: argparse.Namespace, trained: Callable[[], Trained], engine
             for kernel, taken in times.most_common(DEAREST)
         },
     }
-
-
-def together(options: argparse.Namespace) -> Part:
-    """Steps of several models, of the first batch size, as `compare --seeds-together` takes them.
-
-    On a CPU, where nothing is recorded, one after the other.
-    """
-    counts, batch_size = (1, 2) if options.quick else (1, 2, 4, 8), options.batch_sizes[0]
-    trained = functools.cache(functools.partial(Trained, options, batch_size, max(counts)))
-    for engine in options.engines:
-        if engine != "eager":
-            names = {count: f"together/{count} x {engine} batch {batch_size}" for count in counts}
-            for count, name in names.items():
-                measure = functools.partial(several_steps, options, trained, engine, count)
-                yield name, functools.partial(measure, names[1])
-
-
-def several_steps(
-    options: argparse.Namespace,
-    trained: Callable[[], Trained],
-    engine: str,
-    count: int,
-    name_of_one: str,
-) -> Result:
-    """Measure the steps of so many models at once, beside those of one."""
-    ready = trained()
-    call = ready.recorded(ready.steps(engine, count))
-    each = count / seconds_per_call(call, options.device, options.seconds)
-    alone = options.done.get(name_of_one, {}).get("steps_per_s", each)
-    return {"steps_per_s": each, "times_one_alone": each / alone}
 
 
 def fit(options: argparse.Namespace) -> Part:
@@ -262,7 +226,7 @@ def words(settings: dict[str, Any]) -> list[str]:
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Part]] = {
-    part.__name__: part for part in (agreement, ceilings, trainer, step, together, fit, sharing)
+    part.__name__: part for part in (agreement, ceilings, trainer, step, fit, sharing)
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,8 @@ from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.resident import BatchShape, plan_shape
-from graphormer_sepnorm.training.captured.engine import CapturedTraining
-from graphormer_sepnorm.training.captured.recording import CapturedSteps, TrainingStep
-from graphormer_sepnorm.training.captured.together import resident_graphs
+from graphormer_sepnorm.training.captured.engine import CapturedTraining, resident_graphs
+from graphormer_sepnorm.training.captured.recording import CapturedStep, TrainingStep
 from graphormer_sepnorm.training.module import GraphormerModule
 
 QUICK_MODEL: dict[str, Any] = {
@@ -23,10 +22,7 @@ QUICK_MODEL: dict[str, Any] = {
     "width": 16,
     "heads": 2,
     "ffn_width": 16,
-    # A configuration may have more of them than two.
-    "local_layers": 0,
-    "message_layers": None,
-    "deep_supervision": 1,
+    "local_layers": 0,  # a configuration may have more of them than two
 }
 
 
@@ -64,25 +60,19 @@ def fitted(
 
 
 class Trained:
-    """Models that have taken a step, and what each takes its next ones with.
+    """A model that has taken a step, and what it takes its next ones with.
 
     Args:
         options: Of the command.
         batch_size: Of the steps.
-        count: Number of models.
     """
 
-    def __init__(self, options: argparse.Namespace, batch_size: int, count: int = 1) -> None:
+    def __init__(self, options: argparse.Namespace, batch_size: int) -> None:
         self._device, self._clip = options.device, options.clip
-        capturing = {"on_cpu": True, "steps_per_launch": 1}
-        self._fitted = [
-            fitted(options, batch_size, CapturedTraining(**capturing), max_steps=1)
-            for _ in range(count)
-        ]
-        for module, _, _ in self._fitted:
-            module.to(self._device).train()
-        module, data, _ = self._fitted[0]
-        self._resident = resident_graphs(data.store, module.vocabulary, module.model)
+        capturing = CapturedTraining(on_cpu=True, steps_per_launch=1)
+        self._module, data, self._made = fitted(options, batch_size, capturing, max_steps=1)
+        self._module.to(self._device).train()
+        self._resident = resident_graphs(data.store, self._module.vocabulary, self._module.model)
         # Random training graphs, and a shape that holds them.
         train = data.indices("train")
         chosen = np.random.default_rng(0).choice(train, batch_size, replace=False)
@@ -91,20 +81,17 @@ class Trained:
         self.shape = planned if planned.holds(sizes) else BatchShape.of(sizes)
         self._chosen = torch.tensor(chosen, device=self._device)
 
-    def steps(self, engine: str, count: int) -> list[TrainingStep]:
-        """Return the step of each of the first models."""
-        return [
-            TrainingStep(
-                module,
-                optimizer_for(module, self._device),
-                self._resident,
-                functools.partial(clip, self._clip),
-                made.precision_plugin.forward_context,
-                ([], []),
-                engine == "compiled",
-            )
-            for module, _, made in self._fitted[:count]
-        ]
+    def step(self, engine: str) -> TrainingStep:
+        """Return the step of the model."""
+        return TrainingStep(
+            self._module,
+            optimizer_for(self._module, self._device),
+            self._resident,
+            functools.partial(clip, self._clip),
+            self._made.precision_plugin.forward_context,
+            ([], []),
+            engine == "compiled",
+        )
 
     def inputs(self, step: TrainingStep) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what a step is given: always the same batch."""
@@ -112,14 +99,13 @@ class Trained:
         numbers = torch.tensor([len(self._chosen), 0.0, *rates], device=self._device)
         return self._chosen, numbers
 
-    def recorded(self, steps: Sequence[TrainingStep]) -> Callable[[], Any]:
-        """Return a recording of steps of several models; on a CPU they follow each other."""
-        inputs = self.inputs(steps[0])
+    def recorded(self, step: TrainingStep) -> Callable[[], Any]:
+        """Return a recording of a step; on a CPU it is the step."""
+        inputs = self.inputs(step)
         if self._device.type == "cuda":
             pool = torch.cuda.graph_pool_handle()
-            call = CapturedSteps(list(steps), [inputs] * len(steps), self.shape, pool)
-            return functools.partial(call, [inputs] * len(steps), range(len(steps)))
-        return lambda: [step(*inputs, self.shape) for step in steps]
+            return functools.partial(CapturedStep(step, inputs, self.shape, pool), inputs, 0)
+        return lambda: step(*inputs, self.shape)
 
 
 def optimizer_for(module: GraphormerModule, device: torch.device) -> torch.optim.Optimizer:

@@ -17,11 +17,11 @@ from pathlib import Path
 from graphormer_sepnorm.cli import confidence
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.inference.checkpoint import (
+    CONFIDENCE,
     find_checkpoint,
     read_checkpoint,
     save_for_prediction,
 )
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.description import describe
 
 MODELS = Path(__file__).resolve().parent / "models"

@@ -1,16 +1,18 @@
 """Makes the picture and the table of findings.md from the records of results.md.
 
-    python docs/make_findings.py docs/results docs/images/findings.png
+    python docs/make_findings.py docs/experiments/results docs/images/findings.png
 
 prints the table. Differences are between tests of runs with the same seed, with 95 % intervals.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,7 +22,6 @@ from graphormer_sepnorm.compare.statistics import PairedDifference, paired_diffe
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.norm_arms import NORMS
-from graphormer_sepnorm.runs.records import Experiment, read_records
 
 BASELINE = "shared-ln"
 NAMES = {"shared-ln": "`sharenorm`", "bn+ln": "`sepnorm`"}
@@ -41,6 +42,7 @@ _FACTORS = {
 }
 
 Tests = Mapping[str, Mapping[int, float]]  # by norm and seed
+Experiment = dict[str, Any]  # a record
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,9 @@ def experiments_of(setting: Setting, records: Sequence[Experiment]) -> dict[str,
     found = {}
     for norm in NORMS:
         name = setting.experiment.format(norm=norm)
-        named = [one for one in records if one.name == name]
+        named = [one for one in records if one["name"] == name]
         if named:
-            found[norm] = max(named, key=lambda one: len(one.runs))
+            found[norm] = max(named, key=lambda one: len(one["runs"]))
     if BASELINE not in found:
         raise SystemExit(f"no record is named {setting.experiment.format(norm=BASELINE)!r}")
     return found
@@ -116,9 +118,8 @@ def tests_of(experiments: Mapping[str, Experiment]) -> Tests:
     """Return the test metric of each finished run; of ROC-AUC in percent."""
     return {
         norm: {
-            run.seed: run.test * (100 if METRICS[one.metric].in_percent else 1)
-            for run in one.runs
-            if run.test is not None
+            run["seed"]: run["test"] * (100 if METRICS[one["metric"]].in_percent else 1)
+            for run in one["runs"]
         }
         for norm, one in experiments.items()
     }
@@ -139,7 +140,7 @@ def table(settings: Mapping[Setting, Mapping[str, Experiment]]) -> str:
         if not setting.column:
             continue
         tests = tests_of(experiments)
-        metric = METRICS[experiments[BASELINE].metric]
+        metric = METRICS[experiments[BASELINE]["metric"]]
         effects = norm_effects(tests)
         cells = [_cell(differences(tests, *pair)[1], metric.in_percent) for pair in _PAIRS]
         cells += [_cell(effects.get(name), metric.in_percent) for name in _FACTORS]
@@ -172,7 +173,7 @@ def _cell(difference: PairedDifference | None, in_percent: bool) -> str:
 def draw_setting(axes: Axes, setting: Setting, experiments: Mapping[str, Experiment]) -> None:
     """Draw the difference of each norm from ShareNorm: seeds, their mean and its interval."""
     tests = tests_of(experiments)
-    metric = METRICS[experiments[BASELINE].metric]
+    metric = METRICS[experiments[BASELINE]["metric"]]
     shown = []
     for row, norm in enumerate(ARMS):
         if norm not in tests:
@@ -204,7 +205,9 @@ def make_findings(records: Path, picture: Path) -> str:
         records: Folder of the records of results.md.
         picture: PNG file to be written.
     """
-    known = list(read_records(records).values())
+    known = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(records.glob("*.json"))
+    ]
     settings = {setting: experiments_of(setting, known) for setting in SETTINGS}
     figure = Figure(figsize=(9.4, 4.6), layout="constrained", dpi=110)
     places = list(figure.subplots(2, 4, sharey=True).flat)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from reference.processes import REPOSITORY, run_python
 
+from graphormer_sepnorm import Predictor
 from graphormer_sepnorm.resources import sample_path
 
 EXAMPLES = REPOSITORY / "examples"
@@ -38,6 +39,26 @@ def test_predict_and_train(tmp_path: Path) -> None:
     assert any(re.fullmatch(r"test_mae \d+\.\d\d", line) for line in said)
     assert re.fullmatch(r"  CCO +penalised_logp -?\d+\.\d\d", said[trained])
     assert (tmp_path / "model.ckpt").is_file()
+
+
+@pytest.mark.slow
+def test_matched_pairs(tmp_path: Path) -> None:
+    series = ["Cc1ccccc1C(=O)O", "Clc1ccccc1C(=O)O", "OC(=O)c1ccccc1", "C1CC", "CCO"]
+    rows = [f"{smiles},{number}" for number, smiles in enumerate(series)]
+    (tmp_path / "table.csv").write_text("\n".join(["smiles,measured", *rows]))
+    said = run(tmp_path, "matched_pairs.py", "esol", "table.csv", "measured")
+    assert sorted(line.split("  ")[0] for line in said) == [
+        "C[*:1] to Cl[*:1]",
+        "[H][*:1] to C[*:1]",
+        "[H][*:1] to Cl[*:1]",
+    ]
+    header, *pairs = [line.split(",") for line in (tmp_path / "pairs.csv").read_text().splitlines()]
+    assert header[-2:] == ["predicted", "measured"]
+    [methyl] = [row for row in pairs if row[3:5] == ["[H][*:1]", "C[*:1]"]]
+    assert methyl[:3] == [series[2], series[0], "O=C(O)c1ccccc1[*:1]"]
+    assert float(methyl[-1]) == 0 - 2
+    one, two = Predictor.load("esol", "cpu").predict([series[2], series[0]]).values[:, 0]
+    assert float(methyl[-2]) == pytest.approx(two - one, rel=1e-3)
 
 
 @pytest.mark.slow

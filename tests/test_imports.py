@@ -46,7 +46,6 @@ ROOMS = {
         "confidence",
         "resources",
         "runs",
-        "old_names",
     },
     "compare": {
         "confidence",
@@ -58,11 +57,10 @@ ROOMS = {
         "chem",
         "resources",
         "runs",
-        "old_names",
     },
-    "runs": {"model", "old_names"},
-    "estimators": ALL_ROOMS - {"compare", "runs"} | {"resources", "old_names"},
-    "cli": ALL_ROOMS | {"cli", "kernels", "resources", "old_names"},
+    "runs": {"model"},
+    "estimators": ALL_ROOMS - {"compare", "runs"} | {"resources"},
+    "cli": ALL_ROOMS | {"cli", "kernels", "resources"},
     "errors": set(),
     "files": set(),
     "metrics": set(),
@@ -70,7 +68,6 @@ ROOMS = {
     "streams": set(),
     "formatting": set(),
     "values": set(),
-    "old_names": set(),
     "resources": set(),
 }
 # Of these rooms only single modules may be imported.
@@ -101,11 +98,9 @@ LIBRARIES = {
     "pandas": set(),
     "pyarrow": {
         "tables/parquet.py",
-        "tables/library.py",
-        "inference/ray_actor.py",
         "inference/ray_engine.py",
     },
-    "ray": {"inference/ray_cluster.py"},
+    "ray": {"inference/ray_engine.py"},
     "openpyxl": {"tables/excel.py"},
     "sklearn": {
         "chem/baselines.py",
@@ -120,17 +115,12 @@ LIBRARIES = {
     "jinja2": {"compare/report/"},
     "torchmetrics": {"training/"},
     "jsonargparse": {"cli/"},
-    "triton": {
-        "model/fused/gpu_attention_kernels.py",
-        "model/fused/gpu_messages_kernels.py",
-        "model/fused/gpu_norm_kernels.py",
-    },
 }
 # Rooms that stay small: nothing but these and the standard library.
 ONLY_LIBRARIES = {
-    "graphs": {"torch", "numpy", "scipy", "filelock"},
+    "graphs": {"torch", "numpy", "filelock"},
     "kernels": {"numpy"},
-    "model": {"torch", "triton"},
+    "model": {"torch"},
     "tables": {"pyarrow", "openpyxl"},
     "runs": {"yaml"},
     "errors": set(),
@@ -140,7 +130,6 @@ ONLY_LIBRARIES = {
     "streams": set(),
     "formatting": set(),
     "values": set(),
-    "old_names": {"yaml"},
     "resources": set(),
 }
 # Loaded when a file is loaded, so that command lines answer quickly: none of these.
@@ -152,15 +141,10 @@ LAZY = {
     "cli/many_runs.py": {"torch", "lightning", "numpy", "rich"},
     "cli/crossvalidate.py": {"torch", "lightning", "numpy", "rich"},
     "cli/geometry.py": {"torch", "lightning", "numpy", "rdkit"},
-    "cli/results.py": {"torch", "lightning", "numpy"},
     "compare/process_lifetime.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
-    "cli/ray_options.py": {"torch", "lightning", "numpy", "rdkit", "ray"},
     "tables/parquet.py": {"pyarrow"},
-    "tables/library.py": {"pyarrow"},
-    "inference/ray_actor.py": {"pyarrow"},
-    "inference/ray_cluster.py": {"ray"},
-    "inference/ray_engine.py": {"pyarrow"},
+    "inference/ray_engine.py": {"pyarrow", "ray"},
     "tables/excel.py": {"openpyxl"},
     "metrics.py": {"numpy", "scipy", "sklearn"},
 }
@@ -337,7 +321,7 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 def test_a_run_is_read_with_nothing_but_the_standard_library():
-    files = ("directory", "place", "records", "results_table")
+    files = ("directory", "place")
     loaded = loaded_by(f"from graphormer_sepnorm.runs import {', '.join(files)}")
     others = {name.partition(".")[0] for name in loaded} & {"torch", "lightning", "numpy", "yaml"}
     assert others == set()

@@ -108,9 +108,7 @@ def recipe(options: Options, vocabulary: GraphVocabulary, table_rows: int) -> Gr
 
 
 def _recipe_options() -> dict[str, Any]:
-    # The loss of the sides is that of what predicts.
-    given = yaml.safe_load(config_path(RECIPE).read_text())["model"]
-    return {**given, "deep_supervision": 0}
+    return yaml.safe_load(config_path(RECIPE).read_text())["model"]
 
 
 def _network(options: Options, make: Maker) -> tuple[Graphormer, list[GraphBatch], int]:

@@ -18,7 +18,7 @@ from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.formatting import in_a_line
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY
-from graphormer_sepnorm.model.config import OF_TRAINING, GraphormerConfig
+from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.norm_arms import norm_name
 from graphormer_sepnorm.tables.columns import means
 
@@ -37,7 +37,6 @@ CHANGEABLE = tuple(
         "frozen_bn_fraction",
         "uniformity_weight",
         "uniformity_on",
-        "deep_supervision_weight",
         "dropout",
         "attention_dropout",
         "input_dropout",
@@ -112,7 +111,7 @@ def adopt_checkpoint(
         # That is where the checkpoint began: it has the shape of that network, and its own weights.
         model.from_pretrained = None
         for field in dataclasses.fields(GraphormerConfig):
-            if f"model.{field.name}" in kept and field.name not in OF_TRAINING:
+            if f"model.{field.name}" in kept and field.name not in REGULARISATION:
                 model[field.name] = kept[f"model.{field.name}"]
     contradictions = [
         f"--{name} is {given} here and {value} in the checkpoint"

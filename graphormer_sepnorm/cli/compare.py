@@ -165,16 +165,6 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument("--seeds", metavar="SEEDS", help=f"default: {SEEDS}")
     parser.add_argument(
-        "--seeds-together",
-        "--seeds_together",
-        metavar="N",
-        type=int,
-        default=1,
-        help="seeds of an arm that one process trains at once; with --engine captured a GPU takes "
-        "their steps as one, which a single small model does not fill. Each is the run that it "
-        "would be alone; default: 1",
-    )
-    parser.add_argument(
         "--baseline", metavar="ARM", help="arm that the others are compared with; default: first"
     )
     parser.add_argument(
@@ -185,7 +175,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     options, rest = parser.parse_known_args(arguments)
     if options.output is None:
         raise ConfigError("compare needs -o DIR, the directory of the comparison")
-    check_least(options, {"jobs": 1, "seeds-together": 1})
+    check_least(options, {"jobs": 1})
     if options.report_only and (rest or options.arms or options.seeds):
         extra = rest[0] if rest else "--arms" if options.arms else "--seeds"
         raise ConfigError(f"--report-only trains nothing: leave {extra} out")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VERB = "compare"
 SEEDS = "0,1,2,3"
-_OWN_NAMES = ("arms", "seeds", "seeds-together", "jobs", "baseline", "report-only", "allow-code")
+_OWN_NAMES = ("arms", "seeds", "jobs", "baseline", "report-only", "allow-code")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,6 @@ class Job:
             placed=self.placed,
             any_code=self.options.allow_code,
             report=lambda: report(self.directory),
-            seeds_together=self.options.seeds_together,
             again=again,
         )
 
@@ -93,19 +92,12 @@ def check(directory: Path, options: argparse.Namespace, fit_options: list[str]) 
         GraphormerError: Something in it cannot work, or is not what the directory was begun with.
     """
     from graphormer_sepnorm.compare.comparison import Comparison
-    from graphormer_sepnorm.compare.runner import places, together
+    from graphormer_sepnorm.compare.runner import places
 
     kept = Comparison.read(directory)
     comparison = _asked(directory, options, fit_options, kept)
     checked = check_all(comparison, kept, directory, options.allow_code)
-    seeds_together = options.seeds_together
-    if seeds_together > 1 and checked.configuration["engine"] == "eager":
-        raise ConfigError(
-            f"--seeds-together {seeds_together} needs --engine captured: steps that are not "
-            "captured cannot be taken together"
-        )
-    processes = together(comparison.runs(directory), seeds_together)
-    placed = places(options.jobs, checked.devices, len(processes))
+    placed = places(options.jobs, checked.devices, len(comparison.runs(directory)))
     if kept is None:
         comparison = dataclasses.replace(
             comparison,

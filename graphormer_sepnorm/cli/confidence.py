@@ -30,9 +30,12 @@ from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.beside import LEVEL
-from graphormer_sepnorm.inference.checkpoint import read_checkpoint, write_checkpoint
-from graphormer_sepnorm.inference.checkpoint_contents import KEY
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.inference.checkpoint import (
+    CONFIDENCE,
+    KEY,
+    read_checkpoint,
+    write_checkpoint,
+)
 from graphormer_sepnorm.inference.moved import SAMPLE, sampled
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.runs.directory import RunDirectory

@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.old_names import current_option, current_yaml
 from graphormer_sepnorm.resources import config_names, config_path, set_names, set_path
 
 _SET_FOLDERS = (Path(), Path("sets"), Path("configs"), Path("configs/sets"))
@@ -108,10 +107,9 @@ def _is_set(content: Any) -> bool:
 
 
 def resolve_in_arguments(arguments: list[str]) -> tuple[list[str], str | None]:
-    """Put ``-c`` and ``--config`` first, with paths that exist, and options under current names.
+    """Put ``-c`` and ``--config`` first, with paths that exist.
 
-    The parser lets what comes later win: an option must not lose to a file named after it. Instead
-    of a file in which options have old names it gets the text with the current ones.
+    The parser lets what comes later win: an option must not lose to a file named after it.
 
     Returns:
         The arguments, and the stem of the last configuration file (None without one), by which
@@ -125,35 +123,13 @@ def resolve_in_arguments(arguments: list[str]) -> tuple[list[str], str | None]:
     words = iter(arguments)
     for word in words:
         flag, equals, value = word.partition("=")
-        if flag == "--model":  # the section as text
-            value = value if equals else next(words, "")
-            others.append(f"--model={_current_section(value)}")
-            continue
         if flag not in ("-c", "--config"):
-            name = f"--{current_option(flag[2:])}" if flag.startswith("--") else flag
-            others.append(f"{name}{equals}{value}")
+            others.append(word)
             continue
         named = value if equals else next(words, None)
         if not named:
             raise ConfigError("-c needs the name of a configuration file")
         files.append(resolve_config(named))
-    options = [f"--config={_current(file)}" for file in files]
+    options = [f"--config={file}" for file in files]
     stem = Path(files[-1]).stem if files else None
     return [*others[:1], *options, *others[1:]], stem
-
-
-def _current_section(text: str) -> str:
-    try:
-        return current_yaml(text, "model")
-    except yaml.YAMLError:
-        return text  # the parser's to refuse
-
-
-def _current(file: str) -> str:
-    """Return a configuration file, or its text with current names if old ones stand in it."""
-    text = Path(file).read_text(encoding="utf-8")
-    try:
-        current = current_yaml(text)
-    except ConfigError as error:
-        raise ConfigError(f"{file}: {error}") from error
-    return file if current == text else current

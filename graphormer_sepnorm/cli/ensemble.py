@@ -28,8 +28,13 @@ from graphormer_sepnorm.compare.runner import FIT, ROOT, Run, Runner, environmen
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError
 from graphormer_sepnorm.graphs.loading import EpochBatches
-from graphormer_sepnorm.inference.checkpoint import KEY, joined, read_checkpoint, write_checkpoint
-from graphormer_sepnorm.inference.checkpoint_contents import MAX_MEMBERS
+from graphormer_sepnorm.inference.checkpoint import (
+    KEY,
+    MAX_MEMBERS,
+    joined,
+    read_checkpoint,
+    write_checkpoint,
+)
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.process import is_first_process, resuming
 from graphormer_sepnorm.runs.directory import RunDirectory, flat

@@ -91,7 +91,6 @@ from graphormer_sepnorm.training.callbacks.logs import (
 from graphormer_sepnorm.training.callbacks.progress import ModelTable, TrainingProgress
 from graphormer_sepnorm.training.callbacks.run_record import RunRecord, Throughput
 from graphormer_sepnorm.training.callbacks.stopping import StopBetweenSteps
-from graphormer_sepnorm.training.callbacks.threads import LeaveBusyCores
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 from graphormer_sepnorm.training.saving import DurableCheckpointIO
 from graphormer_sepnorm.training.steps import settled_epochs
@@ -321,7 +320,6 @@ class TrainCLI(LightningCLI):
             # gives the signals back comes after what saves.
             *([AveragedWeights(options.ema_decay)] if options.ema_decay else []),
             *_captured(options.engine),
-            LeaveBusyCores(),
             LogTraining(),
             StopWhenDiverged(run.path),
             ValidateAtTheEnd(),

@@ -179,7 +179,6 @@ def train_all(
     placed: tuple[Sequence[str], int],
     any_code: bool,
     report: Callable[[], None],
-    seeds_together: int = 1,
     again: Path | None = None,
 ) -> int:
     """Train what is not finished, while no other command is at work there, and report.
@@ -193,7 +192,6 @@ def train_all(
         placed: GPUs for the processes, and how many processes there may be side by side.
         any_code: Whether configurations may name any class.
         report: Says what has come of those that are finished.
-        seeds_together: Most runs of a process.
         again: What the command is given that continues, where that is a set of which this is one;
             None: `directory`.
 
@@ -208,7 +206,7 @@ def train_all(
     words = _WORDS[verb]
     with _at_work(plan, kept, directory, words.done) as lock:
         runs = plan.runs(directory)
-        whole = train(runs, plan, checked, placed, lock, any_code, seeds_together)
+        whole = train(runs, plan, checked, placed, lock, any_code)
         unfinished = [run for run in runs if not run.finished]
         count = len(runs) - len(unfinished)
         # Of one of several it is said which one it is.
@@ -303,30 +301,22 @@ def train(
     placed: tuple[Sequence[str], int],
     lock: int,
     any_code: bool,
-    seeds_together: int,
 ) -> bool:
     """Train what is not finished, see `train_all`; return False if that was interrupted."""
     from graphormer_sepnorm.cli.foreign_code import OPTION
     from graphormer_sepnorm.compare.progress import choose_display
-    from graphormer_sepnorm.compare.runner import (
-        FIT,
-        FIT_TOGETHER,
-        Runner,
-        environments,
-        together,
-    )
+    from graphormer_sepnorm.compare.runner import FIT, Runner, environments
 
     unfinished = [run for run in runs if not run.finished]
     if not unfinished:
         return True
     gpus, jobs = placed
-    jobs = min(jobs, len(together(unfinished, seeds_together)))
+    jobs = min(jobs, len(unfinished))
     # The folds of a cross-validation differ a little in size, and so may their steps.
     display = choose_display(runs, checked.metric, checked.steps)
     more = (OPTION,) if any_code else ()
-    programs = ((*FIT, *more), seeds_together, (*FIT_TOGETHER, *more))
     places = environments(jobs, plan.threads, gpus)
-    return Runner(unfinished, places, display, lock, *programs).run()
+    return Runner(unfinished, places, display, lock, (*FIT, *more)).run()
 
 
 def threads_of_runs(jobs: int) -> int:

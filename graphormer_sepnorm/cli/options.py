@@ -15,7 +15,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from graphormer_sepnorm.cli.foreign_code import OPTION
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.metrics import METRICS
-from graphormer_sepnorm.model.config import OF_TRAINING, GraphormerConfig
+from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.resources import config_names
 
 # What options are called elsewhere.
@@ -221,7 +221,7 @@ def refuse_shape(arguments: Sequence[str], backbone: str) -> None:
     In a configuration they have no effect; who types one means it.
     """
     shape = {f"--model.{field.name}" for field in fields(GraphormerConfig)}
-    shape -= {f"--model.{name}" for name in OF_TRAINING}
+    shape -= {f"--model.{name}" for name in REGULARISATION}
     for name in (word.partition("=")[0] for word in arguments):
         if name in shape:
             raise ConfigError(

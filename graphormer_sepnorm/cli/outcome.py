@@ -22,9 +22,13 @@ from graphormer_sepnorm.confidence.confidence import Told
 from graphormer_sepnorm.confidence.quality import summarised
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
-from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, write_checkpoint
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
-from graphormer_sepnorm.inference.tree_contents import BLEND
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    CONFIDENCE,
+    KEY,
+    read_checkpoint,
+    write_checkpoint,
+)
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.runs.directory import RunDirectory

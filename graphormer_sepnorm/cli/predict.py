@@ -9,13 +9,11 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphormer_sepnorm.cli import embed, explain, geometry, pairs
+from graphormer_sepnorm.cli import embed, explain, geometry
 from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, check_least, run
-from graphormer_sepnorm.cli.ray_options import add_ray, check_ray, predict_by_ray
 from graphormer_sepnorm.cli.table_verbs import (
     COUNTS,
     EXIT_NOTHING_PREDICTED,
@@ -31,7 +29,7 @@ from graphormer_sepnorm.cli.table_verbs import (
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import metrics_of
-from graphormer_sepnorm.process import command, name_and_version
+from graphormer_sepnorm.process import command, ended_in_a_child, name_and_version
 from graphormer_sepnorm.streams import standard_output
 from graphormer_sepnorm.tables.formats import FORMATS
 
@@ -56,6 +54,10 @@ its members disagree; it is no error bar.
 """
 
 _MOST_THRESHOLDS = 20  # that are said
+_NOT_OF_RAY = (
+    *("sheet", "header_row", "evaluate", "jobs", "shard", "input_format", "output_format"),
+    *("resume", "overwrite"),
+)
 
 EXAMPLES = """\
 examples:
@@ -81,13 +83,19 @@ def _info(arguments: list[str]) -> None:
         raise ConfigError(f"usage: {INFO_USAGE}")
     from graphormer_sepnorm.files import json_text
     from graphormer_sepnorm.inference.card import model_card
-    from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
+    from graphormer_sepnorm.inference.checkpoint import (
+        find_checkpoint,
+        in_one_line,
+        read_checkpoint,
+    )
     from graphormer_sepnorm.inference.description import describe
 
     file = find_checkpoint(names[0])
     checkpoint = read_checkpoint(file)
     as_json = len(names) < len(arguments)
-    _say(json_text(model_card(checkpoint, file)) if as_json else describe(checkpoint, file))
+    with in_one_line(file):
+        said = json_text(model_card(checkpoint, file)) if as_json else describe(checkpoint, file)
+    _say(said)
 
 
 # Verb -> its usage, and what runs it: takes the words after it, may return an exit status.
@@ -95,7 +103,6 @@ VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     "info": (INFO_USAGE, _info),
     "embed": (embed.USAGE, embed.embed),
     "explain": (explain.USAGE, explain.explain),
-    "pairs": (pairs.USAGE, pairs.pairs),
     "geometry": (geometry.USAGE, geometry.geometry),
 }
 USAGE = "\n       ".join(
@@ -118,8 +125,8 @@ def _predict(arguments: list[str]) -> int | None:
     options = _parse(arguments)
     if options.input is None:
         return 0 if _predict_arguments(options) else EXIT_NOTHING_PREDICTED
-    if options.engine == "ray":
-        return predict_by_ray(options, arguments, partial(_ready, options))
+    if options.ray:
+        return _predict_by_ray(options)
     return _predict_file(options, arguments)
 
 
@@ -188,7 +195,12 @@ def _parser() -> OneLineParser:
         help="add class_<target>: 1 from this probability on, or from the one that is best by "
         "Matthews' correlation or F1 on molecules that were not trained on",
     )
-    add_ray(parser.add_argument_group("many machines (docs/clusters.md)"))
+    add = parser.add_argument_group("many machines (docs/clusters.md)").add_argument
+    add("--shard", metavar="K/N", help="predict part K of N of a table only")
+    what = "through Ray: -i is a folder, file or 'pattern' of Parquet or CSV files, -o a folder"
+    add("--ray", action="store_true", help=what)
+    what = "how many predict at once (one per GPU, else per CPU)"
+    add("--num_actors", type=int, metavar="N", help=what)
     computing = parser.add_argument_group("computing")
     add_computing(computing, "processes that predict a table")
     computing.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -206,12 +218,23 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
     names = (*LAYOUT, "resume", "evaluate", "input_format", "jobs", "shard")
     check_molecules(options, "predict", names)
-    check_ray(options)
+    _check_ray(options)
     if options.shard and options.evaluate:
         raise ConfigError("--evaluate compares whole tables: leave it out with --shard")
     options.asked = _asked(options)
-    check_least(options, COUNTS)
+    check_least(options, COUNTS | {"num_actors": 1})
     return options
+
+
+def _check_ray(options: argparse.Namespace) -> None:
+    """Raise a ConfigError for options that go with --ray only, and for those that do not."""
+    if not options.ray and options.num_actors is not None:
+        raise ConfigError("--num_actors is for --ray")
+    for name in _NOT_OF_RAY if options.ray else ():
+        if getattr(options, name):
+            raise ConfigError(f"--{name} is not for --ray: leave it out")
+    if options.ray and (options.input in (None, "-") or options.output == "-"):
+        raise ConfigError("--ray reads files and writes a folder: give -i DIR -o DIR")
 
 
 def _asked(options: argparse.Namespace) -> dict[str, Any]:
@@ -384,6 +407,24 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
         else:
             print(text, file=sys.stderr)
     return status
+
+
+def _predict_by_ray(options: argparse.Namespace) -> int:
+    """Predict a library of files; return the exit status."""
+    if (status := ended_in_a_child()) is not None:
+        return status
+    from graphormer_sepnorm.inference.checkpoint import find_checkpoint
+    from graphormer_sepnorm.inference.ray_engine import predict_library
+    from graphormer_sepnorm.inference.table_job import Outcome, TableJob
+
+    names = {"smiles_column": options.smiles_column, "output_format": "parquet"}
+    folder = options.output.rstrip("/")
+    job = TableJob(options.input, folder, quiet=options.quiet, **names, **limits_of(options))
+    predictor, outcome, started = _ready(options, "cpu"), Outcome(), time.monotonic()
+    _say_thresholds(predictor, options)
+    model = find_checkpoint(options.model).absolute()
+    predict_library(predictor, job, model, outcome, options.device, options.num_actors)
+    return finished(job, outcome, started)
 
 
 if __name__ == "__main__":

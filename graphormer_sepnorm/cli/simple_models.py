@@ -22,9 +22,12 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import read_checkpoint, write_checkpoint
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
-from graphormer_sepnorm.inference.tree_contents import BLEND
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    CONFIDENCE,
+    read_checkpoint,
+    write_checkpoint,
+)
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.training.module import GraphormerModule
 

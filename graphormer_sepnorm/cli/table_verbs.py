@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.kernels.library import SLOWER, library
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.tables.formats import FORMATS
 
@@ -70,13 +69,12 @@ def add_layout(add: Callable[..., Any]) -> None:
 
 
 def add_computing(parser: argparse._ActionsContainer, what: str = "processes") -> None:
-    """Add how, and how much at once, is computed; without `what` in one process."""
+    """Add how, and how much at once, is computed."""
     add = parser.add_argument
     add("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
     add("--batch_size", type=int, metavar="N", help="molecules computed at once (128)")
     add("--max_atoms", type=int, metavar="N", help="larger molecules get an error (500)")
-    if what:
-        add("--jobs", type=int, metavar="N", help=f"{what} (on a CPU one per core, on a GPU 1)")
+    add("--jobs", type=int, metavar="N", help=f"{what} (on a CPU one per core, on a GPU 1)")
 
 
 def job_of(options: argparse.Namespace, **more: Any) -> TableJob:
@@ -160,8 +158,7 @@ def finished(job: TableJob, outcome: Outcome, started: float) -> int:
 def summary(job: TableJob, outcome: Outcome, seconds: float) -> str:
     """Return what has come of a job: rows, those with an error by its kind, time."""
     failed = outcome.errors.total()
-    slow = [] if library() else [SLOWER]
-    lines = [f"note: {note}" for note in (*outcome.notes, *slow)]
+    lines = [f"note: {note}" for note in outcome.notes]
     text = f"{outcome.rows:,} rows, {outcome.rows - failed:,} {job.verb}"
     if failed:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in outcome.errors.most_common())

@@ -9,7 +9,6 @@ from functools import partial
 from graphormer_sepnorm.cli.compare import compare
 from graphormer_sepnorm.cli.crossvalidate import crossvalidate
 from graphormer_sepnorm.cli.main import run
-from graphormer_sepnorm.cli.results import results
 from graphormer_sepnorm.compare.process_lifetime import end_with_the_command
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.process import name_and_version
@@ -39,7 +38,6 @@ VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     ),
     "crossvalidate": ("train on every fold of your own table", crossvalidate),
     "compare": ("train several arms with several seeds and report what differs", compare),
-    "results": ("make the table of a project's results from run directories", results),
 }
 
 HELP = """\
@@ -57,7 +55,6 @@ examples:
   train.py fit --resume RUN                        continue a run that was interrupted
   train.py crossvalidate -c table_regression --data.table FILE --folds 5 -o DIR
   train.py compare -c configs/quickstart.yaml --arms sharenorm,sepnorm -o DIR
-  train.py results RUN DIR                         add runs to the table results.md
 
 `train.py VERB --help` explains a verb, `fit --help-all` all options; --debug shows the traceback of
 an error.

@@ -71,8 +71,7 @@ def analyse(
 ) -> RunAnalysis:
     """Measure the embeddings of the tested checkpoint of a run, and find what it predicts.
 
-    What ``fit`` has written of the test split is taken if it is whole; runs of an earlier version
-    have nothing.
+    What ``fit`` has written of the test split is taken if it is whole.
 
     The result is kept in the directory of the run and taken from there the next time, also where
     the checkpoint was deleted meanwhile. No other checkpoint is measured in its place.

@@ -13,7 +13,6 @@ import yaml
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.norm_arms import norm_name
-from graphormer_sepnorm.old_names import ARMS, current_option
 from graphormer_sepnorm.resources import arms_names, arms_path
 
 NORM = "model.norm"
@@ -38,7 +37,7 @@ _NOT_OF_AN_ARM = OWN_OPTIONS | {
     "config": FILE_OF_AN_ARM,
 }
 # Options of the command itself, which all arms, and all comparisons of a set, have in common.
-_OF_THE_COMMAND = ("arms", "baseline", "jobs", "seeds", "seeds_together")
+_OF_THE_COMMAND = ("arms", "baseline", "jobs", "seeds")
 # Beside the folders of the arms.
 _TAKEN = ("figures", "compare.yaml", "results.json", "predictions.csv", "report.md", "report.html")
 
@@ -76,7 +75,7 @@ def parse_arms(text: str, refused: Mapping[str, str] = _NOT_OF_AN_ARM) -> tuple[
             for arms, or two arms have the same name or train the same.
     """
     path = Path(text).expanduser()
-    bundled = arms_path(ARMS.get(text, text))
+    bundled = arms_path(text)
     if path.is_file() or path.suffix in (".yaml", ".yml"):
         arms = read_arms(path, refused)
     elif bundled is not None:
@@ -191,7 +190,7 @@ def _options(
         raise ConfigError(f"{where}: expected options, as {{model.norm: sepnorm}}")
     found: list[tuple[str, str]] = []
     for key, value in node.value:
-        name = current_option(section + str(key.value).lstrip("-"))
+        name = section + str(key.value).lstrip("-")
         if name in refused:
             raise ConfigError(f"{where}: --{name} is not for {_one(what)}: {refused[name]}")
         if common := in_common(name, what):

@@ -14,7 +14,6 @@ from graphormer_sepnorm.compare.arms import NORM, Arm, check_arms
 from graphormer_sepnorm.compare.runner import ROOT, SINGLE, Run
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
-from graphormer_sepnorm.old_names import current_options
 from graphormer_sepnorm.runs.directory import flat
 
 FILE = "compare.yaml"
@@ -67,10 +66,8 @@ class Comparison:
             found = {field.name: kept[field.name] for field in dataclasses.fields(cls)}
             found |= {name: tuple(found[name]) for name in ("base_options", "seeds")}
             found["arms"] = tuple(
-                Arm(str(name), current_options(dict(options)))
-                for name, options in found["arms"].items()
+                Arm(str(name), dict(options)) for name, options in found["arms"].items()
             )
-            found["configuration"] = current_options(dict(found["configuration"]))
             return cls(**found)
         except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"{path} is damaged: begin in another directory") from error

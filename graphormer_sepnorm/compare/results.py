@@ -86,7 +86,6 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         molecules={name: len(part) for name, part in splits.parts.items()},
         task=task,
         metric=task.metric,
-        selected_on=next(iter(selected.values())),
         better=task.main.better,
         unit=task.unit_of(task.main),
         command=tuple(comparison.command_line()),

@@ -1,7 +1,7 @@
 """What a comparison came to, as results.json keeps it and a report reads it.
 
 A number that could not be had is nan here and null in the file, and a run that is not finished has
-none. What a file of an earlier version lacks has its default.
+none. What a file lacks has its default.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class RunResult:
 class ArmResult:
     """An arm with all its runs.
 
-    `selected_on` is what chose its tested checkpoints, as ``validation_mae``; None: no run of it
-    says, or the file is of an earlier version, and it is what the results say of all.
+    `selected_on` is what chose its tested checkpoints, as ``validation_mae``; None: no run of it is
+    finished.
     """
 
     name: str
@@ -143,8 +143,6 @@ class Results:
 
     Attributes:
         molecules: Number of each split.
-        selected_on: What chose the tested checkpoints of the first arm that has any; the arms have
-            their own, but for files of an earlier version.
         better: ``lower`` or ``higher``.
         unit: Of the metric; empty if it has none.
         command: One that does all of this.
@@ -171,7 +169,6 @@ class Results:
     comparisons: tuple[ArmComparison, ...]
     base_options: tuple[str, ...] = ()
     configuration: dict[str, Any] = field(default_factory=dict)
-    selected_on: str | None = None
     baselines: tuple[SimpleModel, ...] = ()
     baselines_left_out: str | None = None
     environment: dict[str, Any] = field(default_factory=dict)

@@ -1,11 +1,7 @@
-"""Trains the runs of a comparison, each (arm, seed) as a process of its own.
-
-Or several seeds of an arm in one process, which can take their steps together on a GPU.
-"""
+"""Trains the runs of a comparison, each (arm, seed) as a process of its own."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -26,7 +22,6 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.compare.progress import Display
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
-FIT_TOGETHER = (sys.executable, "-m", "graphormer_sepnorm.cli.fit_together")
 _ONE_OF_SEVERAL = "GRAPHORMER_ONE_OF_SEVERAL"
 # Each run of a comparison is one network, and what it says is compared as it says it.
 OF_ALL_RUNS = {"ensemble": 1, "keep": "none", "blend": False}
@@ -86,18 +81,6 @@ class Run:
         return self.files.resumable
 
 
-def together(runs: Sequence[Run], seeds: int) -> list[tuple[Run, ...]]:
-    """Divide runs into those that share a process: at most so many seeds of one arm, in order."""
-    groups: list[list[Run]] = []
-    for run in runs:
-        room = (own for own in groups if own[0].arm == run.arm and len(own) < seeds)
-        if group := next(room, None):
-            group.append(run)
-        else:
-            groups.append([run])
-    return [tuple(group) for group in groups]
-
-
 def places(wanted: int | None, devices: tuple[str, str], runs: int) -> tuple[list[str], int]:
     """Return the GPUs to give to processes in turn (none: all see all), and how many there are.
 
@@ -141,12 +124,12 @@ def environments(jobs: int, threads: int, gpus: Sequence[str] = ()) -> list[dict
 
 @dataclass(frozen=True)
 class _Process:
-    """A process at work, its environment, and where its part of each log begins."""
+    """A process at work, its environment, and where its part of the log begins."""
 
-    runs: tuple[Run, ...]
+    run: Run
     popen: subprocess.Popen[bytes]
     environment: Mapping[str, str]
-    log_starts: tuple[int, ...]
+    log_start: int
     started: float
 
 
@@ -159,8 +142,6 @@ class Runner:
         display: Is told what happens, and every second that time has passed.
         lock: File descriptor that the processes hold on to.
         program: What a process is started with.
-        seeds_together: Most runs of a process, see `together`.
-        program_together: What a process of several runs is started with.
     """
 
     def __init__(
@@ -170,15 +151,12 @@ class Runner:
         display: Display,
         lock: int,
         program: Sequence[str] = FIT,
-        seeds_together: int = 1,
-        program_together: Sequence[str] = FIT_TOGETHER,
     ) -> None:
-        self._waiting = together([run for run in runs if not run.finished], seeds_together)
+        self._waiting = [run for run in runs if not run.finished]
         self._free = list(environments)
         self._display = display
         self._lock = lock
         self._program = program
-        self._program_together = program_together
         self._running: list[_Process] = []
         # How often this process was asked to stop, and how much of that its processes know.
         self._asked = self._passed_on = 0
@@ -240,34 +218,24 @@ class Runner:
             else:
                 process.popen.terminate()
         if not self._passed_on:
-            self._display.stopping([run for process in self._running for run in process.runs])
+            self._display.stopping([process.run for process in self._running])
         self._passed_on += 1  # one at a time: the processes are asked before they are killed
 
-    def _try_to_start(self, runs: tuple[Run, ...]) -> None:
+    def _try_to_start(self, run: Run) -> None:
         try:
-            self._start(runs)
+            self._start(run)
         except OSError as error:  # no room on the disk, no memory for a process: others go on
-            for run in runs:
-                self._display.failed(run, f"it cannot be started ({error.strerror})")
+            self._display.failed(run, f"it cannot be started ({error.strerror})")
 
-    def _start(self, runs: tuple[Run, ...]) -> None:
+    def _start(self, run: Run) -> None:
         environment = self._free[0]
-        options = [_options(run) for run in runs]
-        for run in runs:  # before there is a process: what it soon leaves it does not continue
-            self._display.started(run)
-        for run in runs:
-            run.log.parent.mkdir(parents=True, exist_ok=True)
-            run.failure.unlink(missing_ok=True)
-            run.log.touch()
-        words = [*self._program, *options[0]]
-        first, *others = runs
-        if others:
-            words = [*self._program_together]
-            for run, own in zip(runs, options, strict=True):
-                words += [str(run.log), json.dumps(own)]
-        starts = tuple(run.log.stat().st_size for run in runs)
-        # What no run prints, as a last word of the system's, stands in the log of the first.
-        with first.log.open("ab") as log:
+        words = [*self._program, *_options(run)]
+        self._display.started(run)  # before there is a process: what it leaves it does not continue
+        run.log.parent.mkdir(parents=True, exist_ok=True)
+        run.failure.unlink(missing_ok=True)
+        run.log.touch()
+        start = run.log.stat().st_size
+        with run.log.open("ab") as log:
             popen = subprocess.Popen(
                 words,
                 stdin=subprocess.PIPE,  # never written to, see process_lifetime.py
@@ -280,31 +248,30 @@ class Runner:
                 start_new_session=True,
             )
             self._free.pop(0)
-            self._running.append(_Process(runs, popen, environment, starts, time.monotonic()))
+            self._running.append(_Process(run, popen, environment, start, time.monotonic()))
 
     def _end(self, process: _Process) -> None:
         self._running.remove(process)
         self._free.append(process.environment)
         assert process.popen.stdin is not None
         process.popen.stdin.close()
-        status = process.popen.returncode
-        for run, log_start in zip(process.runs, process.log_starts, strict=True):
-            if run.finished:
-                self._display.finished(run, time.monotonic() - process.started)
-            elif self._passed_on:
-                self._display.stopped(run)
-            else:
-                why = ""
-                with suppress(OSError):  # no room on the disk, which may be why it failed
-                    if status < 0:
-                        # Such a process could not say so itself; often there was no memory left.
-                        with run.log.open("a", encoding="utf-8") as log:
-                            log.write(f"\nkilled by {signal.Signals(-status).name}\n")
-                    why = last_line(run.log, log_start)
-                why = why or f"status {status}"
-                with suppress(OSError):
-                    run.failure.write_text(f"{why}\n", encoding="utf-8")
-                self._display.failed(run, why)
+        run, status = process.run, process.popen.returncode
+        if run.finished:
+            self._display.finished(run, time.monotonic() - process.started)
+        elif self._passed_on:
+            self._display.stopped(run)
+        else:
+            why = ""
+            with suppress(OSError):  # no room on the disk, which may be why it failed
+                if status < 0:
+                    # Such a process could not say so itself; often there was no memory left.
+                    with run.log.open("a", encoding="utf-8") as log:
+                        log.write(f"\nkilled by {signal.Signals(-status).name}\n")
+                why = last_line(run.log, process.log_start)
+            why = why or f"status {status}"
+            with suppress(OSError):
+                run.failure.write_text(f"{why}\n", encoding="utf-8")
+            self._display.failed(run, why)
 
 
 def _options(run: Run) -> list[str]:

@@ -200,10 +200,7 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
             said += f", before calibration {before}"
         if "calibration_error_by_chance" in values:
             said += f" (beyond the {values['calibration_error_by_chance']:.3f} that chance makes)"
-        names = [f"sets_90_hold_{label}" for label in (0, 1)]
-        if values.keys().isdisjoint(names):  # written by an earlier version
-            return said
-        zeros, ones = (_percent(values.get(name, math.nan)) for name in names)
+        zeros, ones = (_percent(values.get(f"sets_90_hold_{label}", math.nan)) for label in (0, 1))
         return f"{said}; sets of level 90 % hold {zeros} % of class 0, {ones} % of class 1"
     levels = [f"{100 * level:g}" for level in LEVELS if f"inside_{100 * level:g}" in values]
     if not levels:

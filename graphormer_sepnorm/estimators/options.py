@@ -14,8 +14,7 @@ import yaml
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.files import plain
-from graphormer_sepnorm.model.config import FROM_DATA, OF_TRAINING, GraphormerConfig
-from graphormer_sepnorm.old_names import current_options
+from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.values import is_number
@@ -91,7 +90,7 @@ def options_of(parameters: Mapping[str, Any], config: str) -> dict[str, Any]:
         raise ConfigError(f"model_options: there is no {name!r}{did_you_mean(name, known)}")
     if "from_pretrained" in given:
         sections["model"]["from_pretrained"] = given["from_pretrained"]
-    decided = sorted(own.keys() & of_network - {*OF_TRAINING})
+    decided = sorted(own.keys() & of_network - {*REGULARISATION})
     if sections["model"].get("from_pretrained") and decided:
         raise ConfigError(
             f"from_pretrained and {', '.join(decided)}: the trained network decides that, leave it "
@@ -150,7 +149,7 @@ def _read(name: str) -> dict[str, Any]:
         )
     return {
         "data": {option: data[option] for option in _OF_DATA if option in data},
-        "model": current_options(model, "model"),
+        "model": model,
         "trainer": {option: trainer[option] for option in _OF_TRAINER if option in trainer},
         "ema_decay": float(average),
     }

@@ -1,1 +1,1 @@
-"""Graphs as arrays: structure, the store on disk, batches. Needs numpy, scipy and torch only."""
+"""Graphs as arrays: structure, the store on disk, batches. Needs numpy and torch only."""

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from graphormer_sepnorm.graphs.packed_graphs import ranges
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
+from graphormer_sepnorm.graphs.structure import SHARE_UNIT
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 # Meaning of the first numbers in `AttentionBlock.pair_type`; pair type t of the batch follows at

@@ -93,7 +93,7 @@ class ExtraInputs:
 
     @classmethod
     def of_facts(cls, facts: dict[str, Any]) -> Self:
-        """Return those of a checkpoint; earlier versions name none."""
+        """Return those of a checkpoint; none where it names none."""
         plain = facts.get("extra_inputs", cls().to_plain())
         return cls(tuple(plain["descriptors"]), tuple(plain["columns"]))
 

@@ -25,8 +25,7 @@ from filelock import FileLock
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import cannot_be_written
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers, packed_blocks
-from graphormer_sepnorm.graphs.structure import PairTypes
-from graphormer_sepnorm.graphs.structure_block import UNREACHABLE_DISTANCE
+from graphormer_sepnorm.graphs.structure import UNREACHABLE_DISTANCE, PairTypes
 
 log = logging.getLogger(__name__)
 

@@ -15,23 +15,67 @@ whose last step comes from u is sigma(i, u) / sigma(i, j), with sigma the number
     path(i, j)[hop, kind] = sum over predecessors u of sigma(i, u) / sigma(i, j)
                             * (path(i, u)[hop, kind]  or, at the last hop, [bond(u, j) is `kind`])
 
-It is computed in C or, where that could not be compiled, in numpy, with the same result.
+The functions are in C, in ``kernels/structure.c``.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
+import weakref
+from dataclasses import dataclass
 
 import numpy as np
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
-from graphormer_sepnorm.graphs.structure_block import BlockStructure, ConflictingBonds
-from graphormer_sepnorm.graphs.structure_in_c import TypesInC
-from graphormer_sepnorm.graphs.structure_in_numpy import TypesInNumpy
-from graphormer_sepnorm.kernels import library
+from graphormer_sepnorm.kernels.library import integers, pointers, required_library
 
 _LARGEST_LOOKUP = 1 << 16
+_DONE, _NO_MEMORY = -1, -2
+
+# Shares of paths are kept in fixed point. Sums of the same shares in another order differ in the
+# last bits of a float64; rounded to this grid they are equal, and so are their types.
+SHARE_UNIT = 1 << 30
+
+UNREACHABLE_DISTANCE = -1
+
+# Numbers of shortest paths are scaled before they overflow.
+LARGEST_COUNT = 1e200
+
+
+@dataclass(frozen=True)
+class BlockStructure:
+    """Structure of a block of graphs, laid out one graph after the other.
+
+    Attributes:
+        in_degree: int64 ``[sum n]``, distinct neighbours with a bond to the atom.
+        out_degree: int64 ``[sum n]``, distinct neighbours the atom has a bond to.
+        pair_type: int32 ``[sum n^2]``, type of each ordered pair, row-major within a graph; 0 of an
+            atom with itself, 1 of two that no path joins. One part of it is the size of the
+            smallest ring, of those that are the ring of some bond (below), that both atoms lie in;
+            0 if there is none, and for an atom with itself.
+        ring_sizes: int64 ``[sum n, 2]``, of the rings of an atom's bonds the smallest and the
+            largest; 0 for an atom in no ring. The ring of a bond i -> j is the shortest way back
+            from j to i that does not take the bond itself, closed by it; its size is in atoms.
+            Where several ways are equally short, each makes a ring.
+    """
+
+    in_degree: np.ndarray
+    out_degree: np.ndarray
+    pair_type: np.ndarray
+    ring_sizes: np.ndarray
+
+
+class _Block(ctypes.Structure):
+    """`Block` of ``structure.c``."""
+
+    _fields_ = (
+        *integers("num_graphs", "num_kinds"),
+        *pointers("num_atoms", "num_bonds", "source", "target", "kind"),
+        ("largest_count", ctypes.c_double),
+        *pointers("in_degree", "out_degree", "pair_type", "ring_sizes"),
+    )
 
 
 class PairTypes:
@@ -43,18 +87,27 @@ class PairTypes:
     Args:
         max_path_length: D, the hops of a path that count; later ones are left out, as in the
             reference implementation.
+
+    Raises:
+        ConfigError: The compiled functions are not there.
     """
 
     def __init__(self, max_path_length: int) -> None:
         self.kinds: dict[tuple[int, ...], int] = {}
         self._bond_features = 0
-        in_c = library.library()
-        self._types = (
-            TypesInNumpy(max_path_length) if in_c is None else TypesInC(in_c, max_path_length)
-        )
+        self._library = library = required_library()
+        new = library.pair_types_new
+        new.argtypes, new.restype = (ctypes.c_int64, ctypes.c_double), ctypes.c_void_p
+        for name in ("structure_of_block", "pair_types_count", "pair_types_entries"):
+            getattr(library, name).restype = ctypes.c_int64
+        table = new(max_path_length, SHARE_UNIT)
+        if table is None:
+            raise MemoryError
+        self._table = ctypes.c_void_p(table)
+        weakref.finalize(self, library.pair_types_free, self._table)
 
     def __len__(self) -> int:
-        return len(self._types)
+        return self._library.pair_types_count(self._table)
 
     def block_structure(self, graphs: PackedGraphs, position: int) -> BlockStructure:
         """Compute degrees, pair types and ring sizes of several graphs at once.
@@ -69,16 +122,38 @@ class PairTypes:
             DataError: If one pair of atoms has two different bonds.
         """
         kind = self._kind_numbers(graphs.bond_codes)
-        try:
-            return self._types.block_structure(graphs, kind, len(self.kinds))
-        except ConflictingBonds as conflict:
-            first_atom = np.concatenate([[0], np.cumsum(graphs.num_atoms)])
-            graph = int(np.searchsorted(first_atom, conflict.atom, side="right")) - 1
-            raise DataError(
-                f"graph {position + graph}: atom {conflict.atom - first_atom[graph]} has two "
-                "different bonds to the same atom; merge them into one (for example with "
-                "torch_geometric's coalesce)"
-            ) from None
+        num_atoms, num_bonds, edges, kind = (
+            np.ascontiguousarray(array, dtype=np.int64)
+            for array in (graphs.num_atoms, graphs.num_bonds, graphs.edge_index, kind)
+        )
+        total = int(num_atoms.sum())
+        in_degree, out_degree = np.empty(total, np.int64), np.empty(total, np.int64)
+        pair_type = np.empty(int((num_atoms**2).sum()), np.int32)
+        ring_sizes = np.empty((total, 2), np.int64)
+        result = self._library.structure_of_block(
+            self._table,
+            ctypes.byref(
+                _Block(
+                    len(num_atoms),
+                    len(self.kinds),
+                    num_atoms.ctypes.data,
+                    num_bonds.ctypes.data,
+                    edges[0].ctypes.data,
+                    edges[1].ctypes.data,
+                    kind.ctypes.data,
+                    LARGEST_COUNT,
+                    in_degree.ctypes.data,
+                    out_degree.ctypes.data,
+                    pair_type.ctypes.data,
+                    ring_sizes.ctypes.data,
+                )
+            ),
+        )
+        if result == _NO_MEMORY:
+            raise MemoryError
+        if result != _DONE:
+            raise conflict(graphs, position, result)
+        return BlockStructure(in_degree, out_degree, pair_type, ring_sizes)
 
     def _kind_numbers(self, bond_codes: np.ndarray) -> np.ndarray:
         """Number the rows of ``bond_codes [E, K]``; equal rows get equal numbers, ``[E]``."""
@@ -95,9 +170,36 @@ class PairTypes:
         ``type_start[t]:type_start[t + 1]`` of ``type_hop``, ``type_kind`` and ``type_share`` (in
         units of 1 / `SHARE_UNIT`), ordered by hop and kind; ``bond_kinds`` int64 ``[kinds, K]``.
         """
+        distance, ring = np.empty(len(self), np.int32), np.empty(len(self), np.int32)
+        start = np.empty(len(self) + 1, np.int64)
+        self._library.pair_types_distances(self._table, *_pointers(distance, ring, start))
+        hop, kind, share = (np.empty(start[-1], np.int32) for _ in range(3))
+        if self._library.pair_types_entries(self._table, *_pointers(hop, kind, share)) != _DONE:
+            raise MemoryError
         kinds = np.asarray(list(self.kinds), dtype=np.int64)
-        kinds = kinds.reshape(len(self.kinds), self._bond_features)
-        return {**self._types.arrays(), "bond_kinds": kinds}
+        return {
+            "type_distance": distance,
+            "type_ring": ring,
+            "type_start": start,
+            "type_hop": hop,
+            "type_kind": kind,
+            "type_share": share,
+            "bond_kinds": kinds.reshape(len(kinds), self._bond_features),
+        }
+
+
+def conflict(graphs: PackedGraphs, position: int, atom: int) -> DataError:
+    """Return what is said of the first atom of a block that has two bonds to one other."""
+    first_atom = np.concatenate([[0], np.cumsum(graphs.num_atoms)])
+    graph = int(np.searchsorted(first_atom, atom, side="right")) - 1
+    return DataError(
+        f"graph {position + graph}: atom {atom - first_atom[graph]} has two different bonds to the "
+        "same atom; merge them into one (for example with torch_geometric's coalesce)"
+    )
+
+
+def _pointers(*arrays: np.ndarray) -> list[ctypes.c_void_p]:
+    return [ctypes.c_void_p(array.ctypes.data) for array in arrays]
 
 
 def _distinct_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,9 +9,12 @@ from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.files import read_json, sha256_of
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import KEY, count_parameters_of
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
-from graphormer_sepnorm.inference.tree_contents import BLEND
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    CONFIDENCE,
+    KEY,
+    count_parameters_of,
+)
 from graphormer_sepnorm.runs.directory import CHECKPOINTS, RunDirectory
 
 # Of the summary of a run: all but where it lies and what stands elsewhere in the card.

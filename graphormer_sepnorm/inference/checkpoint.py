@@ -7,10 +7,9 @@ Beside what Lightning keeps there is one plain dictionary under the key ``grapho
 * ``task``, ``target_mean``, ``target_std``: what is predicted, and how its values were scaled;
 * ``weight_scale``: what brings the weights of the training graphs to a mean of 1;
 * ``vocabulary``: the atom and bond codes that occurred in training;
-* ``extra_inputs``: names of the numbers that the network reads beside a graph (`ExtraInputs`); none
-  in files of earlier versions. How they are scaled stands with the weights;
-* ``standardise``: what is done to a molecule first, see `standardised`; nothing in files of earlier
-  versions;
+* ``extra_inputs``: names of the numbers that the network reads beside a graph (`ExtraInputs`); how
+  they are scaled stands with the weights;
+* ``standardise``: what is done to a molecule first, see `standardised`;
 * ``featuriser``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
 * ``dataset``, ``dataset_fingerprint``, ``training_graphs``: what it was trained on;
 * ``training_summary``: atoms and labels of the training graphs, see `training_summary` of the data
@@ -33,8 +32,8 @@ Lightning's own entries (state of the optimiser and of the loops) are for traini
 written by `save_for_prediction` has none of them.
 
 Only plain values and tensors are stored, so a checkpoint is read with ``weights_only=True`` and
-cannot run code. It is checked before anything is made of it: the file (`_check_archive`), the kind
-of each value (`checkpoint_contents`), the sizes of the network (`network`).
+cannot run code. The file is looked at before it is read (`_check_archive`), and the sizes of the
+network before it is built (`network`); what else is wrong in it is one line (`in_one_line`).
 """
 
 from __future__ import annotations
@@ -45,32 +44,36 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from graphormer_sepnorm import __version__
-from graphormer_sepnorm.errors import CheckpointError, did_you_mean
+from graphormer_sepnorm.errors import CheckpointError, GraphormerError, did_you_mean
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import shortened
-from graphormer_sepnorm.inference.checkpoint_contents import (
-    KEY,
-    REQUIRED,
-    check_contents,
-    check_extent,
-    model_weights,
-)
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.network import check_network
-from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.model.config import GraphormerConfig
-from graphormer_sepnorm.old_names import current_options
 from graphormer_sepnorm.resources import model_names, model_path
 from graphormer_sepnorm.runs.directory import BEST, LAST, RunDirectory
 
 FORMAT_VERSION = 2
+# Where a checkpoint keeps what this package needs, a `Blend` and a `Confidence`.
+KEY, BLEND, CONFIDENCE = "graphormer_sepnorm", "blend", "confidence"
+REQUIRED = (
+    "model",
+    "task",
+    "target_mean",
+    "target_std",
+    "vocabulary",
+    "featuriser",
+    "feature_version",
+    "dataset",
+    "dataset_fingerprint",
+)
+MAX_MEMBERS = 64
 
 _FOR_TESTING = ("pytorch-lightning_version", "hyper_parameters")
 _PACKAGES = ("graphormer-sepnorm", "torch", "lightning", "torch-geometric", "rdkit", "numpy")
@@ -150,48 +153,72 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
         raise CheckpointError(
             f"{file} is not a checkpoint of this package: take one that train.py fit wrote"
         )
-    facts = checkpoint[KEY]
-    version = facts.get("format_version") if isinstance(facts, dict) else None
-    version = version if type(version) is int and abs(version) < 1000 else None
-    if version != FORMAT_VERSION:
-        raise CheckpointError(
-            f"{file} has checkpoint format {version}, this version reads {FORMAT_VERSION}: use the "
-            "version of graphormer_sepnorm that wrote it, or train again"
-        )
-    missing = [name for name in REQUIRED if name not in facts]
-    if missing or "state_dict" not in checkpoint:
-        raise CheckpointError(f"{file} is incomplete: {', '.join(missing or ['state_dict'])}")
-    try:
-        check_extent(checkpoint, file.stat().st_size)
-        checkpoint = with_current_options(checkpoint)
+    with in_one_line(file):
+        version = checkpoint[KEY].get("format_version")
+        if version != FORMAT_VERSION:
+            raise CheckpointError(
+                f"it has checkpoint format {shortened(str(version), 20)}, this version reads "
+                f"{FORMAT_VERSION}: use the version of graphormer_sepnorm that wrote it, or train "
+                "again"
+            )
         check_checkpoint(checkpoint)
-    except CheckpointError as error:
-        raise CheckpointError(f"{file} cannot be used: {error}") from error
     return checkpoint
 
 
-def with_current_options(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return a checkpoint in which the options of network and training have their current names.
+@contextlib.contextmanager
+def in_one_line(file: str | Path) -> Iterator[None]:
+    """Say of whatever goes wrong with the contents of a file that it cannot be used.
 
-    It is Lightning's dictionary, with `KEY`, and has not been checked yet.
+    Raises:
+        CheckpointError: Something did.
     """
-    facts, training = checkpoint[KEY], checkpoint.get("hyper_parameters")
-    if isinstance(facts, dict) and isinstance(facts.get("model"), dict):
-        facts = {**facts, "model": current_options(facts["model"], "model")}
-    if isinstance(training, dict):
-        checkpoint = {**checkpoint, "hyper_parameters": current_options(training, "model")}
-    return {**checkpoint, KEY: facts}
+    try:
+        yield
+    except CheckpointError as error:
+        known = str(file) in str(error)
+        raise error if known else CheckpointError(f"{file} cannot be used: {error}") from error
+    except (
+        GraphormerError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise CheckpointError(
+            f"{file} cannot be used: it is damaged, or of another version "
+            f"({type(error).__name__}: {_first_line(error)})"
+        ) from error
 
 
 def check_checkpoint(checkpoint: dict[str, Any]) -> None:
-    """Check what a checkpoint says, before anything is made of it.
+    """Check that a checkpoint is whole, before anything is made of it.
 
     Raises:
-        CheckpointError: A value is of another kind than this version writes, or the sizes of the
-            network are not those of its weights.
+        CheckpointError: A part is missing, or the sizes of the networks are not those of their
+            weights.
     """
-    check_contents(checkpoint)
-    check_network(checkpoint[KEY]["model"], model_weights(checkpoint))
+    facts = checkpoint[KEY]
+    missing = [name for name in REQUIRED if name not in facts]
+    if missing or "state_dict" not in checkpoint:
+        raise CheckpointError(f"it is incomplete: {', '.join(missing or ['state_dict'])}")
+    networks = networks_of(checkpoint)
+    if len(networks) > MAX_MEMBERS:
+        raise CheckpointError(f"it has {len(networks)} members, expected at most {MAX_MEMBERS}")
+    for weights in networks:
+        check_network(facts["model"], weights)
+
+
+def model_weights(checkpoint: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Return the state dict of the `Graphormer` in a checkpoint; of an ensemble the first one."""
+    prefix = "model."
+    return {
+        name.removeprefix(prefix): value
+        for name, value in checkpoint["state_dict"].items()
+        if name.startswith(prefix)
+    }
 
 
 def _check_archive(file: Path) -> None:
@@ -250,31 +277,11 @@ def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
                     "the same options on the same data"
                 )
     kept = {entry: first[entry] for entry in _FOR_TESTING if entry in first}
-    return _predicting(
-        {
-            KEY: {**first[KEY], "validation": {}},
-            "state_dict": first["state_dict"],
-            "members": [model_weights(checkpoint) for _, checkpoint in others],
-            **kept,
-        }
-    )
-
-
-def _predicting(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the read-outs between layers (`deep_supervision`)."""
-    facts = checkpoint[KEY]
-    if not facts["model"].get("deep_supervision"):
-        return checkpoint
-    members = [checkpoint["state_dict"], *checkpoint.get("members", [])]
-    first, *others = (
-        {name: value for name, value in weights.items() if "deep_readouts." not in name}
-        for weights in members
-    )
     return {
-        **checkpoint,
-        KEY: {**facts, "model": {**facts["model"], "deep_supervision": 0}},
-        "state_dict": first,
-        **({"members": others} if "members" in checkpoint else {}),
+        KEY: {**first[KEY], "validation": {}},
+        "state_dict": first["state_dict"],
+        "members": [model_weights(checkpoint) for _, checkpoint in others],
+        **kept,
     }
 
 
@@ -310,7 +317,7 @@ def save_for_prediction(
             if name in checkpoint
         },
     }
-    write_checkpoint(_predicting(slim), path)
+    write_checkpoint(slim, path)
 
 
 def write_checkpoint(checkpoint: dict[str, Any], path: str | Path) -> None:

@@ -11,9 +11,12 @@ from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Kind, Task
 from graphormer_sepnorm.inference.beside import LEVEL
 from graphormer_sepnorm.inference.card import run_card, run_of
-from graphormer_sepnorm.inference.checkpoint import KEY, count_parameters_of
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
-from graphormer_sepnorm.inference.tree_contents import BLEND
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    CONFIDENCE,
+    KEY,
+    count_parameters_of,
+)
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
 from graphormer_sepnorm.process import resuming
 from graphormer_sepnorm.runs.directory import CHECKPOINTS, RunDirectory

@@ -19,7 +19,6 @@ from graphormer_sepnorm.inference.batching import BATCH_SIZE, by_size, in_chunks
 from graphormer_sepnorm.inference.explanation_methods import (
     METHODS,
     Subject,
-    attention_rollout,
     default_method,
 )
 from graphormer_sepnorm.inference.trained_model import TrainedModel
@@ -39,7 +38,7 @@ class Explanation:
         prediction: What the model predicts: real unit or probability; nan where there is an error.
         value: What its network says, which is explained: real unit or log-odds; the mean of the
             members of an ensemble. Trees of a blend are not in it.
-        baseline: What the network says when all atoms are unknown; nan for attention.
+        baseline: What the network says when all atoms are unknown.
         contributions: float64 ``[atoms]``, in the order of `read_as`.
         fragments: The atoms of each fragment (`fragments_of`).
         warning: What to know about the prediction; mostly the empty string.
@@ -97,15 +96,12 @@ class Explainer:
 
     Attributes:
         unit: Of the contributions.
-        task_unit: Of the prediction.
         coverage: See `Explanations`.
         binary: Whether the prediction is a probability, and what is explained its log-odds.
-        signed: Whether contributions raise and lower the value; those of attention do not.
         columns: What the network reads from a table beside the molecule.
 
     Raises:
-        ConfigError: There is no such target or method, none of several targets is named, or the
-            method says nothing of this network.
+        ConfigError: There is no such target or method, or none of several targets is named.
     """
 
     def __init__(
@@ -121,21 +117,12 @@ class Explainer:
             )
         self._number = task.number_of(target, "explain")
         self.target = task.targets[self._number]
-        self.signed = METHODS[self.method] is not attention_rollout
-        if not self.signed and not config.reads_graph_token:
-            raise ConfigError(
-                "this model reads its predictions from the atoms, not from [CLS], whose attention "
-                "says nothing then: choose another method"
-            )
         self.binary = task.kind == "binary"
-        self.task_unit = task.units[self._number]
-        self.unit = "log-odds" if self.binary else self.task_unit
+        self.unit = "log-odds" if self.binary else task.units[self._number]
         self._scale, self._shift = 1.0, 0.0
         if not self.binary:
             self._scale = float(predictor.facts["target_std"][self._number])
             self._shift = float(predictor.facts["target_mean"][self._number])
-        if not self.signed:
-            self.unit = "share of the attention"
         self.columns = predictor.extra_inputs.columns
         self.device = predictor.device
         self._predictor = predictor
@@ -167,10 +154,6 @@ class Explainer:
             )
         elif sums:  # the others' are said by trees too
             yield f"explained is what the network says, before {sums}"
-        extra = self._predictor.extra_inputs.in_words()
-        if not self.signed:
-            yield from self._beside_attention(extra)
-            return
         if self.binary and len(self._networks) > 1 and not stacked:
             yield (
                 f"explained is the mean of the log-odds of {len(self._networks)} networks, and "
@@ -178,22 +161,8 @@ class Explainer:
             )
         if confidence is not None and confidence.calibrated_by(self._number) != "none":
             yield "explained are log-odds as they are before calibration"
-        if extra:
+        if extra := self._predictor.extra_inputs.in_words():
             yield f"what the network reads from {extra} is in the baseline, not in atoms"
-
-    def _beside_attention(self, extra: str) -> Iterator[str]:
-        """Say what reaches a prediction by other ways than the attention of [CLS]."""
-        config = self._predictor.model.config
-        if config.readout != "graph_token":
-            pooled = "mean" if "mean" in config.readout else "sum"
-            yield (
-                f"shares are of what [CLS] attends to; what is read from the {pooled} of the atoms "
-                "beside it is not in them"
-            )
-        if config.local_mpnn != "none":
-            yield "messages along bonds, beside attention, are not in the shares"
-        if extra:
-            yield f"what the network reads from {extra} is not in the shares"
 
     def explain(
         self,
@@ -279,13 +248,13 @@ class Explainer:
         value, baseline = (
             np.mean(each, axis=0) * self._scale + self._shift for each in (values, baselines)
         )
-        contribution = np.mean(contributions, axis=0) * (self._scale if self.signed else 1.0)
+        contribution = np.mean(contributions, axis=0) * self._scale
         of_molecules = np.split(contribution, np.cumsum(graphs.num_atoms)[:-1])
         for place, one in enumerate(found):
             yield replace(
                 one,
                 value=float(value[place]),
-                baseline=float(baseline[place]) if self.signed else np.nan,
+                baseline=float(baseline[place]),
                 contributions=of_molecules[place][orders[place]],
                 fragments=tuple(fragments[place]),
             )

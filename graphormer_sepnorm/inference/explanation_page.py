@@ -1,22 +1,29 @@
-"""Explanations for people: the lines below a picture, a page that needs nothing beside itself."""
+"""Explanations as a page of HTML that needs nothing beside itself.
+
+It is written as molecules come, so a table of any length needs little memory.
+"""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from html import escape
+from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from graphormer_sepnorm.chem.drawing import ABOVE, BELOW, Scale, draw_contributions
+from graphormer_sepnorm.chem.drawing import ABOVE, BELOW, draw_contributions, full_colour
 from graphormer_sepnorm.chem.fragments import fragment_smiles
-from graphormer_sepnorm.formatting import shortened
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.explanation import Explainer, Explanation
+from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places, writing_to
+from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
 
-_LINE = 46  # letters of a caption
+# Rows that a process explains at a time: some seconds of work.
+CHUNK_ROWS = 64
 _STRONGEST = 5  # fragments and atoms of a molecule that the page names
 
 MISLEADING = (
@@ -26,9 +33,9 @@ MISLEADING = (
     "atoms matter only together: neighbours share what belongs to one of them. Contributions are "
     "found by masking atoms, and no molecule with masked atoms was trained on."
 )
-ATTENTION = (
-    "Attention says where the network looks, not whether an atom raises or lowers the value; where "
-    "the contributions are known it ranks atoms worse than every other method (docs/explaining.md)."
+_MEANING = (
+    "The baseline is what the network says when all atoms are unknown, bonds and rings as they "
+    "are; a contribution is what an atom adds to that; the rest is what the two lack of the value."
 )
 _MINUS = "\N{MINUS SIGN}"
 _STYLE = """\
@@ -53,69 +60,86 @@ li b { flex: 0 0 4em; text-align: right; }
 """
 
 
-def contribution_scale(explainer: Explainer, explanations: Sequence[Explanation]) -> Scale:
-    """Return what colours mean that are drawn for these explanations."""
-    if explainer.signed:
-        title = f"contribution to {explainer.target}"
-        title += f" [{explainer.unit}]" if explainer.unit else ""
-    else:
-        title = explainer.unit
-    return Scale.of([one.contributions for one in explanations], title, explainer.signed)
+def explain_smiles(
+    explainer: Explainer, smiles: Sequence[str], job: TableJob, model: str, outcome: Outcome
+) -> None:
+    """Explain the predictions for some molecules; see `explain_table`."""
+    if explainer.columns:
+        raise DataError(
+            f"the model reads {listed(explainer.columns)} beside the molecule: explain a table "
+            "with such columns (-i FILE)"
+        )
+    explained = explainer.explain(smiles, job.batch_size, job.max_atoms)
+    _write(explainer, [explained.molecules], job, model, outcome)
 
 
-def caption(explainer: Explainer, one: Explanation, scale: Scale) -> list[str]:
-    """Return the lines below the picture of a molecule."""
-    smiles = shortened(one.smiles, _LINE)
-    if one.read_as != one.smiles:
-        smiles = f"{shortened(one.smiles, 20)}, as {shortened(one.read_as, 20)}"
-    if one.error:
-        return [smiles, *textwrap.wrap(one.error, _LINE, max_lines=2, placeholder=" ...")]
-    return [smiles, prediction_line(explainer, one, scale), decomposition(one, scale)]
+def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outcome) -> None:
+    """Explain the predictions for all molecules of a table; `model` is the name of the model.
+
+    Raises:
+        DataError: The table cannot be read, or the output cannot be written or would overwrite
+            something.
+    """
+    check_places(job)
+
+    def explain(molecules: Molecules) -> list[Explanation]:
+        return explainer.explain_molecules(
+            molecules.in_order_of_smiles(),
+            molecules.smiles,
+            job.batch_size,
+            job.max_atoms,
+            molecules.beside,
+        )
+
+    with job.opened() as reader:
+        columns = MoleculeColumns.find(reader, job.smiles_column, explainer.columns)
+        outcome.notes += columns.notes
+        with computed(
+            reader,
+            columns,
+            explain,
+            CHUNK_ROWS,
+            device=explainer.device,
+            job=job,
+            outcome=outcome,
+        ) as work:
+            _write(explainer, (explained for _, explained in work), job, model, outcome)
 
 
-def prediction_line(explainer: Explainer, one: Explanation, scale: Scale) -> str:
-    """Say what is predicted, and what of it is explained if that is something else."""
-    if explainer.binary:
-        said = f"probability {one.prediction:.3g}"
-        return f"{said}, log-odds {_number(one.value, scale)}" if explainer.signed else said
-    if not explainer.signed:  # whose scale is that of shares
-        said = f"{one.prediction:.4g}".replace("-", _MINUS)
-        return f"predicted {said} {explainer.task_unit}".strip()
-    said = f"predicted {_number(one.prediction, scale)}"
-    if explainer.coverage and not math.isclose(one.prediction, one.value, rel_tol=1e-5):
-        said += f", by the network {_number(one.value, scale)}"
-    return f"{said} {explainer.task_unit}".strip()
-
-
-def decomposition(one: Explanation, scale: Scale) -> str:
-    """Say what the value is the sum of; empty for attention, which shares out nothing."""
-    if not (parts := _parts(one)):
-        return ""
-    terms = [
-        f"{'+' if value >= 0 else _MINUS} {_number(abs(value), scale)} {name}"
-        for value, name in parts[1:]
-    ]
-    value, baseline = (_number(number, scale) for number in (one.value, one.baseline))
-    return " ".join([value, "=", baseline, "baseline", *terms])
-
-
-def _parts(one: Explanation) -> list[tuple[float, str]]:
-    """Return what adds up to the value; nothing for attention."""
-    if math.isnan(one.baseline):
-        return []
-    atoms = float(one.contributions.sum())
-    return [(one.baseline, "baseline"), (atoms, "atoms"), (one.rest, "rest")]
-
-
-def _number(value: float, scale: Scale, sign: str = "") -> str:
-    """Return a number with as many digits as contributions of this scale need."""
-    digits = min(max(0, 1 - math.floor(math.log10(scale.largest))), 9)
-    text = f"{value:{sign}.{digits}f}"
-    return text.replace("-", _MINUS) if float(text) else text.lstrip("-+")
+def _write(
+    explainer: Explainer,
+    chunks: Iterable[Sequence[Explanation]],
+    job: TableJob,
+    model: str,
+    outcome: Outcome,
+) -> None:
+    """Write explanations; the file has its name when it is complete."""
+    path, largest_rest = Path(job.destination), 0.0
+    with (
+        writing_to(path),
+        replacing(path) as unfinished,
+        unfinished.open("w", encoding="utf-8", errors="replace") as file,
+    ):
+        page = Page(explainer, model, file)
+        for explanations in chunks:
+            page.add(explanations)
+            outcome.count(
+                [one.warning for one in explanations], [one.error for one in explanations]
+            )
+            rests = (abs(one.rest) for one in explanations if not math.isnan(one.rest))
+            largest_rest = max([largest_rest, *rests])
+        page.finish()
+    if explainer.coverage:
+        outcome.notes.append(explainer.coverage)
+    if explainer.method == "integrated_gradients":
+        outcome.notes.append(
+            f"baseline and contributions miss what the network says by {largest_rest:.2g}"
+            f"{f' {explainer.unit}' if explainer.unit else ''} at most"
+        )
 
 
 class Page:
-    """Writes explanations as rows of a table in a page of HTML, as they come.
+    """Writes explanations as rows of a table, as they come.
 
     Colours mean the same on all of the page: they are chosen by the first that are not all errors.
     """
@@ -124,11 +148,11 @@ class Page:
         self._explainer = explainer
         self._model = model
         self._file = file
-        self._scale: Scale | None = None
+        self._largest = 0.0  # the contribution of the full colour, when it is known
         self._waiting: list[Explanation] = []
 
     def add(self, explanations: Sequence[Explanation]) -> None:
-        """Write some rows, or have them wait for the scale of the colours."""
+        """Write some rows, or have them wait for the meaning of the colours."""
         self._waiting += explanations
         if not all(one.error for one in self._waiting):
             self._write()
@@ -139,30 +163,27 @@ class Page:
         self._file.write("</tbody>\n</table>\n</body>\n</html>\n")
 
     def _write(self) -> None:
-        if self._scale is None:
-            scale = contribution_scale(self._explainer, self._waiting)
-            self._scale = replace(scale, beyond=True)  # as those that come later may be
-            self._file.write(self._head(self._scale))
-        self._file.writelines(self._row(one, self._scale) for one in self._waiting)
+        if not self._largest:
+            self._largest = full_colour([one.contributions for one in self._waiting])
+            self._file.write(self._head())
+        self._file.writelines(map(self._row, self._waiting))
         self._waiting = []
 
-    def _head(self, scale: Scale) -> str:
+    def _head(self) -> str:
         explainer = self._explainer
         title = f"Why this {explainer.target}"
-        notes = [MISLEADING if explainer.signed else ATTENTION, explainer.coverage]
-        shown = "\n".join(f'<p class="note">{escape(note)}</p>' for note in notes if note)
-        meaning = (
-            "The baseline is what the network says when all atoms are unknown, bonds and rings as "
-            "they are; a contribution is what an atom adds to that; the rest is what the two lack "
-            "of the value."
-            if explainer.signed
-            else "The shares of the atoms of a molecule add up to 1."
+        notes = "\n".join(
+            f'<p class="note">{escape(note)}</p>'
+            for note in (MISLEADING, explainer.coverage)
+            if note
         )
-        below = _css(BELOW) if scale.signed else "#fff"
-        colours = f"{below}, #fff, {_css(ABOVE)}" if scale.signed else f"#fff, {_css(ABOVE)}"
-        ends = "".join(f"<span>{escape(end)}</span>" for end in scale.ends)
+        bar = f"contribution to {explainer.target}"
+        bar += f" [{explainer.unit}]" if explainer.unit else ""
+        below, above = (
+            f"rgb({', '.join(f'{255 * part:.0f}' for part in colour)})" for colour in (BELOW, ABOVE)
+        )
+        ends = (f"≤ {_MINUS}{self._largest:g}", "0", f"≥ +{self._largest:g}")
         columns = ("molecule", "prediction", "fragments", "atoms, as the SMILES numbers them")
-        header = "".join(f'<th scope="col">{name}</th>' for name in columns)
         return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -174,48 +195,58 @@ class Page:
 </head>
 <body>
 <h1>{escape(title)}</h1>
-<p>{escape(f"Model {self._model}, by {explainer.method}. {meaning}")}</p>
-<div class="bar">{escape(scale.title)}<div style="background: linear-gradient(to right, {colours})">
-</div><p>{ends}</p></div>
-{shown}
+<p>{escape(f"Model {self._model}, by {explainer.method}. {_MEANING}")}</p>
+<div class="bar">{escape(bar)}
+<div style="background: linear-gradient(to right, {below}, #fff, {above})"></div>
+<p>{"".join(f"<span>{end}</span>" for end in ends)}</p></div>
+{notes}
 <table>
-<thead><tr>{header}</tr></thead>
+<thead><tr>{"".join(f'<th scope="col">{name}</th>' for name in columns)}</tr></thead>
 <tbody>
 """
 
-    def _row(self, one: Explanation, scale: Scale) -> str:
+    def _row(self, one: Explanation) -> str:
         smiles = f"<code>{escape(one.smiles)}</code>"
         if one.read_as != one.smiles:
             smiles += f" read as <code>{escape(one.read_as)}</code>"
         if one.error:
             return f'<tr><td>{smiles}</td><td colspan="3">{escape(one.error)}</td></tr>\n'
-        picture = draw_contributions([one.molecule], [one.contributions], scale, bar=False).decode()
-        said = [prediction_line(self._explainer, one, scale)]
-        said += [f"warning: {one.warning}"] if one.warning else []
+        picture = draw_contributions(one.molecule, one.contributions, self._largest)
+        said = [self._prediction(one)] + ([f"warning: {one.warning}"] if one.warning else [])
         prediction = "".join(f"<p>{escape(line)}</p>" for line in said)
+        atoms = float(one.contributions.sum())
+        parts = self._list([one.baseline, atoms, one.rest], ["baseline", "atoms", "rest"])
         fragments = [fragment_smiles(one.molecule, atoms) for atoms in one.fragments]
-        atoms = [f"{atom.GetSymbol()} {atom.GetIdx() + 1}" for atom in one.molecule.GetAtoms()]
+        names = [f"{atom.GetSymbol()} {atom.GetIdx() + 1}" for atom in one.molecule.GetAtoms()]
         return (
-            f"<tr><td>{picture}{smiles}</td><td>{prediction}{_list(_parts(one), scale)}</td>"
-            f"<td>{_strongest(fragments, one.of_fragments, scale)}</td>"
-            f"<td>{_strongest(atoms, one.contributions, scale)}</td></tr>\n"
+            f"<tr><td>{picture}{smiles}</td><td>{prediction}{parts}</td>"
+            f"<td>{self._strongest(one.of_fragments, fragments)}</td>"
+            f"<td>{self._strongest(one.contributions, names)}</td></tr>\n"
         )
 
+    def _prediction(self, one: Explanation) -> str:
+        """Say what is predicted, and what of it is explained if that is something else."""
+        if self._explainer.binary:
+            return f"probability {one.prediction:.3g}, log-odds {self._number(one.value)}"
+        said = f"predicted {self._number(one.prediction)}"
+        if self._explainer.coverage and not math.isclose(one.prediction, one.value, rel_tol=1e-5):
+            said += f", by the network {self._number(one.value)}"
+        return f"{said} {self._explainer.unit}".strip()
 
-def _strongest(names: Sequence[str], values: np.ndarray, scale: Scale) -> str:
-    """Return a list of what contributes most, up or down."""
-    order = np.argsort(-np.abs(values), kind="stable")[:_STRONGEST]
-    return _list(((float(values[place]), str(names[place])) for place in order), scale)
+    def _strongest(self, values: np.ndarray, names: Sequence[str]) -> str:
+        """Return a list of what contributes most, up or down."""
+        order = np.argsort(-np.abs(values), kind="stable")[:_STRONGEST]
+        return self._list(values[order].tolist(), [names[int(place)] for place in order])
 
+    def _list(self, values: Iterable[float], names: Iterable[str]) -> str:
+        lines = (
+            f"<li><b>{self._number(value, '+')}</b><code>{escape(name)}</code></li>"
+            for value, name in zip(values, names, strict=True)
+        )
+        return f"<ul>{''.join(lines)}</ul>"
 
-def _list(numbers: Iterable[tuple[float, str]], scale: Scale) -> str:
-    sign = "+" if scale.signed else ""
-    lines = (
-        f"<li><b>{_number(value, scale, sign)}</b><code>{escape(name)}</code></li>"
-        for value, name in numbers
-    )
-    return f"<ul>{''.join(lines)}</ul>"
-
-
-def _css(colour: tuple[float, float, float]) -> str:
-    return f"rgb({', '.join(f'{255 * part:.0f}' for part in colour)})"
+    def _number(self, value: float, sign: str = "") -> str:
+        """Return a number with as many digits as contributions of this size need."""
+        digits = min(max(0, 1 - math.floor(math.log10(self._largest))), 9)
+        text = f"{value:{sign}.{digits}f}"
+        return text.replace("-", _MINUS) if float(text) else text.lstrip("-+")

@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS
-from graphormer_sepnorm.errors import CheckpointError, DataError
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, given_smiles, in_chunks
-from graphormer_sepnorm.inference.checkpoint import find_checkpoint, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import (
+    find_checkpoint,
+    in_one_line,
+    read_checkpoint,
+)
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
 from graphormer_sepnorm.inference.moved import what_moved
 from graphormer_sepnorm.inference.predictions import Predictions
-from graphormer_sepnorm.inference.trained_model import TrainedModel
+from graphormer_sepnorm.inference.trained_model import TrainedModel, usable_device
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.explanation import Explanations
@@ -43,11 +47,9 @@ class Predictor(TrainedModel):
             ConfigError: The device is not there.
         """
         file = find_checkpoint(path)
-        try:
+        device = usable_device(device)
+        with in_one_line(file):
             predictor = cls(read_checkpoint(file), device)
-        except CheckpointError as error:
-            known = str(file) in str(error)
-            raise error if known else CheckpointError(f"{file}: {error}") from error
         if said := what_moved(predictor):
             log.warning("%s: %s", file, said)
         return predictor

@@ -257,19 +257,12 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
             ends += handle.read()
     except OSError as error:
         raise DataError(f"{source} cannot be read ({error.strerror})") from error
-    return {
-        "input": {"bytes": size, "sha256_of_ends": hashlib.sha256(ends).hexdigest()},
-        **made_with(job, checkpoint, chunk_rows, device),
-    }
-
-
-def made_with(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> dict[str, Any]:
-    """Say what beside the input the rows of an output are made from; see `identify`."""
     try:
         model = sha256_of(checkpoint)
     except OSError as error:
         raise DataError(f"{checkpoint} cannot be read ({error.strerror})") from error
     return {
+        "input": {"bytes": size, "sha256_of_ends": hashlib.sha256(ends).hexdigest()},
         "model": model,
         "options": {
             "smiles_column": job.smiles_column,

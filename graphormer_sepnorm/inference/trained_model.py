@@ -25,11 +25,14 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, by_size
 from graphormer_sepnorm.inference.beside import Asked, Beside
 from graphormer_sepnorm.inference.blend import Blend
-from graphormer_sepnorm.inference.checkpoint import KEY, networks_of
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    CONFIDENCE,
+    KEY,
+    networks_of,
+)
 from graphormer_sepnorm.inference.network import build_network
 from graphormer_sepnorm.inference.predictions import Predictions
-from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.inference.unseen_codes import UnseenCodes
 
 
@@ -53,6 +56,26 @@ def with_remarks(molecules: Sequence[ParsedMolecule], warnings: Sequence[str]) -
     """Return warnings with what was not read of each molecule: no matter of the model's domain."""
     both = zip((one.remark for one in molecules), warnings, strict=True)
     return tuple("; ".join(filter(None, texts)) for texts in both)
+
+
+def usable_device(device: str | None) -> str:
+    """Return where to compute; None: a GPU if there is one.
+
+    Raises:
+        ConfigError: The device is not there.
+    """
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.zeros(1).to(device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        if reason.startswith("Expected one of"):  # two dozen kinds that torch might have
+            reason = "there is no such kind"
+        raise ConfigError(
+            f"device {device!r} cannot be used ({reason}): give cpu, or cuda where torch finds a "
+            "GPU"
+        ) from error
+    return device
 
 
 class TrainedModel:
@@ -95,7 +118,7 @@ class TrainedModel:
                 "made from SMILES: evaluate it with train.py test"
             )
         self.task = Task.from_plain(self.facts["task"])
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = usable_device(device)
         try:
             self._featuriser = get_featuriser(self.facts["featuriser"])
         except ConfigError as error:
@@ -134,17 +157,8 @@ class TrainedModel:
                 build_network(self.facts["model"], weights) for weights in networks_of(checkpoint)
             ]
         self.model = self.networks[0]
-        try:
-            for network in self.networks:
-                network.to(self.device).eval()
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0].rstrip(".")
-            if reason.startswith("Expected one of"):  # two dozen kinds that torch might have
-                reason = "there is no such kind"
-            raise ConfigError(
-                f"device {self.device!r} cannot be used ({reason}): give cpu, or cuda where torch "
-                "finds a GPU"
-            ) from error
+        for network in self.networks:
+            network.to(self.device).eval()
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -16,9 +16,15 @@ import torch
 from scipy.special import expit, logit
 
 from graphormer_sepnorm.chem.tree_features import FeatureColumns
-from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.inference.tree_contents import ARRAYS, MOST_NODES
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
 
+# The arrays of `BoostedTrees` and their kinds.
+ARRAYS = {
+    **dict.fromkeys(("feature", "left", "right", "roots", "trees"), "int32"),
+    **dict.fromkeys(("threshold", "value", "start"), "float64"),
+}
+MOST_NODES = 160_000  # of a target: 28 bytes each are 4.5 MB
+_DEEPEST = 64  # steps from a root to a leaf
 _LEAF = -1
 # Molecules that go through the trees of a target together.
 _ROWS = 1024
@@ -111,7 +117,7 @@ class BoostedTrees:
         """What the leaves of some trees say together, ``[n]``."""
         node = np.broadcast_to(roots, (len(features), len(roots)))
         molecule = np.arange(len(features))[:, None]
-        while True:
+        for _ in range(_DEEPEST):
             feature = self.feature[node]
             inner = feature != _LEAF
             if not inner.any():
@@ -119,6 +125,7 @@ class BoostedTrees:
             goes_left = features[molecule, feature] <= self.threshold[node]
             below = np.where(goes_left, self.left[node], self.right[node])
             node = np.where(inner, below, node)
+        raise CheckpointError(f"its trees are deeper than {_DEEPEST}")
 
     def to_plain(self) -> dict[str, Any]:
         """Return dictionaries, lists and tensors, for a checkpoint."""
@@ -134,7 +141,7 @@ class BoostedTrees:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make trees from what `to_plain` gave and `check_trees` has seen."""
+        """Make trees from what `to_plain` gave."""
         columns = plain["columns"]
         return cls(
             columns=FeatureColumns(

@@ -15,7 +15,6 @@ from torch.nn import functional
 
 from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
 from graphormer_sepnorm.model.encodings import BlockBias
-from graphormer_sepnorm.model.fused import gpu_attention
 from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, attend
 from graphormer_sepnorm.model.fused.cpu_linear import Linear, linear
 from graphormer_sepnorm.model.fused.cpu_residual import add_scaled
@@ -58,11 +57,6 @@ class GraphAttention(nn.Module):
             return self.output(
                 attend(projected, cast(list[PackedBias], biases), self.heads, dropout)
             )
-        if gpu_attention.usable(projected, batch.blocks, self.heads):
-            padded = cast(list[Tensor], biases)
-            return self.output(
-                gpu_attention.attend(projected, batch.blocks, padded, self.heads, dropout)
-            )
         mixed = [
             self._attend_padded(projected, block, cast(Tensor, bias), dropout)
             for block, bias in zip(batch.blocks, biases, strict=True)
@@ -85,12 +79,25 @@ class GraphAttention(nn.Module):
             .permute(2, 0, 3, 1, 4)
             .flatten(1, 2)  # [3, b H, T, C / H]
         )
-        logits = torch.baddbmm(
-            bias.flatten(0, 1), query, key.transpose(1, 2), alpha=query.shape[-1] ** -0.5
-        )
-        weights = functional.dropout(logits.softmax(-1), dropout)
-        result = (weights @ value).unflatten(0, (-1, self.heads))  # [b, H, T, C / H]
+        attend_to = scaled_attention if projected.is_cuda else plain_attention
+        result = attend_to(query, key, value, bias.flatten(0, 1), dropout)
+        result = result.unflatten(0, (-1, self.heads))  # [b, H, T, C / H]
         return result.transpose(1, 2).flatten(0, 1).flatten(1)
+
+
+def plain_attention(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float
+) -> Tensor:
+    """Return ``dropout(softmax(Q Kᵀ / √d + bias)) V`` of ``[n, T, d]``; bias ``[n, T, T]``."""
+    logits = torch.baddbmm(bias, query, key.transpose(1, 2), alpha=query.shape[-1] ** -0.5)
+    return functional.dropout(logits.softmax(-1), dropout) @ value
+
+
+def scaled_attention(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float
+) -> Tensor:
+    """The same by torch's own function, which has fast forms on a GPU."""
+    return functional.scaled_dot_product_attention(query, key, value, bias, dropout)
 
 
 class BiasMixing(nn.Module):

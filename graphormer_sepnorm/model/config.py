@@ -22,7 +22,6 @@ EXTENSIONS = (
     "ring_bias",
     "local_mpnn",
     "local_layers",
-    "message_layers",
     "bond_states",
     "degree_scaler",
     "bias_mixing",
@@ -30,11 +29,9 @@ EXTENSIONS = (
 )
 # Read-outs of which the graph token is no part.
 ATOMS_ALONE = ("sum", "mean")
-# Options that act in training only: a network trained with some can go on with others.
+# Options that act in training only: a network trained with some can go on with others, and
+# fine-tuning has its own.
 REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
-# Options that nothing of what predicts depends on: fine-tuning has its own, whatever its backbone
-# was trained with.
-OF_TRAINING = (*REGULARISATION, "deep_supervision")
 # Whole numbers, at least 1; rows of atoms and bonds may be left to the data.
 _NUMBERS = (
     "layers",
@@ -96,8 +93,6 @@ class GraphormerConfig:
             mean of messages from all atoms in rings with an atom, for width² + 16 width more.
         local_layers: First layers that have no attention, only messages along bonds (local_mpnn),
             before the others look at the whole molecule. Each saves 4 width² parameters.
-        message_layers: First layers that have messages (local_mpnn), at least local_layers; null:
-            all.
         bond_states: Whether bonds have states that grow from layer to layer, from the atoms at both
             ends, and that messages (local_mpnn) go by. Costs width² parameters a layer.
         degree_scaler: Whether what attention gives is scaled channel by channel with the logarithm
@@ -108,9 +103,6 @@ class GraphormerConfig:
             targets that add up over a molecule), mean (of the atoms, which does not know their
             number), both (graph token and sum) or graph_token+mean. The last two cost width
             parameters a target.
-        deep_supervision: In training predictions are read after every so many layers too, for a
-            part of the loss (deep supervision): 3 after the 3rd, the 6th and so on; 0 never. Each
-            time costs about 2 width (1 + targets) parameters, of which prediction has no use.
         num_targets: Outputs, one for each target.
         mean_atoms: Atoms of an average training graph: sums over atoms are divided by it.
         extra_inputs: Numbers beside each graph that predictions are read from too.
@@ -141,12 +133,10 @@ class GraphormerConfig:
     ring_bias: bool = False
     local_mpnn: LocalName = "none"
     local_layers: int = 0
-    message_layers: int | None = None
     bond_states: bool = False
     degree_scaler: bool = False
     bias_mixing: bool = False
     readout: ReadoutName = "graph_token"
-    deep_supervision: int = 0
     num_targets: int = 1
     mean_atoms: float = 1.0
     extra_inputs: int = 0
@@ -191,17 +181,10 @@ class GraphormerConfig:
                 f"local_layers is {self.local_layers}, and without messages nothing would reach an "
                 "atom there: give local_mpnn gine or gine+rings"
             )
-        if self.message_layers is not None:
-            self._check_message_layers(self.message_layers)
         if self.bond_states and self.local_mpnn == "none":
             raise ConfigError(
                 "bond_states is true, and there are no messages that states would change: give "
                 "local_mpnn gine or gine+rings"
-            )
-        if not (is_whole(self.deep_supervision, 0) and self.deep_supervision < self.layers):
-            raise ConfigError(
-                f"deep_supervision is {self.deep_supervision!r}: it must be a whole number, 0 or "
-                f"more, and below layers, {self.layers}"
             )
         if not is_whole(self.extra_inputs, 0):
             raise ConfigError(
@@ -215,33 +198,9 @@ class GraphormerConfig:
                 "unreachable)"
             )
 
-    def _check_message_layers(self, number: int) -> None:
-        if self.local_mpnn == "none":
-            raise ConfigError(
-                f"message_layers is {number!r}, and there are no messages: give local_mpnn gine or "
-                "gine+rings"
-            )
-        least = max(1, self.local_layers)
-        if not is_whole(number) or not least <= number <= self.layers:
-            raise ConfigError(
-                f"message_layers is {number!r}: it must be a whole number from {least} (1, or "
-                f"local_layers) to layers, {self.layers}, or null"
-            )
-
     def attends(self, place: int) -> bool:
         """Whether a layer, counted from 0, has attention."""
         return place >= self.local_layers
-
-    def has_messages(self, place: int) -> bool:
-        """Whether a layer, counted from 0, has messages."""
-        last = self.layers if self.message_layers is None else self.message_layers
-        return self.local_mpnn != "none" and place < last
-
-    @property
-    def read_out_after(self) -> tuple[int, ...]:
-        """Numbers of the layers, from 1, that `deep_supervision` has a read-out after."""
-        every = self.deep_supervision
-        return tuple(range(every, self.layers, every)) if every else ()
 
     @property
     def reads_graph_token(self) -> bool:

@@ -24,7 +24,6 @@ from graphormer_sepnorm.model.attention import (
     sum_over_atoms,
 )
 from graphormer_sepnorm.model.config import GraphormerConfig
-from graphormer_sepnorm.model.deep_supervision import DeepReadout
 from graphormer_sepnorm.model.dropout import branch_scales, dropout, dropout_add
 from graphormer_sepnorm.model.encodings import (
     AtomEmbedding,
@@ -48,8 +47,7 @@ class Layer(nn.Module):
 
     In the first `local_layers` messages along bonds stand in the place of attention: the graph
     network before the transformer of Wu et al. 2021, "Representing Long-Range Context for Graph
-    Neural Networks with Global Attention". The graph token hears nothing there. With as many
-    `message_layers` the two come one after the other, as there.
+    Neural Networks with Global Attention". The graph token hears nothing there.
 
     Args:
         config: The options of the model.
@@ -80,7 +78,7 @@ class Layer(nn.Module):
                 rings="rings" in config.local_mpnn,
                 states=config.bond_states,
             )
-            if config.has_messages(place)
+            if config.local_mpnn != "none"
             else None
         )
         self.ffn_norm = make_norm(config.norm, config.width, first=not attends)
@@ -294,9 +292,6 @@ class Graphormer(nn.Module):
             if config.extra_inputs
             else None
         )
-        self.deep_readouts = nn.ModuleDict(
-            {str(place): DeepReadout(config) for place in config.read_out_after}
-        )
         self.initialize(0)
 
     def initialize(self, seed: int) -> None:
@@ -305,14 +300,6 @@ class Graphormer(nn.Module):
 
     def encode(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Return the last graph tokens ``[B, C]`` and atoms ``[M, C]``, normalised."""
-        graph_token, atoms, _ = self.encode_deep(batch)
-        return graph_token, atoms
-
-    def encode_deep(self, batch: GraphBatch) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Return what `encode` does, and in training what the read-outs between layers predict.
-
-        Those of `deep_supervision`, in the order of the layers, each ``[B, num_targets]``.
-        """
         if "rings" in self.config.local_mpnn:
             batch = batch.with_ring_pairs()
         biases = self.bias(batch)
@@ -334,16 +321,11 @@ class Graphormer(nn.Module):
             depth = drawn.to(rows.dtype).unbind()  # float32 would carry a model in bf16 along
         log_degree = log_degrees(batch, rows.dtype) if self.config.degree_scaler else None
         states: Tensor | None = None
-        predictions = []
-        for place, (layer, scales) in enumerate(zip(self.layers, depth, strict=True), start=1):
+        for layer, scales in zip(self.layers, depth, strict=True):
             rows, states = layer(rows, batch, biases, scales, log_degree, states)
-            # Not `self.training`: they take part while BatchNorm's statistics are measured, too.
-            if self.deep_readouts.training and str(place) in self.deep_readouts:
-                outputs = self.deep_readouts[str(place)](rows, batch)
-                predictions.append(log_odds(outputs) if self.config.exclusive else outputs)
         if self.output_norm is not None:
             rows = _normalise(self.output_norm, rows, batch)
-        return rows[: batch.num_graphs], rows[batch.num_graphs :], predictions
+        return rows[: batch.num_graphs], rows[batch.num_graphs :]
 
     def read_out(self, graph_token: Tensor, atoms: Tensor, batch: GraphBatch) -> Tensor:
         """Return predictions ``[B, num_targets]`` from what `encode` gives."""

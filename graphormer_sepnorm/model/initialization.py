@@ -13,7 +13,6 @@ from torch import nn
 
 from graphormer_sepnorm.model.attention import BiasMixing, DegreeScaler
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
-from graphormer_sepnorm.model.deep_supervision import DeepReadout
 from graphormer_sepnorm.model.encodings import RingEncoding, SharedRing
 from graphormer_sepnorm.model.norm_arms import SeparateNorm, SharedNorm
 
@@ -35,11 +34,7 @@ def initialize(model: nn.Module, layers: int, seed: int) -> None:
         layers: Number of transformer layers.
         seed: With the name of a parameter it decides its values.
     """
-    arms: list[nn.Module] = [
-        one for one in model.modules() if isinstance(one, SharedNorm | SeparateNorm)
-    ]
-    readouts = [one for one in model.modules() if isinstance(one, DeepReadout)]
-    arms += [readout.norm for readout in readouts if readout.norm is not None]
+    arms = [one for one in model.modules() if isinstance(one, SharedNorm | SeparateNorm)]
     norms = {norm for arm in arms for norm in arm.modules()}
     for prefix, module in model.named_modules():
         if isinstance(module, MaskedBatchNorm):

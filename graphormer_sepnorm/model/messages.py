@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphormer_sepnorm.graphs.batch import RING_KINDS, GraphBatch
 from graphormer_sepnorm.model.encodings import SharedRing
-from graphormer_sepnorm.model.fused import cpu_messages, gpu_messages
+from graphormer_sepnorm.model.fused import cpu_messages
 from graphormer_sepnorm.model.fused.cpu_attention import usable
 from graphormer_sepnorm.model.fused.cpu_linear import Linear
 
@@ -96,8 +96,6 @@ def _sums(rows: Tensor, values: Tensor, ways: Tensor) -> Tensor:
     """Return ``sum ReLU(rows_j + values_kind)`` over the `ways [3, E]` to each row, ``[R, C]``."""
     if usable(rows):
         return cpu_messages.message_sums(rows, values, ways)
-    if gpu_messages.usable(rows):
-        return gpu_messages.message_sums(rows, values, ways)
     return plain_sums(rows, values, ways)
 
 
@@ -110,8 +108,6 @@ def _state_sums(
     """
     if usable(rows):
         return cpu_messages.state_message_sums(rows, ends, values, before, bonds)
-    if gpu_messages.usable(rows):
-        return gpu_messages.state_message_sums(rows, ends, values, before, bonds)
     return plain_state_sums(rows, ends, values, before, bonds)
 
 

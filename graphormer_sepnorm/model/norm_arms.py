@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm, several_processes
-from graphormer_sepnorm.model.fused import cpu_attention, cpu_norm, gpu_norm
+from graphormer_sepnorm.model.fused import cpu_attention, cpu_norm
 
 NORM_ALIASES = {"sharenorm": "shared-ln", "sepnorm": "bn+ln"}
 
@@ -71,7 +71,7 @@ class SharedNorm(nn.Module):
             num_graphs: B, graph tokens at the front.
             real_atoms: Which atoms are none of padding, bool ``[M]``; None: all.
         """
-        in_one = _normalise([self.norm], rows, [rows.shape[0]], num_graphs, real_atoms)
+        in_one = _normalise([self.norm], rows, [rows.shape[0]], real_atoms)
         if in_one is not None:
             return in_one
         if real_atoms is not None:
@@ -96,7 +96,7 @@ class SeparateNorm(nn.Module):
         """Normalise rows ``[B + M, D]``, graph tokens first; see `SharedNorm`."""
         lengths = [num_graphs, len(rows) - num_graphs]
         norms = [self.graph_token_norm, self.atom_norm]
-        in_one = _normalise(norms, rows, lengths, num_graphs, real_atoms)
+        in_one = _normalise(norms, rows, lengths, real_atoms)
         if in_one is not None:
             return in_one
         # Not slices: the gradient of each would be as large as `rows`, mostly zeros.
@@ -108,20 +108,16 @@ def _normalise(
     norms: Sequence[nn.Module],
     rows: Tensor,
     lengths: Sequence[int],
-    num_graphs: int,
     real_atoms: Tensor | None,
 ) -> Tensor | None:
     """Normalise stretches of rows at once; None where that is not possible."""
     if torch.compiler.is_compiling() or several_processes() or min(lengths) < 0:
         return None
+    if real_atoms is not None or not cpu_attention.usable(rows):
+        return None
     if not all(_in_one(norm, rows) for norm in norms):
         return None
-    known = cast(Sequence[LayerNorm | MaskedBatchNorm], norms)
-    if real_atoms is None and cpu_attention.usable(rows):
-        return cpu_norm.normalise(rows, known, lengths)
-    if gpu_norm.usable(rows, known):
-        return gpu_norm.normalise(rows, known, lengths, num_graphs, real_atoms)
-    return None
+    return cpu_norm.normalise(rows, cast(Sequence[LayerNorm | MaskedBatchNorm], norms), lengths)
 
 
 def _in_one(norm: nn.Module, rows: Tensor) -> bool:
@@ -191,7 +187,7 @@ def normalise_atoms(norm: nn.Module, atoms: Tensor, real_atoms: Tensor | None) -
         atoms: ``[M, D]``.
         real_atoms: Which atoms are none of padding, bool ``[M]``; None: all.
     """
-    in_one = _normalise([norm], atoms, [atoms.shape[0]], 0, real_atoms)
+    in_one = _normalise([norm], atoms, [atoms.shape[0]], real_atoms)
     return norm(atoms, real_atoms) if in_one is None else in_one
 
 

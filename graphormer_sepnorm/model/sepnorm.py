@@ -16,10 +16,6 @@ from graphormer_sepnorm.model.padding_mask import PaddingMask
 
 _NAME_OF: dict[Any, str] = {nn.BatchNorm1d: "bn", nn.LayerNorm: "ln"}
 
-# The parts are named as in the paper's class, so that state dicts fit in both directions. They had
-# names of their own before; state dicts with those load too.
-_FORMER_NAMES = {"cls_norm": "cls_norm_layer", "tok_norm": "tok_norm_layer"}
-
 
 class _NoLayerNorm:
     """What stands in `SepNorm` where torch looks for the weight and the bias of a LayerNorm.
@@ -186,7 +182,7 @@ class SepNorm(TokenNorm):
         eps: Added to the variance, in both.
 
     Attributes:
-        cls_norm_layer: The norm of [CLS].
+        cls_norm_layer: The norm of [CLS], named as in the paper's class: state dicts fit both.
         tok_norm_layer: The norm of the other tokens.
 
     Raises:
@@ -268,23 +264,6 @@ class SepNorm(TokenNorm):
         others = self.tok_norm_layer(others.flatten(0, 1), real).reshape(others.shape)
         tokens = torch.cat([cls, others], dim=1)
         return tokens if position == 0 else tokens.roll(position, dims=1)
-
-    @property
-    def cls_norm(self) -> nn.Module:
-        """Former name of `cls_norm_layer`."""
-        return self.cls_norm_layer
-
-    @property
-    def tok_norm(self) -> nn.Module:
-        """Former name of `tok_norm_layer`."""
-        return self.tok_norm_layer
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        for former, name in _FORMER_NAMES.items():
-            for key in [key for key in state_dict if key.startswith(f"{prefix}{former}.")]:
-                parameter = key.removeprefix(f"{prefix}{former}.")
-                state_dict[f"{prefix}{name}.{parameter}"] = state_dict.pop(key)
-        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 def _width(norm: nn.LayerNorm) -> int:

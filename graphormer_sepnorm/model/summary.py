@@ -27,7 +27,6 @@ _PARTS = {
     "readout": "read-out",
     "atom_readout": "read-out of the atoms",
     "extra_readout": "numbers beside the graph",
-    "deep_readouts": "read-outs between layers",
 }
 _LAYER_PARTS = {
     "norms": {"attention_norm", "ffn_norm"},

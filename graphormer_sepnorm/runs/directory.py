@@ -62,9 +62,9 @@ class Record:
         molecules: Numbers in ``train``, ``validation`` and ``test``.
         split: How a user's table was split, in words; None: the data set's own split.
         data_note: What has to be said about the data beside any result; None: not recorded.
-        metric: Name of the main metric; None: a record that is older than the entry.
+        metric: Name of the main metric.
         unit: Of the main metric.
-        selected_on: What decides on the best checkpoint, as ``validation_mae``.
+        selected_on: What decides on the best checkpoint, as ``validation_mae``; None: nothing does.
         parameters: That are trained.
         planned_steps: Of the whole run; None where only time or a person ends it.
         seed: Of initial values, order and dropout.
@@ -77,7 +77,7 @@ class Record:
     molecules: dict[str, int] | None = None
     split: str | None = None
     data_note: str | None = None
-    metric: str | None = None
+    metric: str
     unit: str = ""
     selected_on: str | None = None
     parameters: int | None = None
@@ -195,16 +195,15 @@ class RunDirectory:
         if not path.is_file():
             return None
         plain = require_json(path)
-        version = plain.get("format_version", _RECORD_FORMAT)
+        version = plain.pop("format_version", None)
         if version != _RECORD_FORMAT:
             raise DataError(
                 f"{path} was written by another version of this program (format {version}, here "
                 f"{_RECORD_FORMAT}): take its results with that version"
             )
         try:
-            sessions = [Session(**_known(Session, one)) for one in plain["sessions"]]
-            fields: dict[str, Any] = _known(Record, plain)
-            return Record(**{**fields, "sessions": sessions})
+            sessions = [Session(**one) for one in plain["sessions"]]
+            return Record(**{**plain, "sessions": sessions})
         except (KeyError, TypeError, AttributeError) as error:
             raise DataError(
                 f"{path} was written by another version of this program: "
@@ -270,11 +269,6 @@ def flat(options: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, A
             yield from flat(value, f"{section}{name}.")
         else:
             yield section + name, value
-
-
-def _known(kind: type, plain: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries that this version knows."""
-    return {one.name: plain[one.name] for one in dataclasses.fields(kind) if one.name in plain}
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -14,11 +14,11 @@ from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
 from graphormer_sepnorm.inference.network import build_network
-from graphormer_sepnorm.model.config import FROM_DATA, OF_TRAINING, GraphormerConfig
+from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 # Parts that belong to the targets of a network and not to its molecules.
-_READ_OUT = ("readout.", "atom_readout.", "extra_readout.", "deep_readouts.")
+_READ_OUT = ("readout.", "atom_readout.", "extra_readout.")
 # Ends of the names of tables whose rows are codes of atoms and of kinds of bond.
 _ATOM_TABLES, _BOND_TABLES = (".atom.weight",), (".bond.weight",)
 
@@ -68,9 +68,9 @@ class Backbone:
         """Return the options of a network that can take these weights.
 
         Args:
-            own: Options of `OF_TRAINING`, which are one's own.
+            own: Options of `REGULARISATION`, which are one's own.
         """
-        decided = (*FROM_DATA, *OF_TRAINING, "atom_rows", "bond_rows")
+        decided = (*FROM_DATA, *REGULARISATION, "atom_rows", "bond_rows")
         kept = {name: value for name, value in self.options.items() if name not in decided}
         return kept | own
 

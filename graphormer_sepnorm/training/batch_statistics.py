@@ -64,7 +64,6 @@ def _measuring(model: Graphormer, norms: list[MaskedBatchNorm]) -> Iterator[None
     was_training = model.training
     before = [(norm.momentum, norm.num_batches_tracked.clone()) for norm in norms]
     model.eval()
-    model.deep_readouts.train()  # they have norms too
     for norm in norms:
         norm.train()
     try:

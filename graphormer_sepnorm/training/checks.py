@@ -29,7 +29,6 @@ _NUMBERS = (
     "eps",
     "label_fraction",
     "uniformity_weight",
-    "deep_supervision_weight",
     "frozen_bn_fraction",
 )
 _CHOICES = {
@@ -58,10 +57,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name in ("learning_rate", "eps"):
         if not options[name] > 0:
             raise _out_of_range(name, options[name], "it must be positive")
-    for name in (
-        *("warmup_steps", "final_learning_rate", "weight_decay"),
-        *("uniformity_weight", "deep_supervision_weight"),
-    ):
+    for name in ("warmup_steps", "final_learning_rate", "weight_decay", "uniformity_weight"):
         if not options[name] >= 0:
             raise _out_of_range(name, options[name], "it must not be negative")
     if not all(0 <= beta < 1 for beta in betas):

@@ -24,7 +24,6 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint, save_for_prediction
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
-from graphormer_sepnorm.training.callbacks.threads import LeaveBusyCores
 from graphormer_sepnorm.training.module import GraphormerModule
 
 # torch's random numbers and the filters of warnings are of the whole process: of two trainings in
@@ -93,7 +92,6 @@ def train_in_memory(
             devices=1 if number is None else [number],
             callbacks=[
                 *([AveragedWeights(ema_decay)] if ema_decay else []),
-                LeaveBusyCores(),
                 _MeasuredAtTheEnd(),
                 StopWhenDiverged(),
                 *([best] if validate else []),

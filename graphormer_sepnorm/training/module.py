@@ -31,12 +31,10 @@ from graphormer_sepnorm.inference.checkpoint import (
     check_checkpoint,
     package_versions,
     read_checkpoint,
-    with_current_options,
 )
 from graphormer_sepnorm.inference.network import build_network, load_weights
 from graphormer_sepnorm.model.config import (
     FROM_DATA,
-    OF_TRAINING,
     REGULARISATION,
     GraphormerConfig,
 )
@@ -101,8 +99,6 @@ class GraphormerModule(EvaluatedModule):
             (SepNorm's paper, Eq. 8); 0 leaves it out. Behind BatchNorm, which centres them already,
             it acts on that norm's scale and shift alone.
         uniformity_on: Which embeddings it pushes apart: graph_token, atoms or both.
-        deep_supervision_weight: Weight of the loss of each read-out of deep_supervision, beside 1
-            for what predicts.
         precise_bn_graphs: Training graphs on which BatchNorm's statistics are measured before each
             validation; 0 keeps the running averages of training. Costs their forward pass.
         frozen_bn_fraction: Share of the steps, the last ones, in which BatchNorm's statistics are
@@ -110,7 +106,7 @@ class GraphormerModule(EvaluatedModule):
             precise_bn_graphs. Without a BatchNorm it does nothing.
         from_pretrained: A trained network to begin with: a bundled model's name, a run directory or
             a checkpoint. All but the read-out is taken from it, and the options of the network too,
-            but for dropout and deep_supervision; of an ensemble its first member's.
+            but for dropout; of an ensemble its first member's.
         seed: Decides the initial parameters and dropout. Set by seed_everything.
         **architecture: Options of the network, those of `GraphormerConfig`.
     """
@@ -131,7 +127,6 @@ class GraphormerModule(EvaluatedModule):
         label_fraction: float = 1.0,
         uniformity_weight: float = 0.0,
         uniformity_on: UniformityOn = "graph_token",
-        deep_supervision_weight: float = 0.3,
         precise_bn_graphs: int = 2048,
         frozen_bn_fraction: float = 0.0,
         from_pretrained: str | None = None,
@@ -141,7 +136,7 @@ class GraphormerModule(EvaluatedModule):
         super().__init__()
         self.backbone = None if from_pretrained is None else Backbone.read(from_pretrained)
         if self.backbone is not None:
-            own = {name: architecture[name] for name in OF_TRAINING if name in architecture}
+            own = {name: architecture[name] for name in REGULARISATION if name in architecture}
             architecture = self.backbone.architecture(**own)
         architecture = plain(architecture)
         # Validated now, before any data are touched. The command line offers what `architecture`
@@ -320,7 +315,6 @@ class GraphormerModule(EvaluatedModule):
         """
         if KEY not in checkpoint:
             raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
-        checkpoint = with_current_options(checkpoint)
         check_checkpoint(checkpoint)
         facts = checkpoint[KEY]
         training = False
@@ -387,7 +381,7 @@ class GraphormerModule(EvaluatedModule):
             self._record(totals, label_counts)
             return losses
         self._seed_dropout(batch_idx)
-        graph_token, atoms, between = self.model.encode_deep(batch)
+        graph_token, atoms = self.model.encode(batch)
         outputs = self.model.read_out(graph_token, atoms, batch)
         known = self._drawn(batch.targets), batch.weights, self._drawn(batch.bounds)
         total, labels = self.summed_loss(outputs, *known)
@@ -397,7 +391,6 @@ class GraphormerModule(EvaluatedModule):
         loss = total / expected
         self.step_loss = loss.detach() + (0 if first == 0 else self.step_loss)
         self._record(total, labels)
-        loss = loss + self._deep_loss(between, *known) / expected
         # Gradients are averaged over processes, and Lightning averages over accumulated batches.
         loss = loss * (self.trainer.world_size * accumulated)
         weight = self.hparams["uniformity_weight"]
@@ -436,28 +429,9 @@ class GraphormerModule(EvaluatedModule):
         else:
             torch.manual_seed(seed)
 
-    def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what a captured step needs of a batch.
-
-        The sum of the losses of its labels, their number, and the weighted sum of the losses of the
-        read-outs between layers.
-        """
-        graph_token, atoms, between = self.model.encode_deep(batch)
-        outputs = self.model.read_out(graph_token, atoms, batch)
-        known = batch.targets, batch.weights, batch.bounds
-        total, labels = self.summed_loss(outputs, *known)
-        return total, labels, self._deep_loss(between, *known) + torch.zeros_like(total)
-
-    def _deep_loss(
-        self,
-        predictions: list[Tensor],
-        targets: Tensor,
-        weights: Tensor | None,
-        bounds: Tensor | None,
-    ) -> Tensor | float:
-        """Return the weighted sum of the losses of the read-outs between layers; 0 without any."""
-        sums = [self.summed_loss(one, targets, weights, bounds)[0] for one in predictions]
-        return self.hparams["deep_supervision_weight"] * sum(sums) if sums else 0.0
+    def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """Return what a captured step needs: the sum of the losses of its labels, their number."""
+        return self.summed_loss(self.model(batch), batch.targets, batch.weights, batch.bounds)
 
     def _record(self, total: Tensor, labels: Tensor) -> None:
         """Add steps to the mean loss of the epoch."""

@@ -35,7 +35,7 @@ def test_parts_are_measured_written_and_not_measured_again(
     output = tmp_path / "gpu.json"
     words = [*QUICK, "--output", str(output), "--root", root]
     engines = ["--engines", "eager", "captured"]
-    parts = ["--parts", "ceilings", "trainer", "step", "together"]
+    parts = ["--parts", "ceilings", "trainer", "step"]
     assert main([*words, *engines, *parts]) == 0
     results = json.loads(output.read_text())["results"]
     assert set(results) == {
@@ -46,16 +46,11 @@ def test_parts_are_measured_written_and_not_measured_again(
         "trainer/captured batch 4",
         "step/eager batch 4",
         "step/captured batch 4",
-        "together/1 x captured batch 4",
-        "together/2 x captured batch 4",
     }
     assert all(value > 0 for name in results for key, value in results[name].items() if "_s" in key)
     assert results["step/eager batch 4"]["flop"] > 1e6
     assert results["step/eager batch 4"]["bytes"] > 1e6
     assert results["step/captured batch 4"]["kernels"] > 100
-    one, two = (results[f"together/{count} x captured batch 4"] for count in (1, 2))
-    assert one["times_one_alone"] == 1
-    assert two["times_one_alone"] == two["steps_per_s"] / one["steps_per_s"]
     assert capsys.readouterr().out.count("\n") >= len(results)
     assert main([*words, *engines, *parts]) == 0
     assert capsys.readouterr().out == ""

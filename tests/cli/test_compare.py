@@ -344,27 +344,6 @@ def repeatable(compared: Compared) -> dict:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("reports")
-def test_seeds_are_trained_together(table: Path, tmp_path: Path) -> None:
-    """Without a GPU one after the other, in one process; each run is as without the option."""
-    asked = [*options(table), "--engine", "captured", "--arms", "sharenorm,sepnorm"]
-    found = compare(tmp_path, *asked, "--seeds", "0,1", "--seeds-together", "2")
-    assert found.status == 0, found.err
-    lines = [line for line in found.err.splitlines() if "started" in line]
-    assert lines == [
-        f"{arm} seed {seed}: started" for arm in ("sharenorm", "sepnorm") for seed in (0, 1)
-    ]
-    for arm in ("sharenorm", "sepnorm"):
-        for seed in (0, 1):
-            run = tmp_path / arm / f"seed{seed}"
-            assert summary(run)["seed"] == seed
-            log = run.with_name(f"seed{seed}.log").read_text()
-            assert "--engine is not for a CPU, only for a CUDA GPU" in log
-            assert f"{arm}/seed{seed}/checkpoints/best.ckpt" in log
-            assert f"seed{1 - seed}/" not in log
-
-
-@pytest.mark.slow
 def test_killed_comparison_gives_the_report_of_one_that_was_not(
     straight: Compared, killed: Compared
 ) -> None:
@@ -762,12 +741,6 @@ BOTH = "--arms sharenorm,sepnorm"
         (f"{BOTH} --seeds 0-3", "'0-3' is no seed"),
         (f"{BOTH} --seeds=-1", "'-1' is no seed"),
         (f"{BOTH} --jobs 0", "--jobs is 0: it must be 1 or more"),
-        (f"{BOTH} --seeds-together 0", "--seeds-together is 0: it must be 1 or more"),
-        (
-            f"{BOTH} --seeds-together 2 -c table_regression --data.table {{table}}",
-            "--seeds-together 2 needs --engine captured",
-        ),
-        (f"{BOTH} --seed_together 2", "unknown option --seed_together (did you mean '--seeds"),
         (f"{BOTH} --jobs two", "invalid int value: 'two'; see train.py compare --help"),
         (f"{BOTH} --baseline ln", "--baseline ln is no arm"),
         (f"{BOTH} --seed 3", "unknown option --seed (did you mean '--seeds'?)"),

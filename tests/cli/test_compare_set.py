@@ -199,7 +199,6 @@ def test_mistakes_with_sets_are_one_line(
         ("arms", "'sharenorm,sepnorm'"),
         ("jobs", "2"),
         ("arms", "{x: {model.norm: bn+bn}}"),
-        ("seeds-together", "2"),
         ("baseline", "sharenorm"),
     ):
         wanted = f"{name} is the same for all comparisons: give --{name} on the command line"

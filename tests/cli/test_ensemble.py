@@ -42,9 +42,12 @@ from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.inference.checkpoint import model_weights, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    model_weights,
+    read_checkpoint,
+)
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.runs.directory import RunDirectory
 
 SEEDS = (3, 4)
@@ -285,14 +288,6 @@ def test_members_with_other_options_are_not_joined(copied: Path, capsys) -> None
     said = refused(capsys, train, "fit", "--resume", run)
     assert "member seed 3 was trained with --model." in said
     assert "dropout 0.1, member seed 4 with 0.3: take " in said
-
-
-@pytest.mark.parametrize("ensembles", ["seeds", "by_folds"])
-def test_results_take_the_members_as_seeds(ensembles: str, tmp_path: Path, capsys, request) -> None:
-    directory = request.getfixturevalue(ensembles).run
-    assert train(["results", str(directory), "-o", str(tmp_path / "results")]) == 0
-    assert "1 experiment, 2 runs" in capsys.readouterr().out
-    assert "| 3, 4 |" in (tmp_path / "results.md").read_text()
 
 
 @pytest.mark.parametrize(

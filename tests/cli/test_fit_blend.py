@@ -25,10 +25,12 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference import weighing
 from graphormer_sepnorm.inference.blend import Blend, Stacking
-from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    CONFIDENCE,
+    read_checkpoint,
+)
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.runs.directory import RunDirectory
 

@@ -17,8 +17,12 @@ from tiny_run import TINY, Fitted, fit, fitted, read_csv, refused
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.confidence import probabilities
-from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, write_checkpoint
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.inference.checkpoint import (
+    CONFIDENCE,
+    KEY,
+    read_checkpoint,
+    write_checkpoint,
+)
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.runs.directory import RunDirectory
 

@@ -101,8 +101,6 @@ OPTIONS = {
     "model.bond_states",
     "model.degree_rows",
     "model.degree_scaler",
-    "model.deep_supervision",
-    "model.deep_supervision_weight",
     "model.drop_path",
     "model.dropout",
     "model.encodings",
@@ -119,7 +117,6 @@ OPTIONS = {
     "model.local_mpnn",
     "model.loss",
     "model.max_path_length",
-    "model.message_layers",
     "model.norm",
     "model.norm_position",
     "model.optimizer",
@@ -252,7 +249,6 @@ def test_each_arm_of_the_extensions_is_what_its_name_says() -> None:
                 "ring-bias": {"ring_bias: True"},
                 "mixing": {"bias_mixing: True"},
                 "scaler": {"degree_scaler: True"},
-                "message-layers": {"message_layers: 6"},
             }
             plus = more.get(arm.name.removeprefix("plus-"), set())
             assert extensions_of(model) == of_whole | plus

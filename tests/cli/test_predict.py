@@ -248,7 +248,7 @@ def test_evaluation_of_a_classifier_is_that_of_sklearn(tmp_path, capsys):
     assert "AUROC undefined" in capsys.readouterr().out
 
 
-RAY = ["{model}", "-i", "{folder}", "-o", "out", "--engine", "ray"]
+RAY = ["{model}", "-i", "{folder}", "-o", "out", "--ray"]
 MISTAKES = {
     "nothing to predict": ["{model}"],
     "no such checkpoint": ["absent", "CCO"],
@@ -304,14 +304,11 @@ MISTAKES = {
         "--shard",
         "1/2",
     ],
-    "--top is for --engine ray": ["{model}", "-i", "{folder}", "--top", "5"],
-    "--address is for --engine ray": ["{model}", "CCO", "--address", "auto"],
-    "give -i DIR -o DIR": ["{model}", "-i", "{folder}", "--engine", "ray"],
-    "--shard is not for --engine ray": [*RAY, "--shard", "1/2"],
-    "--evaluate is not for --engine ray": [*RAY, "--evaluate", "y"],
+    "--num_actors is for --ray": ["{model}", "CCO", "--num_actors", "2"],
+    "give -i DIR -o DIR": ["{model}", "-i", "{folder}", "--ray"],
+    "--shard is not for --ray": [*RAY, "--shard", "1/2"],
+    "--resume is not for --ray": [*RAY, "--resume"],
     "--num_actors is 0": [*RAY, "--num_actors", "0"],
-    "say which rows --top N keeps": [*RAY, "--by", "pred_property"],
-    "leave --resume out": [*RAY, "--top", "5", "--resume"],
 }
 
 

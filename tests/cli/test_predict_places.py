@@ -113,7 +113,7 @@ def test_what_an_earlier_job_left_does_not_mislead_a_new_one(
     capsys.readouterr()
 
 
-@pytest.mark.parametrize("what", ["a pipe", "molecules", "pairs"])
+@pytest.mark.parametrize("what", ["a pipe", "molecules"])
 def test_a_job_that_cannot_be_resumed_leaves_no_progress_of_an_earlier_one(
     model, source, tmp_path, monkeypatch, what
 ):
@@ -129,10 +129,8 @@ def test_a_job_that_cannot_be_resumed_leaves_no_progress_of_an_earlier_one(
         command = [model, "-i", "/dev/stdin", "--input_format", "csv", *options]
         done = run_python(COMMAND, *command, cwd=tmp_path, text=source.read_text())
         assert done.returncode == 0, done.stderr
-    elif what == "molecules":
-        assert main([model, "CCO", *options]) == 0
     else:
-        assert main(["pairs", model, "-i", str(source), *options]) == 0
+        assert main([model, "CCO", *options]) == 0
     assert not progress.exists()
 
 
@@ -242,13 +240,6 @@ def test_a_device_is_no_name_without_a_format(model, source, capsys):
     assert main([model, "-i", str(source), "-o", "/dev/null", "--quiet"]) == 0
     assert not Path("/dev/null").is_file()
     assert "No space left" in refused(capsys, main, model, "CCO", "-o", "/dev/full")
-
-
-def test_it_says_that_it_runs_without_kernels(model, source, monkeypatch, capsys):
-    for found, said in ((None, True), (object(), False)):
-        monkeypatch.setattr("graphormer_sepnorm.cli.table_verbs.library", lambda found=found: found)
-        assert main([model, "-i", str(source), "-o", "/dev/null", "--jobs", "1"]) == 0
-        assert ("note: without compiled kernels" in capsys.readouterr().err) is said
 
 
 def test_columns_of_ours_that_are_taken_are_said(model, tmp_path, capsys):

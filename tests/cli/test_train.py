@@ -221,18 +221,6 @@ def test_value_that_contradicts_the_checkpoint_is_an_error_naming_both(
     assert "--model.norm is sharenorm here and sepnorm in the checkpoint" in line
 
 
-def test_checkpoint_older_than_an_option_has_its_default(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checkpoint = torch.load(run.directory / "checkpoints" / "best.ckpt", weights_only=True)
-    for options in (checkpoint["hyper_parameters"], checkpoint["graphormer_sepnorm"]["model"]):
-        del options["local_mpnn"]
-    torch.save(checkpoint, old := tmp_path / "old.ckpt")
-    line = refused(capsys, main, "test", "--ckpt_path", old, "--model.local_mpnn=gine")
-    assert "--model.local_mpnn is gine here and none in the checkpoint" in line
-    assert main(["test", "--ckpt_path", str(old), "--data.root", str(run.root)]) == 0
-
-
 @pytest.mark.parametrize(
     ("facts", "said"),
     [

@@ -33,8 +33,12 @@ from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.errors import ConfigError, DataError
-from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.inference.checkpoint import (
+    CONFIDENCE,
+    KEY,
+    read_checkpoint,
+    save_for_prediction,
+)
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.runs.directory import RunDirectory

@@ -29,6 +29,7 @@ from graphormer_sepnorm.compare.fold_text import results_text
 from graphormer_sepnorm.compare.statistics import fold_difference
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.runs.directory import Record
 
 BLENDS = {"sharenorm": 0.52, "sepnorm": 0.72}
 ALONE = {"sharenorm": 0.62, "sepnorm": 0.80}
@@ -125,8 +126,10 @@ def finish(run: FoldRun, error: float, data: str = "a") -> None:
     targets = [{"name": "y", "unit": ""}]
     report = {"kind": "regression", "name": "mine", "targets": targets, "splits": sizes}
     run.files.data_report_file.write_text(json.dumps(report))
-    record = {"dataset": "mine", "dataset_fingerprint": data, "seed": run.seed, "sessions": []}
-    run.files.record_file.write_text(json.dumps(record))
+    record = Record(
+        dataset="mine", dataset_fingerprint=data, metric="mae", seed=run.seed, sessions=[]
+    )
+    run.files.write_record(record)
     came_to = {"norm": run.arm, "test_mae": error, "confidence": {"inside_90": error}}
     came_to["test_spearman"] = None if error > 0.5 else 0.5
     run.files.summary_file.write_text(json.dumps(came_to))

@@ -31,7 +31,6 @@ from graphormer_sepnorm.compare.runner import (
     Runner,
     environments,
     last_line,
-    together,
 )
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.runs.directory import Record, Session
@@ -77,20 +76,8 @@ result = {"best_validation_mae": 0.5, "test_mae": 0.25, "environment": environme
 (run / "summary.json").write_text(json.dumps(result))
 """
 
+
 # Several runs in a process, each the program above; it ends as the last one of them does.
-PROGRAM_TOGETHER = """
-import json, pathlib, subprocess, sys
-program = pathlib.Path(__file__).with_name("program.py")
-print(f"{len(sys.argv) // 2} runs", flush=True)
-status = 0
-for log, options in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
-    with open(log, "a") as file:
-        words = [sys.executable, str(program), *json.loads(options)]
-        status = subprocess.run(words, stdout=file, stderr=file).returncode
-sys.exit(status)
-"""
-
-
 class Events(Display):
     """A display that remembers what it was told."""
 
@@ -125,8 +112,6 @@ class Workplace:
         self.directory = directory
         self.program = directory / "program.py"
         self.program.write_text(PROGRAM)
-        self.program_together = directory / "together.py"
-        self.program_together.write_text(PROGRAM_TOGETHER)
 
     def run(self, arm: str, seed: int = 0, do: str = "work") -> Run:
         place = self.directory / arm / f"seed{seed}"
@@ -144,13 +129,11 @@ class Workplace:
         self,
         runs: Sequence[Run],
         places: Sequence[Mapping[str, str]] = ({},),
-        seeds_together: int = 1,
     ) -> tuple[bool, list[str]]:
         display = Events()
         with locked(self.directory) as lock:
             program = (sys.executable, str(self.program))
-            several = (sys.executable, str(self.program_together))
-            whole = Runner(runs, places, display, lock, program, seeds_together, several).run()
+            whole = Runner(runs, places, display, lock, program).run()
         return whole, display.events
 
 
@@ -288,41 +271,6 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
     assert runs[1].log.read_text().count("begun") == 2
     assert not (runs[1].directory / "left").exists()
     assert (runs[2].directory / "summary.json").stat().st_mtime_ns == before
-
-
-def test_seeds_of_an_arm_share_a_process(workplace: Workplace) -> None:
-    runs = [workplace.run(arm, seed) for seed in range(3) for arm in ("a", "b")]
-    names = [[run.name for run in group] for group in together(runs, 2)]
-    assert names == [["a seed 0", "a seed 1"], ["b seed 0", "b seed 1"], ["a seed 2"], ["b seed 2"]]
-    assert together(runs, 1) == [(run,) for run in runs]
-    runs = [workplace.run("a"), workplace.run("a", 1, do="fail"), workplace.run("a", 2)]
-    _, events = workplace.train(runs, seeds_together=2)
-    assert events == [
-        "started a seed 0",
-        "started a seed 1",
-        "finished a seed 0",
-        "failed a seed 1: it cannot be done",
-        "started a seed 2",
-        "finished a seed 2",
-        "closed",
-    ]
-    assert runs[0].log.read_text() == "2 runs\nbegun\n"
-    assert runs[1].failure.read_text() == "it cannot be done\n"
-    assert runs[2].log.read_text() == "begun\n"
-    # What is left is continued, alone if it is the only one.
-    (runs[1].directory / "do").write_text("work")
-    _, events = workplace.train(runs, seeds_together=2)
-    assert events == ["started a seed 1", "finished a seed 1", "closed"]
-    assert runs[1].log.read_text().endswith("continued\n")
-
-
-def test_a_process_that_dies_takes_its_runs_along_and_no_other(workplace: Workplace) -> None:
-    text = "import os\nos.kill(os.getpid(), 9)\n"
-    workplace.program_together.write_text(text)
-    runs = [workplace.run("a", seed) for seed in range(3)]
-    _, events = workplace.train(runs, seeds_together=2)
-    assert events[2:4] == [f"failed a seed {seed}: killed by SIGKILL" for seed in (0, 1)]
-    assert events[-2:] == ["finished a seed 2", "closed"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -492,7 +440,8 @@ def half_way(workplace: Workplace) -> Run:
         Session(started=started, to_step=10, command=[]),
         Session(started=started, from_step=10, to_step=35, command=[]),
     ]
-    run.files.write_record(Record(dataset="a", dataset_fingerprint="b", seed=0, sessions=sessions))
+    record = Record(dataset="a", dataset_fingerprint="b", metric="mae", seed=0, sessions=sessions)
+    run.files.write_record(record)
     return run
 
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 from reference.checkpoints import make_checkpoint
 from reference.confidence import TRAINED, confidence, fingerprints
-from reference.damage import replaced
 from reference.trees import boosted_trees
 from scipy.special import softmax
 
@@ -20,11 +19,12 @@ from graphormer_sepnorm.confidence.probabilities import Calibration, tempered
 from graphormer_sepnorm.confidence.token_distance import TokenDistance
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.blend import Blend
-from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    CONFIDENCE,
+)
 from graphormer_sepnorm.inference.description import describe
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.tree_contents import BLEND
 
 NEW = ["CCCO", "c1ccccc1CN", "OC1CCCC1", "C1CC"]
 
@@ -369,44 +369,6 @@ def test_trees_without_weight_are_asked_where_intervals_need_them() -> None:
     wide, narrow = Predictor(checkpoint, "cpu"), Predictor(model(), "cpu")
     assert "apart" in (wide.confidence.uses if wide.confidence else ())
     np.testing.assert_array_equal(wide.predict(NEW).values, narrow.predict(NEW).values)
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "said"),
-    [
-        (("targets",), [], "confidence is of 0 targets, task.targets of 1"),
-        (("uses",), ["spread"], "confidence uses spread, and there are no members"),
-        (("uses",), ["luck"], "expected spread or apart"),
-        (("targets", 0, "scores"), [2.0, 1.0], r"targets\[0\].scores do not ascend"),
-        (("targets", 0, "unit"), 0.0, "expected a positive number"),
-        (("targets", 0, "scale", "low"), [1.0], r"targets\[0\] is not of 3 signals"),
-        (("neighbours", "sizes"), torch.ones(2, dtype=torch.int16), "environments of no molecule"),
-        (("neighbours", "smiles"), ["C"], "has smiles of 1 neighbours, there are 34"),
-        (("errors",), torch.zeros(2, 1), r"has errors of another shape, \(2, 1\)"),
-        (("domain", "border"), 2.0, "expected a number from 0 to 1"),
-        (("domain", "furthest"), -1.0, "expected a positive number"),
-        (("temperature",), 0.0, "expected a positive number"),
-        (("tokens", "clouds"), [], "confidence has 0 clouds of 1 networks"),
-        (("tokens", "usual"), 0.0, "expected a positive number"),
-        (("tokens", "clouds", 0, "centre"), torch.zeros(15), "is not of 16 channels, or empty"),
-        (("tokens", "clouds", 0, "points"), torch.zeros(0, 16).half(), "of 16 channels, or empty"),
-        (("tokens", "clouds", 0, "axes"), torch.full((16, 16), torch.nan), "is not finite"),
-        (("tokens", "clouds", 0, "points"), torch.zeros(3, 16), "expected a table of float16"),
-    ],
-)
-def test_what_does_not_fit_is_one_line(place: tuple, value: Any, said: str, tmp_path: Path) -> None:
-    torch.save(replaced(model(tokens=16), (CONFIDENCE, *place), value), tmp_path / "a.ckpt")
-    with pytest.raises(CheckpointError, match=said) as refused:
-        read_checkpoint(tmp_path / "a.ckpt")
-    assert "\n" not in str(refused.value)
-
-
-def test_neighbours_do_not_come_without_a_domain(tmp_path: Path) -> None:
-    checkpoint = model()
-    del checkpoint[CONFIDENCE]["domain"]
-    torch.save(checkpoint, tmp_path / "a.ckpt")
-    with pytest.raises(CheckpointError, match="one of domain and neighbours without the other"):
-        read_checkpoint(tmp_path / "a.ckpt")
 
 
 def test_an_environment_that_cannot_be_is_one_line() -> None:

@@ -112,9 +112,4 @@ def test_widths_of_several_targets_have_no_mean() -> None:
 
 def test_errors_that_calibration_leaves_alone_are_said_once() -> None:
     kept = {"calibration_error": 0.02, "calibration_error_before": 0.0201}
-    assert in_words(kept).endswith("probabilities 0.020")
-
-
-def test_what_an_earlier_version_kept_is_said() -> None:
-    kept = {"calibration_error": 0.02, "calibration_error_before": 0.05}
-    assert in_words(kept).endswith("probabilities 0.020, before calibration 0.050")
+    assert "probabilities 0.020; sets" in in_words(kept)

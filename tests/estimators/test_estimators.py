@@ -419,7 +419,7 @@ def test_the_recipe_for_tables_is_a_configuration_as_any_other(facts_of, monkeyp
 
 def test_a_configuration_file_of_ones_own(tmp_path, facts_of):
     config = yaml.safe_load(config_path("table_regression").read_text())
-    config["model"] |= {"layers": 1, "width": 16, "heads": 2, "ffn_width": 16, "optimiser": "muon"}
+    config["model"] |= {"layers": 1, "width": 16, "heads": 2, "ffn_width": 16, "optimizer": "muon"}
     config["trainer"]["max_epochs"] = 1
     config["ema_decay"] = 0.5
     path = tmp_path / "mine.yaml"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, PADDING_PAIR, TOKEN_PAIR, Collator
-from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
+from graphormer_sepnorm.graphs.structure import SHARE_UNIT
 
 
 @pytest.mark.parametrize("ids", [range(9), [2, 1, 4], [6], [1], [8, 0, 8, 3, 5]])

@@ -14,6 +14,7 @@ from reference.any_graphs import graphs_of_any_kind, large_systems, random_codes
 from reference.extensions import ring_of_bond, shared_rings
 from reference.literal import PlainGraph, counted_path_shares, distances, path_shares
 from reference.molecules import C60, TIE_FREE, TIED, directed_graph, graph, molecule, renumbered
+from reference.structure_in_numpy import SAME_ATOM, UNREACHABLE
 from reference.structures import (
     assert_shares,
     pair_types,
@@ -22,9 +23,8 @@ from reference.structures import (
 )
 from torch_geometric.data import Data
 
-from graphormer_sepnorm.graphs import structure_block
+from graphormer_sepnorm.graphs import structure
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.graphs.structure_block import SAME_ATOM, UNREACHABLE
 
 
 def assert_as_enumerated(graphs: list[Data], hops: int) -> None:
@@ -144,7 +144,7 @@ def test_distances_of_random_graphs(n, density, seed, directed):
 def test_large_fused_systems(name, rescaled, monkeypatch):
     """Up to 3.5e10 shortest paths between two corners; exact integers are the truth."""
     if rescaled:
-        monkeypatch.setattr(structure_block, "LARGEST_COUNT", 50.0)
+        monkeypatch.setattr(structure, "LARGEST_COUNT", 50.0)
     drawn = networkx.convert_node_labels_to_integers(large_systems()[name])
     n = drawn.number_of_nodes()
     data = graph(n, list(drawn.edges), random_codes(drawn.number_of_edges()))
@@ -172,7 +172,7 @@ def test_sums_that_differ_in_the_last_bits_make_no_new_types():
     ]
     store = GraphStore.from_graphs(graphs, 5)
     assert sorted(store.type_distance) == [-1, 0, 1, 2]
-    assert (store.type_share == structure_block.SHARE_UNIT).all()
+    assert (store.type_share == structure.SHARE_UNIT).all()
 
 
 def test_path_counts_beyond_float64():

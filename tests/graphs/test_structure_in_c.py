@@ -11,26 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.any_graphs import graphs_of_any_kind, large_systems, random_codes
 from reference.molecules import C60, TIE_FREE, TIED, directed_graph, graph, molecule
+from reference.structure_in_numpy import SAME_ATOM, UNREACHABLE, _bounded, in_numpy
 from reference.structures import assert_same_stores
 from torch_geometric.data import Data
 
 from graphormer_sepnorm.datasets.catalogue import load_dataset
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs import structure_block, structure_in_numpy
+from graphormer_sepnorm.graphs import structure
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.graphs.structure_block import SAME_ATOM, UNREACHABLE
-from graphormer_sepnorm.kernels import library
-
-pytestmark = pytest.mark.skipif(
-    library.library() is None, reason="needs the compiled functions, which are off or not built"
-)
 
 
 def assert_same_both_ways(graphs: list[Data], hops: int) -> GraphStore:
     in_c = GraphStore.from_graphs(graphs, hops)
-    with library.switched_off():
-        in_numpy = GraphStore.from_graphs(graphs, hops)
-    assert_same_stores(in_c, in_numpy)
+    with in_numpy():
+        assert_same_stores(in_c, GraphStore.from_graphs(graphs, hops))
     return in_c
 
 
@@ -63,7 +57,7 @@ def test_large_systems(name, rescaled, monkeypatch):
     numpy takes seconds for the size that C has in `test_structure`.
     """
     if rescaled:
-        monkeypatch.setattr(structure_block, "LARGEST_COUNT", 50.0)
+        monkeypatch.setattr(structure, "LARGEST_COUNT", 50.0)
     drawn = networkx.convert_node_labels_to_integers(large_systems(side=12)[name])
     codes = random_codes(drawn.number_of_edges())
     assert_same_both_ways([graph(drawn.number_of_nodes(), list(drawn.edges), codes)], 6)
@@ -71,7 +65,7 @@ def test_large_systems(name, rescaled, monkeypatch):
 
 def test_counts_that_vanish_beside_others(monkeypatch):
     """Beside 4^560 paths to other atoms two are as good as none; each is still half of the two."""
-    monkeypatch.setattr(structure_block, "LARGEST_COUNT", 50.0)
+    monkeypatch.setattr(structure, "LARGEST_COUNT", 50.0)
     layers, wide = 560, 4
     bonds, before, last = [], [0], 0
     for first in range(1, layers * wide, wide):
@@ -87,11 +81,11 @@ def test_counts_that_vanish_beside_others(monkeypatch):
     pair_type = store.pair_type[last + 3]
     assert store.type_distance[pair_type] == layers + 1
     path = slice(store.type_start[pair_type], store.type_start[pair_type + 1])
-    assert store.type_share[path].tolist() == [structure_block.SHARE_UNIT] * 3
+    assert store.type_share[path].tolist() == [structure.SHARE_UNIT] * 3
 
 
 def test_counts_that_vanish_in_numpy():
-    count = structure_in_numpy._bounded(np.array([1e-200, 1e200, 5.0]), np.array([0, 0, 1]), 2)
+    count = _bounded(np.array([1e-200, 1e200, 5.0]), np.array([0, 0, 1]), 2)
     assert count[0] > 0
     assert count[1:].tolist() == [1, 1]
 
@@ -106,7 +100,7 @@ def test_the_division_into_blocks_does_not_show(monkeypatch):
     graphs = [molecule(text) for text in ("C", *TIED.values(), *TIE_FREE.values(), "C#N")]
     together = assert_same_both_ways(graphs, 5)
     monkeypatch.setattr("graphormer_sepnorm.graphs.packed_graphs._BLOCK_PAIRS", 1)
-    monkeypatch.setattr("graphormer_sepnorm.graphs.structure_in_numpy._BONDS", 3)
+    monkeypatch.setattr("reference.structure_in_numpy._BONDS", 3)
     apart = assert_same_both_ways(graphs, 5)
     assert_same_stores(apart, together)
 
@@ -125,5 +119,5 @@ def test_the_first_conflict_is_reported():
     message = r"^graph 1: atom 1 has two different bonds"
     with pytest.raises(DataError, match=message):
         GraphStore.from_graphs(graphs, 5)
-    with library.switched_off(), pytest.raises(DataError, match=message):
+    with in_numpy(), pytest.raises(DataError, match=message):
         GraphStore.from_graphs(graphs, 5)

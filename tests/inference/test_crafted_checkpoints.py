@@ -11,19 +11,21 @@ from typing import Any
 
 import pytest
 import torch
-from reference.checkpoints import make_checkpoint
+from reference.checkpoints import make_checkpoint, replaced
 from reference.confidence import confidence
-from reference.damage import WRONG, places, replaced
 from reference.processes import run_python
 from reference.trees import boosted_trees
 
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference.blend import Blend
-from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
-from graphormer_sepnorm.inference.description import describe
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    CONFIDENCE,
+    KEY,
+    model_weights,
+    read_checkpoint,
+)
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.tree_contents import BLEND
 
 # Each part of a checkpoint of a run beside the weights, as small as it can be.
 OF_A_RUN = {
@@ -68,82 +70,36 @@ def whole() -> dict[str, Any]:
     }
 
 
-def use(path: Path) -> str:
-    """All that is done with a model for prediction; returns its description."""
-    Predictor.load(path, "cpu").predict(["CCO", "c1ccccc1"])
-    return describe(read_checkpoint(path), path)
-
-
-def some(path: tuple) -> bool:
-    """Tell whether a place is among those that are tried: of the weights a few stand for all."""
-    weights = path[0] in ("state_dict", "trained_weights", "members")
-    if not weights or len(path) == 1 or isinstance(path[-1], int):
-        return True
-    return path[-1].endswith(("graph_token", "layers.0.ffn.0.weight", "num_batches_tracked"))
-
-
-def refusal(path: Path) -> str:
-    """What is said against a checkpoint; the empty string where it is taken."""
-    try:
-        use(path)
-    except CheckpointError as error:
-        return str(error)
-    return ""
-
-
-def test_any_wrong_value_is_one_line_or_does_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    "place",
+    [*((KEY, part) for part in ("model", "task", "vocabulary")), (BLEND,), (CONFIDENCE,)],
+    ids=lambda place: place[-1],
+)
+@pytest.mark.parametrize("value", [7, "x" * 10_000, torch.ones(3)], ids=["7", "text", "tensor"])
+def test_a_wrong_part_is_one_line(place: tuple, value: Any, tmp_path: Path) -> None:
     path = tmp_path / "a.ckpt"
-    good, wrong = whole(), list(WRONG.values())
-    torch.save(good, path)
-    assert "a test" in use(path)
-    refused = used = 0
-    for number, place in enumerate(filter(some, places(good))):
-        for value in wrong[number % 3 :: 3]:  # each with a third of them, in turn
-            changed = replaced(good, place, value)
-            if number < 6:  # each value twice goes through a file; torch is slow at reading
-                torch.save(changed, path)
-            else:
-                monkeypatch.setattr(torch, "load", lambda *_, _changed=changed, **__: _changed)
-            said = refusal(path)
-            refused, used = refused + bool(said), used + (not said)
-            if said:
-                assert str(path) in said
-                assert "\n" not in said
-                assert len(said) < 600
-    assert refused > 500
-    assert used > 20
+    torch.save(replaced(whole(), place, value), path)
+    with pytest.raises(CheckpointError, match=r"a\.ckpt cannot be used") as refused:
+        Predictor.load(path, "cpu")
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 600
 
 
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
-        (("featuriser",), 3, r"\.featuriser is 3, expected text"),
-        (("target_mean",), "x", r"\.target_mean is 'x', expected a list"),
-        (("target_mean",), [0.0, 1.0], "target_mean is of 2 targets, task.targets of 1"),
-        (("task", "zeros"), ["a", "b"], "task.zeros is of 2 targets, task.targets of 1"),
-        (("target_std",), [0.0], r"\.target_std\[0\] is 0.0, expected a positive number"),
-        (("target_std",), [float("nan")], r"target_std\[0\] is nan, expected a positive number"),
-        (("target_std",), [float("inf")], r"target_std\[0\] is inf, expected a positive number"),
-        (("vocabulary",), [], r"\.vocabulary is of type list, expected a dictionary"),
-        (("vocabulary", "atoms"), [[3, 2]], r"atoms\[0\] is of type list, expected .* increasing"),
-        (("vocabulary", "atoms"), [[*range(50)]], "atom_rows is 40, vocabulary.atoms needs 51"),
-        (("task",), None, r"\.task is None, expected a dictionary"),
-        (("task", "kind"), "fast", r"\.task.kind is 'fast', expected regression or binary"),
-        (("training_summary",), 1, r"\.training_summary is 1, expected a dictionary"),
+        (("task",), None, "cannot be used: it is damaged, or of another version"),
         (("model", "layers"), 10**7, "layers is 10000000, the weights are of 2"),
-        (("model", "path_rows"), 10**8, "not path_rows 100000000 x heads 2 x heads 2"),
-        (("model", "message_layers"), "2", "message_layers is '2', expected a whole number"),
-        (("model", "deep_supervision"), 1, r"state_dict has no model.deep_readouts.1.sum.weight"),
-        (("model", "walk_steps"), 10**8, "not width 16 x walk_steps 100000000"),
+        (("model", "path_rows"), 10**8, "path_weight has shape .* not .100000000, 2, 2."),
+        (("model", "walk_steps"), 10**8, "has shape .* not .*100000000."),
+        (("model", "color"), 3, "is not one of this version"),
     ],
 )
 def test_the_line_names_what_is_wrong(place: tuple, value: Any, said: str, tmp_path: Path) -> None:
     path = tmp_path / "a.ckpt"
     torch.save(replaced(whole(), (KEY, *place), value), path)
     with pytest.raises(CheckpointError, match=said):
-        read_checkpoint(path)
+        Predictor.load(path, "cpu")
 
 
 MEMBER = model_weights(whole())
@@ -152,15 +108,11 @@ MEMBER = model_weights(whole())
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("x", r"members is 'x', expected a list"),
-        ([3], r"members\[0\] is 3, expected a dictionary"),
-        ([{"a": 1}], r"members\[0\]\.a is 1, expected a dense tensor"),
-        ([MEMBER, {}], r"members\[1\] is not of the network of state_dict"),
-        ([MEMBER | {"readout.weight": torch.ones(3)}], r"members\[0\] is not of the network"),
-        ([MEMBER | {"more": torch.ones(3)}], r"members\[0\] is not of the network"),
-        ([{}] * 64, "members are 64, expected at most 63"),
-        # Each a few bytes in the file, and a network in memory.
-        ([MEMBER] * 63, "it says to hold more than the file does"),
+        ("x", "cannot be used"),
+        ([MEMBER, {}], "the weights are of 0"),
+        ([MEMBER | {"readout.weight": torch.ones(3)}], "readout.weight has shape"),
+        ([MEMBER | {"more": torch.ones(3)}], "the network has no more"),
+        ([{}] * 64, "has 65 members, expected at most 64"),
     ],
 )
 def test_members_are_networks_like_the_first(value: Any, said: str, tmp_path: Path) -> None:
@@ -193,24 +145,6 @@ class Runs:
         return open, ("ran", "w")
 
 
-def large_tensor(content: dict[str, Any]) -> None:
-    """Rows that are one row, repeated."""
-    content[KEY]["model"]["path_rows"] = 1 << 40
-    content["state_dict"]["model.bias.path_weight"] = torch.zeros(1, 2, 2).expand(1 << 40, 2, 2)
-
-
-def list_of_lists(content: dict[str, Any]) -> None:
-    """2 ** 40 codes, written as 40 lists."""
-    codes: list = [1, 2]
-    for _ in range(40):
-        codes = [codes, codes]
-    content[KEY]["vocabulary"]["atoms"] = codes
-
-
-def list_in_itself(content: dict[str, Any]) -> None:
-    content[KEY]["card"]["loop"] = content[KEY]["card"]
-
-
 def allocating(content: dict[str, Any]) -> None:
     content["more"] = Allocates()
 
@@ -229,7 +163,7 @@ def many_rows(content: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [large_tensor, list_of_lists, list_in_itself, allocating, running, many_layers, many_rows],
+    [allocating, running, many_layers, many_rows],
 )
 def test_what_is_large_by_a_number_is_refused_within_little_memory(
     change: Callable[[dict[str, Any]], None], tmp_path: Path

@@ -15,16 +15,16 @@ from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference.blend import Blend, Stacking
 from graphormer_sepnorm.inference.card import model_card
 from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    CONFIDENCE,
     KEY,
     find_checkpoint,
     model_weights,
     read_checkpoint,
     save_for_prediction,
 )
-from graphormer_sepnorm.inference.confidence_contents import CONFIDENCE
 from graphormer_sepnorm.inference.description import describe
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.tree_contents import BLEND
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters
@@ -114,11 +114,11 @@ def test_class_1_has_its_name():
 
 def test_description_says_how_the_model_is_not_graphormer():
     flags = dict.fromkeys(("ring_bias", "bond_states", "degree_scaler", "bias_mixing"), True)
-    options = {"encodings": "rings", "local_mpnn": "gine", "local_layers": 1, "message_layers": 1}
+    options = {"encodings": "rings", "local_mpnn": "gine", "local_layers": 1}
     text = describe(make_checkpoint(**options, **flags, readout="both"))
     beyond = (
-        "encodings rings, ring_bias, local_mpnn gine, local_layers 1, message_layers 1, "
-        "bond_states, degree_scaler, bias_mixing, readout both"
+        "encodings rings, ring_bias, local_mpnn gine, local_layers 1, bond_states, "
+        "degree_scaler, bias_mixing, readout both"
     )
     assert re.search(rf"^beyond it +{beyond}$", text, re.MULTILINE)
     assert "beyond it" not in describe(make_checkpoint())

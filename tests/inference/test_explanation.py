@@ -19,16 +19,18 @@ from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explanation_methods
 from graphormer_sepnorm.inference.blend import Blend, Stacking
-from graphormer_sepnorm.inference.checkpoint import KEY, joined
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    KEY,
+    joined,
+)
 from graphormer_sepnorm.inference.explanation import Explainer
 from graphormer_sepnorm.inference.explanation_methods import METHODS, STEPS
 from graphormer_sepnorm.inference.explanation_page import Page
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.tree_contents import BLEND
 
 SMILES = ["CCO", "Cc1ccccc1", "no molecule", "CC(=O)Nc1ccncc1", "", "[Si]", "C#N"]
 GOOD = [0, 1, 3, 6]
-CONTRIBUTIONS = [method for method in METHODS if method != "attention_rollout"]
 
 
 @pytest.fixture(scope="module", params=[{}, EVERYTHING], ids=["plain", "all"])
@@ -51,8 +53,6 @@ def test_rows_keep_their_places_and_bad_ones_say_why(predictor, method):
     found = predictor.explain(SMILES, method=method)
     predicted = predictor.predict(SMILES)
     assert (found.target, found.method) == ("property", method)
-    plain = predictor.model.config.readout == "graph_token"
-    assert bool(found.coverage) is (method == "attention_rollout" and not plain)
     assert [one.smiles for one in found.molecules] == SMILES
     assert [one.error for one in found.molecules] == list(predicted.errors)
     assert [one.warning for one in found.molecules] == list(predicted.warnings)
@@ -96,9 +96,7 @@ def test_what_has_no_prediction_has_no_contributions():
 def test_atoms_of_zinc_are_those_of_the_smiles():
     """Its graphs have their atoms in an order of their own."""
     predictor = Predictor.load("zinc", "cpu")
-    one, two = predictor.explain(
-        ["OCCc1ccccc1", "c1ccccc1CCO"], method="leave_one_atom_out"
-    ).molecules
+    one, two = predictor.explain(["OCCc1ccccc1", "c1ccccc1CCO"]).molecules
     assert one.contributions[0] == pytest.approx(two.contributions[8], rel=1e-3)
     assert one.contributions[2] == pytest.approx(two.contributions[6], rel=1e-3)
     assert np.argmin(one.contributions[:3]) == 0  # oxygen lowers logP
@@ -132,17 +130,7 @@ def test_integrated_gradients_add_up_to_the_prediction(predictor, monkeypatch):
         assert abs(one.rest) < 0.05 * max(1, np.abs(one.contributions).sum())
 
 
-def test_attention_is_shared_out(predictor):
-    found = predictor.explain(SMILES, method="attention_rollout")
-    assert found.unit == "share of the attention"
-    for place in GOOD:
-        shares = found.molecules[place].contributions
-        assert shares.sum() == pytest.approx(1)
-        assert shares.min() > 0
-        assert np.isnan([found.molecules[place].baseline, found.molecules[place].rest]).all()
-
-
-@pytest.mark.parametrize("method", CONTRIBUTIONS)
+@pytest.mark.parametrize("method", METHODS)
 def test_contributions_are_in_the_unit_of_the_target(method):
     checkpoint = make_checkpoint()
     one = Predictor(checkpoint, "cpu").explain("CC(=O)N", method=method)
@@ -153,7 +141,7 @@ def test_contributions_are_in_the_unit_of_the_target(method):
     assert other.molecules[0].baseline == pytest.approx((one.molecules[0].baseline - 3) * 3 - 1)
 
 
-@pytest.mark.parametrize("method", CONTRIBUTIONS)
+@pytest.mark.parametrize("method", METHODS)
 def test_of_classes_the_log_odds_are_explained(method):
     predictor = Predictor(make_checkpoint(kind="binary", targets=("a", "b")), "cpu")
     found = predictor.explain("CC(=O)N", "b", method)
@@ -194,7 +182,6 @@ def test_of_classes_the_mean_of_log_odds_is_not_that_of_probabilities(stacked):
     assert (said in found.coverage) is not stacked
     odds = np.log(one.prediction / (1 - one.prediction))
     assert bool(odds == pytest.approx(one.value, rel=1e-4)) is stacked
-    assert said not in predictor.explain("CC(=O)N", method="attention_rollout").coverage
 
 
 def test_trees_of_a_blend_are_not_explained_and_it_says_so():
@@ -317,44 +304,6 @@ def test_columns_that_hold_no_numbers_are_named(given, said):
             ask(["CO", "CC"], columns={"pH": given})
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({}, ""),
-        (
-            {"readout": "both"},
-            "shares are of what [CLS] attends to; what is read from the sum of the atoms beside it "
-            "is not in them",
-        ),
-        (
-            {"readout": "graph_token+mean", "local_mpnn": "gine"},
-            "shares are of what [CLS] attends to; what is read from the mean of the atoms beside "
-            "it is not in them; messages along bonds, beside attention, are not in the shares",
-        ),
-    ],
-)
-def test_attention_says_what_reaches_the_prediction_past_it(options, said):
-    predictor = Predictor(make_checkpoint(**options), "cpu")
-    found = predictor.explain("CC(=O)N", method="attention_rollout")
-    assert found.coverage == said
-    assert contributions_of(found).sum() == pytest.approx(1)
-    # Contributions do go by everything that is read.
-    assert predictor.explain("CC(=O)N").coverage == ""
-
-
-def test_attention_says_nothing_of_baselines_and_log_odds():
-    found = with_extra_inputs().explain("CO", method="attention_rollout", columns={"pH": [7.0]})
-    assert found.coverage == (
-        "what the network reads from pH and 1 descriptor of RDKit is not in the shares"
-    )
-    predictor = Predictor(make_checkpoint(kind="binary"), "cpu")
-    nine = np.arange(1, 10) / 10
-    one = Calibration(Map(), nine, nine, (9, 9))
-    predictor.confidence = Confidence((one,), None, None, None, (), None, 2.5)
-    assert "log-odds" in predictor.explain("CO").coverage
-    assert predictor.explain("CO", method="attention_rollout").coverage == ""
-
-
 def test_what_cannot_be_explained_is_said():
     two = Predictor(make_checkpoint(targets=("logS", "logP")), "cpu")
     with pytest.raises(ConfigError, match=r"has 2 targets: name the one to explain \(logS, logP\)"):
@@ -363,21 +312,14 @@ def test_what_cannot_be_explained_is_said():
         ConfigError, match=r"no target 'logp' \(did you mean 'logP'\?\); it has: logS"
     ):
         two.explain("CCO", "logp")
-    with pytest.raises(
-        ConfigError, match=r"no method 'leave_atom_out' \(did you mean 'leave_one_a"
-    ):
-        two.explain("CCO", "logS", "leave_atom_out")
-    for readout in ("sum", "mean"):
-        pooling = Predictor(make_checkpoint(readout=readout), "cpu")
-        with pytest.raises(ConfigError, match="reads its predictions from the atoms, not from"):
-            pooling.explain("CCO", method="attention_rollout")
-        assert len(contributions_of(pooling.explain("CCO"))) == 3
+    with pytest.raises(ConfigError, match=r"no method 'leave_one_out' \(did you mean 'leave_one_f"):
+        two.explain("CCO", "logS", "leave_one_out")
 
 
 @pytest.mark.parametrize(
     ("norm", "method"),
     [("bn+bn", "integrated_gradients"), ("ln+bn", "integrated_gradients")]
-    + [(norm, "leave_one_atom_out") for norm in ("bn+ln", "shared-ln")],
+    + [(norm, "leave_one_fragment_out") for norm in ("bn+ln", "shared-ln")],
 )
 def test_the_default_is_by_the_norm_of_the_atoms(norm, method):
     predictor = Predictor(make_checkpoint(norm=norm), "cpu")

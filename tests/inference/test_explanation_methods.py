@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -17,10 +15,7 @@ from graphormer_sepnorm.inference import explanation_methods
 from graphormer_sepnorm.inference.explanation_methods import (
     METHODS,
     Subject,
-    attention_rollout,
-    gradient_times_input,
     integrated_gradients,
-    leave_one_atom_out,
     leave_one_fragment_out,
 )
 
@@ -74,26 +69,6 @@ def test_whole_and_baseline_are_what_the_network_says(case):
         assert case.subject.baseline()[number] == pytest.approx(case.value(number, [0.0] * size))
 
 
-def test_gradient_times_input_is_the_slope_along_an_atoms_features(case):
-    step = 1e-5
-    for number, found in enumerate(case.split(gradient_times_input(case.subject))):
-        for atom, contribution in enumerate(found):
-            more, less = (
-                case.value(number, [1.0 + (place == atom) * by for place in range(len(found))])
-                for by in (step, -step)
-            )
-            assert contribution == pytest.approx((more - less) / (2 * step), rel=1e-5, abs=1e-7)
-
-
-def test_an_atom_left_out_has_none_of_its_features(case):
-    for number, found in enumerate(case.split(leave_one_atom_out(case.subject))):
-        size = len(found)
-        whole = case.value(number, [1.0] * size)
-        for atom, contribution in enumerate(found):
-            alone = case.value(number, without(size, [atom]))
-            assert contribution == pytest.approx(whole - alone, rel=1e-6, abs=1e-9)
-
-
 def test_a_fragment_left_out_is_shared_out_over_its_atoms(case):
     found = case.split(leave_one_fragment_out(case.subject))
     for number, fragments in enumerate(FRAGMENTS):
@@ -130,41 +105,6 @@ def test_integrated_gradients_are_mean_slopes_on_the_way():
     ]
     [contribution] = case.split(integrated_gradients(case.subject))[2]
     assert contribution == pytest.approx(np.dot(weights / 2, slopes), rel=1e-6)
-
-
-def test_attention_rollout_is_the_product_over_the_layers(case):
-    """From the literal network's inputs of attention, graph by graph, token by token."""
-    literal, layers = case.literal, []
-
-    def recorded(name, tokens, bias):
-        query, key = (
-            torch.stack([literal.linear(f"{name}.{part}", row) for row in tokens]).detach()
-            for part in ("query", "key")
-        )
-        heads = len(bias[0][0])
-        size = tokens.shape[1] // heads
-        mean = np.zeros((len(tokens), len(tokens)))
-        for head in range(heads):
-            own = slice(head * size, (head + 1) * size)
-            for i in range(len(tokens)):
-                logits = [
-                    float(query[i][own] @ key[j][own]) / math.sqrt(size)
-                    + float(bias[i][j][head].detach())
-                    for j in range(len(tokens))
-                ]
-                powers = np.exp(np.array(logits) - max(logits))
-                mean[i] += powers / powers.sum() / heads
-        layers.append(mean)
-        return LiteralWithExtensions.attention(literal, name, tokens, bias)
-
-    literal.attention = recorded
-    for number, found in enumerate(case.split(attention_rollout(case.subject))):
-        layers.clear()
-        literal.encode([case.graphs[number]])
-        flow = np.eye(len(found) + 1)
-        for weights in layers:
-            flow = (weights + np.eye(len(flow))) / 2 @ flow
-        np.testing.assert_allclose(found, flow[0, 1:] / flow[0, 1:].sum(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -16,9 +16,6 @@ from graphormer_sepnorm.inference import stream
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     joined,
-    networks_of,
-    read_checkpoint,
-    save_for_prediction,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.table_job import save_progress
@@ -134,20 +131,3 @@ def test_members_of_different_kinds_are_not_joined(fact: str) -> None:
     each[2][KEY][fact] = {"target_mean": [0.0], "dataset": "another"}.get(fact, {})
     with pytest.raises(CheckpointError, match=f"member seed 0 and member seed 2 differ in {fact}:"):
         ensemble(each)
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_read_outs_of_training_are_left_out(count: int, tmp_path: Path) -> None:
-    each = members(count, deep_supervision=1)
-    whole = ensemble(each) if count > 1 else each[0]
-    save_for_prediction(whole, tmp_path / "slim.ckpt")
-    slim = read_checkpoint(tmp_path / "slim.ckpt")
-    predicted = [Predictor(one, "cpu").predict(SMILES[:1]).values for one in each]
-    for checkpoint in (slim, *([whole] if count > 1 else [])):
-        assert checkpoint[KEY]["model"]["deep_supervision"] == 0
-        networks = networks_of(checkpoint)
-        assert len(networks) == count
-        assert not any("deep" in name for weights in networks for name in weights)
-        found = Predictor(checkpoint, "cpu").predict(SMILES[:1]).values
-        assert found == pytest.approx(np.mean(predicted, axis=0))
-    assert any("deep" in name for name in networks_of(each[0])[0])

@@ -217,16 +217,6 @@ def test_checkpoint_of_another_network_or_features_is_one_line(tmp_path):
         assert "\n" not in str(raised.value)
 
 
-def test_checkpoint_older_than_options_of_the_model_is_understood(predictor):
-    checkpoint = make_checkpoint()
-    values = Predictor(checkpoint, "cpu").predict([CAFFEINE]).values
-    younger = {*EVERYTHING, "walk_steps", "mean_atoms", "drop_path"}
-    younger |= {"message_layers", "deep_supervision"}
-    for name in younger:
-        del checkpoint[KEY]["model"][name]
-    assert np.array_equal(Predictor(checkpoint, "cpu").predict([CAFFEINE]).values, values)
-
-
 @pytest.mark.parametrize(
     ("device", "said"),
     [

@@ -11,9 +11,8 @@ import torch
 from reference.trees import boosted_trees, random_features
 from sklearn.ensemble import GradientBoostingRegressor
 
-from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference import trees as module
-from graphormer_sepnorm.inference.tree_contents import ARRAYS, DEEPEST, check_trees
 from graphormer_sepnorm.inference.trees import BoostedTrees
 
 
@@ -67,64 +66,3 @@ def test_more_nodes_than_a_checkpoint_holds_are_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "MOST_NODES", 20)
     with pytest.raises(ConfigError, match="a checkpoint holds at most 20"):
         boosted_trees(count=20)
-
-
-def chain(length: int) -> dict[str, torch.Tensor]:
-    """One tree in which each node has a leaf to the left and the next one to the right."""
-    inner = torch.arange(0, 2 * length, 2, dtype=torch.int32)
-    feature = torch.full((2 * length + 1,), -1, dtype=torch.int32)
-    left, right = feature.clone(), feature.clone()
-    feature[inner.long()] = 0
-    left[inner.long()], right[inner.long()] = inner + 1, inner + 2
-    zeros = torch.zeros(len(feature), dtype=torch.float64)
-    one = torch.tensor([1], dtype=torch.int32)
-    return {
-        **{"feature": feature, "left": left, "right": right, "threshold": zeros, "value": zeros},
-        **{"roots": one - 1, "trees": one, "start": zeros[:1]},
-    }
-
-
-def test_a_deep_tree_is_refused() -> None:
-    plain = boosted_trees()[0].to_plain()
-    check_trees(plain | chain(DEEPEST - 1), 1)
-    with pytest.raises(CheckpointError, match="deeper than 64"):
-        check_trees(plain | chain(DEEPEST + 1), 1)
-    with pytest.raises(CheckpointError, match="more than 160,000 a target"):
-        check_trees(plain | chain(80_000), 1)
-
-
-@pytest.mark.parametrize(
-    ("name", "place", "value", "said"),
-    [
-        ("left", 0, 0, "behind its parent"),  # a circle
-        ("right", 0, 10**6, "behind its parent"),
-        ("left", 0, 2, "two parents"),  # each level could be twice as wide as the one above it
-        ("feature", 0, 10**5, "has not 9 features"),
-        ("feature", 0, -2, "has not 9 features"),
-        ("threshold", 0, np.nan, "a threshold that is not finite"),
-        ("value", 0, np.inf, "a value that is not finite"),
-        ("start", 0, np.nan, "a start that is not finite"),
-        ("trees", 0, 100, "roots, not one a tree"),
-        ("trees", 0, -1, "negative number of trees"),
-        ("roots", 0, -1, "a root that is no node"),
-        ("roots", 0, 10**6, "a root that is no node"),
-        ("roots", 0, 1, "two parents"),
-    ],
-)
-def test_damaged_trees_are_refused(name: str, place: int, value: float, said: str) -> None:
-    plain = boosted_trees()[0].to_plain()
-    check_trees(plain, 1)
-    if name == "left" and said == "two parents":
-        value = int(plain["right"][0])
-    plain[name] = plain[name].clone()
-    plain[name][place] = value
-    with pytest.raises(CheckpointError, match=said):
-        check_trees(plain, 1)
-
-
-@pytest.mark.parametrize("name", [name for name in ARRAYS if name not in ("feature", "roots")])
-def test_arrays_of_other_sizes_are_refused(name: str) -> None:
-    plain = boosted_trees()[0].to_plain()
-    plain[name] = plain[name][:-1]
-    with pytest.raises(CheckpointError, match=f"{name}, expected"):
-        check_trees(plain, 1)

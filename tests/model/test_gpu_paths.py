@@ -11,7 +11,7 @@ from reference.molecules import TIED, molecule
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, TOKEN_PAIR
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.model import encodings
-from graphormer_sepnorm.model.attention import BiasMixing
+from graphormer_sepnorm.model.attention import BiasMixing, plain_attention, scaled_attention
 from graphormer_sepnorm.model.encodings import look_up_plainly, look_up_spread
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", TIED["caffeine"], "C.CC(C)Cl", "C1CC1N")
@@ -132,3 +132,16 @@ def test_bias_is_mixed_as_the_formula_says():
     given = bias.detach().masked_fill(padding, 0).numpy()
     expected = np.einsum("bhij,bgij->hg", kept, given)
     torch.testing.assert_close(mixing.weight.grad, torch.from_numpy(expected))
+
+
+def test_attention_by_torchs_own_function_is_the_plain_one():
+    query, key, value = torch.randn(3, 4, 7, 8, dtype=torch.float64).requires_grad_()
+    bias = torch.randn(4, 7, 7, dtype=torch.float64, requires_grad=True)
+    slope = torch.randn(4, 7, 8, dtype=torch.float64)
+    results = []
+    for attention in (plain_attention, scaled_attention):
+        output = attention(query, key, value, bias, 0.0)
+        gradients = torch.autograd.grad((output * slope).sum(), [query, key, value, bias])
+        results.append([output, *gradients])
+    for plain, scaled in zip(*results, strict=True):
+        torch.testing.assert_close(plain, scaled)

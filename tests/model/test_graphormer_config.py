@@ -29,7 +29,6 @@ def test_the_default_is_the_published_slim_model():
     assert (config.norm, config.norm_position, config.max_path_length) == ("bn+ln", "pre", 20)
     assert (config.degree_rows, config.spatial_rows, config.path_rows) == (64, 40, 40)
     assert config.dropout == config.attention_dropout == config.input_dropout == 0.1
-    # And so an older checkpoint is read, which does not know these.
     assert (config.encodings, config.local_mpnn) == ("graphormer", "none")
     assert config.readout == "graph_token"
     assert (config.ring_bias, config.degree_scaler, config.bias_mixing) == (False,) * 3
@@ -54,19 +53,6 @@ CONTRADICTIONS = [
     ({"local_layers": 12, "local_mpnn": "gine"}, "local_layers is 12: .* below layers, 12"),
     ({"local_layers": 1.0, "local_mpnn": "gine"}, "local_layers is 1.0: it must be a whole number"),
     ({"local_layers": 1}, "local_layers is 1, .*give local_mpnn gine or gine.rings"),
-    ({"message_layers": 3}, "message_layers is 3, and there are no messages"),
-    (
-        {"message_layers": 0, "local_mpnn": "gine"},
-        "message_layers is 0: .* from 1 .* to layers, 12",
-    ),
-    ({"message_layers": 13, "local_mpnn": "gine"}, "message_layers is 13: .* to layers, 12"),
-    ({"message_layers": True, "local_mpnn": "gine"}, "message_layers is True: it must be a whole"),
-    (
-        {"message_layers": 3, "local_layers": 4, "local_mpnn": "gine"},
-        "message_layers is 3: it must be a whole number from 4",
-    ),
-    ({"deep_supervision": 12}, "deep_supervision is 12: .* below layers, 12"),
-    ({"deep_supervision": -1}, "deep_supervision is -1: it must be a whole number, 0 or more"),
     ({"bond_states": True}, "bond_states is true, .*give local_mpnn gine or gine.rings"),
     ({"local_mpnn": "gin"}, "local_mpnn 'gin'.*'none' or 'gine'"),
     (

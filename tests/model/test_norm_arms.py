@@ -145,8 +145,8 @@ def test_one_more_kind_of_norm_is_one_more_arm(monkeypatch):
     monkeypatch.setattr(norm_arms, "NORMS", (*NORMS, "bn+rms", "shared-rms"))
     for arm in ("bn+rms", "shared-rms"):
         sizes = {"layers": 2, "width": 16, "heads": 2, "atom_rows": 5, "bond_rows": 5}
-        model = Graphormer(GraphormerConfig(norm=arm, **sizes, deep_supervision=1))
+        model = Graphormer(GraphormerConfig(norm=arm, **sizes))
         model.initialize(3)
         found = [module for module in model.modules() if isinstance(module, RMSNorm)]
-        assert len(found) == 6  # two a layer, the last, and that of the read-out between them
+        assert len(found) == 5  # two a layer, and the last
         assert all(torch.equal(norm.weight, torch.ones(16)) for norm in found)

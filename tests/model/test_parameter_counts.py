@@ -71,7 +71,6 @@ def test_shared_batch_norm_has_a_second_norm_in_first_place_only():
             {"local_mpnn": "gine", "local_layers": 3},
             12 * (64 * 80 + 80**2) - 3 * 4 * (80**2 + 80),
         ),
-        ({"local_mpnn": "gine", "message_layers": 5}, 5 * (64 * 80 + 80**2)),
         ({"local_mpnn": "gine", "bond_states": True}, 12 * (64 * 80 + 2 * 80**2)),
         ({"ring_bias": True}, 2 * 30 * 8),
         ({"encodings": "rrwp"}, 21 * 80 + 21 * 8),

@@ -112,14 +112,6 @@ def test_model_gives_the_same(graphs, options, shape, position):
     assert_same(run(model, resident.batch(torch.tensor(CHOSEN), shape)), truth)
 
 
-def test_read_outs_between_layers_leave_out_filler_rows(graphs):
-    store, vocabulary, resident = graphs
-    model = small_model(vocabulary, norm="shared-bn", deep_supervision=1).train()
-    [truth] = model.encode_deep(Collator(store, vocabulary)(CHOSEN))[2]
-    [found] = model.encode_deep(resident.batch(torch.tensor(CHOSEN), ROOMY))[2]
-    torch.testing.assert_close(found, truth)
-
-
 @pytest.mark.parametrize("shape", [ROOMY, DIVIDED], ids=["padded", "two blocks"])
 def test_paths_found_beforehand_are_those_of_the_batch(graphs, shape, monkeypatch):
     store, vocabulary, without = graphs

@@ -184,10 +184,10 @@ def test_state_dict_round_trip(classes):
     assert len(one.state_dict()) == 4 + 3 * batch_norms
 
 
-@pytest.mark.parametrize("names", [("cls_norm_layer", "tok_norm_layer"), ("cls_norm", "tok_norm")])
 @PAIRS
-def test_state_dicts_of_the_papers_class_and_of_former_versions_load(classes, names):
+def test_state_dicts_of_the_papers_class_load(classes):
     """Strictly, inside a larger model, and without a change to what is given."""
+    names = ("cls_norm_layer", "tok_norm_layer")
     theirs = nn.ModuleDict({name: cls(D) for name, cls in zip(names, classes, strict=True)})
     randomise(theirs)
     given = nn.ModuleDict({"norm": theirs}).state_dict()
@@ -200,12 +200,6 @@ def test_state_dicts_of_the_papers_class_and_of_former_versions_load(classes, na
     assert torch.equal(model["norm"](tokens)[:, 0], branches[0](tokens[:, 0]))
     others = branches[1](tokens[:, 1:].flatten(0, 1)).reshape(N, L - 1, D)
     assert torch.equal(model["norm"](tokens)[:, 1:], others)
-
-
-def test_former_names_of_the_parts():
-    module = SepNorm(D)
-    assert module.cls_norm is module.cls_norm_layer
-    assert module.tok_norm is module.tok_norm_layer
 
 
 @pytest.mark.parametrize("make", [SepNorm, ShareNorm])

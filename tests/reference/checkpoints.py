@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Literal
 
 import torch
@@ -52,3 +53,15 @@ def make_checkpoint(
     }
     weights = {f"model.{name}": value for name, value in model.state_dict().items()}
     return {KEY: facts, "state_dict": weights}
+
+
+def replaced(checkpoint: dict[str, Any], path: tuple, value: Any) -> dict[str, Any]:
+    """A copy of a checkpoint with another value in one place; its tensors are shared."""
+    whole = copy.copy(checkpoint)
+    part: Any = whole
+    for name in path[:-1]:
+        inner = part[name]
+        part[name] = list(inner) if isinstance(inner, tuple) else copy.copy(inner)
+        part = part[name]
+    part[path[-1]] = value
+    return whole

@@ -1,4 +1,4 @@
-"""What the tests of the compiled functions and of the GPU's kernels share."""
+"""What the tests of the compiled functions share."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from torch import Tensor
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 from graphormer_sepnorm.model.norm_arms import NormArm, make_norm
 from reference.models import randomise
-
-# Of Triton's kernels, which are interpreted where there is no GPU.
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def output_and_gradients(

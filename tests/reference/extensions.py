@@ -141,8 +141,7 @@ class LiteralWithExtensions(Literal):
 
     def mix(self, name: str, graph: PlainGraph, tokens: Tensor, bias: list[list[Tensor]]) -> Tensor:
         """Attention, scaled by degrees, and what atoms hear along their bonds."""
-        layer, last = int(name.split(".")[1]), self.config.message_layers
-        if layer < self.local_layers:
+        if int(name.split(".")[1]) < self.local_layers:
             return self.bond_messages(f"{name}.local", graph, tokens)
         if self.config.bias_mixing:
             mixing = self.parameters[f"{name}.bias_mixing.weight"]
@@ -157,7 +156,7 @@ class LiteralWithExtensions(Literal):
         update = self.attention(f"{name}.attention", tokens, bias)
         if self.config.degree_scaler:
             update = self.scaled(f"{name}.degree_scaler", graph, update)
-        if self.config.local_mpnn != "none" and (last is None or layer < last):
+        if self.config.local_mpnn != "none":
             update = update + self.bond_messages(f"{name}.local", graph, tokens)
         return update
 

@@ -34,8 +34,6 @@ EXTENSIONS: tuple[dict[str, Any], ...] = (
     {"local_mpnn": "gine+rings", "local_layers": 1, "norm": "shared-bn", "readout": "both"},
     {"local_mpnn": "gine", "bond_states": True},
     {"local_mpnn": "gine+rings", "bond_states": True, "local_layers": 1},
-    {"local_mpnn": "gine+rings", "message_layers": 1},
-    {"local_mpnn": "gine+rings", "bond_states": True, "local_layers": 1, "message_layers": 1},
     {"ring_bias": True},
     {"degree_scaler": True},
     {"bias_mixing": True},

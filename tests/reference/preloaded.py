@@ -29,5 +29,5 @@ LIBRARIES = (
 PACKAGE = pkgutil.walk_packages(graphormer_sepnorm.__path__, "graphormer_sepnorm.")
 
 for name in (*(module.name for module in PACKAGE), *LIBRARIES):
-    with contextlib.suppress(ImportError):  # Triton, where there is no GPU
+    with contextlib.suppress(ImportError):  # a library that is not there
         importlib.import_module(name)

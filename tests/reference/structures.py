@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from graphormer_sepnorm.graphs.store import _ARRAYS, GraphStore
-from graphormer_sepnorm.graphs.structure_block import SHARE_UNIT
+from graphormer_sepnorm.graphs.structure import SHARE_UNIT
 
 # Shares are rounded to this grid (and float64 sums before that are off by much less).
 GRID = Fraction(1, SHARE_UNIT)

@@ -33,7 +33,6 @@ TRAININGS: dict[str, dict[str, Any]] = {
         for norm in ("shared-ln", "shared-bn", "bn+bn")
     },
     "extensions": {"norm": "bn+bn", **EVERYTHING},
-    "deep accumulated": {"norm": "shared-bn", "accumulated": True, "deep_supervision": 1},
     "fixed": {"norm": "bn+bn", "accumulated": True, "frozen_bn_fraction": 0.5},
     "binary": {"norm": "bn+ln", "binary": True},
 }

@@ -12,8 +12,8 @@ from reference.models import EVERYTHING
 
 from graphormer_sepnorm.graphs.resident import BatchShape
 from graphormer_sepnorm.training.captured import recording
+from graphormer_sepnorm.training.captured.engine import resident_graphs
 from graphormer_sepnorm.training.captured.recording import TrainingStep
-from graphormer_sepnorm.training.captured.together import resident_graphs
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.optimizer import OPTIMIZERS, OptimizerName, make_optimizer
 
@@ -53,7 +53,6 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
         ({"norm": "bn+bn"}, BatchShape(36, ((3, 10), (1, 10)))),
         (EVERYTHING | {"drop_path": 0.5}, SHAPE),
         ({"encodings": "paths", "local_mpnn": "gine+rings", "ring_bias": True}, SHAPE),
-        ({"norm": "shared-bn", "deep_supervision": 1}, SHAPE),
     ],
 )
 def test_batch_and_loss_are_one_graph_without_a_question(
@@ -65,15 +64,13 @@ def test_batch_and_loss_are_one_graph_without_a_question(
     module.double()  # in float32 a CPU may have kernels of its own, which no compiler sees through
     traced = torch.compile(step._loss, fullgraph=True, dynamic=False, backend="eager")
     with step.undone():
-        plain, labels, deep = step._loss(GRAPHS, shape)
-        assert (deep > 0) == ("deep_supervision" in options)
-        (plain + deep).backward()
+        plain, labels = step._loss(GRAPHS, shape)
+        plain.backward()
         expected = [p.grad.clone() for p in module.model.parameters()]
     module.zero_grad()
-    total, own_labels, own_deep = traced(GRAPHS, shape)
-    (total + own_deep).backward()
+    total, own_labels = traced(GRAPHS, shape)
+    total.backward()
     torch.testing.assert_close(total, plain)
-    torch.testing.assert_close(own_deep, deep)
     assert labels == own_labels == 4
     for parameter, gradient in zip(module.model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient)
@@ -109,19 +106,17 @@ def test_first_calls_leave_no_trace(
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize("every", [0, 1])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_step_is_torchs_own(name: OptimizerName, every: int, make_step: Callable) -> None:
+def test_step_is_torchs_own(name: OptimizerName, make_step: Callable) -> None:
     """Loss, the optimiser with rates from a tensor, and the average, against plain torch."""
     steady = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}
-    steady["deep_supervision"] = every
     step, module, average = make_step(name, **steady)
     twin, other, _ = make_step(name, **steady)
     optimizer = make_optimizer(other.model, 1e-2, 0.1, (0.9, 0.99), 1e-8, name=name)
     start = [value.clone() for value in average]
     loss, total, labels = step(GRAPHS, NUMBERS_OF[name], SHAPE)
-    expected, count, deep = twin._loss(GRAPHS, SHAPE)
-    ((expected + deep) / 4).backward()
+    expected, count = twin._loss(GRAPHS, SHAPE)
+    (expected / 4).backward()
     optimizer.step()
     assert labels == count == 4
     assert total == expected
@@ -169,91 +164,13 @@ def test_garbage_is_collected_before_a_recording_and_not_within(
     monkeypatch.setattr(torch.cuda, "graph", recorder)
     step, module, _ = make_step()
     before = {name: value.clone() for name, value in module.model.state_dict().items()}
-    recording.CapturedSteps([step], [(GRAPHS, NUMBERS)], SHAPE, None)
+    recording.CapturedStep(step, (GRAPHS, NUMBERS), SHAPE, None)
     assert order == ["collected", "recording", "recorded"]
     # The stand-in takes the step that a real recording would only write down; no other was kept.
     twin, other, _ = make_step()
     twin(GRAPHS, NUMBERS, SHAPE)
     assert not torch.equal(before["readout.weight"], module.model.readout.weight)
     assert torch.equal(other.model.readout.weight, module.model.readout.weight)
-
-
-class Ordered:
-    """A stream that knows which work comes before its next: its own, and what it has waited for."""
-
-    made: list[Ordered]
-    current: list[Ordered]
-
-    def __init__(self) -> None:
-        self.behind: set[str] = set()
-        self.made.append(self)
-
-    def wait_stream(self, other: Ordered) -> None:
-        self.behind |= other.behind
-
-
-def test_branches_of_a_recording_wait_for_its_beginning_and_not_for_each_other(
-    make_step: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Ordered.made = []
-    Ordered.current = [Ordered()]
-    before: dict[str, set[str]] = {}
-    recorded: list[set[str]] = []
-    drawn: list[torch.Generator] = []
-
-    @contextmanager
-    def stream(made: Ordered) -> Iterator[None]:
-        Ordered.current.append(made)
-        yield
-        Ordered.current.pop()
-
-    @contextmanager
-    def recorder(graph: Recording, stream: Ordered, **options: object) -> Iterator[None]:
-        for other in Ordered.made:
-            other.behind.clear()
-        stream.behind.add("beginning")
-        Ordered.current.append(stream)
-        before.clear()
-        yield
-        Ordered.current.pop()
-        recorded.append(set(stream.behind))
-
-    @contextmanager
-    def drawing_from(generator: torch.Generator) -> Iterator[None]:
-        drawn.append(generator)
-        yield
-
-    known: list[torch.Generator] = []
-    monkeypatch.setattr(
-        Recording, "register_generator_state", lambda _, one: known.append(one), False
-    )
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", Recording)
-    monkeypatch.setattr(torch.cuda, "Stream", Ordered)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: Ordered.current[-1])
-    monkeypatch.setattr(torch.cuda, "stream", stream)
-    monkeypatch.setattr(torch.cuda, "graph", recorder)
-    monkeypatch.setattr(recording, "_drawing_from", drawing_from)
-    steps = {name: make_step()[0] for name in ("first", "second", "third")}
-    for name, step in steps.items():
-        loss = step._fixed_loss
-
-        def noting(*arguments: object, name: str = name, loss: Callable = loss) -> object:
-            before[name] = set(Ordered.current[-1].behind)
-            Ordered.current[-1].behind.add(name)
-            return loss(*arguments)
-
-        step._fixed_loss = noting
-    inputs = [(GRAPHS + place, NUMBERS) for place in range(3)]
-    replayed = recording.CapturedSteps(list(steps.values()), inputs, SHAPE, None)
-    assert before == {name: {"beginning"} for name in steps}
-    assert recorded == [{"beginning", *steps}]  # it ends when all have ended
-    # Each has random numbers of its own, seeded for its step.
-    assert drawn == known
-    assert len({id(generator) for generator in known}) == 3
-    results = replayed([(GRAPHS, NUMBERS)] * 3, [5, 6, 7])
-    assert [generator.initial_seed() for generator in known] == [5, 6, 7]
-    assert len(results) == 3
-    assert all(torch.equal(own[0], GRAPHS) for own in replayed._inputs)
 
 
 def test_calls_that_fail_leave_no_trace_either(make_step: Callable) -> None:

@@ -20,7 +20,6 @@ from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
-from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.training.batch_statistics import batch_norms
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks.checkpoints import (
@@ -29,7 +28,6 @@ from graphormer_sepnorm.training.callbacks.checkpoints import (
     checkpoint_callbacks,
 )
 from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
-from graphormer_sepnorm.training.checks import check_same_network
 from graphormer_sepnorm.training.module import GraphormerModule
 
 
@@ -211,7 +209,6 @@ def test_training_does_not_go_on_with_other_data(
         ({"layers": 3}, "network has layers 2, this one 3"),
         ({"norm": "sharenorm"}, "network has norm bn\\+ln, this one shared-ln"),
         ({"encodings": "rrwp"}, "network has encodings graphormer, this one rrwp"),
-        ({"deep_supervision": 1}, "network has deep_supervision 0, this one 1"),
     ],
 )
 def test_training_does_not_go_on_with_another_network(
@@ -220,16 +217,6 @@ def test_training_does_not_go_on_with_another_network(
     path = saved()
     with pytest.raises(CheckpointError, match=message):
         train(model=options, resume=path)
-
-
-def test_all_layers_are_another_answer_than_the_first() -> None:
-    """Null is no open question here, as it is for rows that the data decide."""
-    sizes = {"local_mpnn": "gine", "layers": 2}
-    there = GraphormerConfig(**sizes, message_layers=1, atom_rows=9, bond_rows=7)
-    facts = {"model": dataclasses.asdict(there)}
-    check_same_network(facts, GraphormerConfig(**sizes, message_layers=1))
-    with pytest.raises(CheckpointError, match="network has message_layers 1, this one None"):
-        check_same_network(facts, GraphormerConfig(**sizes))
 
 
 class StopAfter(Callback):

@@ -365,7 +365,6 @@ def test_bfloat16_trains_with_accumulated_and_clipped_gradients(
         ({"optimizer": "sgd"}, "optimizer is 'sgd': it must be 'adamw' or 'muon'"),
         ({"weight_decay_on": "none"}, "weight_decay_on is 'none'"),
         ({"uniformity_weight": -1.0}, "uniformity_weight is -1"),
-        ({"deep_supervision_weight": -1.0}, "deep_supervision_weight is -1.0: it must not be neg"),
         ({"schedule": "constant"}, "schedule is 'constant': it must be 'linear' or 'cosine'"),
         ({"uniformity_on": "cls"}, "uniformity_on is 'cls': it must be 'graph_token' or"),
         ({"loss": "huber"}, "loss is 'huber': it must be 'auto' or 'l1'"),

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
-from test_captured_together import train
 from tiny_graphs import path_graphs
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
@@ -105,44 +104,3 @@ def test_captured_dropout_depends_on_the_seed_of_each_step_alone(losses_of: Call
     assert not torch.allclose(first, losses_of("gpu", CapturedTraining(), **STEADY), rtol=1e-2)
     # Padding shifts which random number a row gets: the same distribution, not the same masks.
     assert abs(first[:STEPS].mean() - eager[:STEPS].mean()) < 0.1 * eager[:STEPS].mean()
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_steps_taken_together_are_those_of_each_alone(
-    dropout: float, losses_of: Callable, caplog: pytest.LogCaptureFixture
-) -> None:
-    dropped = {"dropout": dropout, "attention_dropout": dropout}
-    alone = [losses_of("gpu", CapturedTraining(), seed=seed, **dropped) for seed in range(3)]
-    found = train(
-        [
-            lambda seed=seed: losses_of("gpu", CapturedTraining(), seed=seed, **dropped)
-            for seed in range(3)
-        ]
-    )
-    assert "cannot be recorded together" not in caplog.text
-    for losses, expected in zip(found, alone, strict=True):
-        torch.testing.assert_close(losses, expected, rtol=1e-3, atol=1e-4)
-    assert not torch.allclose(alone[0], alone[1], rtol=1e-2)
-
-
-def test_others_go_on_when_a_training_ends(losses_of: Callable) -> None:
-    """Also with a launch that others have begun, which one of them has to finish."""
-    lengths = [20, 37, STEPS]
-    own = [CapturedTraining(steps_per_launch=most) for most in (4, 16, 32)]
-    found = train(
-        [
-            lambda place=place: losses_of("gpu", own[place], seed=place, steps=lengths[place])
-            for place in range(3)
-        ]
-    )
-    for seed, (losses, steps) in enumerate(zip(found, lengths, strict=True)):
-        expected = losses_of("gpu", CapturedTraining(), seed=seed, steps=steps)
-        torch.testing.assert_close(losses, expected, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("engine", ["eager", "captured"])
-def test_bf16_trains_as_float32(engine: str, losses_of: Callable) -> None:
-    expected = losses_of("gpu")
-    more = [CapturedTraining()] if engine == "captured" else []
-    losses = losses_of("gpu", *more, precision="bf16-mixed")
-    torch.testing.assert_close(losses, expected, rtol=0.1, atol=0.05)

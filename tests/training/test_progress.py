@@ -11,7 +11,6 @@ from lightning.pytorch import Callback, Trainer
 from reference.models import small_model, stored
 from reference.molecules import molecule
 
-from graphormer_sepnorm.kernels.library import library, switched_off
 from graphormer_sepnorm.training.callbacks import progress
 from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.callbacks.progress import ModelTable, TrainingProgress
@@ -76,10 +75,3 @@ def test_data_and_model_are_named(say):
     assert lines[0] == "data   esol: 1,200 / 2 / 3 molecules (train / validation / test)"
     assert lines[1].startswith("model  ")
     assert lines[-2].startswith("total")
-
-
-@pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
-def test_missing_kernels_are_said(say):
-    assert "compiled kernels" not in say()
-    with switched_off():
-        assert "on cpu, without compiled kernels, training takes 1.2 to 2 times as long" in say()

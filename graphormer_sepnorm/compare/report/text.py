@@ -221,13 +221,13 @@ def unfinished(results: Results) -> Iterator[str]:
 
 def tested_checkpoint(results: Results) -> str:
     """Say which checkpoint of each run is tested; of each arm, where they differ."""
-    of_all = results.selected_on or METRICS[results.metric].column
+    usual = METRICS[results.metric].column
     arms: dict[str, list[str]] = {}
     for arm in results.arms:
         if arm.finished:
-            arms.setdefault(_selected(arm.selected_on or of_all), []).append(arm.name)
+            arms.setdefault(_selected(arm.selected_on or usual), []).append(arm.name)
     if len(arms) < 2:
-        return next(iter(arms), _selected(of_all))
+        return next(iter(arms), _selected(usual))
     return "; ".join(f"of {', '.join(names)} {checkpoint}" for checkpoint, names in arms.items())
 
 

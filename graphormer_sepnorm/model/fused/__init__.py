@@ -1,5 +1,5 @@
-"""The model's operations made fast: one pass where the plain path has many, on a CPU or a GPU.
+"""The model's operations made fast on a CPU: one pass where the plain path has many.
 
-``cpu_*`` call the C functions of `kernels`, ``gpu_*`` Triton's. Each gives what the plain path
-gives, which stands in the modules that call it and is taken wherever these cannot be.
+They call the C functions of `kernels`. Each gives what the plain path gives, which stands in the
+modules that call it and is taken wherever these cannot be.
 """

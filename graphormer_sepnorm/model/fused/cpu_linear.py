@@ -3,8 +3,7 @@
 A batch has a few thousand rows, another number each time, and the matrices are small. That is not
 what the libraries behind torch are made for: MKL reaches half of the products' speed on an AMD, and
 oneDNN makes a new program for each number of rows. What a row becomes does not depend on how many
-others there are, and no number on how many threads compute (`training.callbacks.threads` changes
-it in a run): so small layers go this way too.
+others there are, and no number on how many threads compute: so small layers go this way too.
 
 R packed rows · K features in · N features out
 """

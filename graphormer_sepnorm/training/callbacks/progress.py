@@ -12,7 +12,6 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 
 from graphormer_sepnorm.formatting import clock, four_digits
-from graphormer_sepnorm.kernels.library import SLOWER, library
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.summary import parameter_table
 from graphormer_sepnorm.training.callbacks.checkpoints import best_checkpoint
@@ -33,9 +32,7 @@ class ModelTable(Callback):
         left_out = len(splits.report.invalid) if splits.report else 0
         others = f", {left_out:,} row{'s' if left_out > 1 else ''} left out" if left_out else ""
         print(f"data   {splits.name}: {sizes} molecules (train / validation / test){others}")
-        plain = pl_module.device.type == "cpu" and library() is None
-        slow = f", {SLOWER}" if plain else ""
-        print(f"model  {pl_module.model.config.norm}, on {pl_module.device}{slow}\n")
+        print(f"model  {pl_module.model.config.norm}, on {pl_module.device}\n")
         print(parameter_table(pl_module.model), end="\n\n", flush=True)
 
 

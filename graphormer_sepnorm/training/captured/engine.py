@@ -19,10 +19,12 @@ from torch import Tensor
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
 from graphormer_sepnorm.training.captured.launch_loop import Launch, LaunchLoop, sent
-from graphormer_sepnorm.training.captured.recording import TrainingStep
-from graphormer_sepnorm.training.captured.together import DueStep, Together
+from graphormer_sepnorm.training.captured.recording import DueStep, Recordings, TrainingStep
 from graphormer_sepnorm.training.module import GraphormerModule
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,16 @@ def batch_size_advice(graphs: int, batch_size: int) -> str | None:
     return f"{said}; with --data.batch_size {best} it would be one"
 
 
+def resident_graphs(
+    store: GraphStore, vocabulary: GraphVocabulary, model: Graphormer
+) -> ResidentGraphs:
+    """The graphs of a store on the device of a model, with all that it needs."""
+    device = next(model.parameters()).device
+    ways = None if model.paths is None else model.paths.ways
+    rings = "rings" in model.config.local_mpnn
+    return ResidentGraphs(store, vocabulary, device, ways, ring_pairs=rings)
+
+
 class CapturedTraining(Callback):
     """Lets a trainer take captured steps; says in one line why, where it cannot.
 
@@ -84,7 +96,7 @@ class CapturedTraining(Callback):
         self._steps_per_launch = steps_per_launch
         self._on_cpu = on_cpu
         self._planned: dict[int, BatchShape] = {}
-        self._together = Together()
+        self._recordings = Recordings()
         self._step: TrainingStep | None = None
         self._average: AveragedWeights | None = None
         self._trainer: Any = None
@@ -96,7 +108,6 @@ class CapturedTraining(Callback):
         if stage != "fit":
             return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        self._together = Together.of_this_thread()
         reason = self._why_not(trainer, pl_module, data)
         if reason:
             log.warning("--engine is not for %s: training takes the ordinary path", reason)
@@ -131,7 +142,7 @@ class CapturedTraining(Callback):
         if module.hparams["label_fraction"] != 1:
             return "a share of the labels"
         config = module.architecture
-        if device.type == "cuda" and not self._together.holds(data, config):
+        if device.type == "cuda":
             needed = ResidentGraphs.needed_bytes(
                 data.store,
                 ways="paths" in config.encodings,
@@ -171,7 +182,7 @@ class CapturedTraining(Callback):
         return TrainingStep(
             module,
             trainer.optimizers[0],
-            self._together.graphs(trainer.datamodule, module.vocabulary, module.model),
+            resident_graphs(trainer.datamodule.store, module.vocabulary, module.model),
             clip,
             trainer.precision_plugin.forward_context,
             self._average.pairs if self._average else ([], []),
@@ -185,7 +196,7 @@ class CapturedTraining(Callback):
         first = batch_idx - len(launch.shapes) + 1
         numbers = sent(self._numbers(first, len(launch.shapes)), launch.graphs.device)
         if module.statistics_fixed != self._fixed:
-            self._together.forget()
+            self._recordings.forget()
             self._fixed = module.statistics_fixed
         graphs = launch.graphs.split([shape.graphs for shape in launch.shapes])
         due = []
@@ -194,7 +205,7 @@ class CapturedTraining(Callback):
             self.misfits += not planned
             seed = module.dropout_seed(first + place)
             due.append(DueStep((graphs[place], numbers[place]), shape, planned, seed))
-        results = self._together.take(self._step, due)
+        results = self._recordings.take(self._step, due)
         self.steps += len(due)
         if self._average:
             self._average.took(self._trainer.global_step + len(due))
@@ -232,7 +243,7 @@ class CapturedTraining(Callback):
 
     def _forget(self) -> None:
         if self._step is not None:
-            self._together.forget()
+            self._recordings.forget()
             self._step = None
 
     def teardown(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
@@ -247,4 +258,3 @@ class CapturedTraining(Callback):
         self._forget()
         self._planned.clear()
         self._trainer = None
-        self._together = Together()

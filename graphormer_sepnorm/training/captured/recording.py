@@ -15,6 +15,7 @@ import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -85,11 +86,9 @@ class TrainingStep:
         """
         self._optimizer.zero_grad(set_to_none=True)
         with self._precision():
-            total, labels, deep = (self._fixed_loss if fixed else self._loss)(graphs, shape)
-            expected = numbers[0].to(total.dtype)
-            loss = total / expected
-            whole = loss + deep / expected
-        whole.backward()
+            total, labels = (self._fixed_loss if fixed else self._loss)(graphs, shape)
+            loss = total / numbers[0].to(total.dtype)
+        loss.backward()
         self._clip(self._optimizer)
         with _rates(self._optimizer, numbers[2:]):
             self._optimizer.step()
@@ -97,7 +96,7 @@ class TrainingStep:
             self._move_average(numbers[1])
         return torch.stack([loss.detach(), total.detach(), labels.to(total.dtype)])
 
-    def _loss(self, graphs: Tensor, shape: BatchShape) -> tuple[Tensor, Tensor, Tensor]:
+    def _loss(self, graphs: Tensor, shape: BatchShape) -> tuple[Tensor, Tensor]:
         return self._module.batch_loss(self._graphs.batch(graphs, shape))
 
     @torch.no_grad()
@@ -135,124 +134,124 @@ class TrainingStep:
                         value.copy_(before.get(name, torch.zeros_like(value)))
 
 
-class CapturedSteps:
-    """The steps of one training, or of several, for batches of one shape: recorded and replayed.
+@dataclass(frozen=True)
+class DueStep:
+    """A step that a training is about to take.
 
-    Those of several are branches of one recording, each in a stream of its own: none waits for
-    another, so that their kernels share the device.
+    Attributes:
+        inputs: Numbers of the graphs, ``[B]``, and the step's numbers, ``[2 + G]``; see
+            `TrainingStep`.
+        shape: Of the batch.
+        planned: Whether the shape comes again: then the step can be recorded.
+        seed: Of its dropout.
+    """
+
+    inputs: tuple[Tensor, Tensor]
+    shape: BatchShape
+    planned: bool
+    seed: int
+
+    @property
+    def recordable(self) -> bool:
+        """Whether the step is recorded: on a GPU, unless its batch did not fit."""
+        return self.planned and self.inputs[0].is_cuda
+
+
+class Recordings:
+    """The recordings of a training's step, one for each shape of its batches."""
+
+    def __init__(self) -> None:
+        self._recordings: dict[BatchShape, CapturedStep] = {}
+        self._pool: tuple[int, int] | None = None
+
+    def take(self, step: TrainingStep, due: Sequence[DueStep]) -> Tensor:
+        """Take the steps of a launch; return what each gives, ``[steps, 3]``."""
+        return torch.stack([self._taken(step, one) for one in due])
+
+    def _taken(self, step: TrainingStep, due: DueStep) -> Tensor:
+        if not due.recordable:
+            torch.manual_seed(due.seed)
+            return step(*due.inputs, due.shape, fixed=due.planned)
+        if due.shape not in self._recordings:
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
+            recording = CapturedStep(step, due.inputs, due.shape, self._pool)
+            self._recordings[due.shape] = recording
+        return self._recordings[due.shape](due.inputs, due.seed).clone()
+
+    def forget(self) -> None:
+        """Forget all recordings: a step no longer does what was recorded, or its training ends.
+
+        They are made again when they are asked for. For a recording does not own all of the memory
+        that it uses: what matrix products work in, its first calls have allocated, and Lightning
+        frees it in the whole process with every training that begins or ends (`CUDAAccelerator`),
+        newer releases of torch with every recording that had the same stream (pytorch issue
+        193402).
+        """
+        for recording in self._recordings.values():
+            recording.end()
+        self._recordings.clear()
+        # Memory of recordings that are gone is not to be taken for new ones.
+        self._pool = None
+
+
+class CapturedStep:
+    """The step of a training for batches of one shape: recorded and replayed.
 
     Args:
-        steps: The steps, of different models; they are left as they are.
-        inputs: For the first calls of each, numbers of graphs that fit the shape, ``[B]``, and the
-            step's numbers, ``[2 + G]``.
+        step: It is left as it is.
+        inputs: For its first calls, numbers of graphs that fit the shape, ``[B]``, and the step's
+            numbers, ``[2 + G]``.
         shape: The shape.
         pool: Memory pool, shared with other recordings, which never run at the same time and hand
             nothing to each other.
     """
 
     def __init__(
-        self,
-        steps: Sequence[TrainingStep],
-        inputs: Sequence[tuple[Tensor, Tensor]],
-        shape: BatchShape,
-        pool: Any,
+        self, step: TrainingStep, inputs: tuple[Tensor, Tensor], shape: BatchShape, pool: Any
     ) -> None:
-        self._inputs = [(graphs.clone(), numbers.clone()) for graphs, numbers in inputs]
+        self._inputs = (inputs[0].clone(), inputs[1].clone())
         self._graph = torch.cuda.CUDAGraph()
-        trunk = torch.cuda.Stream()
-        streams = [trunk] if len(steps) == 1 else [torch.cuda.Stream() for _ in steps]
-        device = self._inputs[0][0].device
-        # One training draws from the default generator, which every recording knows.
-        self._generators = [] if len(steps) == 1 else [torch.Generator(device) for _ in steps]
-        current = torch.cuda.current_stream()
+        stream, current = torch.cuda.Stream(), torch.cuda.current_stream()
         with warnings.catch_warnings():
-            # These calls are the reason why a capturable optimiser runs uncaptured.
+            # These calls are the reason why a capturable optimizer runs uncaptured.
             warnings.filterwarnings("ignore", ".*capturable=True")
-            # Newer releases of torch notice for themselves what a recording draws from.
-            warnings.filterwarnings("ignore", ".*register_generator_state")
-            for step, own, stream in zip(steps, self._inputs, streams, strict=True):
-                stream.wait_stream(current)
-                with torch.cuda.stream(stream), step.undone():
-                    for _ in range(_WARM_UP):
-                        step(*own, shape)
-                current.wait_stream(stream)
-            for generator in self._generators:
-                self._graph.register_generator_state(generator)
-        for step in steps:
-            # Gradients are made within the recording, in its own memory.
-            step.optimizer.zero_grad(set_to_none=True)
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream), step.undone():
+                for _ in range(_WARM_UP):
+                    step(*self._inputs, shape)
+            current.wait_stream(stream)
+        # Gradients are made within the recording, in its own memory.
+        step.optimizer.zero_grad(set_to_none=True)
         # Whatever is freed within a recording must have been made within it.
         gc.collect()
         # Threads of data loaders may pin memory meanwhile: that is no business of this recording.
         try:
             with torch.cuda.graph(
-                self._graph, pool=pool, stream=trunk, capture_error_mode="thread_local"
+                self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"
             ):
-                self._results = self._record(steps, shape, trunk, streams)
+                self._result = step(*self._inputs, shape)
         except Exception as error:
             # torch leaves its stream the current one then, and its generator in the recording: in
             # this process nothing can be trusted any more.
-            fewer = " or fewer seeds together" if len(steps) > 1 else ""
             raise ConfigError(
                 f"the training step cannot be recorded ({type(error).__name__}: "
-                f"{in_a_line(str(error))[:200]}): give --engine eager{fewer}"
+                f"{in_a_line(str(error))[:200]}): give --engine eager"
             ) from error
 
-    def _record(
-        self,
-        steps: Sequence[TrainingStep],
-        shape: BatchShape,
-        trunk: torch.cuda.Stream,
-        streams: Sequence[torch.cuda.Stream],
-    ) -> list[Tensor]:
-        if not self._generators:
-            return [steps[0](*self._inputs[0], shape)]
-        # All begin before any is waited for: or one would run after the other.
-        for stream in streams:
-            stream.wait_stream(trunk)
-        results = []
-        branches = zip(steps, self._inputs, streams, self._generators, strict=True)
-        for step, own, stream, generator in branches:
-            with torch.cuda.stream(stream), _drawing_from(generator):
-                results.append(step(*own, shape))
-        for stream in streams:
-            trunk.wait_stream(stream)
-        return results
-
-    def __call__(
-        self, inputs: Sequence[tuple[Tensor, Tensor]], seeds: Sequence[int]
-    ) -> list[Tensor]:
-        """Take a step of each, whose dropout is seeded; the results ``[3]`` are overwritten."""
-        for own, given in zip(self._inputs, inputs, strict=True):
-            for kept, value in zip(own, given, strict=True):
-                kept.copy_(value)
-        # A replay draws from the seed and offset that the generators have now.
-        if self._generators:
-            for generator, seed in zip(self._generators, seeds, strict=True):
-                generator.manual_seed(seed)
-        else:
-            torch.manual_seed(seeds[0])
+    def __call__(self, inputs: tuple[Tensor, Tensor], seed: int) -> Tensor:
+        """Take a step whose dropout is seeded; the result ``[3]`` is overwritten by the next."""
+        for kept, value in zip(self._inputs, inputs, strict=True):
+            kept.copy_(value)
+        torch.manual_seed(seed)  # a replay draws from the seed that the generator has now
         self._graph.replay()
-        return self._results
+        return self._result
 
     def end(self) -> None:
         """Free the recording, when the device has taken the steps that it was asked for."""
         # An error of the device is told by whoever asks for a result.
         with suppress(RuntimeError):
-            torch.cuda.synchronize(self._inputs[0][0].device)
+            torch.cuda.synchronize(self._inputs[0].device)
             self._graph.reset()
-
-
-@contextmanager
-def _drawing_from(generator: torch.Generator) -> Iterator[None]:
-    """Let the default generator of a GPU, which dropout asks, draw as this one does."""
-    default = torch.cuda.default_generators[generator.device.index]
-    kept = default.graphsafe_get_state()
-    default.graphsafe_set_state(generator)
-    try:
-        yield
-    finally:
-        default.graphsafe_set_state(kept)
 
 
 @contextmanager

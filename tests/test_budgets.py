@@ -1,0 +1,39 @@
+"""How large each part may be. The numbers only go down; the goals stand beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+# Folder -> lines of Python that it may have, and what it is to have.
+LINES = {
+    "graphormer_sepnorm": (40_600, 26_000),
+    "graphormer_sepnorm/cli": (5_700, 1_800),
+    "graphormer_sepnorm/compare": (5_560, 1_900),
+    "graphormer_sepnorm/inference": (4_800, 2_800),
+    "graphormer_sepnorm/training": (4_100, 2_900),
+    "tests": (41_200, 26_000),
+}
+WORDS = (59_000, 25_000)  # of README, CONTRIBUTING and docs, but not of docs/experiments
+LONGEST_FILE = 580  # 500
+
+
+def lines_of(path: Path) -> int:
+    return path.read_bytes().count(b"\n")
+
+
+@pytest.mark.parametrize("folder", LINES)
+def test_a_folder_is_no_larger_than_it_may_be(folder: str) -> None:
+    assert sum(lines_of(path) for path in (ROOT / folder).rglob("*.py")) <= LINES[folder][0]
+
+
+def test_no_file_of_the_package_is_too_long() -> None:
+    files = (ROOT / "graphormer_sepnorm").rglob("*.py")
+    assert {path.name for path in files if lines_of(path) > LONGEST_FILE} == set()
+
+
+def test_documents_have_no_more_words_than_they_may_have() -> None:
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    assert sum(len(path.read_text().split()) for path in documents) <= WORDS[0]
