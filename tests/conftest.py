@@ -32,9 +32,11 @@ NO_DATA = (
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
 
-# In the background tests are started with Ctrl-C ignored, and what is ignored stays so.
+# In the background tests are started with Ctrl-C ignored, by nohup with SIGHUP; this stays so.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # These take longest: they go first, so that no worker of several waits for them at the end.
 LONGEST = (

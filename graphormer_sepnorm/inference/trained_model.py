@@ -306,7 +306,6 @@ class TrainedModel:
         for number in understood:
             molecule = chosen[places[number]]
             remarks = [
-                molecules[places[number]].remark,
                 unseen[number],
                 self._featuriser.remarks(molecule),
                 self._size(int(graphs.num_atoms[number])),

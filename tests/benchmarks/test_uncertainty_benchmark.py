@@ -6,6 +6,7 @@ import json
 from math import log
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.uncertainty import main
@@ -69,10 +70,11 @@ CCC,1,0.75,,0.5,0.2,1.1
     classes, domain = cells(out, "toxic")
     assert domain[0] == "2 of 6"
     # Of a: 0.5 against 0, 0.5 against 1, 0.75 against 1, twice, in bins of one; of b only 0.5.
-    error, loss = (
-        ((0.5 + 0.5 + 0.25) / 3 + 0.5) / 2,
-        (-(2 * log(0.5) + log(0.75)) / 3 - log(0.5)) / 2,
-    )
+    # Of each distance what chance makes is taken off, in squares: a half normal's mean.
+    found = np.array([(0.5 + 0.5 + 0.25) / 3, 0.5])
+    chance = np.sqrt(2 / np.pi) * np.array([(0.5 + 0.5 + np.sqrt(0.1875)) / 3, 0.5])
+    error = np.sqrt(found**2 - chance**2).mean()
+    loss = (-(2 * log(0.5) + log(0.75)) / 3 - log(0.5)) / 2
     assert classes[:3] == ["10", f"{error:.3f}", f"{loss:.3f}"]
     # Means of both targets, of which the second holds nothing.
     assert classes[3:] == ["50.0, 50.0", "0.0, 25.0", "25.0, 50.0", "50.0, 50.0", "1.25"]

@@ -542,10 +542,10 @@ def test_large_labels_are_trained_on_with_their_baselines(tmp_path, split_rows, 
     out = capsys.readouterr().out
     labels = {part: [float(row[1]) for row in split_rows if row[2] == part] for part in SPLITS}
     mean = np.abs(np.array(labels["test"]) - np.mean(labels["train"])).mean()
-    found = re.search(r"mean of the training labels +([\d.]+)", out)
+    found = re.search(r"mean of the training labels +([\d.e+]+)", out)
     assert found is not None
-    assert float(found[1]) == pytest.approx(mean * 1e37, rel=1e-5)
-    boosting = re.search(r"gradient boosting on Morgan .* +([\d.]+)$", out, re.MULTILINE)
+    assert float(found[1]) == pytest.approx(mean * 1e37, rel=1e-3)
+    boosting = re.search(r"gradient boosting on Morgan .* +([\d.e+]+)$", out, re.MULTILINE)
     assert boosting is not None
     assert 0 < float(boosting[1]) < 2 * mean * 1e37
 

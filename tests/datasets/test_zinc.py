@@ -270,7 +270,7 @@ def test_unwritable_folder_is_one_line(tiny_zinc: Write, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("tempfile.TemporaryDirectory", refuse)
     message = failure("zinc-subset", root)
-    assert "cannot write the processed files" in message
+    assert "cannot be written (Permission denied" in message
     assert "Permission denied" in message
 
 

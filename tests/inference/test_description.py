@@ -200,7 +200,7 @@ def test_file_for_prediction_is_small_and_predicts_the_same(manifold, tmp_path):
     smiles = ["CCO", "c1ccccc1O"]
     both = (Predictor.load(tmp_path / f"{name}.ckpt", "cpu") for name in ("whole", "slim"))
     whole, again = (predictor.predict(smiles) for predictor in both)
-    assert whole.numbers.shape == (2, 5)
+    assert whole.numbers.shape == (2, 6)
     assert whole.numbers.tolist() == again.numbers.tolist()
     assert whole.texts == again.texts
     assert "a test" in describe(slim).splitlines()[0]
