@@ -36,3 +36,14 @@ def test_a_value_arrives_as_it_was_typed_or_is_refused(value, table, capsys):
 @pytest.mark.xfail(strict=True, reason="an empty value is taken for a name, or for none")
 def test_an_empty_value_is_refused(option, table, capsys):
     assert option in said(capsys, "--data.table", table, option, "")
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="each member is begun, and fails by itself")
+def test_a_training_without_a_step_is_refused_before_its_members_begin(tmp_path):
+    rows = "".join(f"{'C' * (1 + n % 9)}O,{n % 2}\n" for n in range(40))
+    (tmp_path / "t.csv").write_text(f"smiles,active\n{rows}")
+    words = ["-c", "table", "--data.table", str(tmp_path / "t.csv"), "--data.split", "random"]
+    words += ["--data.root", str(tmp_path / "root"), "-o", str(tmp_path / "run")]
+    assert main(["fit", *words, "--ensemble", "2", "--trainer.max_epochs", "0"]) == 2
+    assert not list(tmp_path.rglob("*.log"))
