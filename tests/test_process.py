@@ -53,7 +53,6 @@ def test_first_of_several_processes(monkeypatch, environment, first):
     [
         ("train", "--version", f"graphormer_sepnorm {__version__}\n"),
         ("train", "--help", "zinc_subset"),
-        ("train", "--help", "  results        make the table of a project's results"),
         ("predict", "--version", f"graphormer_sepnorm {__version__}\n"),
         ("predict", "--help", "predict.py info MODEL"),
     ],

@@ -287,7 +287,6 @@ def test_names_that_no_file_can_have_are_one_line(model, source, tmp_path, capsy
     ("command", "words"),
     [
         (main, ("~no-such-user/run", "CCO")),
-        (train, ("results", "~no-such-user/runs")),
         (train, ("fit", "-c", "quickstart", "--output", "~no-such-user/run")),
         (train, ("fit", "-c", "~no-such-user/mine.yaml")),
     ],
