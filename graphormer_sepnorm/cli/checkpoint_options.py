@@ -18,8 +18,7 @@ from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.formatting import in_a_line
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY
-from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
-from graphormer_sepnorm.model.norm_arms import norm_name
+from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig, norm_name
 from graphormer_sepnorm.tables.columns import means
 
 # How training goes on, which a resumed run may change; not what is trained.

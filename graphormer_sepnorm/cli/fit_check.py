@@ -25,7 +25,7 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.graphs.loading import EpochBatches
-from graphormer_sepnorm.model.norm_arms import norm_name
+from graphormer_sepnorm.model.config import norm_name
 from graphormer_sepnorm.training.callbacks.checkpoints import monitored_metric
 from graphormer_sepnorm.training.steps import planned_steps, settled_epochs
 

@@ -26,7 +26,7 @@ from graphormer_sepnorm.compare.statistics import (
     paired_errors,
 )
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.model.norm_arms import NORM_ALIASES, norm_name
+from graphormer_sepnorm.model.config import NORM_ALIASES, norm_name
 
 # Graphormer without and with SepNorm in the paper's table of graph tasks (Chen et al. 2023): test
 # MAE, for ogbg-molhiv test ROC-AUC; single numbers, without seeds, of a variant that is not named.

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.norm_arms import norm_name
+from graphormer_sepnorm.model.config import norm_name
 from graphormer_sepnorm.resources import arms_names, arms_path
 
 NORM = "model.norm"

@@ -8,20 +8,16 @@ import json
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
+from graphormer_sepnorm.config import DataConfig
 from graphormer_sepnorm.datasets.catalogue import PRETRAINING, canonical_name, load_dataset
-from graphormer_sepnorm.datasets.data_options import (
-    check_files,
-    check_numbers,
-    names_of,
-    table_options,
-)
+from graphormer_sepnorm.datasets.data_options import check_files, table_options
 from graphormer_sepnorm.datasets.graph_numbers import GraphNumbers, MemberFolds
 from graphormer_sepnorm.datasets.splits import DatasetSplits, Graphs
 from graphormer_sepnorm.datasets.training_labels import check_labels, scaling, summaries
@@ -39,151 +35,42 @@ from graphormer_sepnorm.graphs.loading import (
 from graphormer_sepnorm.graphs.store import STRUCTURE_VERSION, GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.tables.reader import Layout
+from graphormer_sepnorm.values import is_whole
 
 
 class MoleculeDataModule(LightningDataModule):
     """Molecules in three splits, as batches for Graphormer.
 
     Args:
-        dataset: zinc-subset, zinc, ogbg-molhiv, sample (bundled, nothing is downloaded) or table
-            (a file of your own). null takes table if one is given, else zinc-subset.
-        root: The data root: raw files are looked for and downloads and the graph store are kept
-            here. A relative path is relative to where the command was started.
-        batch_size: Graphs in a training batch, at least 2; several processes share them. Batches
-            are random and nearly equal in size. Memory and time of a step grow linearly with it.
-            With accumulated gradients this is the micro-batch, and BatchNorm in the model sees
-            the micro-batch.
-        eval_batch_size: Graphs in a batch of validation and test; null takes batch_size. The
-            results do not depend on it.
-        max_path_length: Hops of a shortest path that enter the edge encoding. Set by
-            model.max_path_length.
-        seed: Decides the order of training. Set by seed_everything.
-        num_workers: Processes that prepare batches. 0 prepares them in the training process, which
-            is best on a few CPU cores; 2 to 4 hide the work behind a GPU.
-        attention_blocks: Groups of similar size that a batch is split into for attention. More
-            groups mean less padding but more, smaller operations; results are the same.
-        table: Your own molecules with labels: CSV, TSV or SDF (gzipped too), Parquet or
-            Excel.
-        validation_table: A file of its own for the validation split (then test_table too).
-        test_table: A file of its own for the test split (then validation_table too).
-        smiles_column: Column of the SMILES of a table, or of molecules for pretraining; null finds
-            it by its name.
-        sheet: Of Excel files, the sheet's name or its number from 1; null takes the only one with a
-            column of SMILES.
-        header_row: The row (line) of Excel, CSV and TSV files that names the columns, from 1; null
-            finds it.
-        target_columns: Columns of the labels; null takes the only column with numbers, all every
-            one. Missing labels are left out of the loss and the metrics.
-        weight_column: Column of weights in the training loss, 0 or more; null weighs all rows the
-            same. Metrics are not weighted; but by folds of an ensemble rows of 0 are not
-            validated on.
-        task: regression, binary (labels 0 and 1), multiclass (each different value of the only
-            target column is a class), or auto: binary if there are no other labels than 0 and 1.
-        units: Unit of each target, for messages.
-        split: random, scaffold (molecules with the same ring systems stay together), column or
-            files; auto takes files or a column if they are given, else scaffold.
-        split_column: Column that says train, validation or test.
-        split_fractions: Shares of training, validation and test split.
-        split_seed: Decides the random split, and the folds; not tied to seed_everything, so that
-            runs with different seeds share their split.
-        folds: Number of folds of a cross-validation, dealt out by chance or by scaffold as split
-            says; train.py crossvalidate trains on all of them.
-        fold: The fold that is the test split, from 0; a tenth of the others is the validation
-            split.
-        member_folds: For the members of an ensemble (--ensemble_by folds): training and validation
-            split together are dealt into so many folds, by scaffold where the split is.
-        member_fold: The fold that this member validates on, from 0; it trains on the others.
-        on_invalid: What to do with rows that cannot be used: skip lists them and goes on, error
-            stops at the first.
-        standardise: What is done to each molecule of a table first, and again at prediction: some
-            of fragment (the largest one, without salts and solvents), neutralise (charges that
-            protons can remove), tautomer (RDKit's canonical one).
-        descriptors: rdkit lets predictions be read from RDKit's descriptors too, beside what the
-            network makes of the graph; for a table. Costs 4 to 10 ms a molecule, once.
-        descriptor_columns: Columns of numbers that predictions are read from too, such as a
-            temperature or a pH. A missing value stands for the mean; predict.py needs them too.
-        molecules: Molecules without labels for dataset pretraining: SMILES, one on each line, or a
-            table with a column of them. Their descriptors are what is learned.
+        config: What they are and how they are batched; None: the options that are given by name.
+        max_path_length: Hops of a shortest path that enter the edge encoding.
+        seed: Decides the order of training.
+        **options: Options of `DataConfig` by name, where there is no `config`.
     """
 
     def __init__(
         self,
-        dataset: str | None = None,
-        root: str = "data",
-        batch_size: int = 256,
-        eval_batch_size: int | None = None,
+        config: DataConfig | None = None,
+        *,
         max_path_length: int = 20,
         seed: int = 0,
-        num_workers: int = 0,
-        attention_blocks: int = 1,
-        table: str | None = None,
-        validation_table: str | None = None,
-        test_table: str | None = None,
-        smiles_column: str | None = None,
-        sheet: str | None = None,
-        header_row: int | None = None,
-        target_columns: list[str] | str | None = None,
-        weight_column: str | None = None,
-        task: Literal["auto", "regression", "binary", "multiclass"] = "auto",
-        units: list[str] | str | None = None,
-        split: Literal["auto", "random", "scaffold", "column", "files"] = "auto",
-        split_column: str | None = None,
-        split_fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
-        split_seed: int = 0,
-        folds: int | None = None,
-        fold: int | None = None,
-        member_folds: int | None = None,
-        member_fold: int | None = None,
-        on_invalid: Literal["skip", "error"] = "skip",
-        standardise: list[str] | None = None,
-        descriptors: str | None = None,
-        descriptor_columns: list[str] | str | None = None,
-        molecules: str | None = None,
+        **options: Any,
     ) -> None:
         super().__init__()
-        batch_size, eval_batch_size, max_path_length, seed, num_workers, attention_blocks = plain(
-            (batch_size, eval_batch_size, max_path_length, seed, num_workers, attention_blocks)
+        if config is None:
+            check_files(options)
+            config = DataConfig(**options)
+        for name, value, least in (("max_path_length", max_path_length, 1), ("seed", seed, 0)):
+            if not is_whole(value, least):
+                raise ConfigError(
+                    f"{name} is {value!r}: it must be a whole number, {least} or more"
+                )
+        self.config = config
+        self.dataset = canonical_name(
+            config.dataset or ("table" if config.table else "zinc-subset")
         )
-        check_numbers(
-            batch_size=(batch_size, 2),
-            eval_batch_size=(batch_size if eval_batch_size is None else eval_batch_size, 1),
-            max_path_length=(max_path_length, 1),
-            attention_blocks=(attention_blocks, 1),
-            num_workers=(num_workers, 0),
-            seed=(seed, 0),
-        )
-        check_files(
-            table=table,
-            validation_table=validation_table,
-            test_table=test_table,
-            molecules=molecules,
-        )
-        self.dataset = canonical_name(dataset or ("table" if table else "zinc-subset"))
-        options = plain(
-            {
-                "table": table,
-                "validation_table": validation_table,
-                "test_table": test_table,
-                "smiles_column": smiles_column,
-                "sheet": sheet,
-                "header_row": header_row,
-                "target_columns": names_of("target_columns", target_columns),
-                "weight_column": weight_column,
-                "task": task,
-                "units": units,
-                "split": split,
-                "split_column": split_column,
-                "split_fractions": split_fractions,
-                "split_seed": split_seed,
-                "folds": folds,
-                "fold": fold,
-                "on_invalid": on_invalid,
-                "standardise": standardise,
-                "descriptors": descriptors,
-                "descriptor_columns": names_of("descriptor_columns", descriptor_columns),
-            }
-        )
-        self.table_options = table_options(self.dataset, options)
+        self.table_options = table_options(self.dataset, config)
+        molecules = config.molecules
         if self.dataset == PRETRAINING and molecules is None:
             raise ConfigError("which molecules? Give a file of SMILES: --data.molecules FILE")
         if self.dataset != PRETRAINING and molecules is not None:
@@ -192,14 +79,14 @@ class MoleculeDataModule(LightningDataModule):
                 f"{self.dataset}: pre-train on them first, then --model.from_pretrained"
             )
         self.molecules = molecules
-        self._layout = Layout(sheet, header_row, smiles_column, "--data.")
-        self.root = Path(root).expanduser().resolve()
-        self.batch_size = batch_size
-        self.eval_batch_size = eval_batch_size or batch_size
-        self.max_path_length = max_path_length
-        self.seed = seed
-        self.num_workers = num_workers
-        self.attention_blocks = attention_blocks
+        self._layout = Layout(config.sheet, config.header_row, config.smiles_column, "--data.")
+        self.root = Path(config.root).expanduser().resolve()
+        self.batch_size = config.batch_size
+        self.eval_batch_size = config.eval_batch_size or config.batch_size
+        self.max_path_length = plain(max_path_length)
+        self.seed = plain(seed)
+        self.num_workers = config.num_workers
+        self.attention_blocks = config.attention_blocks
         self.member_folds: MemberFolds | None = None
         self._splits: DatasetSplits | None = None
         self._given = False
@@ -209,7 +96,7 @@ class MoleculeDataModule(LightningDataModule):
         self._position = (0, 0)
         # Training batches are numbers of graphs, where the graphs themselves are on the device.
         self.numbers_only = False
-        if (own := MemberFolds.of_options(member_folds, member_fold)) is not None:
+        if (own := MemberFolds.of_options(config.member_folds, config.member_fold)) is not None:
             self.deal_members(own)
 
     @classmethod
@@ -223,7 +110,7 @@ class MoleculeDataModule(LightningDataModule):
             splits: The graphs of the three splits and what their labels mean.
             options: Arguments of the class except `dataset`.
         """
-        module = cls(dataset="sample", **options)
+        module = cls(**{"dataset": "sample", **options})
         module.dataset = splits.name
         module._splits, module._given = splits, True
         return module

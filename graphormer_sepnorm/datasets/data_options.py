@@ -3,54 +3,50 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
+from graphormer_sepnorm.config import DataConfig
 from graphormer_sepnorm.datasets.catalogue import PRETRAINING, TABLE
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.values import is_whole
+
+_FILES = ("table", "validation_table", "test_table", "molecules")
+_COLUMNS = ("target_columns", "descriptor_columns")
 
 
-def check_numbers(**numbers: tuple[Any, int]) -> None:
-    """Refuse, with a ConfigError, what is no whole number, or below the least of its option."""
-    for name, (value, least) in numbers.items():
-        if not is_whole(value, least):
-            raise ConfigError(
-                f"--data.{name} is {value!r}: it must be a whole number, {least} or more"
-            )
+def check_files(options: dict[str, Any]) -> None:
+    """Refuse, with a ConfigError, what is no name of a file, as a DataFrame; None is fine.
 
-
-def check_files(**files: Any) -> None:
-    """Refuse, with a ConfigError, what is no name of a file, as a DataFrame; None is fine."""
-    for name, file in files.items():
+    Names of columns may be any sequence, an index of pandas too: they become a list in `options`.
+    """
+    for name in _FILES:
+        file = options.get(name)
         if file is not None and not isinstance(file, str | os.PathLike):
             raise ConfigError(
                 f"--data.{name} is of the type {type(file).__name__}: give the name of a file, "
                 "to which a DataFrame is written by .to_csv()"
             )
+    for name in _COLUMNS:
+        columns = options.get(name)
+        if columns is not None and not isinstance(columns, str):
+            if not isinstance(columns, Iterable):
+                raise ConfigError(f"--data.{name} is {columns!r}: give names of columns")
+            options[name] = [*columns]
 
 
-def names_of(option: str, columns: Any) -> list[str] | str | None:
-    """Return several names of an option as a list, also of an index of pandas."""
-    if columns is None or isinstance(columns, str):
-        return columns
-    if not isinstance(columns, Iterable):
-        raise ConfigError(f"--data.{option} is {columns!r}: give names of columns")
-    return [*columns]
-
-
-def table_options(dataset: str, options: Mapping[str, Any]) -> TableOptions | None:
+def table_options(dataset: str, config: DataConfig) -> TableOptions | None:
     """Return the options of a table; None for another data set.
 
     Args:
         dataset: Its canonical name.
-        options: All that are for tables, by their names, given or not.
+        config: All options of the data.
 
     Raises:
         ConfigError: One is for another kind of data, or contradicts another one.
     """
+    options = {field.name: getattr(config, field.name) for field in fields(TableOptions)}
     if dataset != TABLE:
         if options["table"]:
             raise ConfigError(

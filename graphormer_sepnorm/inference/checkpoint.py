@@ -51,6 +51,7 @@ from typing import Any
 import torch
 
 from graphormer_sepnorm import __version__
+from graphormer_sepnorm.config import MAX_MEMBERS
 from graphormer_sepnorm.errors import CheckpointError, GraphormerError, did_you_mean
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import shortened
@@ -73,7 +74,7 @@ REQUIRED = (
     "dataset",
     "dataset_fingerprint",
 )
-MAX_MEMBERS = 64
+
 
 _FOR_TESTING = ("pytorch-lightning_version", "hyper_parameters")
 _PACKAGES = ("graphormer-sepnorm", "torch", "lightning", "torch-geometric", "rdkit", "numpy")

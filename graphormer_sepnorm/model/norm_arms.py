@@ -19,29 +19,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm, several_processes
+from graphormer_sepnorm.model.config import norm_name
 from graphormer_sepnorm.model.fused import cpu_attention, cpu_norm
-
-NORM_ALIASES = {"sharenorm": "shared-ln", "sepnorm": "bn+ln"}
-
-
-def norm_name(name: str) -> str:
-    """Return the canonical name of a norm arm, aliases resolved.
-
-    Raises:
-        ConfigError: If there is no such arm.
-    """
-    lower = str(name).lower()
-    canonical = NORM_ALIASES.get(lower, lower)
-    known = {norm.lower(): norm for norm in NORMS}
-    if canonical not in known:
-        choices = [*NORM_ALIASES, *NORMS]
-        raise ConfigError(
-            f"unknown norm '{name}'{did_you_mean(lower, choices)}: "
-            f"choose one of {', '.join(choices)}"
-        )
-    return known[canonical]
 
 
 class LayerNorm(nn.LayerNorm):
@@ -144,12 +124,9 @@ def _in_one(norm: nn.Module, rows: Tensor) -> bool:
 NormArm = SharedNorm | SeparateNorm
 
 # A norm of channels D, called with rows ``[M, D]`` and, for atoms, a mask of the real ones (None:
-# all are). One more kind here is one more arm, shared and with every other (CONTRIBUTING.md).
+# all are). One more kind here, and in `config.KINDS`, is one more arm, shared and with every other
+# (CONTRIBUTING.md).
 NORM_KINDS: dict[str, Callable[[int], nn.Module]] = {"ln": LayerNorm, "bn": MaskedBatchNorm}
-NORMS = (
-    *(f"shared-{kind}" for kind in NORM_KINDS),
-    *(f"{token}+{atom}" for token in reversed(NORM_KINDS) for atom in NORM_KINDS),
-)
 
 
 def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import inspect
 import logging
 import math
 import struct
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
+from graphormer_sepnorm.config import ModelConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.files import plain
@@ -33,11 +33,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
 )
 from graphormer_sepnorm.inference.network import build_network, load_weights
-from graphormer_sepnorm.model.config import (
-    FROM_DATA,
-    REGULARISATION,
-    GraphormerConfig,
-)
+from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.backbone import Backbone
 from graphormer_sepnorm.training.batch_statistics import (
@@ -46,23 +42,11 @@ from graphormer_sepnorm.training.batch_statistics import (
     measure_batch_norm,
 )
 from graphormer_sepnorm.training.captured.launch_loop import Launch
-from graphormer_sepnorm.training.checks import check_options, check_same_data, check_same_network
+from graphormer_sepnorm.training.checks import check_same_data, check_same_network
 from graphormer_sepnorm.training.evaluation import EvaluatedModule, MeanLoss
-from graphormer_sepnorm.training.loss import (
-    LossChoice,
-    LossName,
-    UniformityOn,
-    choose_loss,
-    uniformity_loss,
-)
-from graphormer_sepnorm.training.optimizer import (
-    DecayedName,
-    OptimizerName,
-    ScheduleName,
-    make_optimizer,
-    make_schedule,
-    renew_options,
-)
+from graphormer_sepnorm.training.loss import LossName, choose_loss, uniformity_loss
+from graphormer_sepnorm.training.optimizer import make_optimizer, make_schedule, renew_options
+from graphormer_sepnorm.values import is_whole
 
 log = logging.getLogger(__name__)
 
@@ -81,78 +65,28 @@ class GraphormerModule(EvaluatedModule):
     come from them; see `configure_model`.
 
     Args:
-        loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
-        optimizer: adamw, or muon, which trains the matrices of the layers by Muon and the rest by
-            AdamW. Costs 30 ms a step on a CPU core at 12 layers of 72 channels.
-        learning_rate: Peak learning rate, reached at the end of the warm-up.
-        final_learning_rate: Learning rate at the end of training.
-        weight_decay: Decoupled (AdamW's) decay of what weight_decay_on says.
-        weight_decay_on: matrices (of linear layers: biases, norms, embeddings and the graph token
-            are not decayed), or all parameters, as the reference code of Graphormer.
-        warmup_steps: Optimiser steps of linear warm-up; below 1 a fraction of all steps.
-        schedule: linear or cosine decay after the warm-up.
-        betas: AdamW's decay rates of the running moments.
-        eps: AdamW's guard against division by zero.
-        label_fraction: Share of a batch's labels, drawn anew each time, that enter the training
-            loss; for pre-training on hundreds of targets (CheMeleon takes 0.15).
-        uniformity_weight: Weight of the auxiliary loss that pushes the last embeddings apart
-            (SepNorm's paper, Eq. 8); 0 leaves it out. Behind BatchNorm, which centres them already,
-            it acts on that norm's scale and shift alone.
-        uniformity_on: Which embeddings it pushes apart: graph_token, atoms or both.
-        precise_bn_graphs: Training graphs on which BatchNorm's statistics are measured before each
-            validation; 0 keeps the running averages of training. Costs their forward pass.
-        frozen_bn_fraction: Share of the steps, the last ones, in which BatchNorm's statistics are
-            measured once and then constants, in training as in evaluation; 0 to below 1. Needs
-            precise_bn_graphs. Without a BatchNorm it does nothing.
-        from_pretrained: A trained network to begin with: a bundled model's name, a run directory or
-            a checkpoint. All but the read-out is taken from it, and the options of the network too,
-            but for dropout; of an ensemble its first member's.
-        seed: Decides the initial parameters and dropout. Set by seed_everything.
-        **architecture: Options of the network, those of `GraphormerConfig`.
+        config: The options of the network and of its training; None: those that are given by name.
+        seed: Decides the initial parameters and dropout.
+        **options: Options of `ModelConfig` by name, where there is no `config`.
     """
 
-    def __init__(
-        self,
-        *,
-        loss: LossChoice = "auto",
-        optimizer: OptimizerName = "adamw",
-        learning_rate: float = 2e-4,
-        final_learning_rate: float = 1e-9,
-        weight_decay: float = 0.01,
-        weight_decay_on: DecayedName = "matrices",
-        warmup_steps: int | float = 0.1,
-        schedule: ScheduleName = "linear",
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        label_fraction: float = 1.0,
-        uniformity_weight: float = 0.0,
-        uniformity_on: UniformityOn = "graph_token",
-        precise_bn_graphs: int = 2048,
-        frozen_bn_fraction: float = 0.0,
-        from_pretrained: str | None = None,
-        seed: int = 0,
-        **architecture: Any,
-    ) -> None:
+    def __init__(self, config: ModelConfig | None = None, *, seed: int = 0, **options: Any) -> None:
         super().__init__()
-        self.backbone = None if from_pretrained is None else Backbone.read(from_pretrained)
-        if self.backbone is not None:
-            own = {name: architecture[name] for name in REGULARISATION if name in architecture}
-            architecture = self.backbone.architecture(**own)
-        architecture = plain(architecture)
-        # Validated now, before any data are touched. The command line offers what `architecture`
-        # can hold: not what stands beside it, which the data decide (FROM_DATA).
-        self.architecture = GraphormerConfig(
-            num_targets=1, mean_atoms=1.0, extra_inputs=0, exclusive=False, **architecture
-        )
-        # logger=False: the exact configuration lies beside the checkpoint already.
+        config = ModelConfig(**options) if config is None else config
+        if not is_whole(seed):
+            raise ConfigError(f"seed is {seed!r}: it must be a whole number")
+        self.backbone = None
+        if config.from_pretrained is not None:
+            self.backbone = Backbone.read(config.from_pretrained)
+            own = {name: getattr(config, name) for name in REGULARISATION}
+            config = dataclasses.replace(config, **self.backbone.architecture(**own))
+        # Validated before any data are touched; what the data decide comes later.
+        self.architecture = config.network
+        kept = {name: getattr(config, name) for name in ModelConfig.names()}
         # Of a pre-trained network nothing is needed any more once training has begun.
-        self.save_hyperparameters(logger=False, ignore=["from_pretrained"])
-        self.hparams.update(architecture)
-        for name, value in dataclasses.asdict(self.architecture).items():
-            if name not in FROM_DATA:  # defaults too: a later version may have others
-                self.hparams.setdefault(name, value)
-        self.hparams.update(plain(self.hparams))
-        check_options(self.hparams)
+        del kept["from_pretrained"]
+        # logger=False: the exact configuration lies beside the checkpoint already.
+        self.save_hyperparameters({**kept, "seed": plain(seed)}, logger=False)
         self.epoch_loss = MeanLoss()
         # The loss of the newest optimiser step, as far as this process contributes to it.
         self.step_loss = torch.tensor(0.0)
@@ -193,9 +127,9 @@ class GraphormerModule(EvaluatedModule):
                 network than the options ask for.
         """
         checkpoint = read_checkpoint(checkpoint_path, map_location)
-        of_network = {field.name for field in dataclasses.fields(GraphormerConfig)}
-        known = {*inspect.signature(cls).parameters, *of_network}
+        of_network = {*GraphormerConfig.names()}
         kept = checkpoint.get("hyper_parameters", {})
+        known = (*ModelConfig.names(), "seed")
         own = {name: value for name, value in kept.items() if name in known}
         module = cls(**{**own, **options}).to(map_location)
         # The network is built by what the checkpoint says of it.

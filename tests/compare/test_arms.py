@@ -16,7 +16,7 @@ from graphormer_sepnorm.compare.arms import Arm, parse_arms
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.norm_arms import NORMS
+from graphormer_sepnorm.model.config import NORMS
 from graphormer_sepnorm.resources import arms_names, sample_path
 from graphormer_sepnorm.training.module import GraphormerModule
 

@@ -1,0 +1,418 @@
+"""Every option of a training, once: name, type, range, default and meaning.
+
+The command line, configuration files, estimators, checkpoints and comparisons read these classes.
+No torch here: help is shown, and a mistake is said, before anything heavy is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
+from graphormer_sepnorm.values import Options, ranged
+
+LossChoice = Literal["auto", "l1", "mse", "bce"]
+OptimizerName = Literal["adamw", "muon"]
+DecayedName = Literal["matrices", "all"]
+ScheduleName = Literal["linear", "cosine"]
+UniformityOn = Literal["graph_token", "atoms", "both"]
+Keep = Literal["none", "fingerprints", "smiles", "labels"]
+MAX_MEMBERS = 64
+# Options of the model by which a run may go on in another way than it was begun with.
+CHANGEABLE = (
+    *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
+    *("betas", "eps", "precise_bn_graphs", "frozen_bn_fraction"),
+    *("uniformity_weight", "uniformity_on"),
+    *REGULARISATION,
+)
+
+
+@dataclass(frozen=True)
+class ModelConfig(GraphormerConfig):
+    """A network, as `GraphormerConfig` has it, and how it is trained.
+
+    Attributes:
+        loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
+        optimizer: adamw, or muon, which trains the matrices of the layers by Muon and the rest by
+            AdamW. Costs 30 ms a step on a CPU core at 12 layers of 72 channels.
+        learning_rate: Peak learning rate, reached at the end of the warm-up.
+        final_learning_rate: Learning rate at the end of training.
+        weight_decay: Decoupled (AdamW's) decay of what weight_decay_on says.
+        weight_decay_on: matrices (of linear layers: biases, norms, embeddings and the graph token
+            are not decayed), or all parameters, as the reference code of Graphormer.
+        warmup_steps: Optimizer steps of linear warm-up; below 1 a fraction of all steps.
+        schedule: linear or cosine decay after the warm-up.
+        betas: AdamW's decay rates of the running moments.
+        eps: AdamW's guard against division by zero.
+        label_fraction: Share of a batch's labels, sampled anew each time, that enter the training
+            loss; for pre-training on hundreds of targets (CheMeleon takes 0.15).
+        uniformity_weight: Weight of the auxiliary loss that pushes the last embeddings apart
+            (SepNorm's paper, Eq. 8); 0 leaves it out. Behind BatchNorm, which centres them already,
+            it acts on that norm's scale and shift alone.
+        uniformity_on: Which embeddings it pushes apart: graph_token, atoms or both.
+        precise_bn_graphs: Training graphs on which BatchNorm's statistics are measured before each
+            validation; 0 keeps the running averages of training. Costs their forward pass.
+        frozen_bn_fraction: Share of the steps, the last ones, in which BatchNorm's statistics are
+            measured once and then constants, in training as in evaluation; 0 to below 1. Needs
+            precise_bn_graphs. Without a BatchNorm it does nothing.
+        from_pretrained: A trained network to begin with: a bundled model's name, a run directory or
+            a checkpoint. All but the readout is taken from it, and the options of the network too,
+            but for dropout; of an ensemble its first member's.
+    """
+
+    section: ClassVar[str] = "--model."
+    loss: LossChoice = "auto"
+    optimizer: OptimizerName = "adamw"
+    learning_rate: float = ranged(2e-4, above=0)
+    final_learning_rate: float = ranged(1e-9, least=0)
+    weight_decay: float = ranged(0.01, least=0)
+    weight_decay_on: DecayedName = "matrices"
+    warmup_steps: int | float = ranged(0.1, least=0)
+    schedule: ScheduleName = "linear"
+    betas: tuple[float, float] = ranged((0.9, 0.999), least=0, below=1)
+    eps: float = ranged(1e-8, above=0)
+    label_fraction: float = ranged(1.0, above=0, most=1)
+    uniformity_weight: float = ranged(0.0, least=0)
+    uniformity_on: UniformityOn = "graph_token"
+    precise_bn_graphs: int = ranged(2048, least=0)
+    frozen_bn_fraction: float = ranged(0.0, least=0, below=1)
+    from_pretrained: str | None = None
+    # Of the network, and decided by the data.
+    num_targets: int = field(default=1, init=False)
+    mean_atoms: float = field(default=1.0, init=False)
+    extra_inputs: int = field(default=0, init=False)
+    exclusive: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.precise_bn_graphs == 1:
+            raise ConfigError("--model.precise_bn_graphs is 1: it must be 0, or 2 or more")
+        if self.frozen_bn_fraction and not self.precise_bn_graphs:
+            raise ConfigError(
+                "--model.frozen_bn_fraction needs --model.precise_bn_graphs: BatchNorm's "
+                "statistics are fixed as they are measured"
+            )
+
+    @property
+    def network(self) -> GraphormerConfig:
+        """The options of the network alone."""
+        own = {name: getattr(self, name) for name in GraphormerConfig.names()}
+        return GraphormerConfig(**own)
+
+
+@dataclass(frozen=True)
+class DataConfig(Options):
+    """Molecules in three splits, and the batches that are made of them.
+
+    Attributes:
+        dataset: zinc-subset, zinc, ogbg-molhiv, sample (bundled, nothing is downloaded) or table
+            (a file of your own). null takes table if one is given, else zinc-subset.
+        root: The data root: raw files are looked for and downloads and the graph store are kept
+            here. A relative path is relative to where the command was started.
+        batch_size: Graphs in a training batch, at least 2; several processes share them. Batches
+            are random and nearly equal in size. Memory and time of a step grow linearly with it.
+            With accumulated gradients this is the micro-batch, and BatchNorm in the model sees
+            the micro-batch.
+        eval_batch_size: Graphs in a batch of validation and test; null takes batch_size. The
+            results do not depend on it.
+        num_workers: Processes that prepare batches. 0 prepares them in the training process, which
+            is best on a few CPU cores; 2 to 4 hide the work behind a GPU.
+        attention_blocks: Groups of similar size that a batch is split into for attention. More
+            groups mean less padding but more, smaller operations; results are the same.
+        table: Your own molecules with labels: CSV, TSV or SDF (gzipped too), Parquet or
+            Excel.
+        validation_table: A file of its own for the validation split (then test_table too).
+        test_table: A file of its own for the test split (then validation_table too).
+        smiles_column: Column of the SMILES of a table, or of molecules for pretraining; null finds
+            it by its name.
+        sheet: Of Excel files, the sheet's name or its number from 1; null takes the only one with a
+            column of SMILES.
+        header_row: The row (line) of Excel, CSV and TSV files that names the columns, from 1; null
+            finds it.
+        target_columns: Columns of the labels; null takes the only column with numbers, all every
+            one. Missing labels are left out of the loss and the metrics.
+        weight_column: Column of weights in the training loss, 0 or more; null weighs all rows the
+            same. Metrics are not weighted; but by folds of an ensemble rows of 0 are not
+            validated on.
+        task: regression, binary (labels 0 and 1), multiclass (each different value of the only
+            target column is a class), or auto: binary if there are no other labels than 0 and 1.
+        units: Unit of each target, for messages.
+        split: random, scaffold (molecules with the same ring systems stay together), column or
+            files; auto takes files or a column if they are given, else scaffold.
+        split_column: Column that says train, validation or test.
+        split_fractions: Shares of training, validation and test split.
+        split_seed: Decides the random split, and the folds; not tied to seed_everything, so that
+            runs with different seeds share their split.
+        folds: Number of folds of a cross-validation, by chance or by scaffold as split says;
+            train.py crossvalidate trains on all of them.
+        fold: The fold that is the test split, from 0; a tenth of the others is the validation
+            split.
+        member_folds: For the members of an ensemble (--ensemble_by folds): training and validation
+            split together are divided into so many folds, by scaffold where the split is.
+        member_fold: The fold that this member validates on, from 0; it trains on the others.
+        on_invalid: What to do with rows that cannot be used: skip lists them and goes on, error
+            stops at the first.
+        standardise: What is done to each molecule of a table first, and again at prediction: some
+            of fragment (the largest one, without salts and solvents), neutralise (charges that
+            protons can remove), tautomer (RDKit's canonical one).
+        descriptors: rdkit lets predictions be read from RDKit's descriptors too, beside what the
+            network makes of the graph; for a table. Costs 4 to 10 ms a molecule, once.
+        descriptor_columns: Columns of numbers that predictions are read from too, such as a
+            temperature or a pH. A missing value stands for the mean; predict.py needs them too.
+        molecules: Molecules without labels for dataset pretraining: SMILES, one on each line, or a
+            table with a column of them. Their descriptors are what is learned.
+    """
+
+    section: ClassVar[str] = "--data."
+    dataset: str | None = None
+    root: str = "data"
+    batch_size: int = ranged(256, least=2)
+    eval_batch_size: int | None = ranged(None, least=1)
+    num_workers: int = ranged(0, least=0)
+    attention_blocks: int = ranged(1, least=1)
+    table: str | None = None
+    validation_table: str | None = None
+    test_table: str | None = None
+    smiles_column: str | None = None
+    sheet: str | None = None
+    header_row: int | None = None
+    target_columns: list[str] | str | None = None
+    weight_column: str | None = None
+    task: Literal["auto", "regression", "binary", "multiclass"] = "auto"
+    units: list[str] | str | None = None
+    split: Literal["auto", "random", "scaffold", "column", "files"] = "auto"
+    split_column: str | None = None
+    split_fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    split_seed: int = 0
+    folds: int | None = None
+    fold: int | None = None
+    member_folds: int | None = None
+    member_fold: int | None = None
+    on_invalid: Literal["skip", "error"] = "skip"
+    standardise: list[str] | None = None
+    descriptors: str | None = None
+    descriptor_columns: list[str] | str | None = None
+    molecules: str | None = None
+
+
+@dataclass(frozen=True)
+class TrainerConfig(Options):
+    """Length, place and precision of a training: what Lightning's Trainer is given.
+
+    Attributes:
+        max_epochs: Epochs to train for; -1 is no limit. null: of a table as many as suit its size.
+        max_steps: Optimizer steps to train for; -1 is no limit.
+        max_time: Time to train for, as DD:HH:MM:SS.
+        check_val_every_n_epoch: Epochs between two validations.
+        val_check_interval: Batches (or share of an epoch) between two validations; null takes
+            check_val_every_n_epoch.
+        gradient_clip_val: Largest norm of the gradient; null clips nothing.
+        gradient_clip_algorithm: norm, or value, which clips each number by itself.
+        accumulate_grad_batches: Batches whose gradients are added for one step.
+        precision: 32-true, bf16-mixed or 16-mixed.
+        accelerator: auto (a GPU with CUDA if there is one), gpu or cpu; mps is not tested.
+        devices: auto, or how many processes or GPUs train together.
+        num_nodes: Machines that train together.
+        strategy: How devices work together; auto takes ddp for several.
+        limit_train_batches: Batches of an epoch (or share of them), to try something out.
+        limit_val_batches: Batches of a validation (or share of them); 0 validates never.
+        limit_test_batches: Batches of the test (or share of them).
+        log_every_n_steps: Steps between two rows of metrics.csv.
+        deterministic: Whether a GPU takes only operations that give the same numbers each time.
+        enable_progress_bar: Whether progress is shown.
+        fast_dev_run: Takes so many batches and keeps nothing, to see whether anything fails.
+    """
+
+    section: ClassVar[str] = "--trainer."
+    max_epochs: int | None = ranged(None, least=-1)
+    max_steps: int = ranged(-1, least=-1)
+    max_time: str | None = None
+    check_val_every_n_epoch: int | None = ranged(1, least=1)
+    val_check_interval: int | float | None = ranged(None, above=0)
+    gradient_clip_val: float | None = ranged(None, least=0)
+    gradient_clip_algorithm: Literal["norm", "value"] | None = None
+    accumulate_grad_batches: int = ranged(1, least=1)
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    accelerator: str = "auto"
+    devices: list[int] | str | int = "auto"
+    num_nodes: int = ranged(1, least=1)
+    strategy: str = "auto"
+    limit_train_batches: int | float | None = ranged(None, above=0)
+    limit_val_batches: int | float | None = ranged(None, least=0)
+    limit_test_batches: int | float | None = ranged(None, above=0)
+    log_every_n_steps: int | None = ranged(None, least=1)
+    deterministic: bool | None = None
+    enable_progress_bar: bool = True
+    fast_dev_run: bool | int = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any(word in self.strategy for word in ("spawn", "fork", "notebook")):
+            raise ConfigError(
+                f"--trainer.strategy {self.strategy} copies this process, and it holds what cannot "
+                "be: give ddp, which starts a command for each device"
+            )
+
+
+@dataclass(frozen=True)
+class FitConfig(Options):
+    """A whole training: data, network, trainer, and what is made when it has ended.
+
+    Attributes:
+        seed_everything: Decides initial parameters, order of training and dropout: same seed, same
+            run.
+        output: Directory of the run; -o for short. Default: runs/<config, or name of your table>/
+            <norm>-seed<seed>. If it is taken, a number is added; nothing is overwritten.
+        checkpoint_minutes: Time between two checkpoints inside an epoch; an epoch ends with one
+            unless the last one is less than a minute old, and training always does.
+        ema_decay: Validate, save and test an exponential moving average of the weights: the share
+            that is kept at each step, as 0.999; 0 takes the weights as they are.
+        engine: How steps are taken on one GPU: eager starts kernel after kernel; captured replays
+            them as a CUDA graph, several steps for one turn of Lightning's loop, from data that
+            stay on the GPU; compiled compiles them first, which takes minutes. Where one of these
+            cannot be, a line says why and eager is taken.
+        early_stopping: Stop after this many validations without improvement; 0 never stops.
+        metric: What decides on the validation split which checkpoint is the best, and when to stop
+            early: {metrics} or loss. Default: mae or auroc; with real values of several targets the
+            loss. last: none is chosen, the end of training is taken.
+        ensemble: Train so many networks and predict the mean of their values. Their seeds follow
+            upon seed_everything; each is trained by a process of its own, in members/ of the run.
+        ensemble_by: What the members of an ensemble differ in: their seeds, with the same molecules
+            to train and to validate on; or also in a fold of training and validation split
+            together, which one of them validates on and the others train on (your own tables).
+            Validation metrics are out of fold then, and a blend is weighted by them.
+        baselines: Show the test metric of simple models beside the model's: a random forest and
+            gradient boosting on Morgan fingerprints and descriptors, of real values the mean too;
+            for data sets with SMILES. Bounded: 40,000 molecules of each split, sampled at random,
+            and the first targets, at most 50; what is left out is said.
+        blend: Let the best checkpoint predict a weighted mean of network and gradient boosting,
+            which is fitted after training; the validation split chooses the weight. Descriptors
+            make prediction slower by 4 to 10 ms a molecule.
+        keep: What the checkpoint stores of the training molecules, if they have SMILES: their
+            fingerprints, their SMILES too, their labels too; at most 40,000, sampled at random. By
+            the first predictions get intervals or calibrated probabilities, similarity and domain,
+            by the others predict.py --neighbours names the most similar ones. none stores nothing,
+            and there are no intervals.
+        logger: Where metrics go beside metrics.csv: tensorboard, wandb or mlflow, if installed.
+    """
+
+    section: ClassVar[str] = "--"
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    seed_everything: int = ranged(0, least=0, below=2**32)
+    output: str | None = None
+    checkpoint_minutes: float = ranged(10.0, least=0)
+    ema_decay: float = ranged(0.0, least=0, below=1)
+    engine: Literal["eager", "captured", "compiled"] = "eager"
+    early_stopping: int = ranged(0, least=0)
+    metric: str | None = None
+    ensemble: int = ranged(1, least=1, most=MAX_MEMBERS)
+    ensemble_by: Literal["seeds", "folds"] = "seeds"
+    baselines: bool = False
+    blend: bool = False
+    keep: Keep = "smiles"
+    logger: Literal["csv", "tensorboard", "wandb", "mlflow"] = "csv"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.metric is not None and self.metric not in METRICS:
+            raise ConfigError(
+                f"--metric is {self.metric!r}{did_you_mean(self.metric, METRICS)}: it must be one "
+                f"of {', '.join(METRICS)}"
+            )
+        if self.ensemble > 1:
+            self._check_ensemble()
+        elif self.data.member_fold is not None and (self.baselines or self.blend):
+            raise ConfigError(
+                f"--data.member_fold {self.data.member_fold} is for one network of an ensemble, "
+                "without baselines and blend: train all of them with --ensemble K --ensemble_by "
+                "folds"
+            )
+
+    def _check_ensemble(self) -> None:
+        if self.seed_everything + self.ensemble > 2**32:
+            raise ConfigError(
+                f"--seed_everything {self.seed_everything} and --ensemble {self.ensemble}: the "
+                f"last seed would be above {2**32 - 1}"
+            )
+        for name, given in (
+            ("trainer.fast_dev_run", self.trainer.fast_dev_run),
+            ("trainer.num_nodes", self.trainer.num_nodes > 1),
+            ("trainer.limit_val_batches 0", self.trainer.limit_val_batches == 0),
+        ):
+            if given:
+                raise ConfigError(f"--ensemble and --{name}: leave one of them out")
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """Make it of a dictionary in sections, as `to_plain` gives it.
+
+        What is missing has its default.
+
+        Raises:
+            ConfigError: An option does not exist, or has a value that cannot be.
+        """
+        given = dict(plain)
+        for name, section in SECTIONS.items():
+            values = given.get(name)
+            if not isinstance(values, Mapping):
+                values = values or {}
+            given[name] = section(**_known(values, section.names(), f"{name}."))
+        return cls(**_known(given, cls.names(), ""))
+
+    def with_options(self, options: Mapping[str, Any]) -> Self:
+        """Return it with other values of some options, by names as ``model.norm``.
+
+        Raises:
+            ConfigError: An option does not exist, or has a value that cannot be.
+        """
+        changed = self.to_plain()
+        for name, value in options.items():
+            section, _, own = name.rpartition(".")
+            place = changed.get(section) if section else changed
+            if not isinstance(place, dict):
+                raise ConfigError(f"unknown option {name}")
+            place[own] = value
+        return self.from_plain(changed)
+
+    def differences(self, other: FitConfig) -> dict[str, tuple[Any, Any]]:
+        """Return the options that differ, as ``model.norm``, with both values."""
+        ours, theirs = flat(self.to_plain()), flat(other.to_plain())
+        return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
+
+
+SECTIONS: dict[str, type[Options]] = {
+    "data": DataConfig,
+    "model": ModelConfig,
+    "trainer": TrainerConfig,
+}
+
+
+def flat(options: Mapping[str, Any], section: str = "") -> dict[str, Any]:
+    """Return the options that stand in sections under ``section.name``."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{section}{name}.")
+        else:
+            found[section + name] = value
+    return found
+
+
+def _known(values: Mapping[str, Any], names: tuple[str, ...], section: str) -> dict[str, Any]:
+    for name in values:
+        if name not in names:
+            raise ConfigError(f"unknown option {section}{name}{did_you_mean(name, names)}")
+    return {name: tuple(one) if _is_pair(name, one) else one for name, one in values.items()}
+
+
+def _is_pair(name: str, value: Any) -> bool:
+    return name in ("betas", "split_fractions") and isinstance(value, list)
+
+
+assert not {*FROM_DATA} & {*ModelConfig.names()}
