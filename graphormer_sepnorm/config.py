@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
+import yaml
+
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.values import Options, ranged
@@ -327,12 +331,15 @@ class FitConfig(Options):
             )
         if self.ensemble > 1:
             self._check_ensemble()
-        elif self.data.member_fold is not None and (self.baselines or self.blend):
-            raise ConfigError(
-                f"--data.member_fold {self.data.member_fold} is for one network of an ensemble, "
-                "without baselines and blend: train all of them with --ensemble K --ensemble_by "
-                "folds"
-            )
+        elif self.data.member_fold is not None:
+            for name, without in (("baselines", False), ("blend", False), ("keep", "none")):
+                if getattr(self, name) != without:
+                    raise ConfigError(
+                        f"--data.member_fold {self.data.member_fold} is for one network of an "
+                        f"ensemble, which comes without that: give --{name} "
+                        f"{str(without).lower()}, or train all of them with --ensemble K "
+                        "--ensemble_by folds"
+                    )
 
     def _check_ensemble(self) -> None:
         if self.seed_everything + self.ensemble > 2**32:
@@ -391,6 +398,35 @@ SECTIONS: dict[str, type[Options]] = {
     "model": ModelConfig,
     "trainer": TrainerConfig,
 }
+
+
+def save_config(config: FitConfig, path: Path) -> None:
+    """Write all options as a configuration file, whole or not at all.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with replacing(path) as partial:
+        text = yaml.safe_dump(config.to_plain(), sort_keys=False, allow_unicode=True)
+        partial.write_text(text, encoding="utf-8")
+
+
+def read_config(path: Path) -> FitConfig:
+    """Read a file that `save_config` has written.
+
+    Raises:
+        ConfigError: It is not there, is damaged, or has an option that cannot be.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read ({' '.join(str(error).split())})") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} is damaged: it holds no options")
+    try:
+        return FitConfig.from_plain(content)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def flat(options: Mapping[str, Any], section: str = "") -> dict[str, Any]:

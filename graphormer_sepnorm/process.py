@@ -35,6 +35,29 @@ _CALLS = 8
 _calls = itertools.count(1)
 
 
+# What is to be said of an interruption that ends the process at once; the last one counts.
+_ends_with: list[Callable[[], str]] = [lambda: "interrupted while libraries were imported"]
+
+
+@contextmanager
+def ending_with(message: Callable[[], str]) -> Iterator[None]:
+    """Say something else of an interruption while libraries are imported.
+
+    Args:
+        message: Called when it happens; the process ends right after it.
+    """
+    _ends_with.append(message)
+    try:
+        yield
+    finally:
+        _ends_with.pop()
+
+
+def said_at_the_end() -> str:
+    """Return what is to be said of an interruption that ends the process at once."""
+    return _ends_with[-1]()
+
+
 def command(name: str) -> str:
     """Return how `train` or `predict` is called here, so that a proposed command can be pasted.
 

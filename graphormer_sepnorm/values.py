@@ -95,23 +95,23 @@ def _wrong(value: Any, hint: Any, limits: dict[str, Any]) -> str:
         return f"{' or '.join(map(str, choices))}{did_you_mean(str(value), choices)}"
     if bool in kinds:
         return "" if isinstance(value, bool) or int in kinds else "true or false"
-    if tuple in map(get_origin, kinds) and all(one is float for one in get_args(kinds[0])):
+    if get_origin(kinds[0]) is tuple and all(one is float for one in get_args(kinds[0])):
         count = len(get_args(kinds[0]))
-        fits = (
-            isinstance(value, tuple | list) and len(value) == count and all(map(is_number, value))
-        )
-        inside = fits and all(not _outside(one, limits) for one in value)
-        return "" if inside else f"{count} numbers{_outside(math.nan, limits)}"
+        pair = isinstance(value, tuple | list) and len(value) == count
+        if pair and all(is_number(one) and not _outside(one, limits) for one in value):
+            return ""
+        return f"{count} numbers{_outside(math.nan, limits)}"
     if str in kinds or not {int, float} & {*kinds}:
         return ""
-    word = "a number" if float in kinds else "a whole number"
     fits = is_number(value) if float in kinds else is_whole(value)
-    range_ = _outside(value if fits else math.nan, limits)
-    return word + range_ if range_ or not fits else ""
+    if fits and not _outside(value, limits):
+        return ""
+    word = "a number" if float in kinds else "a whole number"
+    return word + _outside(math.nan, limits)
 
 
-def _outside(value: float, limits: dict[str, Any]) -> str:
-    """Name the range if a value is outside of it, and so for nan."""
+def _outside(value: Any, limits: dict[str, Any]) -> str:
+    """Name the range if a value is outside of it, as nan is."""
     least, above, most, below = (limits.get(name) for name in ("least", "above", "most", "below"))
     inside = (
         (least is None or value >= least)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, check_least
+from graphormer_sepnorm.cli.main import OneLineParser, check_least
 from graphormer_sepnorm.cli.table_verbs import (
     COUNTS,
     add_computing,
@@ -14,7 +14,7 @@ from graphormer_sepnorm.cli.table_verbs import (
     job_of,
     what_is_left,
 )
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import ConfigError, Interrupted
 from graphormer_sepnorm.tables.formats import FORMATS
 
 USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"

@@ -17,7 +17,6 @@ from textwrap import shorten
 from typing import Any
 
 import jsonargparse
-import yaml
 
 from graphormer_sepnorm.cli.configs import resolve_config
 from graphormer_sepnorm.config import SECTIONS, FitConfig, ModelConfig
@@ -315,15 +314,6 @@ def refuse_shape(request: Request) -> None:
             f"--{named[0]} is decided by the pre-trained network {backbone}: leave it out, or give "
             "--model.from_pretrained null"
         )
-
-
-def save_config(config: FitConfig, path: Path) -> None:
-    """Write all options as a configuration file, whole or not at all."""
-    from graphormer_sepnorm.files import replacing
-
-    with replacing(path) as partial:
-        text = yaml.safe_dump(config.to_plain(), sort_keys=False, allow_unicode=True)
-        partial.write_text(text, encoding="utf-8")
 
 
 def _one_line(message: str, names: Collection[str]) -> str:

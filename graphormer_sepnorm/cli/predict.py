@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.cli import embed, explain, geometry
-from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, check_least, run
+from graphormer_sepnorm.cli.main import OneLineParser, check_least, run
 from graphormer_sepnorm.cli.table_verbs import (
     COUNTS,
     EXIT_NOTHING_PREDICTED,
@@ -26,7 +26,7 @@ from graphormer_sepnorm.cli.table_verbs import (
     limits_of,
     what_is_left,
 )
-from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
+from graphormer_sepnorm.errors import ConfigError, DataError, Interrupted, did_you_mean
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.process import command, ended_in_a_child, name_and_version

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.cli.held_out import HeldOut, tokens_of
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.confidence.figure import draw
 from graphormer_sepnorm.confidence.intervals import LEVELS, limits_of
@@ -30,14 +30,10 @@ from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.beside import LEVEL
-from graphormer_sepnorm.inference.checkpoint import (
-    CONFIDENCE,
-    KEY,
-    read_checkpoint,
-    write_checkpoint,
-)
+from graphormer_sepnorm.inference.checkpoint import CONFIDENCE, KEY
 from graphormer_sepnorm.inference.moved import SAMPLE, sampled
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.pipeline.held_out import HeldOut, tokens_of
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
 
@@ -70,22 +66,25 @@ def measure(
     module: GraphormerModule,
     data: MoleculeDataModule,
     run: RunDirectory,
-    file: Path,
+    checkpoint: Mapping[str, Any],
     held: HeldOut,
     tested: Told,
     keep: str,
-) -> Measured:
-    """Measure how wrong a model is on molecules that it has not seen, and keep it in its file.
+) -> tuple[Measured, dict[str, Any]]:
+    """Measure how wrong a model is on molecules that it has not seen.
 
     Args:
         module: With the weights of the checkpoint.
         data: What it was trained on, molecules with SMILES.
         run: Gets ``confidence.json`` and ``confidence.png``.
-        file: The checkpoint.
+        checkpoint: Of the model, with its blend.
         held: What the model says of molecules that it has not seen.
         tested: What it says of the test split, without fingerprints.
         keep: ``fingerprints``, ``smiles`` or ``labels``: what the file keeps of the molecules of
             training; each has what stands before it.
+
+    Returns:
+        What it knows of its errors, and the checkpoint with that.
     """
     held = held.take(drawn(len(held.numbers), MOST_HELD_OUT))
     task, std = module.task, np.asarray(module.facts["target_std"])
@@ -127,15 +126,14 @@ def measure(
     )
     if data.member_folds is not None:  # no label is looked at for it
         confidence = confidence.of_mean(tested, data.member_folds.count)
-    checkpoint = {**read_checkpoint(file), CONFIDENCE: confidence.to_plain()}
+    checkpoint = {**checkpoint, CONFIDENCE: confidence.to_plain()}
     if neighbours.smiles:
         sample = sampled(Predictor(checkpoint, "cpu"), neighbours.smiles)
         checkpoint[KEY] = {**checkpoint[KEY], SAMPLE: sample}
-    write_checkpoint(checkpoint, file)
     known = data.labels(numbers), data.sides(numbers)
     measured = _tested(confidence, task, tested, *known, len(held.numbers))
     _keep(measured, task, run)
-    return measured
+    return measured, checkpoint
 
 
 def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbours]:

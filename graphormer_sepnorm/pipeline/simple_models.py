@@ -7,12 +7,10 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphormer_sepnorm.cli.held_out import HeldOut, networks_of
 from graphormer_sepnorm.compare.report.numbers import interval
 from graphormer_sepnorm.compare.roc_statistics import delong
 from graphormer_sepnorm.compare.statistics import MeanDifference, holm, jackknifed
@@ -22,13 +20,9 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import (
-    BLEND,
-    CONFIDENCE,
-    read_checkpoint,
-    write_checkpoint,
-)
+from graphormer_sepnorm.inference.checkpoint import BLEND, CONFIDENCE, read_checkpoint
 from graphormer_sepnorm.metrics import Metric
+from graphormer_sepnorm.pipeline.held_out import HeldOut, networks_of
 from graphormer_sepnorm.training.module import GraphormerModule
 
 if TYPE_CHECKING:
@@ -162,21 +156,19 @@ def require_smiles(data: MoleculeDataModule) -> None:
 def simple_models(
     module: GraphormerModule,
     data: MoleculeDataModule,
-    file: Path,
     predictions: np.ndarray | None,
     held: HeldOut | None,
     *,
     baselines: bool,
     blend: bool,
 ) -> SimpleModels:
-    """Fit the simple models that are asked for, and write the blend into the checkpoint.
+    """Fit the simple models that are asked for, and blend the network with the best.
 
     Training is over, so that whatever happens here leaves its result as it is.
 
     Args:
         module: With the weights of the checkpoint.
         data: What it was trained on.
-        file: The checkpoint that was tested.
         predictions: Of the network for the test split, ``[n, T]``; None: it is not known of all.
         held: What the network says of molecules that it has not seen; for a blend.
         baselines: Whether all of them are wanted.
@@ -209,7 +201,6 @@ def simple_models(
                 result.left_out = " ".join(filter(None, (result.left_out, said)))
             if any(boosted):
                 blended = _blend(module, data, found, boosted, predictions, held)
-                write_checkpoint({**read_checkpoint(file), BLEND: blended.blend.to_plain()}, file)
                 result.blended = blended
         if held is not None and found.fitted is not None:
             own = result.blended.held if result.blended else held.take(_places(data, found, held))

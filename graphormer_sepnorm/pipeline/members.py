@@ -18,28 +18,24 @@ from typing import Any
 import numpy as np
 from lightning.pytorch import Trainer
 
-from graphormer_sepnorm.cli.foreign_code import OPTION
-from graphormer_sepnorm.cli.held_out import out_of_fold
-from graphormer_sepnorm.cli.main import Interrupted
-from graphormer_sepnorm.cli.outcome import Tested, keep_result
 from graphormer_sepnorm.compare.process_lifetime import locked
 from graphormer_sepnorm.compare.progress import choose_display
 from graphormer_sepnorm.compare.runner import FIT, ROOT, Run, Runner, environments, places
+from graphormer_sepnorm.config import FitConfig, save_config
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError
+from graphormer_sepnorm.errors import CheckpointError, GraphormerError, Interrupted
 from graphormer_sepnorm.graphs.loading import EpochBatches
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
-    MAX_MEMBERS,
     joined,
     read_checkpoint,
     write_checkpoint,
 )
-from graphormer_sepnorm.metrics import Metric
-from graphormer_sepnorm.process import is_first_process, resuming
+from graphormer_sepnorm.pipeline.held_out import HeldOut, out_of_fold
+from graphormer_sepnorm.process import resuming
 from graphormer_sepnorm.runs.directory import RunDirectory, flat
 from graphormer_sepnorm.runs.place import RunPlace
-from graphormer_sepnorm.training.callbacks.checkpoints import monitored_metric
+from graphormer_sepnorm.training.fit import Tested, whole_test
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import planned_steps
 
@@ -62,85 +58,38 @@ _OWN = (
 _SUMS = ("steps", "parameters", "seconds", "training_seconds")
 
 
-def check_ensemble(options: Any, typed: Sequence[str]) -> None:
-    """Raise a ConfigError if the options of ``fit`` ask for what an ensemble cannot be.
-
-    Args:
-        options: All of them, parsed.
-        typed: Those that do not stand in a configuration: who types one means it.
-    """
-    members = options.ensemble
-    if not 1 <= members <= MAX_MEMBERS:
-        raise ConfigError(f"--ensemble is {members}: it must be from 1 to {MAX_MEMBERS}")
-    if members == 1:
-        names = {word.partition("=")[0] for word in typed}
-        by_folds = options.ensemble_by == "folds" and "--ensemble_by" in names
-        if by_folds and "--ensemble" not in names:
-            raise ConfigError(
-                "--ensemble_by folds deals molecules among the members of an ensemble, and this is "
-                "one network: give --ensemble K too, from 2, or leave it out"
-            )
-        return
-    if options.seed_everything + members > 2**32:
-        raise ConfigError(
-            f"--seed_everything {options.seed_everything} and --ensemble {members}: the last seed "
-            f"would be above {2**32 - 1}"
-        )
-    for name, given in (
-        ("ckpt_path", options.ckpt_path is not None),
-        ("trainer.fast_dev_run", options.trainer.fast_dev_run),
-        ("trainer.num_nodes", options.trainer.num_nodes > 1),
-        ("trainer.limit_val_batches 0", options.trainer.limit_val_batches == 0),
-    ):
-        if given:
-            raise ConfigError(f"--ensemble and --{name}: leave one of them out")
-    if not is_first_process():
-        raise ConfigError("--ensemble starts its processes itself: start one command")
-
-
-def check_metric_of_members(data: MoleculeDataModule, wanted: str | None, patience: int) -> None:
-    """Raise a ConfigError if the metric that is asked for is undefined on the fold of a member."""
-    for place, fold in enumerate(data.numbers.of_members if wanted is not None else ()):
-        try:
-            monitored_metric(data.splits.task, data.store.targets[fold], wanted, patience)
-        except ConfigError as error:
-            raise ConfigError(
-                f"member {place}, which validates on a fold of its own: {error}, or "
-                "--ensemble_by seeds"
-            ) from None
-
-
-def members_of(run: RunDirectory, options: Any, typed: Sequence[str]) -> list[Run]:
-    """Return the runs of an ensemble, by their seeds; `typed` are its options, as typed."""
-    seed, number = options.seed_everything, options.ensemble
+def members_of(run: RunDirectory, config: FitConfig) -> list[Run]:
+    """Return the runs of an ensemble, by their seeds."""
+    seed, number = config.seed_everything, config.ensemble
     runs = []
     for fold in range(number):
         place = run.members / f"seed{seed + fold}"
-        own = [f"--seed_everything={seed + fold}", f"--output={place}", "--ensemble=1"]
         # Once, beside the result of all.
-        own += ["--baselines=false", "--blend=false", "--keep=none"]
-        if options.ensemble_by == "folds":
-            own += [f"--data.member_folds={number}", f"--data.member_fold={fold}"]
-        again = (f"--{ROOT}={options.data.root}",)
-        runs.append(Run(_MEMBER, seed + fold, place, (*typed, *own), again=again))
+        own = {"baselines": False, "blend": False, "keep": "none", "ensemble": 1}
+        own |= {"seed_everything": seed + fold, "output": str(place)}
+        if config.ensemble_by == "folds":
+            own |= {"data.member_folds": number, "data.member_fold": fold}
+        file = place.with_suffix(".yaml")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        save_config(config.with_options(own), file)
+        again = (f"--{ROOT}={config.data.root}",)
+        runs.append(Run(_MEMBER, seed + fold, place, ("-c", str(file)), again=again))
     return runs
 
 
 def train_members(
     members: Sequence[Run],
-    options: Any,
+    config: FitConfig,
     data: MoleculeDataModule,
     place: RunPlace,
-    any_code: bool,
 ) -> None:
     """Train the members that are not finished, each in a process of its own.
 
     Args:
         members: All of them.
-        options: Those of ``fit``, parsed.
+        config: Of the ensemble.
         data: Prepared.
         place: The directory of the ensemble, which is kept as soon as something is in it.
-        any_code: Whether their configurations may name any class.
 
     Raises:
         Interrupted: With what is left, if there is any.
@@ -149,7 +98,7 @@ def train_members(
     unfinished = [one for one in members if not one.finished]
     if not unfinished:
         return
-    devices = str(options.trainer.accelerator), str(options.trainer.devices)
+    devices = config.trainer.accelerator, str(config.trainer.devices)
     # By all members, finished or not: the threads of a member stay what they were.
     gpus, jobs = places(None, devices, len(members))
     threads = os.environ.get("OMP_NUM_THREADS", "")
@@ -157,7 +106,7 @@ def train_members(
     if data.member_folds is not None:  # folds are nearly of one size
         trained_on = np.flatnonzero(data.numbers.dealt > 0)
     batches = len(EpochBatches(trained_on, data.batch_size, 0))
-    steps = {_MEMBER: planned_steps(options.trainer, batches, options.trainer.max_epochs)}
+    steps = {_MEMBER: planned_steps(config.trainer, batches, config.trainer.max_epochs)}
     folder = members[0].directory.parent
     folder.mkdir(exist_ok=True)
     for one in unfinished:
@@ -170,7 +119,7 @@ def train_members(
                 environments(jobs, max(1, int(threads) // jobs) if threads.isdigit() else 1, gpus),
                 choose_display(members, data.splits.task.metric, steps),
                 lock,
-                (*FIT, OPTION) if any_code else FIT,
+                FIT,
             ).run()
     finally:  # however it ended, what was trained is kept
         unfinished = [one for one in members if not one.finished]
@@ -179,7 +128,7 @@ def train_members(
         place.worth_keeping |= failed is not None or begun or ended
     if not unfinished:
         return
-    again = resuming(folder.parent) + f" {OPTION}" * any_code
+    again = resuming(folder.parent)
     done = f"{len(members) - len(unfinished)} of {len(members)} members are finished"
     if failed is not None:
         why = failed.failure.read_text(encoding="utf-8").strip()
@@ -216,9 +165,15 @@ def evaluate_ensemble(
     data: MoleculeDataModule,
     members: Sequence[Run],
     run: RunDirectory,
-    selected: Metric,
-) -> Tested:
-    """Join the members, evaluate the mean of their values, and keep what came out, see `Tested`."""
+) -> tuple[Tested, HeldOut | None]:
+    """Join the members and test the mean of their values.
+
+    Returns:
+        What it came to, and of members by folds what each predicts out of fold.
+
+    Raises:
+        CheckpointError: The members were trained with other options, or on other data.
+    """
     _check_same_options(members)
     checkpoint = joined({one.name: read_checkpoint(one.directory) for one in members})
     facts = checkpoint[KEY]
@@ -228,8 +183,6 @@ def evaluate_ensemble(
             "on: put that back, or train another ensemble"
         )
     run.checkpoints.mkdir(exist_ok=True)
-    # An earlier end of the run had more in its checkpoint: until this one, it is not finished.
-    run.summary_file.unlink(missing_ok=True)
     write_checkpoint(checkpoint, run.best)
     path = str(run.best)
     options: dict[str, Any] = {"datamodule": data, "verbose": False, "weights_only": True}
@@ -245,6 +198,7 @@ def evaluate_ensemble(
     folds = 0 if data.member_folds is None else data.member_folds.count
     checkpoint[KEY] |= {"validation": validation, "member_folds": folds}
     write_checkpoint(checkpoint, run.best)
+    predictions = whole_test(module, data)
     summaries = [dict(one.files.summary() or {}) for one in members]
     summary = {**summaries[0], **{name: float(value) for name, value in tested.items()}}
     for name in summary:
@@ -259,4 +213,4 @@ def evaluate_ensemble(
         | {name: own[name] for name in own if name.startswith(("test_", "best_validation_"))}
         for one, own in zip(members, summaries, strict=True)
     ]
-    return keep_result(module, data, run, summary, validation, selected, held)
+    return Tested(run.best, summary, validation, predictions), held

@@ -1,4 +1,4 @@
-"""How fit, validate and test end early: by one line that is true, with all kept that is whole."""
+"""How training and evaluation end early: by one line that is true, with all kept that is whole."""
 
 from __future__ import annotations
 
@@ -10,32 +10,23 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Trainer
 from lightning.pytorch.trainer.connectors import checkpoint_connector
 
-from graphormer_sepnorm.cli.main import Interrupted, ending_with
-from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
-from graphormer_sepnorm.files import is_full
-from graphormer_sepnorm.process import resuming
-from graphormer_sepnorm.runs.place import RunPlace
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError, Interrupted
+from graphormer_sepnorm.process import ending_with
 
 
 @contextmanager
-def explaining(place: RunPlace) -> Iterator[None]:
-    """Turn what Lightning and the system say of a user's mistake, or a full disk, into one line."""
+def explaining() -> Iterator[None]:
+    """Turn what Lightning says of a mistake in its options into one line.
+
+    Raises:
+        ConfigError: With what it says.
+    """
     try:
         yield
-    except MisconfigurationException as error:  # as Lightning calls a mistake in its own options
-        raise ConfigError(" ".join(str(error).split())) from error
-    except ValueError as error:
-        if not _of_lightning(error):
+    except (MisconfigurationException, ValueError) as error:
+        if not (isinstance(error, MisconfigurationException) or _of_lightning(error)):
             raise
         raise ConfigError(" ".join(str(error).split())) from error
-    except (OSError, RuntimeError) as error:  # torch.save makes the second of the first
-        if not is_full(error) or place.path is None:
-            raise
-        if place.worth_keeping:
-            then = f"make room and continue with: {resuming(place.path)}"
-        else:
-            then = "make room, or choose another place with --output; nothing was trained"
-        raise DataError(f"there is no room on the disk of {place.path}: {then}") from error
 
 
 def _of_lightning(error: Exception) -> bool:
@@ -66,10 +57,10 @@ def interruptible(trainer: Trainer, what_was_saved: Callable[[], str]) -> Iterat
 
 
 @contextmanager
-def restorable(file: str | None) -> Iterator[None]:
+def restorable(file: object) -> Iterator[None]:
     """Say which checkpoint it is that Lightning cannot put back.
 
-    What callbacks, optimisers and loops keep of themselves is checked by nobody before.
+    What callbacks, optimizers and loops keep of themselves is checked by nobody before.
 
     Raises:
         CheckpointError: It failed in restoring the state of training.
