@@ -10,7 +10,7 @@ from typing import Any
 
 from lightning.pytorch import Trainer
 
-from graphormer_sepnorm.config import FitConfig, ModelConfig
+from graphormer_sepnorm.config import DataConfig, FitConfig, ModelConfig
 from graphormer_sepnorm.datasets.catalogue import DATASETS, PRETRAINING, TABLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
@@ -54,6 +54,10 @@ def data_options(model: str, named: bool) -> dict[str, Any]:
             )
     table = facts.get("data_options")
     if table is not None:
+        if unknown := table.keys() - {*DataConfig.names()}:
+            raise CheckpointError(
+                f"{model} was made with --data.{min(unknown)}, which is no option of this version"
+            )
         return {f"data.{name}": value for name, value in table.items()} | {"data.dataset": TABLE}
     if facts["dataset"] in (*DATASETS, PRETRAINING):
         return {"data.dataset": facts["dataset"]}

@@ -8,7 +8,6 @@ import io
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,13 +16,12 @@ from reference.processes import FORKING
 from tiny_run import TINY, Run
 
 from graphormer_sepnorm.chem import baselines
-from graphormer_sepnorm.cli import confidence
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-from graphormer_sepnorm.cli.lightning_cli import TrainCLI
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare import runner
 from graphormer_sepnorm.datasets import data_module
 from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.pipeline import calibrate
 from graphormer_sepnorm.training.callbacks import learning_curve
 
 DRAW = learning_curve.draw_learning_curve
@@ -50,8 +48,8 @@ def _runs_take_a_moment() -> Iterator[None]:
         for kind in ("regression", "binary"):
             patch.setitem(baselines.BOOSTED, kind, 20)
             patch.setitem(baselines.FOREST, kind, 5)
-        patch.setattr(confidence, "MOST_KEPT", 500)
-        patch.setattr(confidence, "MOST_TOKENS", 500)
+        patch.setattr(calibrate, "MOST_KEPT", 500)
+        patch.setattr(calibrate, "MOST_TOKENS", 500)
         patch.setattr(runner, "subprocess", FORKING)
         # A learning curve is a tenth of such a run.
         patch.setattr(learning_curve, "draw_learning_curve", lambda *of, **_: of[2].touch())
@@ -83,22 +81,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         err.getvalue(),
         [str(warning.message) for warning in shown],
     )
-
-
-@pytest.fixture(scope="module")
-def parsers() -> dict[str, Any]:
-    """The parser of each verb that Lightning knows, before anything is parsed."""
-
-    class Unparsed(TrainCLI):
-        def parse_arguments(self, parser: Any, args: Any) -> None:
-            made.update(self._subcommand_parsers)
-            raise InterruptedError
-
-    made: dict[str, Any] = {}
-    for verb in ("fit", "validate", "test"):
-        with pytest.raises(InterruptedError):
-            Unparsed([verb], None)
-    return made
 
 
 @pytest.fixture(scope="session")

@@ -746,7 +746,7 @@ BOTH = "--arms sharenorm,sepnorm"
         (f"{BOTH} --seed 3", "unknown option --seed (did you mean '--seeds'?)"),
         (f"{BOTH} --seed_everything 3", "--seed_everything is not for compare: the seeds are"),
         (f"{BOTH} --keep all", "--keep is not for compare: what a checkpoint keeps"),
-        (f"{BOTH} --ckpt_path=x", "--ckpt_path is not for compare: all arms start from"),
+        (f"{BOTH} --ckpt_path=x", "is not for compare: all arms start from"),
         (f"{BOTH} --resume x", "--resume is not for compare: start the same command again"),
         (f"{BOTH} --ensemble_by folds", "--ensemble_by is not for compare: each run is a single"),
         (f"{BOTH} --model.layer 3", "unknown option --model.layer (did you mean '--model.layers'"),

@@ -152,7 +152,7 @@ def test_each_fold_is_a_run_and_every_row_is_predicted_once(whole: Path) -> None
 
 def test_a_checkpoint_knows_its_fold(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = whole / "repeat0" / "fold2"
-    assert main(["test", "--ckpt_path", str(run)]) == 0
+    assert main(["test", str(run)]) == 0
     said = dict(
         line.split() for line in capsys.readouterr().out.splitlines() if line[:5] == "test_"
     )

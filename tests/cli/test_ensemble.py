@@ -119,7 +119,7 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
     mean = np.mean([predictions_of(member_of(by_folds, seed)) for seed in SEEDS], axis=0)
     trees = (predictions_of(by_folds.run) - weight * mean) / (1 - weight)
     assert np.abs(trees - mean).max() > 0.1
-    assert train(["validate", "--ckpt_path", str(by_folds.run)]) == 0
+    assert train(["validate", str(by_folds.run)]) == 0
     assert "Of the networks each was trained on most of these molecules" in capsys.readouterr().out
 
 
@@ -220,7 +220,7 @@ def test_result_is_that_of_the_mean(seeds: Fitted, capsys) -> None:
     assert seeds.err.count("finished (2 of 2)") == 1
     assert "rows can be used" in (seeds.run / "members" / "seed4.log").read_text()
     for verb, name in (("test", "test_mae"), ("validate", "best_validation_mae")):
-        assert train([verb, "--ckpt_path", str(seeds.run)]) == 0
+        assert train([verb, str(seeds.run)]) == 0
         shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
         assert float(shown[name.removeprefix("best_")]) == pytest.approx(found[name], rel=1e-4)
 
@@ -298,7 +298,7 @@ def test_members_with_other_options_are_not_joined(copied: Path, capsys) -> None
         (["--ensemble=2", "--trainer.fast_dev_run=true"], "--trainer.fast_dev_run: leave one"),
         (["--ensemble=2", "--trainer.num_nodes=2"], "--ensemble and --trainer.num_nodes: leave"),
         (["--ensemble=2", f"--seed_everything={2**32 - 1}"], "the last seed would be above"),
-        (["--ensemble=2", "--ckpt_path", "esol"], "--ensemble and --ckpt_path: leave one"),
+        (["--ensemble=2", "esol"], "--ensemble and --ckpt_path: leave one"),
         (["--ensemble=2", "--trainer.limit_val_batches=0"], "--trainer.limit_val_batches 0: leave"),
         (["--ensemble_by", "folds"], "this is one network: give --ensemble K too"),
     ],

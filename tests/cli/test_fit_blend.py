@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphormer_sepnorm.cli.simple_models import SimpleModels, compare
 from scipy import stats
 from scipy.special import expit
 from tiny_run import Fitted, fit, fitted, read_csv, summary
 
 from graphormer_sepnorm.chem import baselines
 from graphormer_sepnorm.cli.predict import main as predict
-from graphormer_sepnorm.cli.simple_models import SimpleModels, compare
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.compare.statistics import MeanDifference
 from graphormer_sepnorm.datasets.baselines import MEAN
@@ -117,7 +117,7 @@ def test_what_is_kept_is_what_the_checkpoint_predicts(blended: Fitted) -> None:
 
 def test_evaluating_the_checkpoint_gives_the_same(blended: Fitted, capsys) -> None:
     metric, result = main_metric(blended), blended.summary
-    arguments = ["--ckpt_path", str(blended.run), "--trainer.accelerator=cpu"]
+    arguments = [str(blended.run), "--trainer.accelerator=cpu"]
     for verb, split, name in (
         ("test", "test", metric),
         ("validate", "validation", metric.replace("test_", "best_validation_")),
@@ -350,7 +350,7 @@ def test_graphs_without_smiles_cannot_be_blended(
     assert fit_here(tmp_path, "--blend=true") == 2
     assert "--blend true: a is made of graphs, and trees take SMILES" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-    assert train(["test", "--ckpt_path", str(blended.run)]) == 0
+    assert train(["test", str(blended.run)]) == 0
     out = capsys.readouterr().out
     assert "these are of the network alone: a blend takes SMILES" in out
     metric = main_metric(blended)

@@ -136,7 +136,7 @@ def test_a_published_data_set_is_known_by_its_smiles_too(
         assert abs(inside - 0.9) < 0.04
     else:
         # Calibrated, and in the order of the network, which OGB's evaluator is asked of.
-        assert train(["test", "--ckpt_path", str(run), f"--data.root={real_data_root}"]) == 0
+        assert train(["test", str(run), f"--data.root={real_data_root}"]) == 0
         of_network = re.search(
             r"test_auroc +([\d.]+) +\(network alone ([\d.]+)\)", capsys.readouterr().out
         )

@@ -168,7 +168,7 @@ def test_mistakes_are_one_line(
 def test_evaluation_takes_up_the_inputs(
     trained: Fitted, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["test", "--ckpt_path", str(trained.run), "--data.root", str(trained.folder / "root")]
+    words = ["test", str(trained.run), "--data.root", str(trained.folder / "root")]
     assert train(words) == 0
     assert f"{trained.summary['test_mae']:.6g}" in capsys.readouterr().out
     said = refused(capsys, train, *words, "--data.descriptors", "null")
@@ -177,7 +177,7 @@ def test_evaluation_takes_up_the_inputs(
 
 def test_training_goes_on(trained: Fitted, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = ["fit", "--ckpt_path", str(trained.run), "--data.root", str(trained.folder / "root")]
+    words = ["fit", str(trained.run), "--data.root", str(trained.folder / "root")]
     words += ["--trainer.max_steps=6", "--trainer.max_epochs=-1", "--output", str(run)]
     assert train([*words, "--trainer.accelerator=cpu"]) == 0
     assert summary(run)["steps"] == 6
@@ -266,7 +266,7 @@ def test_trees_take_the_columns_too(
     written = [float(row["pred_y"]) for row in tested]
     assert made.values[:, 0] == pytest.approx(written, rel=1e-4, abs=1e-5)
     capsys.readouterr()
-    assert train(["test", "--ckpt_path", str(run), "--data.root", str(tmp_path / "root")]) == 0
+    assert train(["test", str(run), "--data.root", str(tmp_path / "root")]) == 0
     assert f"{result['test_mae']:.6g}  (network alone" in capsys.readouterr().out
     assert predict(["info", str(run)]) == 0
     assert "with T of a table" in capsys.readouterr().out

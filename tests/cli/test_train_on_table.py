@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from graphormer_sepnorm.cli.outcome import _cells
 from lightning.pytorch import Trainer
 from tiny_run import (
     TINY,
@@ -27,7 +28,6 @@ from tiny_run import (
     write_csv,
 )
 
-from graphormer_sepnorm.cli.outcome import _cells
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -152,7 +152,7 @@ def test_test_needs_no_options(
     monkeypatch.chdir(tmp_path)
     result = table_run.summary
     root = ["--data.root", str(table_run.folder / "root")]
-    assert train(["test", "--ckpt_path", str(table_run.run), *root]) == 0
+    assert train(["test", str(table_run.run), *root]) == 0
     said = capsys.readouterr().out
     assert f"{result['test_mae']:.6g}" in said
     assert "12 molecules of mine\n" in said
@@ -165,7 +165,7 @@ def test_test_on_another_table_says_what_it_evaluates(
     rows = (table_run.folder / "mine.csv").read_text().splitlines()
     (tmp_path / "part.csv").write_text("\n".join(rows[:41]))
     table = ["--data.table", str(tmp_path / "part.csv"), "--data.root", str(tmp_path / "root")]
-    assert train(["test", "--ckpt_path", str(table_run.run), *table]) == 0
+    assert train(["test", str(table_run.run), *table]) == 0
     said = capsys.readouterr().out
     assert "4 molecules of part\n" in said
     assert "molecules that the model has learned from may be among these" in said
@@ -176,14 +176,14 @@ def test_test_on_a_table_that_has_gone_says_so(table_run: Fitted, tmp_path, caps
     checkpoint = read_checkpoint(table_run.run)
     checkpoint[KEY]["data_options"]["table"] = str(tmp_path / "gone.csv")
     torch.save(checkpoint, tmp_path / "model.ckpt")
-    assert "gone.csv" in refused(capsys, train, "test", "--ckpt_path", tmp_path / "model.ckpt")
+    assert "gone.csv" in refused(capsys, train, "test", tmp_path / "model.ckpt")
 
 
 def test_bundled_kind_of_file_is_tested_on_a_table_that_is_named(
     table_run: Fitted, tmp_path, capsys
 ) -> None:
     save_for_prediction(read_checkpoint(table_run.run), tmp_path / "slim.ckpt")
-    error = refused(capsys, train, "test", "--ckpt_path", tmp_path / "slim.ckpt")
+    error = refused(capsys, train, "test", tmp_path / "slim.ckpt")
     assert "--data.table FILE" in error
     options = [
         "--data.table",
@@ -192,7 +192,7 @@ def test_bundled_kind_of_file_is_tested_on_a_table_that_is_named(
         str(table_run.folder / "root"),
     ]
     options += ["--data.target_columns", "logX", "--data.weight_column", "weight"]
-    assert train(["test", "--ckpt_path", str(tmp_path / "slim.ckpt"), *options]) == 0
+    assert train(["test", str(tmp_path / "slim.ckpt"), *options]) == 0
     assert f"{table_run.summary['test_mae']:.6g}" in capsys.readouterr().out
 
 
@@ -214,7 +214,7 @@ def test_fit_that_contradicts_the_table_of_the_checkpoint_is_refused(
     """The same one may lie elsewhere."""
     table = Path(yaml.safe_load((table_run.run / "config.yaml").read_text())["data"]["table"])
     last = str(table_run.run / "checkpoints" / "last.ckpt")
-    words = ["fit", "--ckpt_path", last, "--output", tmp_path / "run", "--data.table"]
+    words = ["fit", last, "--output", tmp_path / "run", "--data.table"]
     other = tmp_path / "other.csv"
     other.write_bytes(b"".join(table.read_bytes().splitlines(keepends=True)[:-1]))
     assert "other data" in refused(capsys, train, *words, other)
@@ -253,7 +253,7 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     said = refused(capsys, train, "fit", "--resume", tmp_path / "run", "--metric", "auroc")
     assert "--resume and --metric: leave --metric out" in said
     turned = "--data.target_columns=[long,active]"
-    said = refused(capsys, train, "test", "--ckpt_path", tmp_path / "run", turned)
+    said = refused(capsys, train, "test", tmp_path / "run", turned)
     assert "predicts active, long, the labels of two are long, active: give the same" in said
     source = write_csv(tmp_path / "new.csv", [["smiles"], ["CCO"], ["c1ccccc1"]])
     assert predict([str(tmp_path / "run"), "-i", str(source), "--quiet"]) == 0
@@ -529,7 +529,7 @@ def test_molecules_with_new_elements_are_said_and_marked(
     assert predict([str(tmp_path / "run"), *(row["smiles"] for row in kept)]) == 0
     predicted = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["smiles"] for row in predicted if row["error"]] == ["C[Se]C", "CB(O)O"]
-    assert train(["test", "--ckpt_path", str(tmp_path / "run")]) == 0
+    assert train(["test", str(tmp_path / "run")]) == 0
     assert both in " ".join(capsys.readouterr().out.split())
 
 

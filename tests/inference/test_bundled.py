@@ -82,7 +82,7 @@ def stated(name: str) -> tuple[float, str]:
 def test_the_metric_that_the_card_states(name, metric, root, request, capsys):
     """On the stored graphs of the published test split."""
     root = request.getfixturevalue(root)
-    assert train(["test", "--ckpt_path", name, "--data.root", str(root)]) == 0
+    assert train(["test", name, "--data.root", str(root)]) == 0
     said = capsys.readouterr().out.split()
     measured = float(said[said.index(metric) + 1])
     value, card = stated(name)
