@@ -145,9 +145,8 @@ class MoleculeDataModule(LightningDataModule):
         """The data set; loaded when it is first asked for."""
         if self._splits is None:
             self._splits = self._load()
-            for name, part in self._splits.parts.items():
-                if len(part) == 0:
-                    raise DataError(f"{self.dataset}: the {name} split holds no molecules")
+            if not len(self._splits.train):
+                raise DataError(f"{self.dataset}: the train split holds no molecules")
         return self._splits
 
     @property

@@ -48,7 +48,8 @@ class Measured:
     Attributes:
         confidence: In its checkpoint now.
         held: How many unseen molecules it was measured on.
-        predictions: float64 ``[n, T]`` of the test split, probabilities calibrated.
+        predictions: float64 ``[n, T]`` of the test split, probabilities calibrated; None without
+            one.
         columns: Of the test molecules: ends of intervals, similarity, distance of [CLS].
         quality: By the names of the targets; without those that have no label there.
         outside: Which test molecules are outside the domain: bool ``[n]``.
@@ -56,7 +57,7 @@ class Measured:
 
     confidence: Confidence
     held: int
-    predictions: np.ndarray
+    predictions: np.ndarray | None
     columns: dict[str, np.ndarray]
     quality: dict[str, OfIntervals | OfProbabilities]
     outside: np.ndarray
@@ -68,7 +69,7 @@ def measure(
     run: RunDirectory,
     checkpoint: Mapping[str, Any],
     held: HeldOut,
-    tested: Told,
+    tested: Told | None,
     keep: str,
 ) -> tuple[Measured, dict[str, Any]]:
     """Measure how wrong a model is on molecules that it has not seen.
@@ -79,7 +80,7 @@ def measure(
         run: Gets ``confidence.json`` and ``confidence.png``.
         checkpoint: Of the model, with its blend.
         held: What the model says of molecules that it has not seen.
-        tested: What it says of the test split, without fingerprints.
+        tested: What it says of the test split, without fingerprints; None: there is none.
         keep: ``fingerprints``, ``smiles`` or ``labels``: what the file keeps of the molecules of
             training; each has what stands before it.
 
@@ -120,16 +121,22 @@ def measure(
         limits=limits,
     )
     numbers = data.indices("test")
-    tested = tested._replace(
-        fingerprints=_fingerprints(data, numbers),
-        distance=None if tokens is None else tokens.of(tokens_of(module, data, numbers)),
-    )
-    if data.member_folds is not None:  # no label is looked at for it
-        confidence = confidence.of_mean(tested, data.member_folds.count)
+    if tested is not None:
+        tested = tested._replace(
+            fingerprints=_fingerprints(data, numbers),
+            distance=None if tokens is None else tokens.of(tokens_of(module, data, numbers)),
+        )
+        if data.member_folds is not None:  # no label is looked at for it
+            confidence = confidence.of_mean(tested, data.member_folds.count)
     checkpoint = {**checkpoint, CONFIDENCE: confidence.to_plain()}
     if neighbours.smiles:
         sample = sampled(Predictor(checkpoint, "cpu"), neighbours.smiles)
         checkpoint[KEY] = {**checkpoint[KEY], SAMPLE: sample}
+    if tested is None:
+        outside = np.zeros(0, dtype=bool)
+        measured = Measured(confidence, len(held.numbers), None, {}, {}, outside)
+        _keep(measured, task, run)
+        return measured, checkpoint
     known = data.labels(numbers), data.sides(numbers)
     measured = _tested(confidence, task, tested, *known, len(held.numbers))
     _keep(measured, task, run)
@@ -253,7 +260,9 @@ def said(measured: Measured, task: Task, run: RunDirectory) -> str:
         )
     domain = measured.confidence.domain
     assert domain is not None
-    if domain.rule:
+    if domain.rule and not len(measured.outside):
+        lines.append(f"domain      outside are molecules with {domain.rule}")
+    elif domain.rule:
         count, total = int(measured.outside.sum()), len(measured.outside)
         lines.append(
             f"domain      {count:,} of {total:,} test molecules are outside: {domain.rule}"

@@ -265,6 +265,7 @@ class _Fit:
             self.shown,
             None if checkpoint is None else self._first_step,
             more,
+            validated=len(self.data.numbers.validated) > 0,
         )
         with interruptible(self.trainer, self._what_was_saved):
             try:
@@ -318,9 +319,11 @@ class _Fit:
         """
         config, module, data = self.config, self.module, self.data
         known = data.splits.smiles is not None and data.splits.featuriser is not None
-        sure = config.keep != "none" and known and tested.predictions is not None
+        known = known and len(data.numbers.validated) > 0
+        untested = not len(data.indices("test"))
+        sure = config.keep != "none" and known and (untested or tested.predictions is not None)
         unseen = held
-        if held is None and (config.blend or (known and (config.baselines or sure))):
+        if held is None and known and (config.blend or config.baselines or sure):
             unseen = of_validation_split(module, data)
         simple = simple_models(
             module,
@@ -356,21 +359,28 @@ class _Fit:
     ) -> dict[str, Any]:
         """Measure how wrong the model is; return the checkpoint with what it knows of that."""
         module, data = self.module, self.data
-        assert outcome.predictions is not None
-        told = Told(outcome.predictions)
         if outcome.simple.blended is not None:
-            unseen, told = outcome.simple.blended.held, outcome.simple.blended.told
-        elif module.members:
+            unseen = outcome.simple.blended.held
+        told = None
+        if outcome.predictions is None:
+            pass
+        elif outcome.simple.blended is not None:
+            told = outcome.simple.blended.told
+        else:
+            told = Told(outcome.predictions)
+        if told is not None and module.members and outcome.simple.blended is None:
             networks = networks_of(module, data, "test", outcome.predictions)
             told = told._replace(spread=networks.std(axis=0, ddof=1))
-        measured, checkpoint = measure(
-            module, data, self.files, checkpoint, unseen, told, self.config.keep
-        )
+        work = module, data, self.files, checkpoint
+        measured, checkpoint = measure(*work, unseen, told, self.config.keep)
+        outcome.measured = measured
+        if measured.predictions is None:
+            return checkpoint
         outcome.summary |= {"confidence": summarised(measured.quality.values())}
         if module.task.kind == "binary":  # calibrated now
             values = evaluate(data, module.task, "test", measured.predictions)
             outcome.summary |= {f"test_{name}": value for name, value in values.items()}
-        outcome.predictions, outcome.measured = measured.predictions, measured
+        outcome.predictions = measured.predictions
         return checkpoint
 
     def _keep(self, outcome: Outcome, columns: Mapping[str, np.ndarray]) -> None:

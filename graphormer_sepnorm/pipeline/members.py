@@ -35,7 +35,7 @@ from graphormer_sepnorm.pipeline.held_out import HeldOut, out_of_fold
 from graphormer_sepnorm.process import resuming
 from graphormer_sepnorm.runs.directory import RunDirectory, flat
 from graphormer_sepnorm.runs.place import RunPlace
-from graphormer_sepnorm.training.fit import Tested, whole_test
+from graphormer_sepnorm.training.fit import Tested, tested, whole_test
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import planned_steps
 
@@ -185,11 +185,11 @@ def evaluate_ensemble(
     run.checkpoints.mkdir(exist_ok=True)
     write_checkpoint(checkpoint, run.best)
     path = str(run.best)
-    options: dict[str, Any] = {"datamodule": data, "verbose": False, "weights_only": True}
-    tested = trainer.test(module, ckpt_path=path, **options)[0]
+    options: dict[str, Any] = {"ckpt_path": path, "weights_only": True}
+    found_by_test = tested(trainer, module, data, **options)
     held = None
     if data.member_folds is None:
-        validated = trainer.validate(module, ckpt_path=path, **options)[0]
+        [validated] = trainer.validate(module, datamodule=data, verbose=False, **options)
     else:
         held = out_of_fold(module, data)
         found = module.task.evaluate(data.labels(held.numbers), held.values)
@@ -200,7 +200,7 @@ def evaluate_ensemble(
     write_checkpoint(checkpoint, run.best)
     predictions = whole_test(module, data)
     summaries = [dict(one.files.summary() or {}) for one in members]
-    summary = {**summaries[0], **{name: float(value) for name, value in tested.items()}}
+    summary = {**summaries[0], **found_by_test}
     for name in summary:
         if name.startswith("best_"):
             summary[name] = validation[name.removeprefix("best_")]

@@ -59,22 +59,31 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
     network, simple, summary = outcome.network, outcome.simple, outcome.summary
     task, main = module.task, module.task.main
     unit = task.unit_of(main)
-    rows = [(one.name, main.shown(one.test[main.name], unit)) for one in simple.baselines]
+    rows = [
+        (one.name, main.shown(one.test[main.name], unit)) for one in simple.baselines if one.test
+    ]
     name = f"Graphormer, {summary['norm']}"
+    tested = f"test_{main.name}" in summary
     if members := summary.get("members"):
-        rows += _of_members(members, main, unit)
+        rows += _of_members(members, main, unit) if tested else ()
         name += f", mean of the {len(members)}"
-    rows.append((name, main.shown(network.summary[f"test_{main.name}"], unit)))
-    if "network" in summary and simple.blended is not None:
+    if tested:
+        rows.append((name, main.shown(network.summary[f"test_{main.name}"], unit)))
+    if tested and "network" in summary and simple.blended is not None:
         rows.append((simple.blended.label, main.shown(summary[f"test_{main.name}"], unit)))
     others = [one for one in task.metrics if f"test_{one.name}" in summary]
-    rows.append(("", _in_a_line(summary, [one for one in others if one is not main], task.unit_of)))
-    if task.tells_targets_apart:
+    if tested:
+        rows.append(
+            ("", _in_a_line(summary, [one for one in others if one is not main], task.unit_of))
+        )
+    if tested and task.tells_targets_apart:
         rows += [
             (f"  {name}", _in_a_line(summary, metrics_of(task.kind), lambda _, of=unit: of, name))
             for name, unit in zip(task.targets, task.units, strict=True)
         ]
-    text = [f"\ntest {main.label}", aligned([(f"  {label}", value) for label, value in rows])]
+    text = ["\nnothing is tested: there are no test molecules"]
+    if tested:
+        text = [f"\ntest {main.label}", aligned([(f"  {label}", value) for label, value in rows])]
     compared = simple.said(main, unit)
     lines = ((simple.left_out, "  "), (compared, "  "), (outcome.new_elements, "\n"))
     text += [f"{before}{line}" for line, before in lines if line]
@@ -116,6 +125,8 @@ def _of_members(
 
 def _best_validation(outcome: Outcome, main: Metric) -> str:
     tested, selected = outcome.network, outcome.selected
+    if f"best_validation_{main.name}" not in tested.summary:
+        return "the end of training is taken: there are no validation molecules"
     value = tested.summary[f"best_validation_{main.name}"]
     if outcome.held is not None:
         return f"{main.label} out of fold, each molecule by one network, {main.shown(value)}"

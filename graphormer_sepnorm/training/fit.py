@@ -95,6 +95,14 @@ def selection(config: FitConfig, data: MoleculeDataModule) -> tuple[Metric, Metr
     """
     task, patience = data.splits.task, config.early_stopping
     validation = data.store.targets[data.numbers.validated]
+    if not len(validation):
+        for name, given in (("metric", config.metric), ("early_stopping", patience)):
+            if given and given != LAST.name:
+                raise ConfigError(
+                    f"--{name} {given} goes by the validation split, and {data.splits.name} has "
+                    "none: leave it out, and the end of training is taken"
+                )
+        return LAST, task.main
     selected = monitored_metric(task, validation, config.metric, patience)
     for member, fold in enumerate(data.numbers.of_members if config.metric is not None else ()):
         try:
@@ -123,6 +131,7 @@ def training_trainer(
     shown: Metric,
     resumed_step: int | None,
     more: list[Callback],
+    validated: bool = True,
 ) -> Trainer:
     """Return the trainer of a run.
 
@@ -133,6 +142,7 @@ def training_trainer(
         shown: What is shown of a validation.
         resumed_step: Of the checkpoint that it goes on from; None: it begins.
         more: Callbacks beside ours.
+        validated: Whether there are molecules to validate on.
     """
     metrics_file = MetricsFile(run.path)
     if resumed_step is None and rank_zero_only.rank == 0:  # of an earlier attempt
@@ -168,6 +178,7 @@ def training_trainer(
         callbacks=callbacks,
         plugins=[DurableCheckpointIO()],
         logger=loggers,
+        **({} if validated else {"limit_val_batches": 0}),
     )
 
 
@@ -242,7 +253,7 @@ def evaluate_best(
     # Not by `ckpt_path`: Lightning would set the callbacks back too, and with them metrics.csv and
     # the time that was measured.
     module.load_state_dict(checkpoint["state_dict"])
-    values = trainer.test(module, datamodule=data, verbose=False)[0]
+    values = tested(trainer, module, data)
     if not trainer.is_global_zero:
         return None
     throughput = next(call for call in trainer.callbacks if isinstance(call, Throughput))
@@ -252,11 +263,11 @@ def evaluate_best(
         "norm": module.model.config.norm,
         "seed": module.hparams["seed"],
         "dataset_fingerprint": data.splits.fingerprint,
-        **{name: float(value) for name, value in values.items()},
+        **values,
         **{
             f"best_validation_{metric.name}": validation.get(f"validation_{metric.name}", math.nan)
             for metric in (module.task.main, selected)
-            if metric.kind is not None
+            if metric.kind is not None and len(data.numbers.validated)
         },
         "epochs": epochs,
         "steps": steps,
@@ -269,10 +280,22 @@ def evaluate_best(
     return Tested(best, summary, validation, whole_test(module, data))
 
 
+def tested(
+    trainer: Trainer, module: GraphormerModule, data: MoleculeDataModule, **options: Any
+) -> dict[str, float]:
+    """Test a module; return the metrics, none where there are no test molecules."""
+    if not len(data.indices("test")):
+        return {}
+    [values] = trainer.test(module, datamodule=data, verbose=False, **options)
+    return {name: float(value) for name, value in values.items()}
+
+
 def whole_test(module: GraphormerModule, data: MoleculeDataModule) -> np.ndarray | None:
     """Return what the test that has just ended predicted, float64 ``[n, T]``.
 
-    None of a part of the split (--trainer.limit_test_batches).
+    None of a part of the split (--trainer.limit_test_batches), or without test molecules.
     """
+    if not len(data.indices("test")):
+        return None
     predictions = module.evaluated("test")
     return predictions if len(predictions) == len(data.indices("test")) else None

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphormer_sepnorm.cli.simple_models import SimpleModels, compare
 from scipy import stats
 from scipy.special import expit
 from tiny_run import Fitted, fit, fitted, read_csv, summary
@@ -32,6 +31,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.pipeline.simple_models import SimpleModels, compare
 from graphormer_sepnorm.runs.directory import RunDirectory
 
 BOOSTING = "gradient boosting on Morgan fingerprints and descriptors"

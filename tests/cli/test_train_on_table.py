@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from graphormer_sepnorm.cli.outcome import _cells
 from lightning.pytorch import Trainer
 from tiny_run import (
     TINY,
@@ -40,6 +39,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     save_for_prediction,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.pipeline.report import _cells
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training import steps
