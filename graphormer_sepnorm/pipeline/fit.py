@@ -359,18 +359,14 @@ class _Fit:
     ) -> dict[str, Any]:
         """Measure how wrong the model is; return the checkpoint with what it knows of that."""
         module, data = self.module, self.data
-        if outcome.simple.blended is not None:
-            unseen = outcome.simple.blended.held
-        told = None
-        if outcome.predictions is None:
-            pass
-        elif outcome.simple.blended is not None:
-            told = outcome.simple.blended.told
-        else:
-            told = Told(outcome.predictions)
-        if told is not None and module.members and outcome.simple.blended is None:
-            networks = networks_of(module, data, "test", outcome.predictions)
-            told = told._replace(spread=networks.std(axis=0, ddof=1))
+        blended, predictions, told = outcome.simple.blended, outcome.predictions, None
+        if blended is not None:
+            unseen = blended.held
+        if predictions is not None:
+            told = Told(predictions) if blended is None else blended.told
+            if blended is None and module.members:
+                networks = networks_of(module, data, "test", predictions)
+                told = told._replace(spread=networks.std(axis=0, ddof=1))
         work = module, data, self.files, checkpoint
         measured, checkpoint = measure(*work, unseen, told, self.config.keep)
         outcome.measured = measured
