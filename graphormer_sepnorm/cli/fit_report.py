@@ -23,7 +23,7 @@ from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import write_columns, write_json
-from graphormer_sepnorm.formatting import aligned, four_digits, listed, shows_unicode
+from graphormer_sepnorm.formatting import aligned, four_digits, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.metrics import LAST, Metric, metrics_of
 from graphormer_sepnorm.process import command
@@ -53,7 +53,7 @@ def report_data(
     ]
     lines += data.missing_inputs()
     report = dataclasses.replace(report, warnings=(*lines, *report.warnings))
-    print(f"\n{report_text(report, shows_unicode())}", flush=True)
+    print(f"\n{report_text(report)}", flush=True)
     write_json(run.data_report_file, report.to_plain())
     report.write_splits(run.splits_file)
     run.invalid_rows_file.unlink(missing_ok=True)  # of an earlier attempt

@@ -313,7 +313,8 @@ def prediction_columns(
 ) -> dict[str, list]:
     """Return the columns of ``test_predictions.csv``: a row for each molecule, in their order.
 
-    ``number`` counts them from 0; of a user's table ``row`` is the row there, as in ``splits.csv``.
+    ``number`` counts them from 0; of a user's table ``row`` is the row there, as in ``splits.csv``,
+    and its column of identifiers follows.
     ``smiles`` is there where the data have it. Behind them stand ``label_<target>``, empty where
     one is missing, and ``pred_<target>``: in the unit of the labels, or the probability of class 1;
     then what comes with it: ``low_<target>`` and ``high_<target>``, ``similarity``.
@@ -331,6 +332,7 @@ def prediction_columns(
     columns: dict[str, list] = {"number": list(range(len(predictions)))}
     if splits.report:
         columns["row"] = list(splits.report.splits[split].rows)
+        columns |= splits.report.ids(split)
     if splits.smiles:
         columns["smiles"] = list(splits.smiles[split])
     labels = data.store.targets[data.indices(split)]

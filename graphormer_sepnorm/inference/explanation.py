@@ -44,6 +44,7 @@ class Explanation:
         fragments: The atoms of each fragment (`fragments_of`).
         warning: What to know about the prediction; mostly the empty string.
         error: Why there is none; the empty string where there is one.
+        id: What a table calls the molecule; may be empty.
     """
 
     smiles: str
@@ -56,6 +57,7 @@ class Explanation:
     fragments: tuple[tuple[int, ...], ...] = ()
     warning: str = ""
     error: str = ""
+    id: str = ""
 
     @property
     def rest(self) -> float:
