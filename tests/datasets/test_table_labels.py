@@ -35,13 +35,6 @@ def test_what_cannot_be_used_comes_before_the_split(tmp_path: Path) -> None:
     assert "give more molecules" in message
 
 
-def test_a_random_split_says_how_many_rows_are_left_out(tmp_path: Path) -> None:
-    rows = [*plain_rows(), ("CC", ""), ("CCC", "NA")]
-    report = report_of(load(write_csv(tmp_path / "a.csv", rows), **SPLIT))
-    said = "split       random, seed 0: 6 training, 3 validation, 3 test; 2 rows left out"
-    assert said in report_text(report).splitlines()
-
-
 def test_true_and_false_are_no_regression(tmp_path: Path) -> None:
     rows = [(smiles, str(n % 2 == 0), n % 2) for n, smiles in enumerate(RINGS)]
     path = write_csv(tmp_path / "a.csv", rows, "smiles,active,hit")

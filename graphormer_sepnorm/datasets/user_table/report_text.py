@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from graphormer_sepnorm.datasets.user_table.checks import LabelSummary, SameMolecule, TargetReport
+from graphormer_sepnorm.datasets.user_table.checks import SameMolecule, TargetReport
 from graphormer_sepnorm.datasets.user_table.report import DataReport
+from graphormer_sepnorm.datasets.user_table.rows import InvalidRow
 from graphormer_sepnorm.formatting import in_a_line, listed, shortened
 from graphormer_sepnorm.tables.columns import parse_class, readable
 
@@ -27,7 +28,8 @@ def report_text(report: DataReport) -> str:
         lines += _entry("read", note)
     if report.unread:
         lines += _entry("not read", listed(report.unread))
-    lines += _split(report)
+    sizes = ", ".join(f"{len(part):,} {_SPLIT_WORDS[name]}" for name, part in report.splits.items())
+    lines += _entry("split", f"{report.split}: {sizes}")
     low, mean, high = report.atoms
     lines += _entry("atoms", f"{low} to {high} in a molecule, {mean:.1f} on average")
     lines += _label_cells(report)
@@ -41,7 +43,7 @@ def report_text(report: DataReport) -> str:
     if len(report.warnings) > len(shown):
         lines += _entry("", f"and {len(report.warnings) - len(shown)} more warnings")
     lines.append("")
-    lines += _one_target(report) if len(report.targets) == 1 else _targets(report)
+    lines += _targets(report)
     # A column's name may hold bytes that are no text.
     return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
 
@@ -64,17 +66,12 @@ def _data(report: DataReport) -> Iterator[str]:
     if not unusable:
         return
     reasons = ", ".join(f"{count:,} {kind}" for kind, count in report.reasons.items())
-    first = report.invalid[0]
-    file = f"{Path(first.file).name}, " if len(report.files) > 1 else ""
-    reason = shortened(first.reason, 160)
-    yield from _entry("left out", f"{reasons}; the first: {file}{first.place}: {reason}")
+    yield from _entry("left out", f"{reasons}; {_first(report, report.invalid[0])}")
 
 
-def _split(report: DataReport) -> list[str]:
-    sizes = ", ".join(f"{len(part):,} {_SPLIT_WORDS[name]}" for name, part in report.splits.items())
-    plural = "" if len(report.invalid) == 1 else "s"
-    left_out = f"; {len(report.invalid):,} row{plural} left out" if report.invalid else ""
-    return _entry("split", f"{report.split}: {sizes}{left_out}")
+def _first(report: DataReport, row: InvalidRow) -> str:
+    file = f"{Path(row.file).name}, " if len(report.files) > 1 else ""
+    return f"the first: {file}{row.place}: {shortened(row.reason, 160)}"
 
 
 def _label_cells(report: DataReport) -> Iterator[str]:
@@ -83,13 +80,8 @@ def _label_cells(report: DataReport) -> Iterator[str]:
         return
     counts = Counter(readable(cell.column) for cell in report.cells)
     of = listed([f"{count:,} of {name!r}" for name, count in counts.most_common()], most=6)
-    first = report.cells[0]
-    file = f"{Path(first.file).name}, " if len(report.files) > 1 else ""
-    yield from _entry(
-        "unusable",
-        f"{of}, in rows that are used for their other labels; the first: {file}{first.place}: "
-        f"{shortened(first.reason, 160)}",
-    )
+    used = "in rows that are used for their other labels"
+    yield from _entry("unusable", f"{of}, {used}; {_first(report, report.cells[0])}")
 
 
 def _classes(report: DataReport) -> Iterator[str]:
@@ -166,24 +158,23 @@ def _pair(splits: tuple[str, str]) -> str:
     return " and ".join(_SPLIT_WORDS[split] for split in splits)
 
 
-def _one_target(report: DataReport) -> Iterator[str]:
-    """One line per split."""
-    (target,) = report.targets
-    statistics = () if report.kind == "binary" else ("mean", "std", "min", "max")
-    width = max(_INDENT, min(24, len(_title(target))))
-    yield _header(_title(target), statistics, width)
-    for split, summary in target.splits.items():
-        yield _row(f"  {_SPLIT_WORDS[split]}", summary, statistics, width)
-
-
 def _targets(report: DataReport) -> Iterator[str]:
-    """One line per target: its training labels."""
-    statistics = () if report.kind == "binary" else ("mean", "min", "max")
+    """One line for each split of the only target; of several, for the training labels of each."""
     shown = report.targets[:_TARGETS]
-    width = max(_INDENT, min(20, max(len(_title(target)) for target in shown)))
-    yield _header("training", statistics, width)
-    for target in shown:
-        yield _row(_title(target), target.splits["train"], statistics, width)
+    binary, one = report.kind == "binary", len(report.targets) == 1
+    rows = [(_title(target), target.splits["train"]) for target in shown]
+    if one:
+        each = report.targets[0].splits.items()
+        rows = [(f"  {_SPLIT_WORDS[split]}", summary) for split, summary in each]
+    title = _title(shown[0]) if one else "training"
+    width = max(_INDENT, min(24 if one else 20, max(len(text) for text in (title, *dict(rows)))))
+    statistics = () if binary else ("mean", "std", "min", "max") if one else ("mean", "min", "max")
+    yield _line(title, ("labels", "missing", *(statistics or ("class 1",))), width)
+    for name, summary in rows:
+        share = "" if summary.mean is None else f" ({summary.mean:.1%})"
+        numbers = [_number(getattr(summary, which)) for which in statistics]
+        cells = numbers or [f"{summary.positives:,}{share}"]
+        yield _line(name, [f"{summary.labels:,}", f"{summary.missing:,}", *cells], width)
     if len(report.targets) > len(shown):
         yield f"and {len(report.targets) - len(shown)} more targets"
 
@@ -191,21 +182,6 @@ def _targets(report: DataReport) -> Iterator[str]:
 def _title(target: TargetReport) -> str:
     name = in_a_line(target.name)
     return f"{name} [{target.unit}]" if target.unit else name
-
-
-def _header(title: str, statistics: tuple[str, ...], width: int) -> str:
-    return _line(title, ("labels", "missing", *(statistics or ("class 1",))), width)
-
-
-def _row(title: str, summary: LabelSummary, statistics: tuple[str, ...], width: int) -> str:
-    """One line about the labels of a target in a split; no statistics: of classes."""
-    cells = [f"{summary.labels:,}", f"{summary.missing:,}"]
-    if statistics:
-        cells += [_number(getattr(summary, name)) for name in statistics]
-    else:
-        share = "" if summary.mean is None else f" ({summary.mean:.1%})"
-        cells.append(f"{summary.positives:,}{share}")
-    return _line(title, cells, width)
 
 
 def _line(title: str, cells: Sequence[str], width: int) -> str:
